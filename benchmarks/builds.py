@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole builds in a deployment of one process, from accepted to ACTIVE.
+
+Parameters: ``cells``, ``hosts`` in each, ``servers`` to build, and ``batch``,
+how many of them one request asks for.
+
+``build`` is the time of a run divided by its servers; ``accepted to ACTIVE``
+is each server's own. The floor is what the database takes for as many
+commits as a build makes.
+"""
+
+import pathlib
+import sqlite3
+import tempfile
+import time
+
+import sqlalchemy
+
+from cellsched import context
+from cellsched.db.cell import models
+from cellsched.testing import deployment
+
+#: Seconds after which a run has failed.
+TIMEOUT_S = 120
+
+
+def run(parameters, repeat):
+    """Return the samples of builds and of their floor, taken in turns."""
+    cells = [
+        deployment.Cell(f'cell{number}', [
+            deployment.Host(f'cell{number}-host{place}', vcpus=512,
+                            memory_mb=2 ** 20, disk_gb=10000)
+            for place in range(parameters['hosts'])])
+        for number in range(parameters['cells'])]
+    samples = {'build': [], 'accepted to ACTIVE': [], 'floor': []}
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory() as path:
+            directory = pathlib.Path(path)
+            with deployment.Deployment(directory / 'cells', cells) as world:
+                commits = build(world, parameters, samples)
+            samples['floor'].append(commit(directory, commits))
+    return samples
+
+
+def build(world, parameters, samples):
+    """Build the servers; return the commits that each of them took."""
+    world.api.flavors.create('small', 1, 512, 1)
+    user = context.RequestContext(user_id='benchmark', project_id='benchmark')
+    servers, batch = parameters['servers'], parameters['batch']
+    # What is done once, such as the first look at the hosts, is not timed.
+    world.api.servers.create(user, 'first', 'small')
+    wait(world, 1)
+    commits = []
+    count = commits.append
+    sqlalchemy.event.listen(sqlalchemy.Engine, 'commit', count)
+    try:
+        start = time.perf_counter()
+        for number in range(0, servers, batch):
+            world.api.servers.create(
+                user, f'server{number}', 'small', min_count=batch)
+        times = wait(world, servers + 1)
+        samples['build'].append((time.perf_counter() - start) / servers)
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, 'commit', count)
+    samples['accepted to ACTIVE'] += times
+    return len(commits) / servers
+
+
+def wait(world, servers):
+    """Wait for so many servers to be ACTIVE; return the seconds each took."""
+    table = models.instances
+    active = table.c.vm_state == 'active'
+    count = sqlalchemy.select(sqlalchemy.func.count()).where(active)
+    deadline = time.monotonic() + TIMEOUT_S
+    while (done := sum(row[0] for row in ask(world, count))) < servers:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f'{done} of {servers} servers are ACTIVE after '
+                               f'{TIMEOUT_S} s')
+        time.sleep(0.02)
+    times = sqlalchemy.select(table.c.created_at, table.c.launched_at)
+    return [(launched - created).total_seconds()
+            for created, launched in ask(world, times.where(active))]
+
+
+def ask(world, query):
+    """Return the rows of all cells."""
+    parts = world.api.parts
+    rows = []
+    for cell in parts.cells.real():
+        with parts.targets.database(cell).reader() as connection:
+            rows += connection.execute(query).all()
+    return rows
+
+
+def commit(directory, commits):
+    """Return the seconds of so many commits of a row to a database file."""
+    rounds = 50
+    database = sqlite3.connect(directory / 'floor', isolation_level=None)
+    try:
+        database.execute('PRAGMA journal_mode=WAL')
+        database.execute('PRAGMA synchronous=NORMAL')
+        database.execute('CREATE TABLE rows (row TEXT)')
+        start = time.perf_counter()
+        for _ in range(round(commits * rounds)):
+            database.execute('BEGIN IMMEDIATE')
+            database.execute('INSERT INTO rows VALUES (?)', ('x' * 500,))
+            database.execute('COMMIT')
+        return (time.perf_counter() - start) / rounds
+    finally:
+        database.close()

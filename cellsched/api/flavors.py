@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flavors: create, get, list, delete."""
+
+from collections.abc import Callable
+
+from oslo_utils import uuidutils
+
+from cellsched.api import validation
+from cellsched import clock as clock_
+from cellsched.db.api import flavors
+from cellsched.db import session
+from cellsched import objects
+
+#: The most that the columns of sizes take.
+SIZE_MAX = 2 ** 31 - 1
+
+
+class Flavors:
+    """Keeps the sizes that servers come in."""
+
+    def __init__(
+        self, database: session.Database, clock: clock_.Clock,
+        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._new_uuid = new_uuid
+
+    def create(
+        self, name: str, vcpus: int, ram_mb: int, disk_gb: int = 0,
+        ephemeral_gb: int = 0, swap_mb: int = 0, flavorid: str | None = None,
+    ) -> objects.Flavor:
+        """Add a flavor and return it.
+
+        :param flavorid: its id; made up unless it is given
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.FlavorExists: name or id is taken
+        """
+        where = 'flavor'
+        flavorid = self._new_uuid() if flavorid is None else flavorid
+        validation.check_text(where, 'name', name)
+        validation.check_text(where, 'id', flavorid)
+        for field, value, least in (
+                ('vcpus', vcpus, 1), ('ram', ram_mb, 1), ('disk', disk_gb, 0),
+                ('ephemeral', ephemeral_gb, 0), ('swap', swap_mb, 0)):
+            validation.check_count(where, field, value, SIZE_MAX, least)
+        flavor = objects.Flavor(
+            name=name, flavorid=flavorid, vcpus=vcpus, memory_mb=ram_mb,
+            root_gb=disk_gb, ephemeral_gb=ephemeral_gb, swap=swap_mb,
+            extra_specs={})
+        with self._database.writer() as connection:
+            flavors.create(connection, flavor, self._clock.now())
+            return flavors.get(connection, flavorid)
+
+    def get(self, name: str) -> objects.Flavor:
+        """Return a flavor by its id or its name.
+
+        :raises cellsched.exception.InvalidField: no name that can be kept
+        :raises cellsched.exception.FlavorNotFound: there is neither
+        """
+        validation.check_text('flavor', 'name', name)
+        with self._database.reader() as connection:
+            return flavors.get(connection, name)
+
+    def list_all(self) -> list[objects.Flavor]:
+        """Return every flavor."""
+        with self._database.reader() as connection:
+            return flavors.list_all(connection)
+
+    def delete(self, name: str) -> None:
+        """Delete a flavor by its id or its name; its servers stay.
+
+        :raises cellsched.exception.InvalidField: no name that can be kept
+        :raises cellsched.exception.FlavorNotFound: there is neither
+        """
+        validation.check_text('flavor', 'name', name)
+        with self._database.writer() as connection:
+            flavors.delete(connection, name)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers: create, get, list, delete."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_log import log
+import oslo_messaging
+from oslo_utils import uuidutils
+
+from cellsched.api import validation
+from cellsched.cells import target
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.api import build_requests
+from cellsched.db.api import flavors
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_specs
+from cellsched.db.cell import instances
+from cellsched.db import session
+from cellsched import exception
+from cellsched.listing import instances as listing
+from cellsched.listing import server
+from cellsched import objects
+from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import conductor as conductor_rpc
+
+LOG = log.getLogger(__name__)
+
+
+class Servers:
+    """Takes users' wishes.
+
+    A server is accepted when :meth:`create` returns: it is in the API
+    database then, and one way or another it will end as one server in one
+    cell, as one in cell0 that says why, or deleted.
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        reader: listing.Servers, conductor: conductor_rpc.ConductorAPI,
+        compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
+        clock: clock_.Clock, bounds: validation.Bounds,
+        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._reader = reader
+        self._conductor = conductor
+        self._compute = compute
+        self._claims = claims
+        self._clock = clock
+        self._bounds = bounds
+        self._new_uuid = new_uuid
+
+    def create(
+        self, context: context_.RequestContext, name: str, flavor: str,
+        image_ref: str | None = None, availability_zone: str | None = None,
+        hints: Mapping[str, Sequence[str]] | None = None,
+        min_count: int = 1, max_count: int | None = None,
+    ) -> list[str]:
+        """Accept servers; return their uuids.
+
+        As many as ``max_count`` are built if they fit, and none if fewer than
+        ``min_count`` do.
+
+        :param flavor: its id or its name
+        :param max_count: ``min_count`` unless it is given
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.FlavorNotFound: no such flavor
+        """
+        count = min_count if max_count is None else max_count
+        request = validation.ServerRequest(
+            name, flavor, image_ref, availability_zone,
+            {} if hints is None else hints, min_count, count)
+        request.check(self._bounds)
+        with self._database.writer() as connection:
+            sizes = flavors.get(connection, flavor)
+            made = self._instances(context, request, sizes)
+            self._accept(connection, context, request, sizes, made)
+        uuids = [instance.uuid for instance in made]
+        try:
+            self._conductor.build_and_schedule(context, uuids)
+        except oslo_messaging.MessagingException:
+            LOG.exception('No conductor could be told of %s; one will find '
+                          'them', uuids)
+        return uuids
+
+    def get(
+        self, context: context_.RequestContext, uuid: str
+    ) -> server.Server:
+        """Return a server.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InstanceNotFound: there is none
+        """
+        validation.check_text('server', 'id', uuid)
+        return self._reader.get(context, uuid)[0]
+
+    def list_all(
+        self, context: context_.RequestContext, limit: int | None = None
+    ) -> listing.Page:
+        """Return servers, the newest first.
+
+        :raises cellsched.exception.InvalidField: a limit out of bounds
+        """
+        limit = self._bounds.limit_max if limit is None else limit
+        validation.check_count(
+            'server list', 'limit', limit, self._bounds.limit_max, least=0)
+        return self._reader.list_all(context, limit)
+
+    def delete(self, context: context_.RequestContext, uuid: str) -> None:
+        """Delete a server, whatever is being done with it.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.CellUnreachable: its host could not be
+            told; to delete it again goes on from there
+        """
+        self.get(context, uuid)
+        with self._database.writer() as connection:
+            unbuilt = build_requests.delete(connection, [uuid])
+            instance_mappings.mark_deleted(
+                connection, [uuid], self._clock.now())
+            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
+        if mapping is not None and mapping.cell_mapping is not None:
+            # It may be there before its request is gone, and left there by a
+            # conductor that died.
+            self._delete_in_cell(context, mapping.cell_mapping, uuid)
+        elif unbuilt:
+            # A conductor that is at it finds the request gone, and undoes
+            # what it did.
+            self._claims.release([uuid])
+
+    def _delete_in_cell(
+        self, context: context_.RequestContext, cell: objects.CellMapping,
+        uuid: str,
+    ) -> None:
+        aimed = self._targets.aim(context, cell)
+        assert aimed.cell is not None
+        now = self._clock.now()
+        with aimed.cell.database.writer() as connection:
+            if instances.delete(connection, uuid, now, host=None):
+                instance = None
+            else:
+                instance = instances.get(connection, uuid)
+                instances.update(
+                    connection, uuid, {'task_state': 'deleting'}, now)
+        if instance is None:
+            self._claims.release([uuid])
+            return
+        try:
+            self._compute.get(aimed.cell.transport).terminate_instance(
+                aimed, instance.host, instance)
+        except oslo_messaging.MessagingException as exc:
+            raise exception.CellUnreachable(
+                cell=cell.identity, reason='its broker took no message; '
+                'delete the server once more when it does') from exc
+
+    def _instances(
+        self, context: context_.RequestContext,
+        request: validation.ServerRequest, flavor: objects.Flavor,
+    ) -> list[objects.Instance]:
+        now = self._clock.now()
+        several = request.max_count > 1
+        batch = self._new_uuid()
+        return [
+            objects.Instance(
+                uuid=self._new_uuid(), project_id=context.project_id,
+                user_id=context.user_id, image_ref=request.image_ref,
+                display_name=(f'{request.name}-{index + 1}' if several
+                              else request.name),
+                launch_index=index, vm_state='building',
+                task_state='scheduling', power_state=0,
+                vcpus=flavor.vcpus, memory_mb=flavor.memory_mb,
+                root_gb=flavor.root_gb, ephemeral_gb=flavor.ephemeral_gb,
+                instance_type_id=flavor.id, reservation_id=f'r-{batch}',
+                created_at=now, flavor=flavor,
+                availability_zone=request.availability_zone)
+            for index in range(request.max_count)]
+
+    def _accept(
+        self, connection: Any, context: context_.RequestContext,
+        request: validation.ServerRequest, flavor: objects.Flavor,
+        made: Sequence[objects.Instance],
+    ) -> None:
+        now = self._clock.now()
+        project_id = context.project_id or ''
+        build_requests.create(connection, [
+            objects.BuildRequest(instance_uuid=instance.uuid,
+                                 project_id=project_id, instance=instance)
+            for instance in made], now, request.min_count)
+        request_specs.create(
+            connection, _specs(context, request, flavor, made), now)
+        instance_mappings.create(connection, [
+            objects.InstanceMapping(
+                instance_uuid=instance.uuid, project_id=project_id,
+                user_id=context.user_id)
+            for instance in made], now)
+
+
+def _specs(
+    context: context_.RequestContext, request: validation.ServerRequest,
+    flavor: objects.Flavor, made: Sequence[objects.Instance],
+) -> list[dict[str, object]]:
+    """Return the primitives of request specs, which differ in the uuid."""
+    spec = objects.RequestSpec(
+        project_id=context.project_id, user_id=context.user_id,
+        availability_zone=request.availability_zone, flavor=flavor,
+        image={'id': request.image_ref} if request.image_ref else None,
+        num_instances=len(made), instance_uuid=made[0].uuid,
+        ignore_hosts=None, force_hosts=None, force_nodes=None, retry=None,
+        limits=None, instance_group=None, is_bfv=False,
+        scheduler_hints={name: list(values)
+                         for name, values in request.hints.items()},
+    ).obj_to_primitive()
+    return [
+        {**spec, 'nova_object.data': {
+            **spec['nova_object.data'], 'instance_uuid': instance.uuid}}
+        for instance in made]

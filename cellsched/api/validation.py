@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users may say."""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from cellsched import exception
+
+TEXT_MAX = 255
+
+#: Values that one scheduler hint may have.
+HINT_VALUES_MAX = 100
+
+#: Characters of a wrong value that a message quotes.
+_SHOWN_MAX = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """The bounds that a deployment sets.
+
+    :param instances_max: servers that one request may ask for
+    :param limit_max: servers that one listing returns
+    :param hints: names of the scheduler hints that are read
+    """
+
+    instances_max: int
+    limit_max: int
+    hints: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerRequest:
+    """A request for servers, as its user said it."""
+
+    name: Any
+    flavor: Any
+    image_ref: Any
+    availability_zone: Any
+    hints: Any
+    min_count: Any
+    max_count: Any
+
+    def check(self, bounds: Bounds) -> None:
+        """Make sure that it can be taken as it is.
+
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        """
+        where = 'server'
+        check_text(where, 'flavor', self.flavor)
+        for name in ('image_ref', 'availability_zone'):
+            if getattr(self, name) is not None:
+                check_text(where, name, getattr(self, name))
+        most = bounds.instances_max
+        check_count(where, 'min_count', self.min_count, most)
+        check_count(where, 'max_count', self.max_count, most, self.min_count)
+        # Servers of one request have their numbers after the name.
+        suffix = f'-{self.max_count}' if self.max_count > 1 else ''
+        check_text(where, 'name', self.name, TEXT_MAX - len(suffix))
+        if not isinstance(self.hints, Mapping):
+            raise exception.InvalidField(
+                where=where, field='hints',
+                expected=f'a mapping, not {_shown(self.hints)}')
+        for hint, values in self.hints.items():
+            _check_hint(where, hint, values, bounds.hints)
+
+
+def check_text(
+    where: str, field: str, value: Any, most: int = TEXT_MAX
+) -> None:
+    """Make sure that a value is a name that can be kept and shown.
+
+    :raises cellsched.exception.InvalidField: it is not
+    """
+    good = (isinstance(value, str) and 0 < len(value) <= most
+            and value.isprintable() and not value.isspace())
+    if not good:
+        raise exception.InvalidField(
+            where=where, field=field,
+            expected=f'1 to {most} printable characters, not '
+                     f'{_shown(value)}')
+
+
+def check_count(
+    where: str, field: str, value: Any, most: int, least: int = 1
+) -> None:
+    """Make sure that a value is a whole number between two bounds.
+
+    :raises cellsched.exception.InvalidField: it is not
+    """
+    good = (isinstance(value, int) and not isinstance(value, bool)
+            and least <= value <= most)
+    if not good:
+        raise exception.InvalidField(
+            where=where, field=field,
+            expected=f'a whole number from {least} to {most}, not '
+                     f'{_shown(value)}')
+
+
+def _check_hint(
+    where: str, hint: Any, values: Any, known: frozenset[str]
+) -> None:
+    if hint not in known:
+        raise exception.InvalidField(
+            where=where, field='hints',
+            expected='names that an enabled filter reads ('
+                     f'{", ".join(sorted(known)) or "there are none"}), not '
+                     f'{_shown(hint)}')
+    if not isinstance(values, (list, tuple)) or (
+            not 1 <= len(values) <= HINT_VALUES_MAX):
+        raise exception.InvalidField(
+            where=where, field=f'hints.{hint}',
+            expected=f'a list of 1 to {HINT_VALUES_MAX} values')
+    for value in values:
+        check_text(where, f'hints.{hint}', value)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as it may stand in a message: short, and on one line."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        # Python refuses to write very large ones.
+        return 'one that large'
+    if isinstance(value, (str, bytes)):
+        value = value[:_SHOWN_MAX]
+    text = ascii(value)
+    return text if len(text) <= _SHOWN_MAX else f'{text[:_SHOWN_MAX - 3]}...'

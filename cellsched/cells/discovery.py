@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mapping hosts to the cells they live in."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from cellsched.cells import registry
+from cellsched.cells import target
+from cellsched import clock as clock_
+from cellsched.db.api import host_mappings
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import services
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+
+
+class Discovery:
+    """Maps hosts, as often and by as many at once as one likes.
+
+    A host is in exactly one cell, so a name that a second cell has too is an
+    error that names both.
+    """
+
+    def __init__(
+        self, database: session.Database, cells: registry.CellRegistry,
+        targets: target.Targets, clock: clock_.Clock,
+    ) -> None:
+        self._database = database
+        self._cells = cells
+        self._targets = targets
+        self._clock = clock
+
+    def map_hosts(
+        self, cell: objects.CellMapping, hosts: Iterable[str]
+    ) -> dict[str, objects.CellMapping]:
+        """Map hosts to a cell unless they are mapped; return their cells."""
+        hosts = list(dict.fromkeys(hosts))
+        with self._database.writer() as connection:
+            host_mappings.create_missing(
+                connection, hosts, cell.id, self._clock.now())
+            return host_mappings.get_many(connection, hosts)
+
+    def map_host(self, cell: objects.CellMapping, host: str) -> None:
+        """Map one host.
+
+        :raises cellsched.exception.HostMappingExists: it is in another cell
+        """
+        mapped = self.map_hosts(cell, [host])[host]
+        if mapped.uuid != cell.uuid:
+            raise exception.HostMappingExists(
+                host=host, cell=cell.identity, mapped_cell=mapped.identity)
+
+    def adopt(
+        self, cell: objects.CellMapping, nodes: Sequence[Any]
+    ) -> dict[str, objects.CellMapping]:
+        """Map the hosts of unmapped nodes of a cell; return their cells.
+
+        The nodes of hosts that are the cell's are remembered as mapped.
+
+        :param nodes: rows with ``uuid`` and ``host``
+        """
+        owners = self.map_hosts(cell, [node.host for node in nodes])
+        with self._targets.database(cell).writer() as connection:
+            compute_nodes.mark_mapped(connection, [
+                node.uuid for node in nodes
+                if owners[node.host].uuid == cell.uuid])
+        return owners
+
+    def discover(
+        self, cell_uuid: str | None = None,
+        status: Callable[[str], None] = lambda line: None,
+        by_service: bool = False,
+    ) -> list[str]:
+        """Map the hosts of new compute nodes; return those that were new.
+
+        :param cell_uuid: look in this cell only
+        :param status: is told what is found, a line at a time
+        :param by_service: look at compute services instead, which are there
+            before their hosts have nodes
+        :raises cellsched.exception.CellMappingNotFound: no such cell
+        :raises cellsched.exception.HostMappingExists: a host is in another
+            cell; the other hosts are mapped all the same
+        :raises cellsched.exception.DatabaseError: a cell's database failed;
+            the hosts of other cells are mapped all the same
+        """
+        self._cells.refresh()
+        cells = ([self._cells.get(cell_uuid)] if cell_uuid
+                 else self._cells.all())
+        status(f'Found {len(cells)} cell mappings.')
+        look = self._services_in if by_service else self._nodes_in
+        new: list[str] = []
+        doubles: list[exception.HostMappingExists] = []
+        failures: list[exception.DatabaseError] = []
+        for cell in cells:
+            if cell.is_cell0():
+                status('Skipping cell0, which has no hosts.')
+                continue
+            try:
+                look(cell, status, new, doubles)
+            except exception.DatabaseError as exc:
+                failures.append(exc)
+        for problem in [*doubles, *failures]:
+            raise problem
+        return new
+
+    def _nodes_in(
+        self, cell: objects.CellMapping, status: Callable[[str], None],
+        new: list[str], doubles: list[exception.HostMappingExists],
+    ) -> None:
+        status(f'Looking for compute nodes in cell {cell.identity}.')
+        with self._targets.database(cell).reader() as connection:
+            nodes = compute_nodes.list_unmapped(connection)
+        before = self._mapped([node.host for node in nodes])
+        _tell(cell, before, self.adopt(cell, nodes), status, new, doubles)
+        status(f'Found {len(nodes)} unmapped compute nodes in cell '
+               f'{cell.identity}.')
+
+    def _services_in(
+        self, cell: objects.CellMapping, status: Callable[[str], None],
+        new: list[str], doubles: list[exception.HostMappingExists],
+    ) -> None:
+        status(f'Looking for compute services in cell {cell.identity}.')
+        with self._targets.database(cell).reader() as connection:
+            hosts = services.list_hosts(connection, services.COMPUTE)
+        before = self._mapped(hosts)
+        _tell(cell, before, self.map_hosts(cell, hosts), status, new, doubles)
+        status(f'Found {len(hosts) - len(before)} unmapped hosts in cell '
+               f'{cell.identity}.')
+
+    def _mapped(self, hosts: Sequence[str]) -> Mapping[str, Any]:
+        with self._database.reader() as connection:
+            return host_mappings.get_many(connection, hosts)
+
+
+def _tell(
+    cell: objects.CellMapping, before: Mapping[str, Any],
+    owners: Mapping[str, objects.CellMapping],
+    status: Callable[[str], None], new: list[str],
+    doubles: list[exception.HostMappingExists],
+) -> None:
+    """Say which hosts of a cell are new, and which are another cell's."""
+    for host, owner in owners.items():
+        if owner.uuid != cell.uuid:
+            doubles.append(exception.HostMappingExists(
+                host=host, cell=cell.identity, mapped_cell=owner.identity))
+        elif host not in before:
+            status(f'Mapped host {host}.')
+            new.append(host)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cells that there are."""
+
+import threading
+
+from cellsched import clock as clock_
+from cellsched.db.api import cell_mappings
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+
+
+class CellRegistry:
+    """Knows the cells, and reads them again as they may have changed.
+
+    :param interval_s: seconds after which they are read again
+    """
+
+    def __init__(
+        self, database: session.Database, clock: clock_.Clock,
+        interval_s: float,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._cells: dict[str, objects.CellMapping] = {}
+        self._read_at: float | None = None
+
+    def all(self) -> list[objects.CellMapping]:
+        """Return every cell, cell0 and disabled ones among them."""
+        oldest = self._clock.monotonic() - self._interval_s
+        if self._is_older(oldest):
+            self._read(oldest)
+        return list(self._cells.values())
+
+    def real(self) -> list[objects.CellMapping]:
+        """Return the cells that may have hosts, disabled ones among them."""
+        return [cell for cell in self.all() if not cell.is_cell0()]
+
+    def enabled(self) -> list[objects.CellMapping]:
+        """Return the cells that take new builds."""
+        return [cell for cell in self.real() if not cell.disabled]
+
+    def get(self, uuid: str) -> objects.CellMapping:
+        """Return a cell; one that is not known is looked for at once.
+
+        :raises cellsched.exception.CellMappingNotFound: there is none
+        """
+        self.all()
+        if uuid not in self._cells:
+            self.refresh()
+        try:
+            return self._cells[uuid]
+        except KeyError:
+            raise exception.CellMappingNotFound(uuid=uuid) from None
+
+    def cell0(self) -> objects.CellMapping:
+        """Return the cell of what could not be built.
+
+        :raises cellsched.exception.CellMappingNotFound: it is not mapped
+        """
+        return self.get(objects.CELL0_UUID)
+
+    def refresh(self) -> None:
+        """Read the cells now."""
+        self._read(self._clock.monotonic())
+
+    def _is_older(self, time: float) -> bool:
+        return self._read_at is None or self._read_at <= time
+
+    def _read(self, oldest: float) -> None:
+        """Read the cells, unless another thread did after that time."""
+        with self._lock:
+            if not self._is_older(oldest):
+                return
+            read_at = self._clock.monotonic()
+            with self._database.reader() as connection:
+                cells = cell_mappings.list_all(connection)
+            self._cells = {cell.uuid: cell for cell in cells}
+            self._read_at = read_at

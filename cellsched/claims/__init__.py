@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claim stores: who holds what on which provider.
+
+``base`` is the contract, every other module a store. To add one, subclass
+``base.ClaimStore``, name it in the entry points of ``cellsched.claims``, and
+inherit ``cellsched.testing.suite.claims`` in its test.
+"""
+
+from typing import Any
+
+from oslo_config import cfg
+
+from cellsched.claims import base
+from cellsched import exception
+from cellsched import plugins
+
+
+def load(conf: cfg.ConfigOpts, parts: Any) -> base.ClaimStore:
+    """Return the store that a deployment configures.
+
+    :param parts: as for :meth:`base.ClaimStore.from_conf`
+    :raises cellsched.exception.ConfigurationInvalid: names the field; there
+        is no such store, or it does not promise what the deployment requires
+    """
+    name = conf.claims.store
+    required = [_trait(text) for text in conf.claims.require]
+    store = plugins.load_all(
+        plugins.CLAIMS, [name], base.ClaimStore)[name]
+    missing = [trait.value for trait in required if trait not in store.traits]
+    if missing:
+        raise exception.ConfigurationInvalid(
+            field='[claims] store',
+            expected=f'a store that is {" and ".join(missing)}, as [claims] '
+                     f'require says, which {name} is not')
+    return store.from_conf(conf, parts)
+
+
+def _trait(text: str) -> base.Trait:
+    try:
+        return base.Trait(text.lower())
+    except ValueError:
+        names = ', '.join(trait.value for trait in base.Trait)
+        raise exception.ConfigurationInvalid(
+            field='[claims] require',
+            expected=f'some of {names}, not {text!r}') from None

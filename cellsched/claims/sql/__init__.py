@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in a SQL database.
+
+``schema`` has the tables and ``migrations`` their history; ``reading`` and
+``writing`` have the statements, ``demand`` adds up what a batch moves.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Self
+
+from oslo_config import cfg
+from oslo_db import exception as db_exc
+
+from cellsched.claims import base
+from cellsched.claims.sql import reading
+from cellsched.claims.sql import schema
+from cellsched.claims.sql import writing
+from cellsched.db import session
+from cellsched.db import statements
+from cellsched import exception
+
+#: Transactions that a call may lose to others before it gives up. Each loss
+#: is a success of somebody else.
+_ATTEMPTS_MAX = 100
+
+
+def database(
+    conf: cfg.ConfigOpts, databases: session.Databases
+) -> session.Database:
+    """Return the database of claims that a deployment configures.
+
+    That is ``[claims] connection``, or else the API's. Its pool is set up as
+    that of the other database of the process: the API's where the process
+    has one, a cell's where not.
+
+    :raises cellsched.exception.ConfigurationInvalid: there is neither
+    """
+    url = conf.claims.connection or conf.api_database.connection
+    if not url:
+        raise exception.ConfigurationInvalid(
+            field='[claims] connection',
+            expected='a SQLAlchemy URL, here or as [api_database] connection')
+    section = (conf.api_database if conf.api_database.connection
+               else conf.database)
+    return databases.get(url, 'claims', session.engine_options(section))
+
+
+class SQLClaims(base.ClaimStore):
+    """Keep claims in SQLite, PostgreSQL, MariaDB or MySQL.
+
+    The UPDATE that takes room is also the check that there is room. A batch
+    is one transaction of a handful of statements, whatever its size.
+
+    The feed orders changes without a clock. It has lanes, and a transaction
+    that changes providers moves one lane by one position and marks the
+    providers with both. It keeps the lane locked until it is committed, so a
+    lane's positions become visible in order; a token is the positions of all
+    lanes, and what has a later position has changed since. What was not yet
+    committed when a token was made has a later one for certain.
+
+    The database is that of ``[claims] connection``, or else of
+    ``[api_database] connection``; ``cellsched-manage claims_db sync`` makes
+    its tables.
+    """
+
+    traits = frozenset(base.Trait)
+
+    def __init__(self, database: session.Database) -> None:
+        self._database = database
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, parts: Any) -> Self:
+        return cls(database(conf, parts.databases))
+
+    def check(self) -> None:
+        schema.SCHEMA.check(self._database)
+
+    def sync(self) -> None:
+        schema.SCHEMA.sync(self._database)
+
+    def claim(self, claims: Sequence[base.Claim]) -> None:
+        base.check_claims(claims)
+        left = list(claims)
+
+        def attempt() -> None:
+            if left:
+                with self._database.writer() as connection:
+                    writing.take(connection, left)
+
+        def look_again() -> None:
+            held = self.held(claim.consumer for claim in claims)
+            left[:] = base.outstanding(claims, held)
+            self._refuse(left)
+
+        _repeat(attempt, look_again)
+
+    def release(self, consumers: Iterable[str]) -> None:
+        consumers = list(consumers)
+
+        def attempt() -> None:
+            with self._database.writer() as connection:
+                writing.give_back(connection, consumers)
+
+        if consumers:
+            _repeat(attempt)
+
+    def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+        with self._database.reader() as connection:
+            return reading.held(connection, consumers)
+
+    def set_inventory(
+        self, provider: str, inventory: Mapping[str, base.Inventory]
+    ) -> None:
+        base.check_inventory(provider, inventory)
+
+        def attempt() -> None:
+            with self._database.reader() as connection:
+                known = reading.inventory(connection, provider)
+            if known is not None and _same(known, inventory):
+                return
+            with self._database.writer() as connection:
+                writing.set_inventory(
+                    connection, provider, inventory, new=known is None)
+
+        _repeat(attempt)
+
+    def usages(
+        self, since: Any = None, providers: Iterable[str] | None = None
+    ) -> base.Changes:
+        with self._database.reader() as connection:
+            if providers is not None:
+                return base.Changes(since, [
+                    usage for chunk in statements.chunks(providers)
+                    for usage in reading.usages(
+                        connection, reading.named(chunk))])
+            # The token comes first: what is committed later is told twice.
+            until = reading.token(connection)
+            if since is None or not reading.follows(since, until):
+                return base.Changes(until, reading.usages(connection))
+            if since == until:
+                return base.Changes(until, [])
+            return base.Changes(until, reading.usages(
+                connection, reading.changed(since, until)))
+
+    def _refuse(self, claims: Sequence[base.Claim]) -> None:
+        """Raise the refusal of a batch unless there is room for it now."""
+        with self._database.reader() as connection:
+            known = reading.inventories(
+                connection, (claim.provider for claim in claims))
+        refusal = base.find_refusal(claims, *known)
+        if refusal is not None:
+            raise refusal
+
+
+def _repeat(
+    attempt: Callable[[], None],
+    look_again: Callable[[], None] = lambda: None,
+) -> None:
+    """Make an attempt until it loses to nobody.
+
+    :param look_again: what is to be done after each loss
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        try:
+            return attempt()
+        except (db_exc.DBConsistencyError, db_exc.DBDeadlock,
+                db_exc.DBDuplicateEntry, writing.NoRoom):
+            look_again()
+    raise exception.DatabaseError(
+        schema='claims',
+        reason=f'{_ATTEMPTS_MAX} transactions in a row lost to others')
+
+
+def _same(
+    known: Mapping[str, base.Inventory],
+    inventory: Mapping[str, base.Inventory],
+) -> bool:
+    gone = {resource: base.Inventory(total=0)
+            for resource in known.keys() - inventory.keys()}
+    return {**inventory, **gone} == known

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that say what is there and who holds it."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+
+import sqlalchemy as sa
+
+from cellsched.claims import base
+from cellsched.claims.sql import schema
+from cellsched.db import statements
+
+_providers = schema.providers
+_inventories = schema.inventories
+_allocations = schema.allocations
+_lanes = schema.feed_lanes
+
+#: Positions of the feed's lanes, in the order of the lanes.
+Token = tuple[int, ...]
+
+_INVENTORY_FIELDS = tuple(
+    field.name for field in dataclasses.fields(base.Inventory))
+
+
+def held(
+    connection: sa.Connection, consumers: Iterable[str], lock: bool = False
+) -> dict[str, list[base.Claim]]:
+    """Return what these consumers hold.
+
+    :param lock: lock the rows, in the order of consumers
+    """
+    columns = _allocations.c
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for chunk in statements.chunks(consumers):
+        select = sa.select(
+            columns.consumer, columns.provider, columns.resource_class,
+            columns.amount,
+        ).where(columns.consumer.in_(chunk)).order_by(
+            columns.consumer, columns.ordinal)
+        if lock:
+            select = select.with_for_update()
+        for consumer, provider, resource, amount in connection.execute(select):
+            found.setdefault(consumer, {}).setdefault(
+                provider, {})[resource] = amount
+    return {consumer: [base.Claim(consumer, provider, resources)
+                       for provider, resources in holds.items()]
+            for consumer, holds in found.items()}
+
+
+def inventories(
+    connection: sa.Connection, providers: Iterable[str]
+) -> tuple[dict[str, dict[str, base.Inventory]], dict[str, dict[str, int]]]:
+    """Return what providers have and what is taken, by resource class."""
+    has: dict[str, dict[str, base.Inventory]] = {}
+    used: dict[str, dict[str, int]] = {}
+    columns = _inventories.c
+    for chunk in statements.chunks(providers):
+        for provider, resource, taken, *fields in connection.execute(sa.select(
+                columns.provider, columns.resource_class, columns.used,
+                *(columns[name] for name in _INVENTORY_FIELDS),
+                ).where(columns.provider.in_(chunk))):
+            has.setdefault(provider, {})[resource] = base.Inventory(*fields)
+            used.setdefault(provider, {})[resource] = taken
+    return has, used
+
+
+def inventory(
+    connection: sa.Connection, provider: str
+) -> dict[str, base.Inventory] | None:
+    """Return what a provider has, or None where it is not known."""
+    if connection.execute(sa.select(_providers.c.uuid).where(
+            _providers.c.uuid == provider)).one_or_none() is None:
+        return None
+    return inventories(connection, [provider])[0].get(provider, {})
+
+
+def token(connection: sa.Connection) -> Token:
+    """Return how far the feed has come."""
+    return tuple(connection.execute(
+        sa.select(_lanes.c.position).order_by(_lanes.c.lane)).scalars())
+
+
+def usages(
+    connection: sa.Connection, *conditions: sa.ColumnElement[bool]
+) -> list[base.Usage]:
+    """Return the providers for which the conditions hold."""
+    columns = _inventories.c
+    rows = connection.execute(sa.select(
+        _providers.c.uuid, _providers.c.consumers,
+        columns.resource_class, columns.capacity, columns.used,
+    ).outerjoin_from(
+        _providers, _inventories, columns.provider == _providers.c.uuid,
+    ).where(*conditions))
+    found: dict[str, tuple[dict[str, int], dict[str, int], int]] = {}
+    for uuid, consumers, resource, capacity, used in rows:
+        if uuid not in found:
+            found[uuid] = {}, {}, consumers
+        if resource is not None:
+            found[uuid][0][resource] = capacity
+            found[uuid][1][resource] = used
+    return [base.Usage(uuid, *known) for uuid, known in found.items()]
+
+
+def named(providers: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Return the condition of being one of these providers."""
+    return _providers.c.uuid.in_(providers)
+
+
+def changed(since: Token, until: Token) -> sa.ColumnElement[bool]:
+    """Return the condition of having changed between two tokens."""
+    return sa.or_(sa.false(), *(
+        sa.and_(_providers.c.lane == lane, _providers.c.position > then)
+        for lane, (then, now) in enumerate(zip(since, until))
+        if now > then))
+
+
+def follows(since: Token, until: Token) -> bool:
+    """Whether a token may be an earlier one of the same feed.
+
+    It is not where the database was made anew or restored from a copy.
+    """
+    return (len(since) == len(until)
+            and all(then <= now for then, now in zip(since, until)))

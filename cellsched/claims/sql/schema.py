@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the SQL claim store.
+
+They have Placement's words. Keys are uuids, so that no statement has to look
+up a number first. There are no foreign keys: checking them would lock the rows
+of providers, in whatever order a batch names them, and so let two batches
+stop each other.
+"""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from cellsched.db import migration
+
+#: How many feed lanes there are. More than transactions that commit at a time,
+#: or they wait for each other's commits.
+LANES = 32
+
+
+def _text(length: int) -> sa.String:
+    """Return a type for ASCII that sorts by bytes, as Python does.
+
+    All transactions lock in one order, whoever sorts.
+    """
+    ascii_bin = mysql.VARCHAR(length, charset='ascii', collation='ascii_bin')
+    return sa.String(length).with_variant(
+        sa.String(length, collation='C'), 'postgresql',
+    ).with_variant(ascii_bin, 'mysql', 'mariadb')
+
+
+METADATA = sa.MetaData()
+
+#: ``lane`` and ``position`` say when the provider changed last: in the
+#: transaction that moved that lane to that position.
+providers = sa.Table(
+    'providers', METADATA,
+    sa.Column('uuid', _text(36), primary_key=True),
+    sa.Column('consumers', sa.Integer, nullable=False),
+    sa.Column('lane', sa.Integer, nullable=False),
+    sa.Column('position', sa.BigInteger, nullable=False),
+    sa.Index('providers_lane_position_idx', 'lane', 'position'),
+)
+
+#: ``capacity`` follows from the rest, so that a predicate is a comparison.
+inventories = sa.Table(
+    'inventories', METADATA,
+    sa.Column('provider', _text(36), primary_key=True),
+    sa.Column('resource_class', _text(255), primary_key=True),
+    sa.Column('total', sa.BigInteger, nullable=False),
+    sa.Column('reserved', sa.BigInteger, nullable=False),
+    sa.Column('allocation_ratio', sa.Double, nullable=False),
+    sa.Column('min_unit', sa.BigInteger, nullable=False),
+    sa.Column('max_unit', sa.BigInteger, nullable=False),
+    sa.Column('step_size', sa.BigInteger, nullable=False),
+    sa.Column('capacity', sa.BigInteger, nullable=False),
+    sa.Column('used', sa.BigInteger, nullable=False),
+)
+
+#: What consumers hold. ``ordinal`` counts a consumer's rows from 0, so that
+#: the key keeps a consumer from taking two different things at once.
+allocations = sa.Table(
+    'allocations', METADATA,
+    sa.Column('consumer', _text(36), primary_key=True),
+    sa.Column('ordinal', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('provider', _text(36), nullable=False),
+    sa.Column('resource_class', _text(255), nullable=False),
+    sa.Column('amount', sa.BigInteger, nullable=False),
+)
+
+#: How far each lane of the feed has come.
+feed_lanes = sa.Table(
+    'feed_lanes', METADATA,
+    sa.Column('lane', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('position', sa.BigInteger, nullable=False),
+)
+
+SCHEMA = migration.Schema('claims', 'cellsched.claims.sql', METADATA)

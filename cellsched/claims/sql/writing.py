@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that move what is taken, each batch in one transaction.
+
+All transactions lock in one order: allocations by consumer, then providers by
+uuid, and a lane of the feed last. A provider's row is locked before its
+inventories are touched and stands for them. So transactions wait for each
+other, and never in a circle, but for one of InnoDB's own: of several that
+insert the same consumer it may give up one, which is then tried again.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+from typing import Any
+import zlib
+
+import sqlalchemy as sa
+
+from cellsched.claims import base
+from cellsched.claims.sql import demand
+from cellsched.claims.sql import reading
+from cellsched.claims.sql import schema
+from cellsched.db import statements
+
+_providers = schema.providers
+_inventories = schema.inventories
+_allocations = schema.allocations
+_lanes = schema.feed_lanes
+
+
+class NoRoom(Exception):
+    """Something of the batch does not fit."""
+
+
+def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
+    """Take a batch for consumers that hold nothing.
+
+    :raises oslo_db.exception.DBDuplicateEntry: one of them holds something
+    :raises NoRoom: and what was done so far has to be rolled back
+    """
+    _insert(connection, list(_rows(claims)))
+    groups = demand.group(claims)
+    _lock(connection, groups)
+    for wanted, uuids in _chunks(groups):
+        added = connection.execute(_add(len(wanted.shares)), {
+            'uuids': uuids, **_parameters(wanted, 1)})
+        if added.rowcount != len(uuids) * len(wanted.shares):
+            raise NoRoom()
+    _note(connection, groups, 1, claims[0].consumer)
+
+
+def give_back(connection: sa.Connection, consumers: Iterable[str]) -> None:
+    """Give back all that the consumers hold.
+
+    Of several that release a consumer at a time, the first one to lock its
+    rows gives them back, and the others find none.
+    """
+    held = reading.held(connection, sorted(consumers), lock=True)
+    if not held:
+        return
+    claims = [claim for holds in held.values() for claim in holds]
+    groups = demand.group(claims)
+    _lock(connection, groups)
+    for chunk in statements.chunks(held):
+        connection.execute(sa.delete(_allocations).where(
+            _allocations.c.consumer.in_(chunk)))
+    for wanted, uuids in _chunks(groups):
+        connection.execute(_subtract(len(wanted.shares)), {
+            'uuids': uuids, **_parameters(wanted, -1)})
+    _note(connection, groups, -1, claims[0].consumer)
+
+
+def set_inventory(
+    connection: sa.Connection, provider: str,
+    inventory: Mapping[str, base.Inventory], new: bool,
+) -> None:
+    """Replace what a provider has.
+
+    :param new: the provider is not there yet
+    :raises oslo_db.exception.DBDuplicateEntry: it is
+    """
+    if new:
+        connection.execute(sa.insert(_providers).values(
+            uuid=provider, consumers=0, lane=0, position=0))
+    groups = {demand.Demand(0, ()): [provider]}
+    _lock(connection, groups)
+    there = set(connection.execute(
+        sa.select(_inventories.c.resource_class)
+        .where(_inventories.c.provider == provider)
+        .with_for_update()).scalars())
+    for resource in sorted(there | inventory.keys()):
+        # What is taken of a class stays known when the class is gone.
+        has = inventory.get(resource, base.Inventory(total=0))
+        values = {'capacity': has.capacity, **vars(has)}
+        if resource in there:
+            connection.execute(sa.update(_inventories).where(
+                _inventories.c.provider == provider,
+                _inventories.c.resource_class == resource).values(values))
+        else:
+            connection.execute(sa.insert(_inventories).values(
+                provider=provider, resource_class=resource, used=0, **values))
+    _note(connection, groups, 0, provider)
+
+
+def _rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
+    """Yield the batch's allocations in the order in which all lock them."""
+    consumer, ordinal = None, 0
+    for claim in sorted(claims, key=lambda c: (c.consumer, c.provider)):
+        ordinal = ordinal if claim.consumer == consumer else 0
+        consumer = claim.consumer
+        for resource, amount in sorted(claim.resources.items()):
+            yield {'consumer': consumer, 'ordinal': ordinal,
+                   'provider': claim.provider, 'resource_class': resource,
+                   'amount': amount}
+            ordinal += 1
+
+
+def _insert(
+    connection: sa.Connection, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Insert allocations; PostgreSQL reads arrays faster than rows."""
+    if connection.dialect.name == 'postgresql':
+        connection.execute(_INSERT_ARRAYS, {
+            name: [row[name] for row in rows] for name in rows[0]})
+    else:
+        connection.execute(sa.insert(_allocations), rows)
+
+
+def _lock(
+    connection: sa.Connection, groups: Mapping[demand.Demand, list[str]]
+) -> None:
+    """Lock the providers; SQLite has locked the database already."""
+    if connection.dialect.name == 'sqlite':
+        return
+    uuids = sorted(uuid for group in groups.values() for uuid in group)
+    for chunk in statements.chunks(uuids):
+        connection.execute(
+            sa.select(_providers.c.uuid).where(_providers.c.uuid.in_(chunk))
+            .order_by(_providers.c.uuid).with_for_update())
+
+
+def _note(
+    connection: sa.Connection, groups: Mapping[demand.Demand, list[str]],
+    sign: int, key: str,
+) -> None:
+    """Count the consumers, and let the feed know of the providers.
+
+    Whoever moves a lane keeps it locked until the commit. So positions of a
+    lane become visible in their order, which those of a sequence do not.
+    """
+    lane = zlib.crc32(key.encode()) % schema.LANES
+    connection.execute(_MOVE_LANE, {'in_lane': lane})
+    for wanted, uuids in _chunks(groups):
+        connection.execute(_NOTE, {
+            'uuids': uuids, 'in_lane': lane,
+            'change': sign * wanted.consumers})
+
+
+def _chunks(
+    groups: Mapping[demand.Demand, list[str]]
+) -> Iterator[tuple[demand.Demand, list[str]]]:
+    for wanted, uuids in groups.items():
+        for chunk in statements.chunks(uuids):
+            yield wanted, chunk
+
+
+def _parameters(wanted: demand.Demand, sign: int) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    for number, share in enumerate(wanted.shares):
+        parameters[f'resource{number}'] = share.resource
+        parameters[f'amount{number}'] = sign * share.amount
+        parameters[f'smallest{number}'] = share.smallest
+        parameters[f'largest{number}'] = share.largest
+        parameters[f'divisor{number}'] = share.divisor
+    return parameters
+
+
+@functools.cache
+def _add(classes: int) -> sa.Update:
+    """Return the statement that takes room, if there is room."""
+    bind = sa.bindparam
+    columns = _inventories.c
+    return _move(classes).where(sa.or_(*(
+        sa.and_(
+            columns.resource_class == bind(f'resource{number}'),
+            columns.used + bind(f'amount{number}') <= columns.capacity,
+            columns.min_unit <= bind(f'smallest{number}'),
+            columns.max_unit >= bind(f'largest{number}'),
+            bind(f'divisor{number}', type_=sa.BigInteger)
+            % columns.step_size == 0)
+        for number in range(classes))))
+
+
+@functools.cache
+def _subtract(classes: int) -> sa.Update:
+    return _move(classes).where(_inventories.c.resource_class.in_(
+        [sa.bindparam(f'resource{number}') for number in range(classes)]))
+
+
+def _move(classes: int) -> sa.Update:
+    used = _inventories.c.used + sa.case(
+        {sa.bindparam(f'resource{number}'): sa.bindparam(
+            f'amount{number}', type_=sa.BigInteger)
+         for number in range(classes)},
+        value=_inventories.c.resource_class)
+    return sa.update(_inventories).where(
+        _inventories.c.provider.in_(sa.bindparam('uuids', expanding=True)),
+    ).values(used=used)
+
+
+def _insert_arrays() -> sa.Insert:
+    names = list(_allocations.c.keys())
+    arrays = sa.func.unnest(*(
+        sa.bindparam(column.name, type_=sa.ARRAY(
+            sa.Text() if isinstance(column.type, sa.String) else column.type))
+        for column in _allocations.c)).table_valued(*names)
+    return sa.insert(_allocations).from_select(
+        names, sa.select(*arrays.render_derived().c))
+
+
+_INSERT_ARRAYS = _insert_arrays()
+
+_MOVE_LANE = sa.update(_lanes).where(
+    _lanes.c.lane == sa.bindparam('in_lane')).values(
+    position=_lanes.c.position + 1)
+
+_NOTE = sa.update(_providers).where(
+    _providers.c.uuid.in_(sa.bindparam('uuids', expanding=True))).values(
+    consumers=_providers.c.consumers + sa.bindparam('change'),
+    lane=sa.bindparam('in_lane'),
+    position=sa.select(_lanes.c.position).where(
+        _lanes.c.lane == sa.bindparam('in_lane')).scalar_subquery())

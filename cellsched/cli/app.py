@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The applications, and what is the same for each of their commands.
+
+Options of the application are taken before and after the command. What goes
+wrong ends in one line on standard error and with 1, what is wrong with the
+arguments among it; other exit codes are the commands' own.
+"""
+
+import argparse
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import functools
+from importlib import metadata
+import inspect
+import itertools
+import logging
+import os
+import re
+import sys
+import traceback
+from typing import Any
+from typing import ClassVar
+from typing import NoReturn
+from typing import TextIO
+from typing import TYPE_CHECKING
+
+from cliff import app
+from cliff import command
+from cliff import commandmanager
+
+from cellsched.cli import base
+from cellsched import clock as clock_
+from cellsched import exception
+from cellsched import plugins
+from cellsched import urls
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from cellsched import assembly
+    from cellsched import context as context_
+
+#: What a shell says of a process that lost its reader.
+_BROKEN_PIPE = 141
+
+#: A URL, and what follows it: nobody can say where a password ends.
+_URL = re.compile(r'\w[\w.+-]*://.*')
+
+
+class Commands(commandmanager.CommandManager):
+    """Finds commands by entry point; none is imported before it is needed."""
+
+    def load_commands(self, namespace: str) -> None:
+        self.group_list.append(namespace)
+        for point in plugins.entry_points(namespace):
+            self.commands[point.name.replace('.', ' ')] = point
+
+
+class App(app.App):
+    """An application; what its commands need is made when they ask for it."""
+
+    #: Entry points of the commands.
+    namespace: ClassVar[str]
+
+    #: Names of the option that shows warnings.
+    verbose: ClassVar[tuple[str, ...]] = ('-v', '--verbose')
+
+    # What it is told of errors is reported by :meth:`report` instead.
+    LOG = logging.getLogger(f'{__name__}.unheard')
+    LOG.disabled = True
+
+    def __init__(
+        self, stdout: TextIO | None = None, stderr: TextIO | None = None,
+        clock: clock_.Clock | None = None,
+    ) -> None:
+        self.clock = clock or clock_.Clock()
+        super().__init__(
+            inspect.getdoc(self), metadata.version('cellsched'),
+            Commands(self.namespace), stdout=stdout, stderr=stderr)
+
+    @functools.cached_property
+    def conf(self) -> 'cfg.ConfigOpts':
+        """The configuration.
+
+        :raises cellsched.exception.ConfigurationInvalid: names file and field
+        """
+        from cellsched.conf import loading
+
+        conf = loading.load([
+            *(f'--config-file={path}' for path in self.options.config_file),
+            *(f'--config-dir={path}' for path in self.options.config_dir)])
+        # Who waits at a terminal wants to know at once, and can try again.
+        for group in ('api_database', 'database'):
+            conf.set_default('max_retries', 0, group)
+        return conf
+
+    @functools.cached_property
+    def parts(self) -> 'assembly.Parts':
+        """Databases, transports and what is made of them."""
+        conf = self.conf
+        from cellsched import assembly
+
+        return assembly.Parts(conf, self.clock)
+
+    @functools.cached_property
+    def api(self) -> 'assembly.API':
+        """What a front end calls."""
+        parts = self.parts
+        from cellsched import assembly
+
+        return assembly.api(self.conf, parts)
+
+    def say(self, line: str) -> None:
+        """Tell of what was done, on standard output."""
+        print(line, file=self.stdout)
+
+    def warn(self, text: str) -> None:
+        """Tell of what is wrong, in one line on standard error."""
+        line = ' '.join(_without_secrets(text).split())
+        print(f'{self.NAME}: {line}', file=self.stderr)
+
+    def report(self, exc: BaseException) -> None:
+        """Tell of an error, and where it comes from if that was asked for."""
+        if self.options.debug:
+            self.stderr.write(_without_secrets(
+                ''.join(traceback.format_exception(exc))))
+        if isinstance(exc, exception.CellschedException):
+            self.warn(exc.format_message())
+        else:
+            self.warn(f'unexpected {type(exc).__name__}: {exc} (--debug shows '
+                      'where it comes from)')
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Run a command; return the exit code."""
+        self.options = argparse.Namespace(debug=False)
+        try:
+            # What is wrong here would not be heard of below.
+            self.parser.parse_known_args(argv)
+            with self._logging():
+                return super().run(list(argv))
+        except SystemExit as exc:
+            return 1 if exc.code else 0
+        except Exception as exc:
+            self.report(exc)
+            return 1
+
+    def build_option_parser(
+        self, description: str | None, version: str | None,
+        argparse_kwargs: dict[str, Any] | None = None,
+    ) -> argparse.ArgumentParser:
+        parser = argparse.ArgumentParser(
+            prog=self.NAME, description=description, add_help=False,
+            allow_abbrev=False, formatter_class=base.HelpFormatter)
+        base.refuse(parser)
+        parser.add_argument(
+            '-h', '--help', action='store_true',
+            help='show this help, or that of the command, and end')
+        parser.add_argument(
+            '--version', action='version', version=f'{self.NAME} {version}',
+            help='show the version and end')
+        parser.add_argument(
+            '--config-file', action='append', default=[], metavar='FILE',
+            help='a configuration file; of several, the later ones override '
+                 'the earlier')
+        parser.add_argument(
+            '--config-dir', action='append', default=[], metavar='DIR',
+            help='a directory whose *.conf files are read after those')
+        parser.add_argument(
+            *self.verbose, action='store_true', dest='verbose',
+            help='show warnings that are logged')
+        parser.add_argument(
+            '--debug', action='store_true',
+            help='show everything that is logged, and where errors come from')
+        return parser
+
+    def configure_logging(self) -> None:
+        """Say what is shown; the handler is there already."""
+        if self.options.debug:
+            logging.getLogger().setLevel(logging.DEBUG)
+            self._handler.setLevel(logging.DEBUG)
+        elif self.options.verbose:
+            self._handler.setLevel(logging.WARNING)
+
+    def initialize_app(self, argv: list[str]) -> None:
+        if self.options.help:
+            # A command shows its own.
+            if not argv:
+                raise SystemExit(self.run_subcommand(['help']))
+            argv.append('--help')
+
+    def interact(self) -> None:
+        """Show the help: there is no prompt."""
+        self.run_subcommand(['help'])
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        try:
+            self.command_manager.find_command(argv)
+        except ValueError:
+            words = itertools.takewhile(
+                lambda word: not word.startswith('-'), argv)
+            near = self.get_fuzzy_matches(argv[0])
+            if self.options.help:
+                return super().run_subcommand(['help', argv[0]])
+            self.warn(f'there is no command {" ".join(words)!r}; near it are: '
+                      f'{", ".join(near)}')
+            return 1
+        return super().run_subcommand(argv)
+
+    def clean_up(
+        self, cmd: command.Command, result: int, err: BaseException | None
+    ) -> None:
+        if isinstance(err, Exception) and not isinstance(err, BrokenPipeError):
+            self.report(err)
+        if 'parts' in self.__dict__:
+            self.parts.close()
+
+    @contextlib.contextmanager
+    def _logging(self) -> Iterator[None]:
+        """Have a handler, for without one logging shows warnings."""
+        self._handler = logging.StreamHandler(self.stderr)
+        self._handler.setLevel(logging.CRITICAL + 1)
+        self._handler.setFormatter(_Formatter(
+            '%(asctime)s %(levelname)s %(name)s %(message)s'))
+        root = logging.getLogger()
+        level = root.level
+        root.addHandler(self._handler)
+        try:
+            yield
+        finally:
+            root.removeHandler(self._handler)
+            root.setLevel(level)
+
+
+class Shell(App):
+    """Servers and flavors, across all cells.
+
+    Works on the databases and the broker that the configuration names, as an
+    administrator: it shows the servers of all projects.
+    """
+
+    NAME = 'cellsched'
+    namespace = 'cellsched.cli'
+
+    def build_option_parser(
+        self, description: str | None, version: str | None,
+        argparse_kwargs: dict[str, Any] | None = None,
+    ) -> argparse.ArgumentParser:
+        parser = super().build_option_parser(
+            description, version, argparse_kwargs)
+        for name, what in (('project', 'that new servers belong to'),
+                           ('user', 'who creates them')):
+            variable = f'OS_{name.upper()}_ID'
+            parser.add_argument(
+                f'--os-{name}-id', metavar='ID',
+                default=os.environ.get(variable) or 'admin',
+                help=f'the {name} {what} ({variable}; by default admin)')
+        return parser
+
+    def context(self) -> 'context_.RequestContext':
+        """Return who asks: an administrator, in a project.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        """
+        from cellsched.api import validation
+        from cellsched import context as context_
+
+        options = self.options
+        validation.check_text(
+            'options', '--os-project-id', options.os_project_id)
+        validation.check_text('options', '--os-user-id', options.os_user_id)
+        return context_.RequestContext(
+            project_id=options.os_project_id, user_id=options.os_user_id,
+            is_admin=True)
+
+
+class Manage(App):
+    """Databases and cells, for operators.
+
+    Arguments, meaning and exit codes are those of Nova's command of this
+    kind.
+    """
+
+    NAME = 'cellsched-manage'
+    namespace = 'cellsched.manage'
+    verbose = ('-v',)
+
+
+def main(application: type[App]) -> NoReturn:
+    """Run an application as this process, and end it."""
+    try:
+        code = application().run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _BROKEN_PIPE
+    with contextlib.suppress(BrokenPipeError):
+        sys.stderr.flush()
+    # Nothing is left to be done. Python would wait for threads, and those of
+    # cells that do not answer are not worth it.
+    os._exit(code)
+
+
+class _Formatter(logging.Formatter):
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _without_secrets(super().format(record))
+
+
+def _without_secrets(text: str) -> str:
+    return _URL.sub(lambda match: urls.mask(match[0]), text)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands share."""
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+from typing import ClassVar
+from typing import NoReturn
+from typing import TYPE_CHECKING
+
+from cliff import command
+from cliff import lister
+from cliff import show
+
+from cellsched import exception
+
+if TYPE_CHECKING:
+    from cellsched.cli import app as app_
+
+_EPILOG = ('Options of every command, such as --config-file, are shown by '
+           '{name} --help.')
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Shows docstrings as they are, less their markup."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        plain = text.replace('::\n', ':\n').replace('``', '')
+        return super()._fill_text(plain, width, indent)
+
+
+def refuse(parser: argparse.ArgumentParser) -> None:
+    """Make a parser raise what it would print and exit with."""
+    def error(message: str) -> NoReturn:
+        raise exception.Invalid(f'{message}; see {parser.prog} --help')
+
+    parser.error = error  # type: ignore[method-assign]
+
+
+class Command(command.Command):
+    """A command.
+
+    Its docstring is its help. What it raises is reported by the application,
+    and ends the process with 1.
+    """
+
+    app: 'app_.App'
+
+    def get_epilog(self) -> str:
+        parts = [super().get_epilog()]
+        # The generated documentation has no application.
+        if self.app is not None:
+            parts.append(_EPILOG.format(name=self.app.NAME))
+        return '\n\n'.join(filter(None, parts))
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.formatter_class = HelpFormatter
+        refuse(parser)
+        return parser
+
+
+class _Columns(Command):
+    """A command whose columns are known before it does anything."""
+
+    columns: ClassVar[tuple[str, ...]]
+
+    #: What the process ends with when nothing was raised.
+    exit_code = 0
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._check_columns(parsed_args.columns)
+        return super().run(parsed_args) or self.exit_code
+
+    def _check_columns(self, wanted: Iterable[str]) -> None:
+        known = {_normalized(name) for name in self.columns}
+        for name in wanted:
+            if _normalized(name) not in known:
+                raise exception.InvalidField(
+                    where='output', field='--column',
+                    expected=f'one of {", ".join(self.columns)}, not {name}')
+
+
+class Lister(_Columns, lister.Lister):
+    """A command that returns :attr:`columns` and rows."""
+
+
+class ShowOne(_Columns, show.ShowOne):
+    """A command that returns :attr:`columns` and their values."""
+
+
+def each(app: 'app_.App', names: Iterable[str], do: Any) -> int:
+    """Do something with each of several; return the exit code.
+
+    What goes wrong with one is reported, and the others go on.
+    """
+    code = 0
+    for name in dict.fromkeys(names):
+        try:
+            do(name)
+        except exception.CellschedException as exc:
+            app.report(exc)
+            code = 1
+    return code
+
+
+def _normalized(name: str) -> str:
+    return name.lower().strip().replace(' ', '_')

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration: a scenario played in a deployment of its own."""
+
+import argparse
+import collections
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import pathlib
+import shutil
+import sys
+import tempfile
+from typing import Any
+from typing import TYPE_CHECKING
+
+from cellsched.cli import base
+from cellsched.cli import chart
+from cellsched.cli import progress
+from cellsched.cli import scenario as scenario_
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.cell import compute_nodes
+from cellsched import exception
+from cellsched.listing import server
+from cellsched.testing import deployment
+
+if TYPE_CHECKING:
+    from cellsched.cli import app as app_
+
+#: Where the scenarios of the project lie, in a checkout and installed.
+_PLACES = (pathlib.Path(__file__).parents[2], pathlib.Path(sys.prefix))
+_DEFAULT = pathlib.Path('etc/cellsched/scenarios/three-cells.yaml')
+
+#: Seconds to wait for the fate of one request.
+_TIMEOUT_S = 60.0
+
+#: Exit code when a request ended otherwise than its scenario expects.
+UNEXPECTED = 2
+
+
+class Demo(base.Lister):
+    """Play a scenario in cells of its own, all in this process.
+
+    Starts a scheduler, conductors and compute agents as they run in
+    production, on SQLite files and an in-process transport; creates the
+    servers that the scenario asks for, and shows what became of them. Ends
+    with 2 if that is not what the scenario expects.
+
+    Example::
+
+        cellsched demo --scenario my-cells.yaml --keep /tmp/demo -f json
+    """
+
+    app: 'app_.Shell'
+    columns = ('UUID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--scenario', type=pathlib.Path, metavar='FILE',
+            help='the scenario to play; by default one of three cells that '
+                 'shows what can become of a build')
+        parser.add_argument(
+            '--keep', type=pathlib.Path, metavar='DIR',
+            help='leave databases and configuration in this directory, which '
+                 'must be new or empty')
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        self._unexpected: list[str] = []
+        self._bars: list[chart.Bar] = []
+        code = super().run(parsed_args)
+        # What is on standard output comes first.
+        self.app.stdout.flush()
+        chart.draw(self._bars, self.app.stderr)
+        for line in self._unexpected:
+            self.app.warn(line)
+        return code
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        scenario = scenario_.load(parsed_args.scenario or _default())
+        with (_directory(parsed_args.keep) as directory,
+              _started(directory, scenario) as world):
+            play = Play(world, scenario, self.app.clock)
+            with progress.bar('Playing', len(scenario.requests),
+                              self.app.stderr) as advance:
+                play.run(advance)
+            self._bars = _use(world)
+        self._unexpected = play.unexpected
+        if self._unexpected:
+            self.exit_code = UNEXPECTED
+        return self.columns, [
+            (found.uuid, found.name, found.status, found.cell or '',
+             found.host or '', found.attempts, found.reason)
+            for found in play.servers]
+
+
+class Play:
+    """Plays the requests of a scenario, one after the other.
+
+    :ivar servers: what became of each server
+    :ivar unexpected: what was to become otherwise, a line for each request
+    """
+
+    def __init__(
+        self, world: deployment.Deployment, scenario: scenario_.Scenario,
+        clock: clock_.Clock,
+    ) -> None:
+        self._api = world.api
+        self._scenario = scenario
+        self._clock = clock
+        self._context = context_.RequestContext(
+            user_id='demo', project_id='demo')
+        self.servers: list[server.Server] = []
+        self.unexpected: list[str] = []
+
+    def run(self, advance: Callable[[int], None]) -> None:
+        """Play it; ``advance`` is told how many requests are done.
+
+        :raises cellsched.exception.InvalidField: a request cannot be taken
+        """
+        for flavor in self._scenario.flavors:
+            self._api.flavors.create(
+                flavor['name'], flavor['vcpus'], flavor['ram'],
+                flavor.get('disk', 0), flavor.get('ephemeral', 0),
+                flavor.get('swap', 0))
+        for number, request in enumerate(self._scenario.requests):
+            try:
+                uuids = self._create(request)
+            except exception.InvalidField as exc:
+                raise exception.InvalidField(
+                    where=str(self._scenario.path),
+                    field=f'requests[{number}].{exc.field}',
+                    expected=exc.expected) from None
+            found = self._play(request, uuids)
+            self.servers += found
+            wrong = _compare(request, found)
+            if wrong:
+                self.unexpected.append(f'{request.name}: {wrong}')
+            advance(number + 1)
+
+    def _create(self, request: scenario_.Request) -> list[str]:
+        return self._api.servers.create(
+            self._context, request.name, request.flavor,
+            availability_zone=request.availability_zone,
+            hints=request.hints, max_count=request.count,
+            min_count=request.min_count or request.count)
+
+    def _play(
+        self, request: scenario_.Request, uuids: list[str]
+    ) -> list[server.Server]:
+        if request.delete:
+            until = (_is_building if request.delete == 'while-building'
+                     else _has_fate)
+            last = [self._wait(uuid, until) for uuid in uuids]
+            for uuid in uuids:
+                self._api.servers.delete(self._context, uuid)
+            return [self._gone(found) for found in last]
+        return [self._wait(uuid, _has_fate) for uuid in uuids]
+
+    def _wait(
+        self, uuid: str, until: Callable[[server.Server], bool]
+    ) -> server.Server:
+        """Return a server when it is so far, or as it is after a while."""
+        deadline = self._clock.monotonic() + _TIMEOUT_S
+        while True:
+            found = self._api.servers.get(self._context, uuid)
+            if until(found) or self._clock.monotonic() > deadline:
+                return found
+            self._clock.sleep(0.02)
+
+    def _gone(self, last: server.Server) -> server.Server:
+        """Return a deleted server as it was last, once it is gone."""
+        deadline = self._clock.monotonic() + _TIMEOUT_S
+        while self._clock.monotonic() < deadline:
+            try:
+                found = self._api.servers.get(self._context, last.uuid)
+            except exception.InstanceNotFound:
+                return last.deleted()
+            self._clock.sleep(0.02)
+        return found
+
+
+def _is_building(found: server.Server) -> bool:
+    return found.task_state == 'spawning' or _has_fate(found)
+
+
+def _has_fate(found: server.Server) -> bool:
+    return found.status in ('ACTIVE', 'ERROR')
+
+
+def _compare(
+    request: scenario_.Request, found: list[server.Server]
+) -> str | None:
+    """Return how servers differ from what was expected; None if not."""
+    expect = {'status': 'ACTIVE', **request.expect}
+    for name in ('status', 'cell', 'host', 'attempts'):
+        values = sorted({str(getattr(each, name)) for each in found})
+        if name in expect and values != [str(expect[name])]:
+            return f'expected {name} {expect[name]}, got {", ".join(values)}'
+    cells = {each.cell for each in found}
+    if len(cells) < expect.get('cells', 1):
+        return f'expected {expect["cells"]} cells, got {len(cells)}'
+    reasons = [each.reason for each in found]
+    if not all(expect.get('reason', '') in reason for reason in reasons):
+        return f'expected the reason {expect["reason"]!r}, got {reasons[0]!r}'
+    return None
+
+
+def _use(world: deployment.Deployment) -> list[chart.Bar]:
+    """Return a bar for each resource of each cell."""
+    parts = world.api.parts
+    usages = {usage.provider: usage for usage in parts.claims.usages().usages}
+    totals: dict[tuple[str, str], list[int]] = collections.defaultdict(
+        lambda: [0, 0])
+    for cell in parts.cells.real():
+        with parts.targets.database(cell).reader() as connection:
+            nodes = compute_nodes.list_with_services(connection)
+        for usage in (usages[node.uuid] for node in nodes):
+            for resource, capacity in usage.capacity.items():
+                total = totals[cell.name, resource]
+                total[0] += usage.used.get(resource, 0)
+                total[1] += capacity
+    return [chart.Bar(cell, resource, used, capacity)
+            for (cell, resource), (used, capacity) in sorted(totals.items())]
+
+
+def _default() -> pathlib.Path:
+    for place in _PLACES:
+        if (place / _DEFAULT).exists():
+            return place / _DEFAULT
+    return _DEFAULT
+
+
+@contextlib.contextmanager
+def _started(
+    directory: pathlib.Path, scenario: scenario_.Scenario
+) -> Iterator[deployment.Deployment]:
+    """Give the cells of a scenario, while they run.
+
+    What is wrong in a configuration file was wrong in the scenario's options.
+    """
+    world = deployment.Deployment(
+        directory, scenario.cells, scenario.aggregates, scenario.options)
+    try:
+        world.start()
+    except exception.ConfigurationInvalid as exc:
+        raise exception.InvalidField(
+            where=str(scenario.path), field='options',
+            expected=exc.format_message().rpartition('.conf: ')[2]) from None
+    try:
+        yield world
+    finally:
+        world.stop()
+
+
+@contextlib.contextmanager
+def _directory(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
+    """Give a directory to work in, which goes afterwards unless it is kept.
+
+    Where something goes wrong there is nothing to keep.
+    """
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix='cellsched-') as path:
+            yield pathlib.Path(path)
+        return
+    new = not keep.exists()
+    _check_empty(keep)
+    try:
+        yield keep
+    except BaseException:
+        for made in keep.iterdir():
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+        if new:
+            keep.rmdir()
+        raise
+
+
+def _check_empty(keep: pathlib.Path) -> None:
+    """Make a directory if it is not there; refuse one that is in use."""
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        used = any(keep.iterdir())
+    except OSError as exc:
+        raise exception.InvalidField(
+            where='demo', field='--keep',
+            expected=f'a directory that can be made: {exc.strerror}'
+        ) from None
+    if used:
+        raise exception.InvalidField(
+            where='demo', field='--keep',
+            expected=f'a new or empty directory; {keep} is not empty')

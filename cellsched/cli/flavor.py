@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flavors: ``cellsched flavor create|list|show|delete``."""
+
+import argparse
+from typing import Any
+from typing import TYPE_CHECKING
+
+from cellsched.cli import base
+
+if TYPE_CHECKING:
+    from cellsched import objects
+
+_SHOWN = ('id', 'name', 'ram', 'disk', 'ephemeral', 'swap', 'vcpus',
+          'properties')
+
+
+class CreateFlavor(base.ShowOne):
+    """Create a flavor, a size that servers come in.
+
+    Example::
+
+        cellsched flavor create m1.small --ram 2048 --vcpus 1 --disk 20
+    """
+
+    columns = _SHOWN
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('name', metavar='NAME', help='its name')
+        parser.add_argument(
+            '--id', metavar='ID', default='auto',
+            help='its id; by default, or with auto, one is made up')
+        for name, unit, what, required in (
+                ('--ram', 'MB', 'memory', True),
+                ('--vcpus', 'NUMBER', 'virtual CPUs', True),
+                ('--disk', 'GB', 'disk of the root file system', False),
+                ('--ephemeral', 'GB', 'ephemeral disk', False),
+                ('--swap', 'MB', 'swap space', False)):
+            parser.add_argument(
+                name, type=int, metavar=unit, required=required, default=0,
+                help=what if required else f'{what}; by default 0')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        args = parsed_args
+        flavor = self.app.api.flavors.create(
+            args.name, args.vcpus, args.ram, args.disk, args.ephemeral,
+            args.swap, None if args.id == 'auto' else args.id)
+        return self.columns, _values(flavor)
+
+
+class ListFlavors(base.Lister):
+    """List all flavors.
+
+    Example::
+
+        cellsched flavor list -f json
+    """
+
+    columns = ('ID', 'Name', 'RAM', 'Disk', 'Ephemeral', 'VCPUs')
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        return self.columns, [
+            (flavor.flavorid, flavor.name, flavor.memory_mb, flavor.root_gb,
+             flavor.ephemeral_gb, flavor.vcpus)
+            for flavor in self.app.api.flavors.list_all()]
+
+
+class ShowFlavor(base.ShowOne):
+    """Show a flavor.
+
+    Example::
+
+        cellsched flavor show m1.small
+    """
+
+    columns = _SHOWN
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('flavor', metavar='FLAVOR', help='its id or name')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        return self.columns, _values(
+            self.app.api.flavors.get(parsed_args.flavor))
+
+
+class DeleteFlavor(base.Command):
+    """Delete flavors; servers that were built with them stay.
+
+    Example::
+
+        cellsched flavor delete m1.small m1.large
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('flavors', metavar='FLAVOR', nargs='+',
+                            help='their ids or names')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        return base.each(
+            self.app, parsed_args.flavors, self.app.api.flavors.delete)
+
+
+def _values(flavor: 'objects.Flavor') -> tuple[Any, ...]:
+    properties = ', '.join(
+        f'{name}={value!r}'
+        for name, value in sorted((flavor.get('extra_specs') or {}).items()))
+    return (flavor.flavorid, flavor.name, flavor.memory_mb, flavor.root_gb,
+            flavor.ephemeral_gb, flavor.swap, flavor.vcpus, properties)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells: ``cellsched-manage cell_v2 …``, as Nova's command of that name."""
+
+import argparse
+from typing import Any
+from typing import TYPE_CHECKING
+
+from cellsched.cli import base
+from cellsched import exception
+from cellsched import urls
+
+if TYPE_CHECKING:
+    from cellsched.cli import app
+
+#: Exit codes.
+NOTHING_NEW = 1
+DUPLICATE = 2
+
+_IN_PS = ('URLs on a command line are seen by every user of the machine')
+
+
+class MapCell0(base.Command):
+    """Map cell0, where servers go that could not be built.
+
+    It has a database and nothing else. Without ``--database_connection`` that
+    is the one beside ``[database] connection``, or where that is not set
+    beside ``[api_database] connection``, whose name has ``_cell0`` at its
+    end; of a SQLite file, before its extension. Where cell0 is mapped
+    already, nothing is changed. The database itself and its tables are made
+    by others: ``cellsched-manage db sync`` makes the tables.
+
+    Example::
+
+        cellsched-manage --config-file api.conf cell_v2 map_cell0
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--database_connection', metavar='URL',
+            help=f'the database of cell0. {_IN_PS}, those in configuration '
+                 'files are not')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        url = parsed_args.database_connection or self._default()
+        parts = self.app.parts
+        _check_database(self.app, url)
+        from cellsched import objects
+
+        mapping = objects.CellMapping(
+            uuid=objects.CELL0_UUID, name='cell0', transport_url='none:///',
+            database_connection=url, disabled=False)
+        try:
+            _create(self.app, mapping)
+        except exception.CellMappingExists:
+            self.app.say('Cell0 is already setup')
+            mapped = parts.cells.cell0().database_connection
+            if mapped != url:
+                self.app.warn('warning: cell0 stays where it is, at '
+                              f'{urls.mask(mapped)}')
+
+    def _default(self) -> str:
+        conf = self.app.conf
+        url = conf.database.connection or self.app.parts.database.url
+        _check_database(self.app, url)
+        from cellsched.db.api import cell_mappings
+
+        return cell_mappings.beside(url, '_cell0')
+
+
+class CreateCell(base.Command):
+    """Map a cell: name the ways into it, its database and its broker.
+
+    Without them on the command line, they are ``[database] connection`` and
+    ``[DEFAULT] transport_url`` of the configuration, so it is best run with
+    the configuration of the cell added. Ends with 1 if one is missing or is
+    no URL, and with 2 if another cell has one of them. The cell's tables are
+    made by ``cellsched-manage db sync``.
+
+    Example::
+
+        cellsched-manage --config-file api.conf --config-file cell1.conf \\
+            cell_v2 create_cell --name cell1 --verbose
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--name', metavar='NAME', help='its name')
+        parser.add_argument(
+            '--database_connection', metavar='URL',
+            help='its database; by default [database] connection. '
+                 f'{_IN_PS}, those in configuration files are not')
+        parser.add_argument(
+            '--transport-url', metavar='URL',
+            help='its broker; by default [DEFAULT] transport_url. The same '
+                 'holds for this URL')
+        parser.add_argument('--verbose', action='store_true',
+                            help='print the uuid of the new cell')
+        parser.add_argument('--disabled', action='store_true',
+                            help='let it take no builds yet')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        args = parsed_args
+        if args.name:
+            from cellsched.api import validation
+
+            validation.check_text('options', '--name', args.name)
+        transport_url = self._transport(args.transport_url)
+        database_connection = self._database(args.database_connection)
+        from oslo_utils import uuidutils
+
+        from cellsched import objects
+
+        mapping = objects.CellMapping(
+            uuid=uuidutils.generate_uuid(), name=args.name or None,
+            transport_url=transport_url,
+            database_connection=database_connection, disabled=args.disabled)
+        try:
+            _create(self.app, mapping)
+        except exception.CellMappingExists as exc:
+            self.app.report(exc)
+            return DUPLICATE
+        if args.verbose:
+            self.app.say(mapping.uuid)
+        return 0
+
+    def _transport(self, url: str | None) -> str:
+        parts = self.app.parts
+        parts.transports.get(url)
+        if not url:
+            self.app.say('--transport-url was not given; using [DEFAULT] '
+                         'transport_url of the configuration')
+        return url or parts.conf.transport_url
+
+    def _database(self, url: str | None) -> str:
+        if not url:
+            url = self.app.parts.cell_database.url
+            self.app.say('--database_connection was not given; using '
+                         '[database] connection of the configuration')
+        _check_database(self.app, url)
+        return url
+
+
+class DiscoverHosts(base.Command):
+    """Map the hosts of cells that are not mapped yet.
+
+    A scheduler maps new hosts by itself as soon as it sees them; this does it
+    now, and says what it found. Ends with 1 if, with ``--strict``, there was
+    no new host, and with 2 if a host is mapped to another cell.
+
+    Example::
+
+        cellsched-manage --config-file api.conf cell_v2 discover_hosts \\
+            --verbose
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--cell_uuid', metavar='UUID',
+                            help='look in this cell only')
+        parser.add_argument('--verbose', action='store_true',
+                            help='say what is found')
+        parser.add_argument('--strict', action='store_true',
+                            help='end with 1 unless a host was mapped')
+        parser.add_argument(
+            '--by-service', action='store_true',
+            help='map hosts by their compute services, not by their compute '
+                 'nodes')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        args = parsed_args
+        _check_schema(self.app)
+        try:
+            found = self.app.parts.discovery.discover(
+                args.cell_uuid, self._status if args.verbose else _be_quiet,
+                args.by_service)
+        except exception.HostMappingExists as exc:
+            self.app.report(exc)
+            return DUPLICATE
+        return NOTHING_NEW if args.strict and not found else 0
+
+    def _status(self, line: str) -> None:
+        self.app.say(line)
+
+
+class ListCells(base.Lister):
+    """List the cells, by name.
+
+    Passwords in URLs are shown as ``****``, unless ``--verbose`` is given.
+
+    Example::
+
+        cellsched-manage --config-file api.conf cell_v2 list_cells -f json
+    """
+
+    columns = ('Name', 'UUID', 'Transport URL', 'Database Connection',
+               'Disabled')
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--verbose', action='store_true',
+                            help='show passwords')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        _check_schema(self.app)
+        mask = str if parsed_args.verbose else urls.mask
+        cells = sorted(self.app.parts.cells.all(),
+                       key=lambda cell: (cell.get('name') or '', cell.uuid))
+        return self.columns, [
+            (cell.get('name') or '', cell.uuid, mask(cell.transport_url),
+             mask(cell.database_connection), cell.disabled)
+            for cell in cells]
+
+
+def _be_quiet(line: str) -> None:
+    pass
+
+
+def _check_database(app: 'app.App', url: str) -> None:
+    """Make sure that a URL is one of a database that can be opened."""
+    app.parts.databases.get(url, 'cell')
+
+
+def _check_schema(app: 'app.App') -> None:
+    database = app.parts.database
+    from cellsched.db import api
+
+    api.SCHEMA.check(database)
+
+
+def _create(app: 'app.App', mapping: Any) -> None:
+    """Add a mapping.
+
+    :raises cellsched.exception.CellMappingExists: there is one like it
+    """
+    _check_schema(app)
+    from cellsched.db.api import cell_mappings
+
+    create = (cell_mappings.create if mapping.is_cell0()
+              else cell_mappings.create_apart)
+    with app.parts.database.writer() as connection:
+        create(connection, mapping, app.clock.now())

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas: ``cellsched-manage api_db|db|claims_db sync|version``."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cellsched.cli import base
+from cellsched import exception
+
+if TYPE_CHECKING:
+    from cellsched.cli import app
+    from cellsched.db import migration
+    from cellsched.db import session
+
+    Target = tuple[migration.Schema, session.Database]
+
+
+class _Sync(base.Command):
+    """Base of the commands that bring a schema up to date."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'version', metavar='VERSION', nargs='?', default='head',
+            help='the version to go to; by default the newest')
+        return parser
+
+    def sync(self, target: 'Target', name: str, version: str) -> None:
+        """Bring a database to a version, and say which it has then."""
+        schema, database = target
+        schema.sync(database, version)
+        self.app.say(f'{name}: schema version {schema.version(database)}')
+
+
+class _Version(base.Command):
+    """Base of the commands that show the version of a schema."""
+
+    def show(self, target: 'Target') -> None:
+        schema, database = target
+        self.app.say(schema.version(database) or 'none')
+
+
+class SyncAPI(_Sync):
+    """Bring the schema of the API database up to date.
+
+    The database is that of ``[api_database] connection``; it must exist, and
+    may be empty. It goes before the databases of cells.
+
+    Example::
+
+        cellsched-manage --config-file api.conf api_db sync
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.sync(_api(self.app), 'API database', parsed_args.version)
+
+
+class APIVersion(_Version):
+    """Show the version of the API database's schema.
+
+    Example::
+
+        cellsched-manage --config-file api.conf api_db version
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.show(_api(self.app))
+
+
+class SyncCell(_Sync):
+    """Bring the schemas of cell0 and of this cell up to date.
+
+    cell0 is found by its mapping, where an ``[api_database] connection`` is
+    configured. This cell's database is that of ``[database] connection``;
+    above the cells there may be none. Other cells are not looked at: run this
+    once with the configuration of each. Databases must exist, and may be
+    empty.
+
+    Example::
+
+        cellsched-manage --config-file cell1.conf db sync
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('--local_cell', action='store_true',
+                            help='leave cell0 out')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        conf, version = self.app.conf, parsed_args.version
+        own = _cell(self.app) if conf.database.connection else None
+        done = False
+        if conf.api_database.connection and not parsed_args.local_cell:
+            try:
+                done = self._sync_cell0(version)
+            except exception.InvalidField:
+                raise
+            except exception.CellschedException as exc:
+                self.app.report(exc)
+                self.app.warn(
+                    'cell0 cannot be reached, so nothing was done. Its '
+                    'database must exist, the API database needs '
+                    'cellsched-manage api_db sync, and cellsched-manage '
+                    'cell_v2 map_cell0 says where cell0 is. --local_cell '
+                    'leaves it out.')
+                return 1
+        if own is not None or not done:
+            self.sync(own or _cell(self.app), 'cell database', version)
+        return 0
+
+    def _sync_cell0(self, version: str) -> bool:
+        parts = self.app.parts
+        try:
+            cell0 = parts.cells.cell0()
+        except exception.CellMappingNotFound:
+            self.app.warn(
+                'warning: cell0 is not mapped, so its schema is left alone; '
+                'see cellsched-manage cell_v2 map_cell0')
+            return False
+        self.sync((_cell_schema(), parts.targets.database(cell0)), 'cell0',
+                  version)
+        return True
+
+
+class CellVersion(_Version):
+    """Show the version of this cell's schema.
+
+    The database is that of ``[database] connection``.
+
+    Example::
+
+        cellsched-manage --config-file cell1.conf db version
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.show(_cell(self.app))
+
+
+class SyncClaims(_Sync):
+    """Bring the schema of the claim store up to date.
+
+    The database is that of ``[claims] connection``, or else of
+    ``[api_database] connection``; it must exist, and may be empty.
+
+    Example::
+
+        cellsched-manage --config-file api.conf claims_db sync
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.sync(_claims(self.app), 'claims database', parsed_args.version)
+
+
+class ClaimsVersion(_Version):
+    """Show the version of the claim store's schema.
+
+    Example::
+
+        cellsched-manage --config-file api.conf claims_db version
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.show(_claims(self.app))
+
+
+def _api(app: 'app.App') -> 'Target':
+    database = app.parts.database
+    from cellsched.db import api
+
+    return api.SCHEMA, database
+
+
+def _cell(app: 'app.App') -> 'Target':
+    return _cell_schema(), app.parts.cell_database
+
+
+def _cell_schema() -> 'migration.Schema':
+    from cellsched.db import cell
+
+    return cell.SCHEMA
+
+
+def _claims(app: 'app.App') -> 'Target':
+    parts = app.parts
+    from cellsched.claims import sql
+    from cellsched.claims.sql import schema
+
+    store = app.conf.claims.store
+    if store != 'sql':
+        raise exception.ConfigurationInvalid(
+            field='[claims] store',
+            expected=f'sql, which has a schema; {store} has none')
+    return schema.SCHEMA, sql.database(app.conf, parts.databases)

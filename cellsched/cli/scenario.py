@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios: what a demonstration sets up, asks for and expects."""
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import math
+import pathlib
+from typing import Any
+
+import jsonschema
+
+from cellsched.cli import document as document_
+from cellsched.testing import deployment
+
+_NAME = {'type': 'string', 'minLength': 1, 'maxLength': 63,
+         'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]*\Z'}
+_AMOUNT = {'type': 'integer', 'minimum': 0, 'maximum': 2 ** 31 - 1}
+_COUNT = {'type': 'integer', 'minimum': 1, 'maximum': 1000}
+_NAMES = {'type': 'array', 'items': _NAME, 'uniqueItems': True}
+
+
+def _record(
+    properties: Mapping[str, Any], required: Sequence[str] = ()
+) -> dict[str, Any]:
+    return {'type': 'object', 'properties': properties,
+            'required': list(required), 'additionalProperties': False}
+
+
+def _list(item: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
+    return {'type': 'array', 'items': item, 'minItems': least}
+
+
+#: What stands on one line of a configuration file.
+_LINE = r'^[^\r\n]*\Z'
+_VALUE = {'type': ['string', 'number', 'boolean'], 'pattern': _LINE}
+
+
+def _by_name(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {'type': 'object', 'additionalProperties': item,
+            'propertyNames': {'pattern': r'^[A-Za-z]\w*\Z'}}
+
+
+_HOST = _record({
+    'name': _NAME, 'vcpus': _AMOUNT, 'memory_mb': _AMOUNT, 'disk_gb': _AMOUNT,
+    'availability_zone': _NAME, 'aggregates': _NAMES,
+    'faults': _record({
+        'fail_builds': _AMOUNT, 'abort_builds': _AMOUNT,
+        'build_delay': {'type': 'number', 'minimum': 0, 'maximum': 600}}),
+}, ['name'])
+
+_EXPECT = _record({
+    'status': {'enum': ['ACTIVE', 'ERROR', 'DELETED']}, 'cell': _NAME,
+    'host': _NAME, 'cells': _COUNT, 'attempts': _COUNT,
+    'reason': {'type': 'string', 'minLength': 1}})
+
+SCHEMA = _record({
+    'cells': _list(_record(
+        {'name': _NAME, 'hosts': _list(_HOST)}, ['name', 'hosts']), 1),
+    'aggregates': _list(_record({
+        'name': _NAME, 'hosts': _NAMES,
+        'metadata': {'type': 'object',
+                     'additionalProperties': {'type': 'string'}},
+    }, ['name'])),
+    'flavors': _list(_record({
+        'name': _NAME, 'vcpus': {**_AMOUNT, 'minimum': 1},
+        'ram': {**_AMOUNT, 'minimum': 1}, 'disk': _AMOUNT,
+        'ephemeral': _AMOUNT, 'swap': _AMOUNT,
+    }, ['name', 'vcpus', 'ram']), 1),
+    'requests': _list(_record({
+        'name': _NAME, 'flavor': _NAME, 'count': _COUNT, 'min_count': _COUNT,
+        'availability_zone': _NAME,
+        'hints': {'type': 'object', 'additionalProperties': {
+            'type': 'array', 'items': {'type': 'string'}}},
+        'delete': {'enum': ['while-building', 'when-built']},
+        'expect': _EXPECT,
+    }, ['name', 'flavor']), 1),
+    'options': _by_name(_by_name({
+        'type': ['string', 'number', 'boolean', 'array'], 'pattern': _LINE,
+        'items': _VALUE})),
+}, ['cells', 'flavors', 'requests'])
+
+#: Options that say what the deployment is, by group.
+_OWN_OPTIONS = {
+    'DEFAULT': {'host', 'transport_url'}, 'api_database': {'connection'},
+    'claims': {'connection', 'store'}, 'database': {'connection'}}
+
+
+def _is_whole(checker: Any, value: Any) -> bool:
+    # The standard has 2.0 among the integers.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(checker: Any, value: Any) -> bool:
+    # NaN is neither more nor less than any bound.
+    return _is_whole(checker, value) or (
+        isinstance(value, float) and math.isfinite(value))
+
+
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {'integer': _is_whole, 'number': _is_number}))
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One request for servers, and what is expected to become of them.
+
+    :param delete: ``while-building`` or ``when-built``
+    :param expect: see the user guide
+    """
+
+    name: str
+    flavor: str
+    count: int = 1
+    min_count: int | None = None
+    availability_zone: str | None = None
+    hints: Mapping[str, Sequence[str]] = dataclasses.field(
+        default_factory=dict)
+    delete: str | None = None
+    expect: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """What a scenario file says."""
+
+    path: pathlib.Path
+    cells: Sequence[deployment.Cell]
+    aggregates: Mapping[str, Mapping[str, str]]
+    flavors: Sequence[Mapping[str, Any]]
+    requests: Sequence[Request]
+    options: deployment.Options
+
+
+def load(path: pathlib.Path) -> Scenario:
+    """Read a scenario.
+
+    :raises cellsched.exception.InvalidField: names the file, the field and
+        what was expected
+    """
+    document = document_.read(path)
+    errors = sorted(
+        _Validator(SCHEMA).iter_errors(document),
+        key=lambda error: [str(part) for part in error.absolute_path])
+    for error in errors:
+        raise document_.invalid(path, error.absolute_path, _expected(error))
+    _check_names(path, document)
+    _check_options(path, document.get('options', {}))
+    member_of = collections.defaultdict(list)
+    for aggregate in document.get('aggregates', ()):
+        for host in aggregate.get('hosts', ()):
+            member_of[host].append(aggregate['name'])
+    return Scenario(
+        path=path,
+        cells=[deployment.Cell(cell['name'], [
+            _host(host, member_of[host['name']]) for host in cell['hosts']])
+            for cell in document['cells']],
+        aggregates={aggregate['name']: aggregate.get('metadata', {})
+                    for aggregate in document.get('aggregates', ())},
+        flavors=document['flavors'],
+        requests=[Request(**request) for request in document['requests']],
+        options=document.get('options', {}))
+
+
+def _host(
+    host: Mapping[str, Any], aggregates: Iterable[str]
+) -> deployment.Host:
+    fields = dict(host)
+    behaviour = fields.pop('faults', {})
+    named = [*fields.pop('aggregates', ()), *aggregates]
+    return deployment.Host(
+        behaviour=behaviour, aggregates=list(dict.fromkeys(named)), **fields)
+
+
+def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
+    """Make sure that what has to be unique is, and what is named is there."""
+    hosts: dict[str, str] = {}
+    for number, cell in enumerate(document['cells']):
+        for place, host in enumerate(cell['hosts']):
+            field = ('cells', number, 'hosts', place, 'name')
+            name = host['name']
+            if name in hosts:
+                raise document_.invalid(path, field, (
+                    f"a name that no other host has; '{name}' is in "
+                    f"{hosts[name]} and in {cell['name']}"))
+            hosts[name] = cell['name']
+    _check_unique(path, document, 'cells', reserved=('cell0', 'api', 'claims'))
+    _check_unique(path, document, 'aggregates')
+    _check_unique(path, document, 'flavors')
+    aggregates = {each['name'] for each in document.get('aggregates', ())}
+    for number, aggregate in enumerate(document.get('aggregates', ())):
+        _check_known(path, ('aggregates', number, 'hosts'),
+                     aggregate.get('hosts', ()), hosts)
+    for number, cell in enumerate(document['cells']):
+        for place, host in enumerate(cell['hosts']):
+            _check_known(path, ('cells', number, 'hosts', place,
+                                'aggregates'),
+                         host.get('aggregates', ()), aggregates)
+    flavors = {flavor['name'] for flavor in document['flavors']}
+    for number, request in enumerate(document['requests']):
+        _check_known(path, ('requests', number, 'flavor'),
+                     [request['flavor']], flavors)
+        count = request.get('count', 1)
+        if request.get('min_count', 1) > count:
+            raise document_.invalid(path, ('requests', number, 'min_count'),
+                                    f'at most count, {count}')
+
+
+def _check_options(
+    path: pathlib.Path, options: Mapping[str, Mapping[str, Any]]
+) -> None:
+    for group, values in options.items():
+        for name in sorted(values.keys() & _OWN_OPTIONS.get(group, set())):
+            raise document_.invalid(
+                path, ('options', group, name),
+                'nothing; each scenario has its own')
+
+
+def _check_unique(
+    path: pathlib.Path, document: Mapping[str, Any], kind: str,
+    reserved: Sequence[str] = (),
+) -> None:
+    seen = set(reserved)
+    for number, item in enumerate(document.get(kind, ())):
+        name = item['name']
+        if name in seen:
+            raise document_.invalid(path, (kind, number, 'name'),
+                                    f'a name that is not taken, not {name}')
+        seen.add(name)
+
+
+def _check_known(
+    path: pathlib.Path, field: Sequence[str | int], names: Iterable[str],
+    known: Iterable[str],
+) -> None:
+    for name in names:
+        if name not in known:
+            raise document_.invalid(path, field, (
+                f'one of {", ".join(sorted(known)) or "none"}, not {name}'))
+
+
+def _expected(error: jsonschema.ValidationError) -> str:
+    """Return what a rule of the schema asks for, in a few words."""
+    got: Any = error.instance
+    shown = f'not {got!r:.60}'
+    rule: Any = error.validator_value
+    schema: Any = error.schema
+    match error.validator:
+        case 'type':
+            kinds = rule if isinstance(rule, list) else [rule]
+            return f'{" or ".join(map(_kind, kinds))}, {shown}'
+        case 'minimum':
+            return f'at least {rule}, {shown}'
+        case 'maximum':
+            return f'at most {rule}, {shown}'
+        case 'enum':
+            return f'one of {", ".join(map(str, rule))}, {shown}'
+        case 'required':
+            missing = sorted(set(rule) - set(got))
+            return f'{missing[0]} is missing'
+        case 'additionalProperties':
+            known = schema['properties']
+            unknown = sorted(str(key) for key in got if key not in known)
+            return f'one of {", ".join(known)}, not {unknown[0]}'
+        case 'minItems':
+            return f'at least {rule} of them'
+        case 'uniqueItems':
+            return 'each one once'
+        case 'pattern' | 'minLength' | 'maxLength' if schema == _NAME:
+            return ('a name of 1 to 63 letters, digits, dots, dashes and '
+                    f'underscores, {shown}')
+        case 'pattern' if rule == _LINE:
+            return f'text on one line, {shown}'
+        case 'pattern':
+            return f'the name of an option, {shown}'
+        case 'minLength':
+            return 'text that is not empty'
+    return error.message
+
+
+def _kind(name: str) -> str:
+    return {'object': 'a mapping', 'array': 'a list', 'string': 'text',
+            'integer': 'a whole number', 'number': 'a number',
+            'boolean': 'true or false'}.get(name, name)

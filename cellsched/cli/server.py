@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers: ``cellsched server create|list|show|delete``."""
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import TYPE_CHECKING
+
+from cellsched.cli import base
+from cellsched.cli import progress
+from cellsched import exception
+
+if TYPE_CHECKING:
+    from cellsched.cli import app
+    from cellsched.cli import waiting
+    from cellsched.listing import server
+
+_COLUMNS = ('ID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
+
+_TIMEOUT_S = 300
+
+#: The longest that one may wait, a week.
+_TIMEOUT_MAX_S = 604800
+
+#: Exit codes.
+TIMED_OUT = 1
+IN_ERROR = 2
+INTERRUPTED = 130
+
+
+class CreateServer(base.Lister):
+    """Create one or more servers.
+
+    Shows them as they are accepted, or with ``--wait`` once each is built or
+    has failed. Ends with 2 if one that was waited for is in ERROR, and with 1
+    if they are not ready in time.
+
+    Examples::
+
+        cellsched server create web --flavor m1.small --wait
+        cellsched server create worker --flavor m1.large --min 10 --max 20
+        cellsched server create spare --flavor m1.small \\
+            --hint different_host=4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+    app: 'app.Shell'
+    columns = _COLUMNS
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'name', metavar='NAME',
+            help='its name; of several, each has its number added')
+        parser.add_argument('--flavor', metavar='FLAVOR', required=True,
+                            help='id or name of the flavor')
+        parser.add_argument('--image', metavar='IMAGE', help='id of the image')
+        parser.add_argument(
+            '--min', type=int, metavar='COUNT', default=1,
+            help='build none unless this many fit; by default 1')
+        parser.add_argument(
+            '--max', type=int, metavar='COUNT',
+            help='build as many as fit, up to this; by default as --min')
+        parser.add_argument('--availability-zone', metavar='ZONE',
+                            help='the zone to build in')
+        parser.add_argument(
+            '--hint', metavar='KEY=VALUE', action='append', default=[],
+            help='a scheduler hint; the same one may be given several values')
+        _add_wait(parser, 'until each is built or has failed')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        args = parsed_args
+        _check_wait(args)
+        hints = _hints(args.hint)
+        uuids = self.app.api.servers.create(
+            self.app.context(), args.name, args.flavor, args.image,
+            args.availability_zone, hints, args.min, args.max)
+        watch = _watch(self.app, uuids)
+        if args.wait:
+            self.exit_code = self._wait(watch, args.timeout)
+        else:
+            watch.look()
+        return self.columns, _rows(watch.found.values())
+
+    def _wait(self, watch: 'waiting.Watch', timeout_s: int) -> int:
+        try:
+            code = _wait(self.app, watch, timeout_s, 'Building', _is_settled)
+        except KeyboardInterrupt:
+            # The servers are built all the same, so their ids are needed.
+            return INTERRUPTED
+        if not code and any(
+                found.status == 'ERROR' for found in watch.found.values()):
+            return IN_ERROR
+        return code
+
+
+class ListServers(base.Lister):
+    """List servers, the newest first.
+
+    A cell that does not answer is named, and its servers are missing.
+
+    Example::
+
+        cellsched server list --limit 20 -f json
+    """
+
+    app: 'app.Shell'
+    columns = _COLUMNS
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--limit', type=int, metavar='COUNT',
+            help='list no more than this; by default, and at most, what '
+                 '[api] max_limit says')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        page = self.app.api.servers.list_all(
+            self.app.context(), parsed_args.limit)
+        for cell in page.down_cells:
+            self.app.warn(f'warning: cell {cell} did not answer; its servers '
+                          'are missing')
+        return self.columns, _rows(page.servers)
+
+
+class ShowServer(base.ShowOne):
+    """Show a server; where it is in ERROR, with the reason.
+
+    Example::
+
+        cellsched server show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+    app: 'app.Shell'
+    columns = ('id', 'name', 'status', 'task_state', 'cell', 'host',
+               'availability_zone', 'attempts', 'reason', 'project_id',
+               'created')
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('server', metavar='ID', help='its id')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        found = self.app.api.servers.get(
+            self.app.context(), parsed_args.server)
+        created = found.created_at and f'{found.created_at:%Y-%m-%dT%H:%M:%SZ}'
+        return self.columns, (
+            found.uuid, found.name, found.status, found.task_state,
+            found.cell, found.host, found.availability_zone, found.attempts,
+            found.reason, found.project_id, created)
+
+
+class DeleteServer(base.Command):
+    """Delete servers, whatever is being done with them.
+
+    Example::
+
+        cellsched server delete 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
+    """
+
+    app: 'app.Shell'
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('servers', metavar='ID', nargs='+',
+                            help='their ids')
+        _add_wait(parser, 'until they are gone')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        _check_wait(parsed_args)
+        context = self.app.context()
+        deleted: list[str] = []
+
+        def delete(uuid: str) -> None:
+            self.app.api.servers.delete(context, uuid)
+            deleted.append(uuid)
+
+        code = base.each(self.app, parsed_args.servers, delete)
+        if parsed_args.wait and deleted:
+            code = _wait(self.app, _watch(self.app, deleted),
+                         parsed_args.timeout, 'Deleting', _is_gone) or code
+        return code
+
+
+def _add_wait(parser: argparse.ArgumentParser, until: str) -> None:
+    parser.add_argument('--wait', action='store_true', help=f'wait {until}')
+    parser.add_argument(
+        '--timeout', type=int, metavar='SECONDS', default=_TIMEOUT_S,
+        help=f'with --wait, give up after this; by default {_TIMEOUT_S}')
+
+
+def _check_wait(args: argparse.Namespace) -> None:
+    from cellsched.api import validation
+
+    validation.check_count(
+        'options', '--timeout', args.timeout, _TIMEOUT_MAX_S, least=0)
+
+
+def _hints(pairs: Iterable[str]) -> dict[str, list[str]]:
+    hints: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition('=')
+        if not equals:
+            raise exception.InvalidField(
+                where='options', field='--hint',
+                expected=f'KEY=VALUE, not {ascii(pair)}')
+        hints.setdefault(name, []).append(value)
+    return hints
+
+
+def _watch(app: 'app.Shell', uuids: Sequence[str]) -> 'waiting.Watch':
+    from cellsched.cli import waiting
+
+    return waiting.Watch(app.api.servers, app.context(), uuids)
+
+
+def _wait(
+    app: 'app.Shell', watch: 'waiting.Watch', timeout_s: int, what: str,
+    settled: Callable[['server.Server'], bool],
+) -> int:
+    """Wait for servers; return the exit code."""
+    with progress.bar(what, len(watch.found), app.stderr) as advance:
+        left = watch.wait(settled, timeout_s, app.clock, advance)
+    if not left:
+        return 0
+    if watch.problem is not None:
+        app.report(watch.problem)
+    app.warn(f'{what} {len(left)} of {len(watch.found)} servers is not done '
+             f'after {timeout_s} seconds')
+    return TIMED_OUT
+
+
+def _is_settled(found: 'server.Server') -> bool:
+    return found.status not in ('BUILD', 'UNKNOWN')
+
+
+def _is_gone(found: 'server.Server') -> bool:
+    return found.status == 'DELETED'
+
+
+def _rows(servers: Iterable['server.Server']) -> list[tuple[Any, ...]]:
+    return [(found.uuid, found.name or '', found.status, found.cell or '',
+             found.host or '', found.attempts, found.reason)
+            for found in servers]

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time, read in one place.
+
+Everything that needs the time is handed a :class:`Clock`, so that tests and
+simulations can hand it another one.
+"""
+
+import datetime
+import time
+
+
+class Clock:
+    """The clock of the machine."""
+
+    def now(self) -> datetime.datetime:
+        """Return the wall clock's time, in UTC and without a time zone.
+
+        That is the form in which databases of this kind keep times.
+        """
+        return datetime.datetime.fromtimestamp(
+            time.time(), datetime.UTC).replace(tzinfo=None)
+
+    def timestamp(self) -> float:
+        """Return the wall clock's time in seconds since the epoch."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards, for deadlines."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        time.sleep(seconds)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of the compute agent of this host."""
+
+import sys
+
+from cellsched import assembly
+from cellsched.cmd import launch
+
+
+def main() -> None:
+    """Run the compute agent of this host until it is told to stop."""
+    sys.exit(launch.run(assembly.compute, lambda conf: 1))

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a conductor."""
+
+import sys
+
+from cellsched import assembly
+from cellsched.cmd import launch
+
+
+def main() -> None:
+    """Run a conductor until it is told to stop."""
+    sys.exit(launch.run(
+        assembly.conductor, lambda conf: conf.conductor.workers))

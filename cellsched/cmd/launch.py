@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a service as a process, or as several."""
+
+from collections.abc import Callable
+import pathlib
+import signal
+import sys
+import threading
+
+from oslo_concurrency import processutils
+from oslo_config import cfg
+from oslo_log import log
+from oslo_service import service
+
+from cellsched import assembly
+from cellsched.conf import loading
+from cellsched import exception
+
+LOG = log.getLogger(__name__)
+
+Factory = Callable[[cfg.ConfigOpts], assembly.Service]
+
+
+def run(
+    factory: Factory, workers: Callable[[cfg.ConfigOpts], int | None]
+) -> int:
+    """Run a service until it is told to stop; return the exit code.
+
+    What is wrong with the configuration, or with a database that it names,
+    ends the process with one line before anything is started.
+
+    :param workers: returns the number of processes; None for one a CPU
+    """
+    program = pathlib.Path(sys.argv[0]).name
+    try:
+        conf = loading.load(sys.argv[1:])
+        _set_up_logging(conf)
+        count = workers(conf) or processutils.get_worker_count()
+        made = factory(conf)
+        if count > 1:
+            # A worker that cannot start would be started again for ever, so
+            # this was to see that it can.
+            made.parts.close()
+            launched = _Launched(program, lambda: factory(conf))
+        else:
+            # One process needs no parent, which would only pass signals on.
+            launched = _Launched(
+                program, lambda: made, at_hangup=lambda: _read_again(conf))
+        launcher = service.launch(
+            conf, launched, workers=count, restart_method='mutate',
+            no_fork=count == 1)
+        return launcher.wait() or 0
+    except exception.CellschedException as exc:
+        print(f'{program}: {exc.format_message()}', file=sys.stderr)
+        return 1
+
+
+def _set_up_logging(conf: cfg.ConfigOpts) -> None:
+    # These tell of every look at a schema, and of errors that we raise.
+    conf.set_default('default_log_levels', [
+        *log.get_default_log_levels(), 'alembic=WARN', 'stevedore=ERROR'])
+    try:
+        log.setup(conf, 'cellsched')
+    except (OSError, log.LogConfigError) as exc:
+        raise exception.ConfigurationInvalid(
+            field='[DEFAULT] log_file, log_dir or log_config_append',
+            expected=f'files that can be used: {exc}') from None
+
+
+def _read_again(conf: cfg.ConfigOpts) -> None:
+    try:
+        conf.mutate_config_files()
+    except (OSError, cfg.Error):
+        LOG.exception('The configuration cannot be read again')
+
+
+class _Launched(service.Service):
+    """A service as oslo.service runs it.
+
+    :param make: makes the service, in the process that it runs in
+    :param at_hangup: what is done at SIGHUP where no parent takes it
+    """
+
+    def __init__(
+        self, program: str, make: Callable[[], assembly.Service],
+        at_hangup: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._program = program
+        self._make = make
+        self._at_hangup = at_hangup
+        self._service: assembly.Service | None = None
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        super().start()
+        hangup = self._at_hangup
+        if hangup is not None:
+            signal.signal(signal.SIGHUP, lambda number, frame: hangup())
+        made = self._make()
+        made.start()
+        self._service = made
+        LOG.info('%s has started as %s', self._program, made.parts.conf.host)
+
+    def wait(self) -> None:
+        self._stopped.wait()
+
+    def stop(self, graceful: bool = False) -> None:
+        if self._service is None:
+            # The signal came while it starts, maybe in this very thread,
+            # which would wait for itself.
+            raise SystemExit(0)
+        self._service.stop()
+        super().stop(graceful)
+        LOG.info('%s has stopped', self._program)
+        self._stopped.set()

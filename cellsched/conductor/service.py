@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a conductor answers over RPC."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import oslo_messaging
+
+from cellsched.conductor.tasks import build_and_schedule as schedule_task
+from cellsched.conductor.tasks import build_instances as instances_task
+from cellsched import context as context_
+from cellsched import objects
+from cellsched.rpc import conductor
+
+
+class SuperConductor:
+    """The conductor above the cells, on the API's transport."""
+
+    target = oslo_messaging.Target(
+        namespace=conductor.NAMESPACE, version=conductor.VERSION)
+
+    def __init__(self, task: schedule_task.BuildAndSchedule) -> None:
+        self._task = task
+
+    def build_and_schedule(
+        self, context: context_.RequestContext, instance_uuids: Sequence[str]
+    ) -> None:
+        """Build the instances that were accepted under these uuids."""
+        self._task.run(context, instance_uuids)
+
+
+class CellConductor:
+    """The conductor of a cell, on the cell's transport."""
+
+    target = oslo_messaging.Target(
+        namespace=conductor.NAMESPACE, version=conductor.VERSION)
+
+    def __init__(self, task: instances_task.BuildInstances) -> None:
+        self._task = task
+
+    def build_instances(
+        self, context: context_.RequestContext,
+        instances: Sequence[objects.Instance],
+        filter_properties: Mapping[str, Any],
+        request_spec: objects.RequestSpec,
+        host_lists: Sequence[Sequence[objects.Selection]],
+    ) -> None:
+        """Try builds that failed on their next hosts in the cell."""
+        self._task.run(
+            context, instances, filter_properties, request_spec, host_lists)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trying a build on another host of its cell."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_log import log
+
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.cell import instances as instances_
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+from cellsched.rpc import compute as compute_rpc
+
+LOG = log.getLogger(__name__)
+
+
+class BuildInstances:
+    """Moves builds on to their next alternates.
+
+    The scheduler is not asked again, and a build never leaves its cell: the
+    alternates came with the first decision and are in the same cell. Each is
+    claimed before it is used. When there is none left, or the tries are used
+    up, the server ends in ERROR.
+
+    :param database: the cell's database
+    :param compute: the agents of the cell
+    :param attempts_max: hosts that a build may be tried on in all
+    """
+
+    def __init__(
+        self, database: session.Database, compute: compute_rpc.ComputeAPI,
+        claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
+        attempts_max: int,
+    ) -> None:
+        self._database = database
+        self._compute = compute
+        self._claims = claims
+        self._clock = clock
+        self._host = host
+        self._attempts_max = attempts_max
+
+    def run(
+        self, context: context_.RequestContext,
+        instances: Sequence[objects.Instance],
+        filter_properties: Mapping[str, Any],
+        request_spec: objects.RequestSpec,
+        host_lists: Sequence[Sequence[objects.Selection]],
+    ) -> None:
+        """Try each instance on the first of its hosts that can be claimed.
+
+        :param host_lists: for each instance, in order, the hosts left to try
+        """
+        for instance, hosts in zip(instances, host_lists, strict=True):
+            self._try_next(context, instance, dict(filter_properties),
+                           request_spec, list(hosts))
+
+    def _try_next(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        properties: dict[str, Any], spec: objects.RequestSpec,
+        hosts: list[objects.Selection],
+    ) -> None:
+        retry = {'num_attempts': 1, 'hosts': [],
+                 **(properties.get('retry') or {})}
+        tried = retry['num_attempts']
+        if not self._is_ours(instance.uuid, tried):
+            LOG.info('Not trying %s again: deleted, or somebody does already',
+                     instance.uuid)
+            return
+        try:
+            self._move_on(context, instance, properties, spec, hosts, retry)
+        except exception.MaxRetriesExceeded as exc:
+            self._give_up(instance.uuid, tried, exc)
+        except Exception as exc:
+            LOG.exception('%s cannot be tried again', instance.uuid)
+            self._give_up(instance.uuid, tried, exc)
+
+    def _move_on(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        properties: dict[str, Any], spec: objects.RequestSpec,
+        hosts: list[objects.Selection], retry: dict[str, Any],
+    ) -> None:
+        tried = retry['num_attempts']
+        last_reason = retry.pop('exc_reason', '')
+        if tried >= self._attempts_max:
+            raise exception.MaxRetriesExceeded(reason=(
+                f'Exceeded max scheduling attempts {self._attempts_max} for '
+                f'instance {instance.uuid}. Last exception: {last_reason}'))
+        chosen = self._claim_first(instance.uuid, hosts)
+        if chosen is None:
+            raise exception.MaxRetriesExceeded(reason=(
+                'Exhausted all hosts available for retrying build failures '
+                f'for instance {instance.uuid}.'))
+        retry['num_attempts'] = tried + 1
+        retry['hosts'] = [*retry['hosts'],
+                          [chosen.service_host, chosen.nodename]]
+        limits = chosen.to_dict()['limits']
+        self._compute.build_and_run_instance(
+            context, host=chosen.service_host, instance=instance,
+            request_spec=spec,
+            filter_properties={**properties, 'retry': retry,
+                               'limits': limits},
+            node=chosen.nodename, limits=limits, host_list=hosts)
+
+    def _is_ours(self, uuid: str, tried: int) -> bool:
+        """Count the try; of several that deliver the same one, one may.
+
+        An agent that hands a build on leaves it without a task.
+        """
+        with self._database.writer() as connection:
+            return instances_.update(
+                connection, uuid,
+                {'build_attempts': tried + 1, 'task_state': 'scheduling'},
+                self._clock.now(), host=None, vm_state='building',
+                task_state=None, build_attempts=tried)
+
+    def _claim_first(
+        self, uuid: str, hosts: list[objects.Selection]
+    ) -> objects.Selection | None:
+        """Claim the first host that has room; drop it and those before it."""
+        while hosts:
+            chosen = hosts.pop(0)
+            try:
+                self._claims.claim(claims_base.of_selection(uuid, chosen))
+            except exception.ClaimRefused as exc:
+                LOG.info('%s is passed over for %s: %s',
+                         chosen.service_host, uuid, exc)
+            else:
+                return chosen
+        return None
+
+    def _give_up(self, uuid: str, tried: int, reason: Exception) -> None:
+        now = self._clock.now()
+        with self._database.writer() as connection:
+            failed = instances_.fail(
+                connection, uuid, reason, self._host, now, host=None,
+                task_state='scheduling', build_attempts=tried + 1)
+            if failed:
+                # The try that was counted is not made.
+                instances_.update(
+                    connection, uuid, {'build_attempts': tried}, now)
+            deleted = instances_.get(connection, uuid) is None
+        if failed or deleted:
+            self._claims.release([uuid])

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options: a module for each group, and nothing that reads them.
+
+Every module has ``GROUP``, ``OPTS``, ``register_opts`` and ``list_opts``. To
+add one, write it and name it in ``opts.MODULES``. Options of a plug-in live
+with the plug-in. There is no global configuration: who needs one is handed it.
+"""

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the claim store: ``[claims]``."""
+
+import copy
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('claims', title='Claim store')
+
+OPTS = [
+    cfg.StrOpt('store', default='sql', help="""
+Store that keeps what is taken on which host.
+
+Names are entry points in ``cellsched.claims``. ``memory`` forgets with its
+process and serves tests and simulations only.
+"""),
+    cfg.StrOpt('connection', secret=True, help="""
+Where the store is; for ``sql``, a SQLAlchemy URL.
+
+Unset, the store is the database of ``[api_database] connection``. Schedulers,
+conductors and compute agents all need it.
+"""),
+    cfg.ListOpt('require', default=[], help="""
+Promises that the store must make, or the service does not start.
+
+Possible values: ``atomic``, ``durable``, ``shared``.
+"""),
+]
+
+
+def register_opts(conf):
+    # A group remembers what is set in it, so each configuration has its own.
+    conf.register_group(copy.deepcopy(GROUP))
+    conf.register_opts(OPTS, group=GROUP.name)
+
+
+def list_opts():
+    return {GROUP: OPTS}

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading configuration files, strictly.
+
+oslo.config ignores a name that nobody registered and looks at a value only
+when it is asked for. An operator who mistypes a name should hear of it at
+once, so all is looked at here, before a service starts.
+"""
+
+import argparse
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import difflib
+import glob
+import io
+import os
+import sys
+from typing import Any
+
+from oslo_config import cfg
+from oslo_config import iniparser
+from oslo_log import log
+from oslo_messaging._metrics import client as metrics
+from oslo_messaging._tracing import client as tracing
+from oslo_service import opts as service_opts
+
+from cellsched.conf import opts
+from cellsched import exception
+from cellsched import plugins
+
+_PROJECT = 'cellsched'
+
+#: Groups of libraries that nobody registers here.
+_FOREIGN = ('oslo_concurrency', 'oslo_reports', 'profiler')
+
+#: The names that a file may use, by group.
+_Names = dict[str, set[str]]
+
+#: The last file that sets a name of a group.
+_Settings = dict[tuple[str, str], str]
+
+
+def load(
+    args: Sequence[str] | None = None,
+    files: Sequence[str] | None = None,
+    dirs: Sequence[str] | None = None,
+) -> cfg.ConfigOpts:
+    """Return a configuration of its own, with everything registered.
+
+    ``args`` are command line arguments (``--config-file``, ``--debug``, …).
+    Without ``files`` and ``dirs`` the usual places are read.
+
+    :raises cellsched.exception.ConfigurationInvalid: names file and field,
+        and quotes nothing that may be secret
+    """
+    args = list(args or ())
+    files = cfg.find_config_files(_PROJECT) if files is None else list(files)
+    dirs = cfg.find_config_dirs(_PROJECT) if dirs is None else list(dirs)
+    conf = cfg.ConfigOpts()
+    register(conf)
+    settings: _Settings = {}
+    known = _known(conf)
+    for path in _paths(args, files, dirs):
+        for group, name in _names_in(path):
+            _check_name(path, group, name, known)
+            settings[group, name] = path
+    _parse(conf, settings, args, files, dirs)
+    _check_values(conf, settings)
+    return conf
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of this project and of the libraries it uses."""
+    opts.register_opts(conf)
+    log.register_options(conf)
+    service_opts.register_service_opts(conf)
+    register_messaging(conf)
+
+
+def register_messaging(conf: cfg.ConfigOpts) -> None:
+    """Register what oslo.messaging reads; a second time changes nothing.
+
+    It registers most by itself, but late, when a wrong value has no name.
+    """
+    for group, options in _listed('oslo.messaging'):
+        conf.register_opts(options, group=group)
+    # These two it registers on the global configuration only.
+    conf.register_opts(tracing.oslo_messaging_tracing,
+                       group='oslo_messaging_tracing')
+    conf.register_opts(metrics.oslo_messaging_metrics,
+                       group='oslo_messaging_metrics')
+
+
+def _listed(library: str) -> list[tuple[str | None, list[cfg.Opt]]]:
+    return plugins.load('oslo.config.opts', library)()
+
+
+def _known(conf: cfg.ConfigOpts) -> _Names:
+    """Return what files may set: what is registered, and its older names."""
+    known: _Names = {'DEFAULT': set()}
+    for name in conf:
+        value = conf[name]
+        if isinstance(value, cfg.ConfigOpts.GroupAttr):
+            known[name] = set(value)
+        else:
+            known['DEFAULT'].add(name)
+    for group, options in [*opts.list_opts(), *_listed('oslo.log'),
+                           *_listed('oslo.messaging')]:
+        for old in (old for opt in options for old in opt.deprecated_opts):
+            known.setdefault(old.group or group or 'DEFAULT', set()).add(
+                old.name)
+    return known
+
+
+def _paths(
+    args: Sequence[str], files: Sequence[str], dirs: Sequence[str]
+) -> Iterator[str]:
+    """Give the files that are read, the later ones overriding the earlier."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument('--config-file', action='append', default=[])
+    parser.add_argument('--config-dir', action='append', default=[])
+    given, _ = parser.parse_known_args(args)
+    yield from given.config_file or files
+    for path in given.config_dir or dirs:
+        directory = os.path.expanduser(path)
+        if not os.path.isdir(directory):
+            raise _invalid('--config-dir', f'a directory, not {path}')
+        yield from sorted(glob.glob(os.path.join(directory, '*.conf')))
+
+
+def _names_in(path: str) -> Iterator[tuple[str, str]]:
+    sections: dict[str, dict[str, list[str]]] = {}
+    try:
+        cfg.ConfigParser(os.path.expanduser(path), sections).parse()
+    except OSError as exc:
+        raise _invalid(
+            path, f'a file that can be read: {exc.strerror}') from None
+    except UnicodeDecodeError:
+        raise _invalid(path, 'a text file') from None
+    except iniparser.ParseError as exc:
+        # What the error says of itself quotes the line, which may be secret.
+        raise _invalid(f'{path}: line {exc.lineno}',
+                       f'name = value, or [group]: {exc.msg}') from None
+    for section, values in sections.items():
+        group = section if section == 'DEFAULT' else section.lower()
+        for name in values:
+            yield group, name
+
+
+def _check_name(path: str, group: str, name: str, known: _Names) -> None:
+    if group not in known:
+        near = difflib.get_close_matches(
+            group, [*known, *_FOREIGN], 1, cutoff=0.8)
+        # Anything else may be somebody else's.
+        if near and group not in _FOREIGN:
+            raise _invalid(f'{path}: [{group}]',
+                           f'a name of a group; did you mean {near[0]}?')
+    elif name not in known[group]:
+        near = difflib.get_close_matches(name, known[group], 1)
+        hint = f'; did you mean {near[0]}?' if near else ''
+        raise _invalid(f'{path}: [{group}] {name}',
+                       f'a name of an option{hint}')
+
+
+def _parse(
+    conf: cfg.ConfigOpts, settings: _Settings, args: list[str],
+    files: list[str], dirs: list[str],
+) -> None:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            conf(args, project=_PROJECT, default_config_files=files,
+                 default_config_dirs=dirs)
+    except cfg.Error as exc:
+        raise _invalid('options', str(exc)) from None
+    except SystemExit as exc:
+        # An option that is also an argument is converted here already, and
+        # what is wrong with its value is only printed.
+        option, colon, problem = said.getvalue().removeprefix(
+            'argument --').strip().partition(': ')
+        if exc.code == 1 and colon:
+            raise _invalid(
+                _where(settings, 'DEFAULT', option), problem) from None
+        sys.stderr.write(said.getvalue())
+        raise
+
+
+def _check_values(conf: cfg.ConfigOpts, settings: _Settings) -> None:
+    for name in conf:
+        value = _checked(conf, 'DEFAULT', name, settings)
+        if isinstance(value, cfg.ConfigOpts.GroupAttr):
+            for member in value:
+                _checked(value, name, member, settings)
+
+
+def _checked(
+    section: cfg.ConfigOpts | cfg.ConfigOpts.GroupAttr, group: str, name: str,
+    settings: _Settings,
+) -> Any:
+    try:
+        return section[name]
+    except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
+        # The error quotes what follows the sign, which may be of a password.
+        problem = 'a value in which each $ is doubled or begins a known name'
+    except (cfg.Error, ValueError) as exc:
+        problem = str(exc.__context__ or exc)
+    raise _invalid(_where(settings, group, name), problem)
+
+
+def _where(settings: _Settings, group: str, name: str) -> str:
+    path = settings.get((group, name))
+    return f'{path}: [{group}] {name}' if path else f'[{group}] {name}'
+
+
+def _invalid(field: str, expected: str) -> exception.ConfigurationInvalid:
+    return exception.ConfigurationInvalid(field=field, expected=expected)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All options, those of the plug-ins among them, for who gathers them."""
+
+from cellsched.conf import api
+from cellsched.conf import api_database
+from cellsched.conf import cells
+from cellsched.conf import claims
+from cellsched.conf import conductor
+from cellsched.conf import database
+from cellsched.conf import default
+from cellsched.conf import filter_scheduler
+from cellsched.conf import scheduler
+from cellsched import plugins
+
+MODULES = (api, api_database, cells, claims, conductor, database, default,
+           filter_scheduler, scheduler)
+
+#: Kinds of plug-ins that have options; a plug-in says them by ``opts()`` and
+#: where they go by ``group``.
+NAMESPACES = (plugins.FILTERS, plugins.WEIGHERS, plugins.CLAIMS, plugins.VIRT,
+              plugins.DRIVERS)
+
+
+def register_opts(conf):
+    """Register the options of every group and of every installed plug-in."""
+    for module in MODULES:
+        module.register_opts(conf)
+    for plugin in _plugins():
+        # oslo.config would make a second, separate group of that name.
+        group = None if plugin.group == 'DEFAULT' else plugin.group
+        conf.register_opts(plugin.opts(), group=group)
+
+
+def list_opts():
+    """Return the options as oslo.config's generator wants them.
+
+    This is the entry point ``cellsched`` in ``oslo.config.opts``.
+    """
+    by_group = {}
+    for module in MODULES:
+        for group, opts in module.list_opts().items():
+            by_group[group.name] = list(opts)
+    for plugin in _plugins():
+        known = by_group.setdefault(plugin.group, [])
+        known.extend(opt for opt in plugin.opts() if opt not in known)
+    return sorted(by_group.items())
+
+
+def _plugins():
+    for namespace in NAMESPACES:
+        yield from plugins.load_all(namespace).values()

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who asks, in which request, and which cell it is aimed at."""
+
+import copy
+import dataclasses
+from typing import Any
+
+from oslo_context import context
+
+
+@dataclasses.dataclass(frozen=True)
+class CellTarget:
+    """The ways into one cell: its database and its message transport.
+
+    Which types they have is the business of who made them and who uses them.
+    ``transport`` is None for a cell without a queue, which is cell0.
+    """
+
+    uuid: str
+    name: str
+    database: Any
+    transport: Any
+
+
+class RequestContext(context.RequestContext):
+    """A request's context.
+
+    ``cell`` is where it is aimed, or None. It never travels: each receiver
+    aims anew, by what its own configuration or the cell mappings say.
+    """
+
+    def __init__(self, *args: Any, cell: CellTarget | None = None,
+                 **kwargs: Any) -> None:
+        kwargs.setdefault('overwrite', False)
+        super().__init__(*args, **kwargs)
+        self.cell = cell
+
+    def aimed_at(self, cell: CellTarget | None) -> 'RequestContext':
+        """Return a new context of the same request, aimed at a cell.
+
+        The original is left as it is, so threads may share it.
+        """
+        aimed = copy.copy(self)
+        aimed.cell = cell
+        return aimed
+
+
+def admin() -> RequestContext:
+    """Return the context of what a service does of its own accord."""
+    return RequestContext(is_admin=True)

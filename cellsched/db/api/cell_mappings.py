@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for cells."""
+
+import datetime
+import pathlib
+
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
+
+from cellsched.db.api import models
+from cellsched import exception
+from cellsched import objects
+
+_TABLE = models.cell_mappings
+
+
+def from_row(row: sa.Row) -> objects.CellMapping:
+    """Return the object of a row of ``cell_mappings``."""
+    return objects.CellMapping(
+        id=row.id, uuid=row.uuid, name=row.name, disabled=bool(row.disabled),
+        transport_url=row.transport_url or '',
+        database_connection=row.database_connection or '')
+
+
+def list_all(connection: sa.Connection) -> list[objects.CellMapping]:
+    """Return every cell, cell0 and disabled ones among them, by id."""
+    return [from_row(row) for row in connection.execute(
+        sa.select(_TABLE).order_by(_TABLE.c.id))]
+
+
+def create_apart(
+    connection: sa.Connection, mapping: objects.CellMapping,
+    now: datetime.datetime,
+) -> None:
+    """Add a cell that shares neither its database nor its transport.
+
+    Where cell0 is mapped, callers wait for each other, so that of two that
+    add the same cell one is refused.
+
+    :raises cellsched.exception.CellMappingExists: another cell has one of
+        its URLs, or its uuid
+    """
+    connection.execute(
+        sa.select(_TABLE.c.id).where(_TABLE.c.uuid == objects.CELL0_UUID)
+        .with_for_update())
+    for cell in list_all(connection):
+        for field, words in (('database_connection', 'database connection'),
+                             ('transport_url', 'transport URL')):
+            if getattr(cell, field) == getattr(mapping, field):
+                raise exception.CellMappingExists(
+                    uuid=cell.identity, field=words)
+    create(connection, mapping, now)
+
+
+def beside(url: str, suffix: str) -> str:
+    """Return the URL of a database whose name has a suffix.
+
+    The name of a SQLite file has it before its extension.
+
+    :raises cellsched.exception.InvalidField: the URL names no database
+    """
+    parsed = sa.engine.make_url(url)
+    name = parsed.database
+    if not name or name == ':memory:':
+        raise exception.InvalidField(
+            where='database', field='connection',
+            expected='a URL that names a database')
+    if parsed.get_backend_name() == 'sqlite':
+        path = pathlib.PurePath(name)
+        name = str(path.with_name(path.stem + suffix + path.suffix))
+    else:
+        name += suffix
+    return parsed.set(database=name).render_as_string(hide_password=False)
+
+
+def create(
+    connection: sa.Connection, mapping: objects.CellMapping,
+    now: datetime.datetime,
+) -> None:
+    """Add a cell.
+
+    :raises cellsched.exception.CellMappingExists: its uuid is taken
+    """
+    try:
+        connection.execute(sa.insert(_TABLE).values(
+            created_at=now, uuid=mapping.uuid, name=mapping.get('name'),
+            transport_url=mapping.transport_url,
+            database_connection=mapping.database_connection,
+            disabled=mapping.get('disabled', False)))
+    except db_exc.DBDuplicateEntry:
+        raise exception.CellMappingExists(
+            uuid=mapping.uuid, field='uuid') from None

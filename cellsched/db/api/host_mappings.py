@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for hosts and their cells."""
+
+from collections.abc import Iterable
+import datetime
+
+import sqlalchemy as sa
+
+from cellsched.db.api import cell_mappings
+from cellsched.db.api import models
+from cellsched.db import statements
+from cellsched import objects
+
+_TABLE = models.host_mappings
+_CELLS = models.cell_mappings
+
+_CELLS_OF = (
+    sa.select(_TABLE.c.host.label('mapped_host'), _CELLS)
+    .join(_CELLS, _CELLS.c.id == _TABLE.c.cell_id)
+    .where(statements.in_list(_TABLE.c.host)))
+
+
+def get_many(
+    connection: sa.Connection, hosts: Iterable[str]
+) -> dict[str, objects.CellMapping]:
+    """Return the cells of hosts by host; unmapped ones are left out."""
+    cells = {}
+    for chunk in statements.chunks(hosts):
+        for row in connection.execute(_CELLS_OF, {'these': chunk}):
+            cells[row.mapped_host] = cell_mappings.from_row(row)
+    return cells
+
+
+def create_missing(
+    connection: sa.Connection, hosts: Iterable[str], cell_id: int,
+    now: datetime.datetime,
+) -> None:
+    """Map those hosts to a cell that are not mapped to any.
+
+    Safe to run by several at once; who wants to know the outcome asks again.
+    """
+    statements.insert_missing(connection, _TABLE.c.host, [
+        {'host': host, 'cell_id': cell_id, 'created_at': now}
+        for host in hosts])

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the API database, with Nova's names and columns.
+
+Columns of our own are marked so. Nova has more columns and tables than this;
+what is not read or written here is left out.
+"""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+METADATA = sa.MetaData()
+
+#: Nova's MediumText: 16 MB where the database makes a difference.
+MEDIUM_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
+
+
+def _table(name, *parts):
+    return sa.Table(
+        name, METADATA,
+        sa.Column('created_at', sa.DateTime),
+        sa.Column('updated_at', sa.DateTime),
+        sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
+        *parts, mysql_engine='InnoDB', mysql_charset='utf8mb3')
+
+
+cell_mappings = _table(
+    'cell_mappings',
+    sa.Column('uuid', sa.String(36), nullable=False),
+    sa.Column('name', sa.String(255)),
+    sa.Column('transport_url', sa.Text),
+    sa.Column('database_connection', sa.Text),
+    sa.Column('disabled', sa.Boolean, nullable=False, default=False),
+    sa.UniqueConstraint('uuid', name='uniq_cell_mappings0uuid'),
+)
+
+host_mappings = _table(
+    'host_mappings',
+    sa.Column('cell_id', sa.Integer,
+              sa.ForeignKey('cell_mappings.id', name='fk_host_mappings_cell'),
+              nullable=False),
+    sa.Column('host', sa.String(255), nullable=False),
+    sa.UniqueConstraint('host', name='uniq_host_mappings0host'),
+)
+
+instance_mappings = _table(
+    'instance_mappings',
+    sa.Column('instance_uuid', sa.String(36), nullable=False),
+    sa.Column('cell_id', sa.Integer,
+              sa.ForeignKey('cell_mappings.id',
+                            name='fk_instance_mappings_cell')),
+    sa.Column('project_id', sa.String(255), nullable=False),
+    sa.Column('user_id', sa.String(255)),
+    sa.Column('queued_for_delete', sa.Boolean),
+    sa.UniqueConstraint('instance_uuid',
+                        name='uniq_instance_mappings0instance_uuid'),
+    sa.Index('instance_mappings_project_id_idx', 'project_id'),
+    sa.Index('instance_mappings_user_id_project_id_idx',
+             'user_id', 'project_id'),
+)
+
+build_requests = _table(
+    'build_requests',
+    sa.Column('instance_uuid', sa.String(36)),
+    sa.Column('project_id', sa.String(255), nullable=False),
+    sa.Column('instance', MEDIUM_TEXT),
+    sa.Column('block_device_mappings', MEDIUM_TEXT),
+    sa.Column('tags', sa.Text),
+    # Ours: how many of its batch must be built for any to be; who is building
+    # it, until when (seconds since the epoch), and how often it was taken up.
+    sa.Column('min_count', sa.Integer, nullable=False, default=1),
+    sa.Column('lease_owner', sa.String(255)),
+    sa.Column('lease_expires_at', sa.Float(53)),
+    sa.Column('lease_count', sa.Integer, nullable=False, default=0),
+    sa.UniqueConstraint('instance_uuid',
+                        name='uniq_build_requests0instance_uuid'),
+    sa.Index('build_requests_project_id_idx', 'project_id'),
+    sa.Index('build_requests_lease_expires_at_idx', 'lease_expires_at'),
+)
+
+request_specs = _table(
+    'request_specs',
+    sa.Column('instance_uuid', sa.String(36), nullable=False),
+    sa.Column('spec', MEDIUM_TEXT, nullable=False),
+    sa.UniqueConstraint('instance_uuid',
+                        name='uniq_request_specs0instance_uuid'),
+)
+
+flavors = _table(
+    'flavors',
+    sa.Column('name', sa.String(255), nullable=False),
+    sa.Column('memory_mb', sa.Integer, nullable=False),
+    sa.Column('vcpus', sa.Integer, nullable=False),
+    sa.Column('root_gb', sa.Integer),
+    sa.Column('ephemeral_gb', sa.Integer),
+    sa.Column('flavorid', sa.String(255), nullable=False),
+    sa.Column('swap', sa.Integer, nullable=False, default=0),
+    sa.Column('rxtx_factor', sa.Float),
+    sa.Column('vcpu_weight', sa.Integer),
+    sa.Column('disabled', sa.Boolean, default=False),
+    sa.Column('is_public', sa.Boolean, default=True),
+    sa.Column('description', sa.Text),
+    sa.UniqueConstraint('flavorid', name='uniq_flavors0flavorid'),
+    sa.UniqueConstraint('name', name='uniq_flavors0name'),
+)
+
+flavor_extra_specs = _table(
+    'flavor_extra_specs',
+    sa.Column('key', sa.String(255), nullable=False),
+    sa.Column('value', sa.String(255)),
+    sa.Column('flavor_id', sa.Integer,
+              sa.ForeignKey('flavors.id', name='fk_flavor_extra_specs_flavor'),
+              nullable=False),
+    sa.UniqueConstraint('flavor_id', 'key',
+                        name='uniq_flavor_extra_specs0flavor_id0key'),
+)
+
+aggregates = _table(
+    'aggregates',
+    sa.Column('uuid', sa.String(36)),
+    sa.Column('name', sa.String(255)),
+    sa.UniqueConstraint('name', name='uniq_aggregate0name'),
+    sa.Index('aggregate_uuid_idx', 'uuid'),
+)
+
+aggregate_hosts = _table(
+    'aggregate_hosts',
+    sa.Column('host', sa.String(255)),
+    sa.Column('aggregate_id', sa.Integer,
+              sa.ForeignKey('aggregates.id',
+                            name='fk_aggregate_hosts_aggregate'),
+              nullable=False),
+    sa.UniqueConstraint('host', 'aggregate_id',
+                        name='uniq_aggregate_hosts0host0aggregate_id'),
+)
+
+aggregate_metadata = _table(
+    'aggregate_metadata',
+    sa.Column('aggregate_id', sa.Integer,
+              sa.ForeignKey('aggregates.id',
+                            name='fk_aggregate_metadata_aggregate'),
+              nullable=False),
+    sa.Column('key', sa.String(255), nullable=False),
+    sa.Column('value', sa.String(255), nullable=False),
+    sa.UniqueConstraint('aggregate_id', 'key',
+                        name='uniq_aggregate_metadata0aggregate_id0key'),
+    sa.Index('aggregate_metadata_key_idx', 'key'),
+)

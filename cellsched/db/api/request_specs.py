@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for what was asked for each instance."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import datetime
+from typing import Any
+
+from oslo_serialization import jsonutils
+import sqlalchemy as sa
+
+from cellsched.db.api import models
+
+_TABLE = models.request_specs
+
+
+def create(
+    connection: sa.Connection, specs: Iterable[Mapping[str, Any]],
+    now: datetime.datetime,
+) -> None:
+    """Add specifications, given as primitives of request specs."""
+    connection.execute(sa.insert(_TABLE), [
+        {'created_at': now,
+         'instance_uuid': spec['nova_object.data']['instance_uuid'],
+         'spec': jsonutils.dumps(spec)}
+        for spec in specs])

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell's database: its services, compute nodes and servers."""
+
+from cellsched.db.cell import models
+from cellsched.db import migration
+
+SCHEMA = migration.Schema('cell', __name__, models.METADATA)

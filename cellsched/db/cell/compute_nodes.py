@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for the compute nodes of a cell."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import models
+from cellsched.db.cell import services
+from cellsched.db import statements
+
+_TABLE = models.compute_nodes
+_SERVICES = models.services
+
+#: The column may be empty in rows that others made.
+_MAPPED = sa.func.coalesce(_TABLE.c.mapped, 0)
+
+
+def save(
+    connection: sa.Connection, uuid: str, host: str, node: str,
+    values: Mapping[str, Any], now: datetime.datetime,
+) -> str:
+    """Add or change a node; return its uuid, which stays once it is given.
+
+    :param uuid: the node's uuid, if it is new
+    """
+    mine = sa.and_(_TABLE.c.host == host,
+                   _TABLE.c.hypervisor_hostname == node,
+                   _TABLE.c.deleted == 0)
+    change = sa.update(_TABLE).where(mine).values(updated_at=now, **values)
+    if not connection.execute(change).rowcount:
+        statements.insert_missing(connection, _TABLE.c.uuid, [{
+            'created_at': now, 'updated_at': now, 'uuid': uuid, 'host': host,
+            'hypervisor_hostname': node, 'deleted': 0, 'mapped': 0, **values}])
+    return connection.execute(
+        sa.select(_TABLE.c.uuid).where(mine)).scalar_one()
+
+
+def list_with_services(connection: sa.Connection) -> Sequence[Any]:
+    """Return each node that has reported, with what its service says.
+
+    A node whose service is not known is left out.
+    """
+    return connection.execute(
+        sa.select(
+            _TABLE.c.uuid, _TABLE.c.host, _TABLE.c.hypervisor_hostname,
+            _TABLE.c.vcpus, _TABLE.c.memory_mb, _TABLE.c.memory_mb_used,
+            _TABLE.c.local_gb, _TABLE.c.local_gb_used,
+            _TABLE.c.cpu_allocation_ratio, _TABLE.c.ram_allocation_ratio,
+            _TABLE.c.disk_allocation_ratio, _TABLE.c.hypervisor_version,
+            _MAPPED.label('mapped'), _SERVICES.c.disabled,
+            _SERVICES.c.forced_down, _SERVICES.c.last_seen_up,
+            _SERVICES.c.created_at)
+        .join(_SERVICES, sa.and_(
+            _SERVICES.c.host == _TABLE.c.host,
+            _SERVICES.c.binary == services.COMPUTE,
+            _SERVICES.c.deleted == 0))
+        .where(_TABLE.c.deleted == 0)
+        .order_by(_TABLE.c.id)).all()
+
+
+def list_unmapped(connection: sa.Connection) -> Sequence[Any]:
+    """Return ``uuid`` and ``host`` of nodes that are not known as mapped."""
+    return connection.execute(
+        sa.select(_TABLE.c.uuid, _TABLE.c.host)
+        .where(_MAPPED < 1, _TABLE.c.deleted == 0)
+        .order_by(_TABLE.c.id)).all()
+
+
+def mark_mapped(connection: sa.Connection, uuids: Iterable[str]) -> None:
+    """Remember that the hosts of these nodes are mapped."""
+    for chunk in statements.chunks(uuids):
+        connection.execute(
+            sa.update(_TABLE).where(_TABLE.c.uuid.in_(chunk))
+            .values(mapped=1))

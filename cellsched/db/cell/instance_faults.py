@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for what went wrong with servers."""
+
+from collections.abc import Iterable
+import datetime
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import models
+from cellsched.db import statements
+from cellsched import exception
+
+_TABLE = models.instance_faults
+
+#: Characters of a message that its column takes.
+MESSAGE_MAX = 255
+
+
+def record(
+    connection: sa.Connection, uuid: str, reason: Exception,
+    host: str | None, now: datetime.datetime,
+) -> None:
+    """Record why something failed.
+
+    The message is for the server's user. Errors that are meant for users are
+    quoted in it; of others it tells only the kind, since their text may name
+    what users are not to see. The details, for operators, have it all.
+    """
+    connection.execute(sa.insert(_TABLE).values(
+        created_at=now, instance_uuid=uuid, deleted=0, host=host,
+        code=_code(reason),
+        message=_printable(_message(reason))[:MESSAGE_MAX],
+        details=_printable(f'{type(reason).__name__}: {reason}')))
+
+
+def latest(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, str]:
+    """Return each server's last message; those without are left out."""
+    messages = {}
+    for chunk in statements.chunks(uuids):
+        for uuid, message in connection.execute(
+                sa.select(_TABLE.c.instance_uuid, _TABLE.c.message)
+                .where(_TABLE.c.instance_uuid.in_(chunk),
+                       _TABLE.c.deleted == 0)
+                .order_by(_TABLE.c.id)):
+            messages[uuid] = message
+    return messages
+
+
+def _code(reason: Exception) -> int:
+    # Others have a code too, but not of this kind, and not always a number.
+    if isinstance(reason, exception.CellschedException):
+        return reason.code
+    return exception.CellschedException.code
+
+
+def _message(reason: Exception) -> str:
+    if isinstance(reason, exception.CellschedException) and reason.safe:
+        return reason.format_message()
+    return f'Build of instance failed: {type(reason).__name__}'
+
+
+def _printable(text: str) -> str:
+    """Return the text without what a database refuses to keep."""
+    return text.replace('\0', '').encode('utf-8', 'replace').decode()

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a cell's database, with Nova's names and columns.
+
+Columns of our own are marked so. Nova has more columns and tables than this;
+what is not read or written here is left out. A row is deleted by setting
+``deleted`` to its id.
+"""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+METADATA = sa.MetaData()
+
+#: Nova's MediumText: 16 MB where the database makes a difference.
+MEDIUM_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
+
+
+def _table(name, *parts):
+    return sa.Table(
+        name, METADATA,
+        sa.Column('created_at', sa.DateTime),
+        sa.Column('updated_at', sa.DateTime),
+        sa.Column('deleted_at', sa.DateTime),
+        sa.Column('deleted', sa.Integer, default=0),
+        sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
+        *parts, mysql_engine='InnoDB', mysql_charset='utf8mb3')
+
+
+services = _table(
+    'services',
+    sa.Column('uuid', sa.String(36)),
+    sa.Column('host', sa.String(255)),
+    sa.Column('binary', sa.String(255)),
+    sa.Column('topic', sa.String(255)),
+    sa.Column('report_count', sa.Integer, nullable=False, default=0),
+    sa.Column('disabled', sa.Boolean, default=False),
+    sa.Column('disabled_reason', sa.String(255)),
+    sa.Column('last_seen_up', sa.DateTime),
+    sa.Column('forced_down', sa.Boolean, default=False),
+    sa.Column('version', sa.Integer, default=0),
+    sa.UniqueConstraint('uuid', name='uniq_services0uuid'),
+    sa.UniqueConstraint('host', 'topic', 'deleted',
+                        name='uniq_services0host0topic0deleted'),
+    sa.UniqueConstraint('host', 'binary', 'deleted',
+                        name='uniq_services0host0binary0deleted'),
+)
+
+compute_nodes = _table(
+    'compute_nodes',
+    sa.Column('uuid', sa.String(36)),
+    sa.Column('service_id', sa.Integer),
+    sa.Column('host', sa.String(255)),
+    sa.Column('hypervisor_hostname', sa.String(255)),
+    sa.Column('vcpus', sa.Integer, nullable=False),
+    sa.Column('memory_mb', sa.Integer, nullable=False),
+    sa.Column('local_gb', sa.Integer, nullable=False),
+    sa.Column('vcpus_used', sa.Integer, nullable=False),
+    sa.Column('memory_mb_used', sa.Integer, nullable=False),
+    sa.Column('local_gb_used', sa.Integer, nullable=False),
+    sa.Column('hypervisor_type', MEDIUM_TEXT, nullable=False),
+    sa.Column('hypervisor_version', sa.Integer, nullable=False),
+    sa.Column('disk_available_least', sa.Integer),
+    sa.Column('free_ram_mb', sa.Integer),
+    sa.Column('free_disk_gb', sa.Integer),
+    sa.Column('current_workload', sa.Integer),
+    sa.Column('running_vms', sa.Integer),
+    sa.Column('cpu_info', MEDIUM_TEXT, nullable=False),
+    sa.Column('host_ip', sa.String(39)),
+    sa.Column('supported_instances', sa.Text),
+    sa.Column('stats', sa.Text),
+    sa.Column('ram_allocation_ratio', sa.Float),
+    sa.Column('cpu_allocation_ratio', sa.Float),
+    sa.Column('disk_allocation_ratio', sa.Float),
+    sa.Column('mapped', sa.Integer, default=0),
+    sa.UniqueConstraint('uuid', name='uniq_compute_nodes0uuid'),
+    sa.UniqueConstraint('host', 'hypervisor_hostname', 'deleted',
+                        name='uniq_compute_nodes0host0hypervisor_hostname'),
+)
+
+instances = _table(
+    'instances',
+    sa.Column('uuid', sa.String(36), nullable=False),
+    sa.Column('user_id', sa.String(255)),
+    sa.Column('project_id', sa.String(255)),
+    sa.Column('image_ref', sa.String(255)),
+    sa.Column('launch_index', sa.Integer),
+    sa.Column('power_state', sa.Integer),
+    sa.Column('vm_state', sa.String(255)),
+    sa.Column('task_state', sa.String(255)),
+    sa.Column('memory_mb', sa.Integer),
+    sa.Column('vcpus', sa.Integer),
+    sa.Column('root_gb', sa.Integer),
+    sa.Column('ephemeral_gb', sa.Integer),
+    sa.Column('host', sa.String(255)),
+    sa.Column('node', sa.String(255)),
+    sa.Column('instance_type_id', sa.Integer),
+    sa.Column('reservation_id', sa.String(255)),
+    sa.Column('launched_at', sa.DateTime),
+    sa.Column('terminated_at', sa.DateTime),
+    sa.Column('availability_zone', sa.String(255)),
+    sa.Column('display_name', sa.String(255)),
+    sa.Column('hidden', sa.Boolean, default=False),
+    # Ours: the hosts that its build was tried on.
+    sa.Column('build_attempts', sa.Integer, nullable=False, default=0),
+    sa.UniqueConstraint('uuid', name='uniq_instances0uuid'),
+    sa.Index('instances_project_id_deleted_idx', 'project_id', 'deleted'),
+    sa.Index('instances_host_deleted_cleaned_idx', 'host', 'deleted'),
+    sa.Index('instances_created_at_idx', 'deleted', 'created_at'),
+)
+
+instance_extra = _table(
+    'instance_extra',
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_extra_instance'),
+              nullable=False),
+    sa.Column('flavor', MEDIUM_TEXT),
+    sa.Index('instance_extra_idx', 'instance_uuid'),
+)
+
+instance_faults = _table(
+    'instance_faults',
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_faults_instance')),
+    sa.Column('code', sa.Integer, nullable=False),
+    sa.Column('message', sa.String(255)),
+    sa.Column('details', MEDIUM_TEXT),
+    sa.Column('host', sa.String(255)),
+    sa.Index('instance_faults_instance_uuid_deleted_created_at_idx',
+             'instance_uuid', 'deleted', 'created_at'),
+)
+
+instance_actions = _table(
+    'instance_actions',
+    sa.Column('action', sa.String(255)),
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_actions_instance')),
+    sa.Column('request_id', sa.String(255)),
+    sa.Column('user_id', sa.String(255)),
+    sa.Column('project_id', sa.String(255)),
+    sa.Column('start_time', sa.DateTime),
+    sa.Column('finish_time', sa.DateTime),
+    sa.Column('message', sa.String(255)),
+    sa.Index('instance_actions_instance_uuid_idx', 'instance_uuid'),
+)

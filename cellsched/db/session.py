@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases: opened once each, read and written through connections.
+
+Queries take a connection, so that who calls them says what belongs into one
+transaction::
+
+    with database.writer() as connection:
+        build_requests.create(connection, …)
+        request_specs.create(connection, …)
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
+import re
+import threading
+from typing import Any
+
+from oslo_db import exception as db_exc
+from oslo_db.sqlalchemy import engines
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy import pool
+
+from cellsched import exception
+from cellsched import urls
+
+#: oslo.db's options that its engines take.
+_ENGINE_OPTIONS = (
+    'connection_recycle_time', 'connection_debug', 'connection_parameters',
+    'connection_trace', 'max_overflow', 'max_pool_size', 'max_retries',
+    'mysql_sql_mode', 'pool_timeout', 'retry_interval',
+)
+
+#: What connecting ends with when it fails; SQLAlchemy's own errors also come
+#: from statements, which they then carry.
+_UNREACHABLE = (
+    db_exc.CantStartEngineError, db_exc.DBConnectionError,
+    db_exc.DBNonExistentDatabase, sa.exc.InterfaceError,
+    sa.exc.OperationalError, sa.exc.TimeoutError,
+)
+
+_SERIALIZATION_FAILURE = '40001'
+
+#: What PostgreSQL and MySQL say of a table that is not there.
+_MISSING_TABLE = re.compile(
+    r'''UndefinedTable\) relation "(?P<table>[^"]+)" does not exist'''
+    r'''|\(1146, "Table '[^'.]*\.(?P<mysql>[^']+)' doesn't exist"''')
+
+
+def engine_options(section: Any) -> dict[str, Any]:
+    """Return what a section of oslo.db's options says of engines."""
+    return {name: getattr(section, name) for name in _ENGINE_OPTIONS
+            if getattr(section, name, None) is not None}
+
+
+class Database:
+    """A database: where it is, and connections to it.
+
+    It is opened when it is first used, which is after a service has forked.
+
+    :param url: SQLAlchemy URL
+    :param schema: whose it is, for people: ``API``, ``cell`` or ``claims``
+    :param options: arguments for oslo.db's ``create_engine``
+    """
+
+    def __init__(
+        self, url: str, schema: str, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.url = url
+        self.schema = schema
+        self.options = dict(options or {})
+        self._lock = threading.Lock()
+        self._engine: sa.Engine | None = None
+
+    def __repr__(self) -> str:
+        return f'Database({self.schema}, {urls.mask(self.url)})'
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The engine; connects when it is first asked for.
+
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        if self._engine is None:
+            with self._lock, self._translated():
+                if self._engine is None:
+                    self._engine = _open(self.url, self.options)
+        return self._engine
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[sa.Connection]:
+        """Give a connection in a transaction, committed at the end.
+
+        An exception rolls it back and goes on.
+
+        :raises oslo_db.exception.DBDeadlock: it lost to another transaction
+            and may be tried again
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        with self._translated(), self.engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[sa.Connection]:
+        """Give a connection for statements that read, each on its own.
+
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        with self._translated(), self.engine.connect() as connection:
+            yield connection.execution_options(isolation_level='AUTOCOMMIT')
+
+    def close(self) -> None:
+        """Close every connection; the next use opens new ones."""
+        with self._lock:
+            if self._engine is not None:
+                self._engine.dispose()
+                self._engine = None
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except _UNREACHABLE as exc:
+            if _lost(exc):
+                raise db_exc.DBDeadlock(exc) from None
+            if getattr(exc, 'statement', None) is not None:
+                raise
+            raise exception.DatabaseUnreachable(
+                schema=self.schema, url=urls.mask(self.url),
+                reason=self._reason(exc)) from None
+        except (db_exc.DBError, sa.exc.ProgrammingError) as exc:
+            table = _missing_table(exc)
+            if table is None:
+                raise
+            raise exception.SchemaOutOfDate(
+                schema=self.schema, url=urls.mask(self.url), version='none',
+                expected=f'one with the table {table}',
+                command=SYNC_COMMANDS[self.schema]) from None
+
+    def _reason(self, exc: Exception) -> str:
+        """Return the driver's first line without the URL's secrets."""
+        inner = getattr(exc, 'inner_exception', None) or exc
+        inner = getattr(inner, 'orig', None) or inner
+        line = (str(inner).strip().splitlines() or [type(inner).__name__])[0]
+        password = sa.engine.make_url(self.url).password
+        return line.replace(str(password), '****') if password else line
+
+
+def _lost(exc: Exception) -> bool:
+    """Whether PostgreSQL gave another transaction precedence.
+
+    It does so where its default isolation was made stricter, as late as at
+    the commit. oslo.db does not know this one.
+    """
+    orig = getattr(exc, 'orig', None)
+    state = getattr(orig, 'pgcode', None) or getattr(orig, 'sqlstate', None)
+    return state == _SERIALIZATION_FAILURE
+
+
+def _missing_table(exc: Exception) -> str | None:
+    """Return the table whose lack the error is about, or None.
+
+    oslo.db knows SQLite's error only.
+    """
+    if isinstance(exc, db_exc.DBNonExistentTable):
+        return str(exc.table)
+    text = str(getattr(exc, 'inner_exception', None) or exc)
+    match = _MISSING_TABLE.search(text)
+    return match and (match['table'] or match['mysql'])
+
+
+#: The command that mends the schema, by whose it is.
+SYNC_COMMANDS = {
+    'API': 'cellsched-manage api_db sync',
+    'cell': 'cellsched-manage db sync',
+    'claims': 'cellsched-manage claims_db sync',
+}
+
+
+class Databases:
+    """The databases that a process uses, each opened once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[tuple[str, str], Database] = {}
+
+    def get(
+        self, url: str, schema: str, options: Mapping[str, Any] | None = None
+    ) -> Database:
+        """Return the database at a URL.
+
+        :raises cellsched.exception.ConfigurationInvalid: not a URL of a
+            database that can be opened
+        """
+        with self._lock:
+            if (url, schema) not in self._open:
+                _check_url(url, schema)
+                self._open[url, schema] = Database(url, schema, options)
+            return self._open[url, schema]
+
+    def close(self) -> None:
+        """Close them all."""
+        with self._lock:
+            for database in self._open.values():
+                database.close()
+            self._open.clear()
+
+
+def _check_url(url: str, schema: str) -> None:
+    try:
+        parsed = sa.engine.make_url(url)
+        parsed.get_dialect().import_dbapi()
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError,
+            ValueError):
+        # The error's own text may quote the URL.
+        raise exception.ConfigurationInvalid(
+            field=f'{schema} database connection',
+            expected='a SQLAlchemy URL of an installed driver, not '
+                     f'{urls.mask(url)!r}') from None
+    if '@' in (parsed.host or ''):
+        # What is taken for the host is a part of the password then, and what
+        # cannot be reached is named.
+        raise exception.ConfigurationInvalid(
+            field=f'{schema} database connection',
+            expected='a URL with %40 for each @ of the password')
+
+
+def _open(url: str, options: dict[str, Any]) -> sa.Engine:
+    options = {'max_retries': 1, 'retry_interval': 1, **options}
+    return engines.create_engine(
+        url, sqlite_fk=True, thread_checkin=False,
+        _engine_target=_engine_and_target, **options)
+
+
+def _engine_and_target(
+    url: sa.URL, **arguments: Any
+) -> tuple[sa.Engine, sa.Engine]:
+    """Make the engine; for SQLite one that threads can write through.
+
+    oslo.db opens a SQLite file anew for each transaction, which costs four
+    times the transaction. SQLAlchemy's own pool keeps it open.
+    """
+    sqlite = url.get_backend_name() == 'sqlite'
+    if sqlite and arguments.get('poolclass') is pool.NullPool:
+        # A file does not go away as a server does, so nothing is pinged.
+        arguments.update(poolclass=pool.QueuePool, max_overflow=-1,
+                         pool_pre_ping=False)
+    # Parameters hold passwords too: those of the cells' URLs.
+    engine = sa.create_engine(url, hide_parameters=True, **arguments)
+    if sqlite:
+        _tune_sqlite(engine)
+    return engine, engine
+
+
+def _tune_sqlite(engine: sa.Engine) -> None:
+    """Let writers queue up instead of failing.
+
+    A transaction that begins as a reader cannot become a writer while another
+    one writes, whatever the timeout; so each takes the write lock at once.
+    """
+    @event.listens_for(engine, 'connect')
+    def connect(connection: Any, record: Any) -> None:
+        connection.execute('PRAGMA journal_mode=WAL')
+        connection.execute('PRAGMA synchronous=NORMAL')
+        connection.execute('PRAGMA busy_timeout=30000')
+
+    @event.listens_for(engine, 'before_cursor_execute', retval=True)
+    def begin(conn: Any, cursor: Any, statement: str, parameters: Any,
+              context: Any, executemany: bool) -> tuple[str, Any]:
+        if statement == 'BEGIN':
+            # What a reader does is no transaction, and takes no lock.
+            options = conn.get_execution_options()
+            reads = options.get('isolation_level') == 'AUTOCOMMIT'
+            statement = '' if reads else 'BEGIN IMMEDIATE'
+        return statement, parameters

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that several queries need, in each dialect's words."""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite
+
+#: Values in one IN list; SQLite takes no more than 999 in old versions.
+CHUNK = 500
+
+
+def in_list(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    """Return the condition that a column is one of the parameter ``these``.
+
+    It is for statements that are built once, as constants: to build one and
+    to look it up takes longer than a database takes to run it.
+    """
+    return column.in_(sa.bindparam('these', expanding=True))
+
+
+def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield the values, without repeats, in lists of a size for IN."""
+    unique = list(dict.fromkeys(values))
+    for start in range(0, len(unique), CHUNK):
+        yield unique[start:start + CHUNK]
+
+
+def insert_missing(
+    connection: sa.Connection, key: sa.Column[Any],
+    rows: Sequence[Mapping[str, Any]],
+) -> set[Any]:
+    """Insert rows; one that breaks a unique constraint is left out.
+
+    When several insert the same rows, exactly one of them is told so of each.
+    They go in the order of their keys, or two could wait for each other.
+
+    :param key: a column of the table whose values tell the rows apart
+    :returns: the keys of those that were inserted
+    """
+    if not rows:
+        return set()
+    rows = sorted(rows, key=lambda row: row[key.name])
+    insert: Any = {
+        'postgresql': postgresql.insert, 'sqlite': sqlite.insert,
+    }.get(connection.dialect.name)
+    if insert is None:
+        return _insert_one_by_one(connection, key, rows)
+    return set(connection.execute(
+        insert(key.table).on_conflict_do_nothing().returning(key),
+        rows).scalars())
+
+
+def lock(
+    connection: sa.Connection, column: sa.Column[Any], values: Sequence[Any],
+    *conditions: sa.ColumnElement[bool],
+) -> list[Any]:
+    """Lock the rows that have these values; return the values found.
+
+    A statement that changes several rows locks them in an order of its own,
+    and so two of them could wait for each other. Rows that were locked in the
+    order of their ids before are safe from that.
+    """
+    return list(connection.execute(
+        sa.select(column).where(column.in_(values), *conditions)
+        .order_by(column.table.c.id).with_for_update()).scalars())
+
+
+def delete_counted(
+    connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any],
+    *conditions: sa.ColumnElement[bool],
+) -> set[Any]:
+    """Delete rows and return the values of those that were there.
+
+    When several delete the same row, exactly one of them is told so.
+    """
+    deleted: set[Any] = set()
+    for chunk in chunks(values):
+        if len(chunk) > 1:
+            chunk = lock(connection, column, chunk, *conditions)
+        result = connection.execute(
+            sa.delete(column.table).where(column.in_(chunk), *conditions))
+        if result.rowcount == len(chunk):
+            deleted.update(chunk)
+    return deleted
+
+
+def _insert_one_by_one(
+    connection: sa.Connection, key: sa.Column[Any],
+    rows: Sequence[Mapping[str, Any]],
+) -> set[Any]:
+    """Insert rows where the database cannot tell which of many it took.
+
+    MySQL takes back the statement that fails, and not the transaction. Its
+    IGNORE would hide other errors too.
+    """
+    inserted = set()
+    for row in rows:
+        try:
+            connection.execute(sa.insert(key.table), row)
+        except db_exc.DBDuplicateEntry:
+            continue
+        inserted.add(row[key.name])
+    return inserted

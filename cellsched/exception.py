@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error of this project.
+
+::
+
+    CellschedException
+    ├── Invalid                      bad input; nothing was changed
+    │   ├── InvalidField             names the field and what was expected
+    │   └── ConfigurationInvalid
+    │       └── PluginNotFound       lists the plug-ins that are there
+    ├── NotFound
+    │   ├── BuildRequestNotFound
+    │   ├── CellMappingNotFound
+    │   ├── FlavorNotFound
+    │   ├── HostMappingNotFound
+    │   ├── InstanceMappingNotFound
+    │   └── InstanceNotFound
+    ├── Exists
+    │   ├── CellMappingExists
+    │   ├── FlavorExists
+    │   └── HostMappingExists        names both cells
+    ├── NoValidHost                  carries rejections, never host names
+    │   └── MaxRetriesExceeded
+    ├── ClaimRefused                 the provider has no room
+    ├── ClaimConflict                the consumer holds something else
+    ├── CellUnreachable
+    ├── BuildFailed                  on this host; another one may do
+    ├── BuildAborted                 for good
+    ├── PluginFailed                 names the plug-in
+    └── DatabaseError
+        ├── DatabaseUnreachable
+        └── SchemaOutOfDate          names the command that mends it
+
+An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
+as attributes, and travel over RPC in ``kwargs``, so they are plain data.
+"""
+
+from typing import Any
+
+
+class CellschedException(Exception):
+    """Base of all errors.
+
+    ``code`` is what an HTTP front end answers. ``safe`` says that users who
+    are not operators may read the text: it names no host and no URL.
+    """
+
+    msg_fmt = 'An unknown error occurred.'
+    code = 500
+    safe = False
+
+    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+        self.kwargs = dict(kwargs)
+        self.kwargs.setdefault('code', self.code)
+        if message is None:
+            message = self.msg_fmt % kwargs
+        super().__init__(message)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__['kwargs'][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def format_message(self) -> str:
+        """Return the text without what a transport may have appended."""
+        return str(self.args[0])
+
+
+class Invalid(CellschedException):
+    msg_fmt = 'Bad input.'
+    code = 400
+    safe = True
+
+
+class InvalidField(Invalid):
+    """``field`` is not what was ``expected``; ``where`` names its document."""
+
+    msg_fmt = '%(where)s: %(field)s: %(expected)s'
+
+
+class ConfigurationInvalid(Invalid):
+    msg_fmt = 'Configuration: %(field)s: %(expected)s'
+
+
+class PluginNotFound(ConfigurationInvalid):
+    msg_fmt = ('No plug-in %(name)s in %(namespace)s; '
+               'there are: %(available)s.')
+
+
+class NotFound(CellschedException):
+    msg_fmt = 'Not found.'
+    code = 404
+
+
+class BuildRequestNotFound(NotFound):
+    msg_fmt = 'There is no build request for instance %(uuid)s.'
+
+
+class CellMappingNotFound(NotFound):
+    msg_fmt = 'There is no cell %(uuid)s.'
+
+
+class FlavorNotFound(NotFound):
+    msg_fmt = 'There is no flavor %(flavor)s.'
+
+
+class HostMappingNotFound(NotFound):
+    msg_fmt = "Host '%(host)s' is not mapped to any cell."
+
+
+class InstanceMappingNotFound(NotFound):
+    msg_fmt = 'Instance %(uuid)s is not mapped to a cell.'
+
+
+class InstanceNotFound(NotFound):
+    msg_fmt = 'There is no server %(uuid)s.'
+
+
+class Exists(CellschedException):
+    msg_fmt = 'It exists already.'
+    code = 409
+
+
+class CellMappingExists(Exists):
+    msg_fmt = 'Cell %(uuid)s has the same %(field)s.'
+
+
+class FlavorExists(Exists):
+    msg_fmt = 'There is a flavor with the %(field)s %(value)s already.'
+
+
+class HostMappingExists(Exists):
+    msg_fmt = ("Host '%(host)s' of cell %(cell)s is mapped to cell "
+               '%(mapped_cell)s already; host names are unique across cells.')
+
+
+class NoValidHost(CellschedException):
+    """No host can take the request.
+
+    ``rejections`` says why, in the order in which hosts were passed over: a
+    list of ``{'by': name, 'hosts': count, 'reason': text}``.
+    """
+
+    msg_fmt = 'No valid host was found. %(reason)s'
+    safe = True
+
+
+class MaxRetriesExceeded(NoValidHost):
+    msg_fmt = 'Exceeded maximum number of retries. %(reason)s'
+
+
+class ClaimRefused(CellschedException):
+    """``provider`` lacks ``amount`` of ``resource`` for ``consumer``."""
+
+    msg_fmt = ('Provider %(provider)s has no room for %(amount)s '
+               '%(resource)s.')
+    code = 409
+
+
+class ClaimConflict(CellschedException):
+    msg_fmt = 'Consumer %(consumer)s holds a different claim.'
+    code = 409
+
+
+class CellUnreachable(CellschedException):
+    msg_fmt = 'Cell %(cell)s did not answer: %(reason)s'
+    code = 503
+
+
+class BuildFailed(CellschedException):
+    """The build failed on this host; it may be tried on another."""
+
+    msg_fmt = 'The build of %(uuid)s failed on this host: %(reason)s'
+    safe = True
+
+
+class BuildAborted(CellschedException):
+    """The build failed in a way that no other host would mend."""
+
+    msg_fmt = 'The build of %(uuid)s was aborted: %(reason)s'
+    safe = True
+
+
+class PluginFailed(CellschedException):
+    """``plugin`` failed, and with it the request; ``reason`` is its text."""
+
+    msg_fmt = 'Plug-in %(plugin)s failed: %(reason)s'
+
+
+class DatabaseError(CellschedException):
+    msg_fmt = 'The %(schema)s database failed: %(reason)s'
+
+
+class DatabaseUnreachable(DatabaseError):
+    msg_fmt = ('The %(schema)s database at %(url)s cannot be reached: '
+               '%(reason)s')
+    code = 503
+
+
+class SchemaOutOfDate(DatabaseError):
+    msg_fmt = ('The %(schema)s database at %(url)s has schema version '
+               '%(version)s, not %(expected)s; run: %(command)s')

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts in the availability zone that was asked for."""
+
+from cellsched.filters import base
+from cellsched.hosts import table
+from cellsched import objects
+
+
+class AvailabilityZoneFilter(base.Filter):
+    """Reject a host that is in another availability zone than requested.
+
+    A host is in the zone that the ``availability_zone`` metadata of its
+    aggregates names, else in ``[DEFAULT] default_availability_zone``. A
+    request that names no zone may go to all of them.
+    """
+
+    reason = 'is in another availability zone'
+    run_filter_once_per_request = True
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(request.get('availability_zone'))
+
+    def keep(
+        self, hosts: table.HostTable, request: objects.RequestSpec
+    ) -> table.Mask:
+        zone = hosts.code('availability_zone', request.availability_zone)
+        return hosts['availability_zone'] == zone

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts whose compute service is up and enabled."""
+
+import numpy as np
+from oslo_config import cfg
+
+from cellsched.conf import default
+from cellsched.filters import base
+from cellsched.hosts import table
+from cellsched import objects
+
+
+class ComputeFilter(base.Filter):
+    """Reject a host whose compute service is down or disabled.
+
+    A service is down if it has not reported within ``[DEFAULT]
+    service_down_time`` seconds, or if an operator forced it down. A report
+    from further ahead than that counts for nothing either: such a host's
+    clock is wrong, and the host would seem to be up long after it died.
+    """
+
+    reason = 'is down or disabled'
+    run_filter_once_per_request = True
+    group = 'DEFAULT'
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        return [option for option in default.OPTS
+                if option.name == 'service_down_time']
+
+    def keep(
+        self, hosts: table.HostTable, request: objects.RequestSpec
+    ) -> table.Mask:
+        silent_s = np.abs(hosts['last_seen_up'] - hosts.now)
+        up = silent_s <= self.options.service_down_time
+        up &= ~hosts['service_disabled']
+        up &= ~hosts['forced_down']
+        return up

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts that do not run any of the servers that a hint names."""
+
+from collections.abc import Iterable
+import re
+import uuid
+
+import numpy as np
+
+from cellsched import exception
+from cellsched.filters import base
+from cellsched.hosts import table
+from cellsched import objects
+
+#: Servers that one hint may name; each is looked up in the cells.
+SERVERS_MAX = 100
+
+_UUID = re.compile(r'[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}',
+                   re.ASCII | re.IGNORECASE)
+
+
+class DifferentHostFilter(base.Filter):
+    """Reject a host that runs one of the servers to keep away from.
+
+    The scheduler hint ``different_host`` names them by uuid, 100 at most.
+    Servers that are on no known host are no matter.
+    """
+
+    reason = 'runs a server to keep away from'
+    run_filter_once_per_request = True
+    hints = frozenset({'different_host'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(request.hint('different_host'))
+
+    def located(self, request: objects.RequestSpec) -> Iterable[str]:
+        return _servers(request, 'different_host')
+
+    def keep(
+        self, hosts: table.HostTable, request: objects.RequestSpec
+    ) -> table.Mask:
+        mask = np.ones(len(hosts), dtype=bool)
+        mask[hosts.rows_of(_servers(request, 'different_host'))] = False
+        return mask
+
+
+def _servers(request: objects.RequestSpec, hint: str) -> list[str]:
+    """Return the servers that a hint names, each once.
+
+    :raises cellsched.exception.InvalidField: too many, or not uuids
+    """
+    values = dict.fromkeys(request.hint(hint))
+    if len(values) > SERVERS_MAX:
+        raise exception.InvalidField(
+            where='request', field=f'scheduler_hints.{hint}',
+            expected=f'at most {SERVERS_MAX} servers, not {len(values)}')
+    if not all(map(_UUID.fullmatch, values)):
+        raise exception.InvalidField(
+            where='request', field=f'scheduler_hints.{hint}',
+            expected='uuids of servers')
+    return list(dict.fromkeys(str(uuid.UUID(value)) for value in values))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell: its name and the ways into it."""
+
+from oslo_versionedobjects import fields
+
+from cellsched.objects import base
+
+#: The cell of what could not be built: a database and nothing else.
+CELL0_UUID = '00000000-0000-0000-0000-000000000000'
+
+
+@base.Registry.register
+class CellMapping(base.Object):
+    """A cell; its URLs hold passwords, so its text form leaves them out."""
+
+    VERSION = '1.1'
+
+    fields = {
+        'id': fields.IntegerField(read_only=True),
+        'uuid': fields.UUIDField(),
+        'name': fields.StringField(nullable=True),
+        'transport_url': fields.StringField(),
+        'database_connection': fields.StringField(),
+        'disabled': fields.BooleanField(default=False),
+    }
+
+    @property
+    def identity(self) -> str:
+        """The cell for people: ``uuid(name)``."""
+        uuid, name = self.get('uuid', '?'), self.get('name')
+        return f'{uuid}({name})' if name else uuid
+
+    def is_cell0(self) -> bool:
+        return self.uuid == CELL0_UUID
+
+    def __repr__(self) -> str:
+        return f'CellMapping({self.identity})'

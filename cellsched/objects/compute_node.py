@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute nodes, as requests and retries name them."""
+
+from oslo_versionedobjects import fields
+
+from cellsched.objects import base
+
+
+@base.Registry.register
+class ComputeNode(base.Object):
+    """A node of a host."""
+
+    VERSION = '1.19'
+
+    fields = {
+        'uuid': fields.UUIDField(),
+        'host': fields.StringField(nullable=True),
+        'hypervisor_hostname': fields.StringField(nullable=True),
+    }
+
+
+@base.Registry.register
+class ComputeNodeList(base.ObjectList):
+    """Nodes."""
+
+    VERSION = '1.17'
+
+    fields = {'objects': fields.ListOfObjectsField('ComputeNode')}

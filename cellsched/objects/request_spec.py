@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a caller asks the scheduler for."""
+
+from typing import Any
+
+from oslo_versionedobjects import fields
+
+from cellsched.objects import base
+
+
+@base.Registry.register
+class SchedulerLimits(base.Object):
+    """What filters allow a build to use on a host beyond its totals."""
+
+    VERSION = '1.0'
+
+    fields = {
+        'numa_topology': base.RawField(nullable=True),
+        'vcpu': fields.IntegerField(nullable=True),
+        'disk_gb': fields.IntegerField(nullable=True),
+        'memory_mb': fields.IntegerField(nullable=True),
+    }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the limits that are set, as older callers expect them."""
+        return {name: getattr(self, name) for name in self.fields
+                if self.get(name) is not None}
+
+
+@base.Registry.register
+class SchedulerRetries(base.Object):
+    """Hosts that a build was tried on."""
+
+    VERSION = '1.1'
+
+    fields = {
+        'num_attempts': fields.IntegerField(),
+        'hosts': fields.ObjectField('ComputeNodeList'),
+    }
+
+
+@base.Registry.register
+class Destination(base.Object):
+    """Where a request wants to go, or has to."""
+
+    VERSION = '1.4'
+
+    fields = {
+        'host': fields.StringField(),
+        'node': fields.StringField(nullable=True),
+        'cell': fields.ObjectField('CellMapping', nullable=True),
+        'aggregates': fields.ListOfStringsField(nullable=True),
+        'allow_cross_cell_move': fields.BooleanField(default=False),
+        'forbidden_aggregates': fields.SetOfStringsField(nullable=True),
+    }
+
+
+@base.Registry.register
+class RequestSpec(base.Object):
+    """A request for one or more servers of one size.
+
+    Fields that hold Nova's objects which nothing here reads are passed on as
+    they came.
+    """
+
+    VERSION = '1.15'
+
+    fields = {
+        'id': fields.IntegerField(),
+        'image': base.RawField(nullable=True),
+        'numa_topology': base.RawField(nullable=True),
+        'pci_requests': base.RawField(nullable=True),
+        'project_id': fields.StringField(nullable=True),
+        'user_id': fields.StringField(nullable=True),
+        'availability_zone': fields.StringField(nullable=True),
+        'flavor': fields.ObjectField('Flavor'),
+        'num_instances': fields.IntegerField(default=1),
+        'ignore_hosts': fields.ListOfStringsField(nullable=True),
+        'force_hosts': fields.ListOfStringsField(nullable=True),
+        'force_nodes': fields.ListOfStringsField(nullable=True),
+        'requested_destination': fields.ObjectField(
+            'Destination', nullable=True, default=None),
+        'retry': fields.ObjectField('SchedulerRetries', nullable=True),
+        'limits': fields.ObjectField('SchedulerLimits', nullable=True),
+        'instance_group': base.RawField(nullable=True),
+        'scheduler_hints': fields.DictOfListOfStringsField(nullable=True),
+        'instance_uuid': fields.UUIDField(),
+        'security_groups': base.RawField(),
+        'network_metadata': base.RawField(),
+        'is_bfv': fields.BooleanField(),
+        'requested_resources': base.RawField(nullable=True),
+        'request_level_params': base.RawField(),
+        'requested_networks': base.RawField(),
+    }
+
+    def hint(self, name: str) -> list[str]:
+        """Return what a scheduler hint says; nothing where it is not given."""
+        hints = self.get('scheduler_hints') or {}
+        return list(hints.get(name) or ())
+
+    def resources(self) -> dict[str, int]:
+        """Return what one instance takes, by resource class.
+
+        A root disk on a volume takes no disk of the host. Swap is given in MB
+        and taken in whole GB.
+        """
+        flavor = self.flavor
+        swap_gb = -(-flavor.get('swap', 0) // 1024)
+        disk_gb = flavor.get('ephemeral_gb', 0) + swap_gb
+        if not self.get('is_bfv', False):
+            disk_gb += flavor.root_gb
+        wanted = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,
+                  'DISK_GB': disk_gb}
+        return {name: amount for name, amount in wanted.items() if amount}

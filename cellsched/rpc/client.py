@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of all clients."""
+
+from collections.abc import Iterator
+import contextlib
+from typing import Any
+
+from kombu import exceptions as kombu_exc
+import oslo_messaging
+
+from cellsched import context as request_context
+from cellsched.rpc import serializer
+
+
+class Client:
+    """Sends messages to the servers of one topic.
+
+    Lives as long as its transport, and may be used by several threads.
+
+    :param version: the version of messages that do not name another
+    :param timeout_s: how long a call may take; by default
+        ``[DEFAULT] rpc_response_timeout``
+    :param call_monitor_timeout_s: how long a call may go without a sign of
+        life from the server; by default as long as it may take
+    :param retries_max: times to try again to reach a broker that does not
+        answer; by default it is tried for ever
+    """
+
+    def __init__(
+        self, transport: oslo_messaging.Transport, topic: str, version: str,
+        namespace: str | None = None, timeout_s: float | None = None,
+        call_monitor_timeout_s: float | None = None,
+        retries_max: int | None = None,
+    ) -> None:
+        self._version = version
+        self._client = oslo_messaging.get_rpc_client(
+            transport,
+            oslo_messaging.Target(
+                topic=topic, version=version, namespace=namespace),
+            timeout=timeout_s, call_monitor_timeout=call_monitor_timeout_s,
+            retry=retries_max, serializer=serializer.Serializer())
+
+    def call(
+        self, context: request_context.RequestContext, method: str,
+        version: str | None = None, server: str | None = None, /,
+        **arguments: Any,
+    ) -> Any:
+        """Send a message to one server, or to the named one, and wait.
+
+        :returns: what the method returned
+        :raises oslo_messaging.MessagingTimeout: nothing came back in time;
+            the method may have done its work, or may do it yet
+        :raises oslo_messaging.MessageDeliveryFailure: the broker cannot be
+            reached
+        """
+        with _translated():
+            return self._prepare(version, server).call(
+                context, method, **arguments)
+
+    def cast(
+        self, context: request_context.RequestContext, method: str,
+        version: str | None = None, server: str | None = None, /,
+        **arguments: Any,
+    ) -> None:
+        """Send a message to one server, or to the named one.
+
+        Returns when the transport has it. It waits there for a server.
+
+        :raises oslo_messaging.MessageDeliveryFailure: the broker cannot be
+            reached
+        """
+        with _translated():
+            self._prepare(version, server).cast(context, method, **arguments)
+
+    def _prepare(self, version: str | None, server: str | None) -> Any:
+        return self._client.prepare(
+            version=version or self._version, server=server)
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Turn the error of a library below oslo.messaging into one of its own."""
+    try:
+        yield
+    except kombu_exc.OperationalError as exc:
+        raise oslo_messaging.MessageDeliveryFailure(
+            f'The broker cannot be reached: {exc}') from exc

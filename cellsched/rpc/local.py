@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The in-process transport: ``local://<world>/<virtual host>``.
+
+A driver of oslo.messaging that carries messages between the threads of one
+process. Host and virtual host of the URL together name a set of queues, so
+that the cells of one world, and the worlds of two tests, never see each other.
+What travels is JSON: nobody shares a dict with somebody else, and what could
+not travel over a broker does not travel here.
+
+Nothing polls and no thread belongs to the transport. Whoever sends a message
+puts it into the server's executor; a caller sleeps until the reply wakes it.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+import functools
+import logging
+import queue
+import sys
+import threading
+from typing import Any
+from typing import NamedTuple
+
+import oslo_messaging
+from oslo_messaging._drivers import base
+from oslo_messaging._drivers import common
+from oslo_serialization import jsonutils
+
+from cellsched import clock
+
+LOG = logging.getLogger(__name__)
+
+#: Messages that may wait for a server at one address; more are refused.
+WAITING_MAX = 100_000
+
+#: What a server sends in place of a reply while it is at work.
+_AT_WORK = ''
+
+_CLOCK = clock.Clock()
+
+
+class _Address(NamedTuple):
+    exchange: str | None
+    topic: str
+    server: str | None = None
+
+
+class _Letter(NamedTuple):
+    """A message on its way.
+
+    ``replies`` is where a reply goes, None where none is wanted. ``monitor_s``
+    is how long the caller waits for a sign of life.
+    """
+
+    text: str
+    replies: 'queue.SimpleQueue[str] | None' = None
+    monitor_s: float | None = None
+
+
+class _Incoming(base.RpcIncomingMessage):
+    """A message as its receiver sees it."""
+
+    def __init__(self, letter: _Letter, put_back: Callable[[], None]) -> None:
+        super().__init__(*jsonutils.loads(letter.text))
+        self.client_timeout = letter.monitor_s
+        self._replies = letter.replies
+        self._put_back = put_back
+
+    def reply(self, reply: Any = None, failure: Any = None) -> None:
+        if self._replies is None:
+            return
+        try:
+            text = _reply_text(reply, failure)
+        except Exception:
+            # The caller hears of it now, rather than wait for its timeout.
+            LOG.exception('A reply cannot be put into JSON')
+            text = _reply_text(None, sys.exc_info())
+        self._replies.put(text)
+
+    def heartbeat(self) -> None:
+        if self._replies is not None:
+            self._replies.put(_AT_WORK)
+
+    def requeue(self) -> None:
+        self._put_back()
+
+
+def _reply_text(reply: Any, failure: Any) -> str:
+    if failure:
+        return jsonutils.dumps(
+            {'failure': common.serialize_remote_exception(failure)})
+    return jsonutils.dumps({'result': reply})
+
+
+class _World:
+    """The queues of one virtual host, and who listens to them."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self._lock = threading.Lock()
+        self._waiting: dict[_Address, collections.deque[_Letter]] = (
+            collections.defaultdict(collections.deque))
+        self._listeners: dict[_Address, collections.deque[_Listener]] = (
+            collections.defaultdict(collections.deque))
+
+    def put(
+        self, address: _Address, letter: _Letter, first: bool = False
+    ) -> None:
+        """Hand the letter to the listener whose turn it is, or keep it."""
+        with self._lock:
+            listeners = self._listeners.get(address)
+            if listeners:
+                listeners.rotate(-1)
+                listeners[-1].take(address, letter)
+                return
+            waiting = self._waiting[address]
+            if len(waiting) >= WAITING_MAX:
+                raise oslo_messaging.MessageDeliveryFailure(
+                    f'{WAITING_MAX} messages wait on topic {address.topic}')
+            (waiting.appendleft if first else waiting.append)(letter)
+
+    def put_to_all(self, address: _Address, letter: _Letter) -> None:
+        """Hand the letter to each listener; nobody gets it later."""
+        with self._lock:
+            for listener in self._listeners.get(address, ()):
+                listener.take(address, letter)
+
+    def join(self, listener: '_Listener') -> None:
+        """Hand over what waits, and from now on whatever comes."""
+        with self._lock:
+            for address in listener.addresses:
+                for letter in self._waiting.pop(address, ()):
+                    listener.take(address, letter)
+                self._listeners[address].append(listener)
+
+    def leave(self, listener: '_Listener') -> None:
+        """Hand over nothing more, from the moment that this returns."""
+        with self._lock:
+            for address in listener.addresses:
+                listeners = self._listeners[address]
+                if listener in listeners:
+                    listeners.remove(listener)
+                if not listeners:
+                    del self._listeners[address]
+
+
+class _Listener(base.Listener):
+    """Passes on what arrives at some addresses, one message at a time."""
+
+    def __init__(
+        self, world: _World, addresses: Iterable[_Address], batch_size: int,
+        batch_timeout: float | None,
+    ) -> None:
+        super().__init__(batch_size, batch_timeout)
+        self.addresses = tuple(addresses)
+        self._world = world
+
+    def start(self, on_incoming_callback: Callable[[list], Any]) -> None:
+        super().start(on_incoming_callback)
+        self._world.join(self)
+
+    def take(self, address: _Address, letter: _Letter) -> None:
+        put_back = functools.partial(
+            self._world.put, address, letter, first=True)
+        self.on_incoming_callback([_Incoming(letter, put_back)])
+
+    def stop(self) -> None:
+        self._world.leave(self)
+        super().stop()
+
+    def cleanup(self) -> None:
+        self.stop()
+
+
+class LocalDriver(base.BaseDriver):
+    """oslo.messaging's way into a world.
+
+    The world goes, with all that waits in it, when the last driver that is in
+    it is cleaned up. Messages are acknowledged as they are handed over, as
+    RPC servers over a broker do too: what a server has taken and not done when
+    it ends is lost.
+    """
+
+    def __init__(
+        self, conf: Any, url: Any, default_exchange: str | None = None,
+        allowed_remote_exmods: list[str] | None = None,
+    ) -> None:
+        super().__init__(conf, url, default_exchange, allowed_remote_exmods)
+        self._world: _World | None = _enter(_name(url))
+
+    def require_features(self, requeue: bool = False) -> None:
+        """Refuse nothing: requeueing is supported."""
+
+    def send(
+        self, target: Any, ctxt: Any, message: Any,
+        wait_for_reply: bool | None = None, timeout: float | None = None,
+        call_monitor_timeout: float | None = None, retry: int | None = None,
+        transport_options: Any = None,
+    ) -> Any:
+        text = jsonutils.dumps([ctxt, message])
+        if not wait_for_reply:
+            return self._post(target, _Letter(text))
+        replies: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._post(target, _Letter(text, replies, call_monitor_timeout))
+        reply = _wait(replies, timeout, call_monitor_timeout)
+        if reply is None:
+            raise oslo_messaging.MessagingTimeout(
+                f'No reply to {message.get("method")} on topic {target.topic}')
+        if 'failure' in reply:
+            raise common.deserialize_remote_exception(
+                reply['failure'], self._allowed_remote_exmods)
+        return reply['result']
+
+    def send_notification(
+        self, target: Any, ctxt: Any, message: Any, version: float,
+        retry: int | None = None,
+    ) -> None:
+        self._post(target, _Letter(jsonutils.dumps([ctxt, message])))
+
+    def listen(
+        self, target: Any, batch_size: int, batch_timeout: float | None
+    ) -> base.Listener:
+        address = self._address(target)
+        return _Listener(
+            self._there(), {address, address._replace(server=None)},
+            batch_size, batch_timeout)
+
+    def listen_for_notifications(
+        self, targets_and_priorities: Iterable[tuple[Any, str]],
+        pool: str | None, batch_size: int, batch_timeout: float | None,
+    ) -> base.Listener:
+        if pool:
+            raise NotImplementedError(
+                'The local transport has no pools of notification listeners')
+        addresses = {
+            self._address(target(topic=f'{target.topic}.{priority}',
+                                 server=None))
+            for target, priority in targets_and_priorities}
+        return _Listener(self._there(), addresses, batch_size, batch_timeout)
+
+    def cleanup(self) -> None:
+        world, self._world = self._world, None
+        if world is not None:
+            _leave(_name(self._url), world)
+
+    def _post(self, target: Any, letter: _Letter) -> None:
+        if target.fanout:
+            self._there().put_to_all(
+                self._address(target)._replace(server=None), letter)
+        else:
+            self._there().put(self._address(target), letter)
+
+    def _address(self, target: Any) -> _Address:
+        return _Address(target.exchange or self._default_exchange,
+                        target.topic, target.server)
+
+    def _there(self) -> _World:
+        if self._world is None:
+            raise oslo_messaging.MessageDeliveryFailure(
+                'The transport was closed')
+        return self._world
+
+
+def _wait(
+    replies: 'queue.SimpleQueue[str]', timeout_s: float | None,
+    monitor_s: float | None,
+) -> dict[str, Any] | None:
+    """Return the reply, or None if it or a sign of life came too late."""
+    now = _CLOCK.monotonic
+    deadline = None if timeout_s is None else now() + timeout_s
+    while True:
+        waits = [] if monitor_s is None else [monitor_s]
+        if deadline is not None:
+            waits.append(max(deadline - now(), 0))
+        try:
+            text = replies.get(timeout=min(waits, default=None))
+        except queue.Empty:
+            return None
+        if text != _AT_WORK:
+            return jsonutils.loads(text)
+
+
+#: The worlds that somebody is in.
+_worlds: dict[tuple[Any, ...], _World] = {}
+_worlds_lock = threading.Lock()
+
+
+def _name(url: Any) -> tuple[Any, ...]:
+    hosts = tuple((host.hostname, host.port) for host in url.hosts)
+    return hosts, url.virtual_host or ''
+
+
+def _enter(name: tuple[Any, ...]) -> _World:
+    with _worlds_lock:
+        world = _worlds.setdefault(name, _World())
+        world.users += 1
+        return world
+
+
+def _leave(name: tuple[Any, ...], world: _World) -> None:
+    with _worlds_lock:
+        world.users -= 1
+        if not world.users:
+            del _worlds[name]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects and contexts as they travel."""
+
+from typing import Any
+
+import oslo_messaging
+
+from cellsched import context as request_context
+from cellsched.objects import base
+
+_NAME = f'{base.Object.OBJ_SERIAL_NAMESPACE}.name'
+
+
+class Serializer(oslo_messaging.Serializer):
+    """Turns objects into their envelopes, and back, however deep they are.
+
+    An object of a kind that this project does not know stays what came, so
+    that it can be passed on. The cell that a context is aimed at does not
+    travel.
+    """
+
+    def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        if isinstance(entity, base.Object):
+            return entity.obj_to_primitive()
+        if isinstance(entity, dict):
+            return {key: self.serialize_entity(ctxt, value)
+                    for key, value in entity.items()}
+        if isinstance(entity, (list, tuple, set, frozenset)):
+            return [self.serialize_entity(ctxt, value) for value in entity]
+        return entity
+
+    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        if isinstance(entity, list):
+            return [self.deserialize_entity(ctxt, value) for value in entity]
+        if not isinstance(entity, dict):
+            return entity
+        if _NAME not in entity:
+            return {key: self.deserialize_entity(ctxt, value)
+                    for key, value in entity.items()}
+        if entity[_NAME] in base.Registry.obj_classes():
+            return base.Object.obj_from_primitive(entity)
+        return entity
+
+    def serialize_context(
+        self, ctxt: request_context.RequestContext
+    ) -> dict[str, Any]:
+        return ctxt.to_dict()
+
+    def deserialize_context(
+        self, ctxt: dict[str, Any]
+    ) -> request_context.RequestContext:
+        # A server calls this in the thread that does the work, whose log
+        # messages are of this request from now on.
+        return request_context.RequestContext.from_dict(ctxt, overwrite=True)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transports of a process: its own, and those of the cells."""
+
+from collections.abc import Iterable
+import threading
+
+from oslo_config import cfg
+import oslo_messaging
+
+from cellsched.conf import loading
+from cellsched import exception
+from cellsched import plugins
+
+#: Scheme of the URL of what has no queue, which is cell0.
+NO_TRANSPORT = 'none'
+
+_DRIVERS = 'oslo.messaging.drivers'
+
+
+class Transports:
+    """Opens transports, each of them once; they are dear and thread-safe.
+
+    To be made after a process has forked, as everything that connects.
+
+    :param allowed_remote_exmods: modules whose exceptions a caller gets as
+        they were raised; those of others arrive as ``RemoteError``
+    """
+
+    def __init__(
+        self, conf: cfg.ConfigOpts,
+        allowed_remote_exmods: Iterable[str] = ('cellsched.exception',),
+    ) -> None:
+        loading.register_messaging(conf)
+        self._conf = conf
+        self._allowed_remote_exmods = list(allowed_remote_exmods)
+        self._lock = threading.Lock()
+        self._open: dict[str, oslo_messaging.Transport] = {}
+
+    def get(self, url: str | None = None) -> oslo_messaging.Transport:
+        """Return the transport at a URL, or at ``[DEFAULT] transport_url``.
+
+        :raises cellsched.exception.ConfigurationInvalid: there is no such
+            URL, or nothing can be done with it; nothing of it is quoted
+        :raises cellsched.exception.Invalid: the URL says that there is no
+            transport, as that of cell0 does
+        """
+        field = 'transport_url' if url else '[DEFAULT] transport_url'
+        url = url or self._own_url()
+        if url.partition(':')[0].lower() == NO_TRANSPORT:
+            raise exception.Invalid(
+                f'{field}: {NO_TRANSPORT}:// says that there is no transport.')
+        with self._lock:
+            if url not in self._open:
+                self._open[url] = self._opened(url, field)
+            return self._open[url]
+
+    def close(self) -> None:
+        """Close all of them. Servers on them must have stopped before."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].cleanup()
+
+    def _own_url(self) -> str:
+        location = self._conf.get_location('transport_url')
+        if location is None or location.location == cfg.Locations.opt_default:
+            raise exception.ConfigurationInvalid(
+                field='[DEFAULT] transport_url',
+                expected='the URL of a message transport; it is not set')
+        return self._conf.transport_url
+
+    def _opened(self, url: str, field: str) -> oslo_messaging.Transport:
+        try:
+            return oslo_messaging.get_rpc_transport(
+                self._conf, url, self._allowed_remote_exmods)
+        except oslo_messaging.DriverLoadFailure:
+            schemes = ', '.join(plugins.names(_DRIVERS))
+            expected = f'a URL that begins with one of: {schemes}'
+        except ImportError as exc:
+            expected = f'a transport that can be imported: {exc}'
+        except (ValueError, cfg.Error, oslo_messaging.MessagingException):
+            # What these say may quote a password, and so may a part of a URL
+            # that nobody can parse.
+            expected = 'scheme://user:password@host:port/virtual_host'
+        raise exception.ConfigurationInvalid(field=field, expected=expected)

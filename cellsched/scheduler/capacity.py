@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room for what a request takes, as the claim store will ask for it.
+
+The store has the last word. To look at the figures first spares the pipeline
+the hosts that it would refuse, and tells by how much they fall short.
+"""
+
+import abc
+from typing import ClassVar
+
+from cellsched import exception
+from cellsched.filters import base
+from cellsched.hosts import table
+from cellsched import objects
+
+#: The most of one resource class that a store can keep.
+_AMOUNT_MAX = 2 ** 31 - 1
+
+#: For people: what a host lacks, and the unit, by resource class.
+_WORDS = {
+    'DISK_GB': ('disk', 'GB'),
+    'MEMORY_MB': ('memory', 'MB'),
+    'PCPU': ('dedicated CPUs', 'PCPU'),
+    'VCPU': ('CPUs', 'VCPU'),
+}
+
+#: The most that one server may take: what the host physically has.
+_SIZES = {
+    'DISK_GB': 'total_usable_disk_gb',
+    'MEMORY_MB': 'total_usable_ram_mb',
+    'VCPU': 'vcpus_total',
+}
+
+
+class _Stage(base.Filter):
+    """Compares an amount; made for one request, and always in the pipeline."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, resource: str, amount: int) -> None:
+        super().__init__(options=None)
+        self.resource = resource
+        self.amount = amount
+        self.word, self.unit = _WORDS.get(resource, (resource, resource))
+
+    @property
+    def name(self) -> str:
+        return f'{self.kind}:{self.resource}'
+
+    @abc.abstractmethod
+    def offered(self, hosts: table.HostTable) -> table.Column:
+        """Return how much each host may give."""
+
+    def keep(
+        self, hosts: table.HostTable, request: objects.RequestSpec
+    ) -> table.Mask:
+        return self.offered(hosts) >= self.amount
+
+    def shortfall(
+        self, hosts: table.HostTable, request: objects.RequestSpec
+    ) -> tuple[table.Column, str]:
+        return self.amount - self.offered(hosts), self.unit
+
+
+class Size(_Stage):
+    """Reject a host that is smaller than the server, however empty it is.
+
+    A ratio offers more than there is to many servers, not to one.
+    """
+
+    kind = 'size'
+    run_filter_once_per_request = True
+
+    def __init__(self, resource: str, amount: int) -> None:
+        super().__init__(resource, amount)
+        self.reason = f'is too small in {self.word}'
+
+    def offered(self, hosts: table.HostTable) -> table.Column:
+        return hosts[_SIZES[self.resource]]
+
+
+class Capacity(_Stage):
+    """Reject a host that has too little room of one resource class."""
+
+    kind = 'capacity'
+
+    def __init__(self, resource: str, amount: int) -> None:
+        super().__init__(resource, amount)
+        self.reason = f'lacks {self.word}'
+
+    def offered(self, hosts: table.HostTable) -> table.Column:
+        return hosts.room(self.resource)
+
+
+def stages(request: objects.RequestSpec) -> list[base.Filter]:
+    """Return what a host must have for the request: size, then room.
+
+    :raises cellsched.exception.InvalidField: an amount makes no sense
+    """
+    amounts = request.resources()
+    for resource, amount in amounts.items():
+        if not 1 <= amount <= _AMOUNT_MAX:
+            raise exception.InvalidField(
+                where='request', field=f'resources.{resource}',
+                expected=f'an amount from 1 to {_AMOUNT_MAX}')
+    return [*(Size(*each) for each in amounts.items() if each[0] in _SIZES),
+            *(Capacity(*each) for each in amounts.items())]

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver that leaves it to chance."""
+
+import numpy as np
+
+from cellsched.filters import base as filters
+from cellsched.hosts import table
+from cellsched import objects
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import pipeline
+from cellsched.weighers import base as weighers
+
+
+class ChanceScheduler(filter_scheduler.FilterScheduler):
+    """Chooses any host that is up and has room.
+
+    This is the baseline that a configuration of filters and weighers has to
+    be better than. It reads none of their options.
+    """
+
+    def make_pipeline(self) -> pipeline.Pipeline:
+        return pipeline.Pipeline(
+            filters.make(self.conf, ['ComputeFilter']),
+            [_Dice(self.parts.random.getrandbits(64))])
+
+
+class _Dice(weighers.Weigher):
+    """Gives each host a score of chance; has no option."""
+
+    multiplier_name = ''
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(options=None)
+        self._generator = np.random.default_rng(seed)
+
+    def multiplier(self, hosts: table.HostTable) -> float:
+        return 1.0
+
+    def score(
+        self, hosts: table.HostTable, request: objects.RequestSpec
+    ) -> table.Column:
+        return self._generator.random(len(hosts))

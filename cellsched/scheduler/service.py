@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scheduler answers over RPC."""
+
+from collections.abc import Sequence
+from typing import Any
+import uuid as uuid_
+
+import oslo_messaging
+from oslo_utils import uuidutils
+
+from cellsched import context as context_
+from cellsched import exception
+from cellsched import objects
+from cellsched.rpc import scheduler
+from cellsched.scheduler.drivers import base
+
+
+class Scheduler:
+    """Answers ``select_destinations``, with hosts and not with cells.
+
+    :param attempts_max: hosts to offer for each instance
+    :param instances_max: instances that one request may ask for
+    """
+
+    target = oslo_messaging.Target(version=scheduler.VERSION)
+
+    def __init__(
+        self, driver: base.Driver, attempts_max: int, instances_max: int
+    ) -> None:
+        self._driver = driver
+        self._attempts_max = attempts_max
+        self._instances_max = instances_max
+
+    @oslo_messaging.expected_exceptions(exception.CellschedException)
+    def select_destinations(
+        self, context: context_.RequestContext, spec_obj: Any,
+        instance_uuids: Any, return_objects: bool = False,
+        return_alternates: bool = False,
+    ) -> list[Any]:
+        """Choose and claim a host for each instance.
+
+        :returns: with ``return_objects``, for each instance a list of
+            selections: the host claimed, then its alternates if they are
+            asked for; else for each a dict of host, nodename and limits
+        :raises cellsched.exception.NoValidHost: with the reasons
+        :raises cellsched.exception.InvalidField: names the field
+        """
+        self._check(spec_obj, instance_uuids)
+        alternates = (self._attempts_max - 1
+                      if return_objects and return_alternates else 0)
+        selections = self._driver.select_destinations(
+            context, spec_obj, instance_uuids, alternates)
+        if return_objects:
+            return selections
+        return [first.to_dict() for first, *_ in selections]
+
+    def _check(self, spec: Any, uuids: Any) -> None:
+        if not isinstance(spec, objects.RequestSpec):
+            raise _invalid('spec_obj', 'a RequestSpec')
+        flavor = spec.get('flavor')
+        if flavor is None:
+            raise _invalid('spec_obj.flavor', 'a Flavor')
+        for name in ('vcpus', 'memory_mb', 'root_gb'):
+            if flavor.get(name) is None:
+                raise _invalid(f'spec_obj.flavor.{name}', 'a number')
+        if not isinstance(uuids, Sequence) or not all(map(_is_uuid, uuids)):
+            raise _invalid('instance_uuids', 'a list of uuids')
+        if not 1 <= len(set(uuids)) == len(uuids) <= self._instances_max:
+            raise _invalid(
+                'instance_uuids', f'1 to {self._instances_max} different '
+                                  f'uuids, not {len(uuids)}')
+
+
+def _is_uuid(text: Any) -> bool:
+    # One uuid has many forms, and would be taken for several instances.
+    return (uuidutils.is_uuid_like(text)
+            and text == str(uuid_.UUID(text)))
+
+
+def _invalid(field: str, expected: str) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='select_destinations', field=field, expected=expected)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts, requests and options for tests of plug-ins, in a line each."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import TypeVar
+import uuid
+
+import numpy as np
+from oslo_config import cfg
+
+from cellsched.filters import base as filters
+from cellsched.hosts import columns as columns_
+from cellsched.hosts import table
+from cellsched import objects
+from cellsched.weighers import base as weighers
+
+#: The time of the request, in seconds since the epoch, unless said otherwise.
+NOW = 1_700_000_000.0
+
+#: The cell of hosts that are put into none.
+CELL = '10000000-0000-4000-8000-000000000000'
+
+#: What follows from other columns unless it is given, in this order.
+_FOLLOWING: dict[str, Callable[[table.HostTable], table.Column]] = {
+    'unreserved_ram_mb': lambda it: it['total_usable_ram_mb'],
+    'free_ram_mb': lambda it: it['unreserved_ram_mb'],
+    'unreserved_disk_mb': lambda it: it['total_usable_disk_gb'] * 1024,
+    'free_disk_mb': lambda it: it['unreserved_disk_mb'],
+    'disk_mb_used': lambda it: it['unreserved_disk_mb'] - it['free_disk_mb'],
+    'room:VCPU': lambda it: _offered(it, 'vcpus_total', 'cpu')
+    - it['vcpus_used'],
+    'room:MEMORY_MB': lambda it: _offered(it, 'unreserved_ram_mb', 'ram')
+    - it['unreserved_ram_mb'] + it['free_ram_mb'],
+    'room:DISK_GB': lambda it: (_offered(it, 'unreserved_disk_mb', 'disk')
+                                - it['disk_mb_used']) // 1024,
+}
+
+_Plugin = TypeVar('_Plugin', bound=filters.Filter | weighers.Weigher)
+
+
+def hosts(
+    count: int | None = None, *, now: float = NOW,
+    located: Mapping[str, int] | None = None,
+    room: Mapping[str, Any] | None = None,
+    columns: Iterable[columns_.Column] = (), **values: Any,
+) -> table.HostTable:
+    """Return a table of hosts that are up and have room.
+
+    ``hosts(num_instances=[1, 2, 3])`` has three. A host has 8 CPUs offered
+    four times, 16 GB of memory, 100 GB of disk, and nothing on it. What a
+    request may claim follows from the columns of the same resource.
+
+    :param count: how many, where no column says it; one by default
+    :param now: wall clock time of the request
+    :param located: rows of instances, by uuid
+    :param room: what can still be claimed, by resource class
+    :param columns: columns beyond the standard ones
+    :param values: a list of one value for each host, or one for all, by
+        column; texts for cells and availability zones
+    """
+    given = {**values, **{columns_.ROOM + resource: amount
+                          for resource, amount in (room or {}).items()}}
+    count = _count(count, given)
+    uuids = given.pop('uuid', None) or [
+        str(uuid.UUID(int=row + 1)) for row in range(count)]
+    result = table.HostTable((*columns_.STANDARD, *columns))
+    for name in given:
+        if name not in result and not name.startswith(columns_.ROOM):
+            raise ValueError(f'the host table has no column {name!r}')
+    result.put(uuids, _defaults(count, now) | given)
+    for name, follow in _FOLLOWING.items():
+        if name not in given:
+            result.put(uuids, {name: follow(result)})
+    return result.view(now, {instance: uuids[row] for instance, row
+                             in (located or {}).items()})
+
+
+def request(**fields: Any) -> objects.RequestSpec:
+    """Return a request for one server of 1 CPU, 512 MB and 1 GB of disk.
+
+    :param fields: fields of the request and of its flavor, and in ``hints``
+        scheduler hints, each a value or a list of values
+    """
+    flavor = {'id': 1, 'flavorid': '1', 'name': 'small', 'vcpus': 1,
+              'memory_mb': 512, 'root_gb': 1, 'ephemeral_gb': 0, 'swap': 0,
+              'extra_specs': {}}
+    spec = {'instance_uuid': str(uuid.UUID(int=1)), 'num_instances': 1,
+            'project_id': 'project', 'user_id': 'user',
+            'availability_zone': None, 'is_bfv': False}
+    hints = fields.pop('hints', {})
+    spec['scheduler_hints'] = {
+        name: list(hint) if isinstance(hint, (list, tuple)) else [hint]
+        for name, hint in hints.items()}
+    for name, value in fields.items():
+        if name in objects.RequestSpec.fields:
+            spec[name] = value
+        elif name in objects.Flavor.fields:
+            flavor[name] = value
+        else:
+            raise ValueError(f'neither request nor flavor has a {name!r}')
+    return objects.RequestSpec(**{'flavor': objects.Flavor(**flavor), **spec})
+
+
+def plugin(kind: type[_Plugin], **options: Any) -> _Plugin:
+    """Return a filter or a weigher with these options, others as by default.
+
+    ``plugin(NumInstancesFilter, max_instances_per_host=2)``
+    """
+    conf = cfg.ConfigOpts()
+    group = None if kind.group == 'DEFAULT' else kind.group
+    conf.register_opts(kind.opts(), group=group)
+    conf([], default_config_files=[], default_config_dirs=[])
+    for name, value in options.items():
+        conf.set_override(name, value, group=group)
+    if group is None:
+        return kind(conf)
+    conf.register_group(cfg.OptGroup(group))
+    return kind(conf[group])
+
+
+def _count(count: int | None, given: Mapping[str, Any]) -> int:
+    lengths = {len(value) for value in given.values()
+               if isinstance(value, (Sequence, np.ndarray))
+               and not isinstance(value, str)}
+    if count is not None:
+        lengths.add(count)
+    if len(lengths) > 1:
+        raise ValueError(f'columns of different lengths: {sorted(lengths)}')
+    return lengths.pop() if lengths else 1
+
+
+def _offered(it: table.HostTable, name: str, kind: str) -> table.Column:
+    """Return what may be claimed in all of a resource."""
+    return np.floor(it[name] * it[f'{kind}_allocation_ratio']).astype('int64')
+
+
+def _defaults(count: int, now: float) -> dict[str, Any]:
+    names = [f'host{row + 1}' for row in range(count)]
+    return {
+        'host': names, 'nodename': names, 'cell': CELL,
+        'availability_zone': 'nova', 'last_seen_up': now,
+        'vcpus_total': 8, 'cpu_allocation_ratio': 4.0,
+        'total_usable_ram_mb': 16384, 'total_usable_disk_gb': 100,
+    }

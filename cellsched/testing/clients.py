@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RPC clients that send nothing, for tests of those who use them.
+
+What they are given makes the way into JSON and back that a message makes.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
+from oslo_serialization import jsonutils
+
+from cellsched import context as request_context
+from cellsched.rpc import compute
+from cellsched.rpc import conductor
+from cellsched.rpc import scheduler
+from cellsched.rpc import serializer
+
+_SERIALIZER = serializer.Serializer()
+
+
+class Sent(NamedTuple):
+    """A message; ``host`` is None where any server may take it."""
+
+    context: request_context.RequestContext
+    method: str
+    host: str | None
+    arguments: dict[str, Any]
+
+
+class Scheduler(scheduler.SchedulerAPI):
+    """A scheduler's client that answers what a function returns or raises.
+
+    :param answer: takes the arguments of the call by keyword
+    """
+
+    def __init__(self, answer: Callable[..., Any]) -> None:
+        self.answer = answer
+        self.sent: list[Sent] = []
+
+    def call(
+        self, context: request_context.RequestContext, method: str,
+        version: str | None = None, server: str | None = None, /,
+        **arguments: Any,
+    ) -> Any:
+        arguments = _travelled(arguments)
+        self.sent.append(Sent(context, method, server, arguments))
+        return _travelled(self.answer(**arguments))
+
+
+class _Keeping:
+    """Keeps in ``sent`` what it is to send.
+
+    As long as ``failure`` is set, that is raised instead.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self.failure: Exception | None = None
+
+    def cast(
+        self, context: request_context.RequestContext, method: str,
+        version: str | None = None, server: str | None = None, /,
+        **arguments: Any,
+    ) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.sent.append(
+            Sent(context, method, server, _travelled(arguments)))
+
+
+class Compute(_Keeping, compute.ComputeAPI):
+    """An agents' client that keeps in ``sent`` what it is to send.
+
+    As long as ``failure`` is set, that is raised instead.
+    """
+
+
+class ComputeAPIs(compute.ComputeAPIs):
+    """The same for each transport that is asked for, in ``clients``."""
+
+    def __init__(self) -> None:
+        self.clients: dict[Any, Compute] = {}
+
+    def get(self, transport: Any) -> Compute:
+        return self.clients.setdefault(transport, Compute())
+
+
+class Conductor(_Keeping, conductor.ConductorAPI):
+    """A conductors' client that keeps in ``sent`` what it is to send.
+
+    As long as ``failure`` is set, that is raised instead.
+    """
+
+
+def _travelled(entity: Any) -> Any:
+    primitive = _SERIALIZER.serialize_entity(None, entity)
+    return _SERIALIZER.deserialize_entity(
+        None, jsonutils.loads(jsonutils.dumps(primitive)))

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases for tests: SQLite files that have their schema already.
+
+They are fixtures of the ``fixtures`` library, which is for tests only::
+
+    database = self.useFixture(databases.APIDatabase()).database
+"""
+
+import functools
+import pathlib
+import tempfile
+from typing import ClassVar
+
+import fixtures
+
+from cellsched.db import api
+from cellsched.db import cell
+from cellsched.db import migration
+from cellsched.db import session
+
+
+class _Database(fixtures.Fixture):
+    """A database of its own, which goes with the test.
+
+    ``database`` is it, and ``url`` where it is. The migrations run once in a
+    process; each database is a copy of what they made.
+    """
+
+    schema: ClassVar[migration.Schema]
+
+    def _setUp(self) -> None:
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        path = directory / f'{self.schema.name}.sqlite'
+        path.write_bytes(_migrated(self.schema))
+        self.url = f'sqlite:///{path}'
+        self.database = session.Database(self.url, self.schema.name)
+        self.addCleanup(self.database.close)
+
+
+class APIDatabase(_Database):
+    """An API database."""
+
+    schema = api.SCHEMA
+
+
+class CellDatabase(_Database):
+    """A database of a cell, or of cell0."""
+
+    schema = cell.SCHEMA
+
+
+@functools.cache
+def _migrated(schema: migration.Schema) -> bytes:
+    """Return the file of a database with the schema in it."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / 'database.sqlite'
+        database = session.Database(f'sqlite:///{path}', schema.name)
+        try:
+            schema.sync(database)
+        finally:
+            # Closing moves what was written from the log into the file.
+            database.close()
+        return path.read_bytes()

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole deployment in one process: many cells, no server to start.
+
+SQLite files and the in-process transport stand for databases and brokers.
+Everything else is as in production: configuration files, their services wired
+by ``cellsched.assembly``, nothing shared between them but what is configured.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+from typing import Any
+from typing import Self
+
+from oslo_config import cfg
+from oslo_utils import uuidutils
+
+from cellsched import assembly
+from cellsched import clock as clock_
+from cellsched.conf import loading
+from cellsched.db import api as api_schema
+from cellsched.db.api import aggregates
+from cellsched.db.api import cell_mappings
+from cellsched.db import cell as cell_schema
+from cellsched.db import migration
+from cellsched import objects
+
+Options = Mapping[str, Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """A host; memory in MB, disk in GB.
+
+    :param behaviour: options of ``[fake_virt]``, such as ``fail_builds``
+    """
+
+    name: str
+    vcpus: int = 8
+    memory_mb: int = 16384
+    disk_gb: int = 200
+    availability_zone: str | None = None
+    aggregates: Sequence[str] = ()
+    behaviour: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell and its hosts."""
+
+    name: str
+    hosts: Sequence[Host]
+
+
+class Deployment:
+    """Brings up cells, and everything above them.
+
+    :param directory: an empty directory for databases and configuration
+    :param aggregates_: metadata of aggregates, by name
+    :param options: options for every service, by group
+    """
+
+    def __init__(
+        self, directory: pathlib.Path, cells: Sequence[Cell],
+        aggregates_: Mapping[str, Mapping[str, str]] | None = None,
+        options: Options | None = None, clock: clock_.Clock | None = None,
+    ) -> None:
+        self.directory = directory
+        self.cells = cells
+        self._aggregates = aggregates_ or {}
+        self._options = options or {}
+        self._clock = clock or clock_.Clock()
+        # Nobody else in this process may hear what is said here.
+        self._world = uuidutils.generate_uuid(dashed=False)
+        self._services: list[assembly.Service] = []
+        self._api: assembly.API | None = None
+        #: The agents that were started, by their hosts.
+        self.agents: dict[str, assembly.Service] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    @property
+    def api(self) -> assembly.API:
+        """What a front end of the deployment calls."""
+        assert self._api is not None, 'the deployment is not started'
+        return self._api
+
+    def conf(self, *names: str) -> cfg.ConfigOpts:
+        """Return the configuration of these files of the deployment."""
+        etc = self.directory / 'etc'
+        return loading.load(
+            files=[str(etc / f'{name}.conf') for name in names], dirs=[])
+
+    def start(self) -> None:
+        """Make the databases and start every service."""
+        try:
+            self._prepare()
+            api_conf = self.conf('api')
+            self._run(assembly.scheduler(api_conf, self._parts(api_conf)))
+            self._run(assembly.conductor(api_conf, self._parts(api_conf)))
+            for cell in self.cells:
+                conf = self.conf(cell.name)
+                self._run(assembly.conductor(conf, self._parts(conf)))
+                for host in cell.hosts:
+                    self.start_host(cell.name, host)
+            self._api = assembly.api(api_conf, self._parts(api_conf))
+        except BaseException:
+            self.stop()
+            raise
+
+    def start_host(self, cell: str, host: Host) -> assembly.Service:
+        """Start the agent of one more host."""
+        # In a directory of their own, for a cell may have any name too.
+        name = f'hosts/{host.name}'
+        self._write(name, {
+            'DEFAULT': {'host': host.name, 'reserved_host_memory_mb': 0},
+            'fake_virt': {
+                'vcpus': host.vcpus, 'memory_mb': host.memory_mb,
+                'local_gb': host.disk_gb, **host.behaviour}})
+        conf = self.conf(cell, name)
+        service = assembly.compute(conf, self._parts(conf))
+        self._run(service)
+        self.agents[host.name] = service
+        return service
+
+    def stop(self) -> None:
+        """Stop every service; databases and configuration stay."""
+        if self._api is not None:
+            self._api.close()
+            self._api = None
+        while self._services:
+            self._services.pop().stop()
+
+    def _parts(self, conf: cfg.ConfigOpts) -> assembly.Parts:
+        """Return the parts of one service; services share none of them."""
+        return assembly.Parts(conf, self._clock)
+
+    def _run(self, service: assembly.Service) -> None:
+        self._services.append(service)
+        service.start()
+
+    def _prepare(self) -> None:
+        (self.directory / 'etc' / 'hosts').mkdir(parents=True)
+        self._write('api', {
+            'DEFAULT': {'host': 'api', 'transport_url': self._transport('api'),
+                        'initial_cpu_allocation_ratio': 1.0},
+            'api_database': {'connection': self._sqlite('api')}})
+        for cell in self.cells:
+            self._write(cell.name, {
+                'DEFAULT': {'host': f'conductor-{cell.name}',
+                            'transport_url': self._transport(cell.name),
+                            'initial_cpu_allocation_ratio': 1.0},
+                'database': {'connection': self._sqlite(cell.name)}})
+        parts = self._parts(self.conf('api'))
+        try:
+            self._fill(parts)
+        finally:
+            parts.close()
+
+    def _fill(self, parts: assembly.Parts) -> None:
+        """Make the schemas, the cells' mappings and the aggregates."""
+        api_schema.SCHEMA.sync(parts.database)
+        parts.claims.sync()
+        mappings = [_mapping(objects.CELL0_UUID, 'cell0', 'none:///',
+                             self._sqlite('cell0'))]
+        mappings += [
+            _mapping(uuidutils.generate_uuid(), cell.name,
+                     self._transport(cell.name), self._sqlite(cell.name))
+            for cell in self.cells]
+        for mapping in mappings:
+            _sync(cell_schema.SCHEMA, parts, mapping.database_connection)
+        with parts.database.writer() as connection:
+            for mapping in mappings:
+                cell_mappings.create(connection, mapping, parts.clock.now())
+            for name, (hosts, metadata) in self._all_aggregates().items():
+                aggregates.create(
+                    connection, uuidutils.generate_uuid(), name, hosts,
+                    metadata, parts.clock.now())
+
+    def _all_aggregates(
+        self,
+    ) -> dict[str, tuple[list[str], Mapping[str, str]]]:
+        """Return hosts and metadata of aggregates; a zone is one too."""
+        hosts = [host for cell in self.cells for host in cell.hosts]
+        zones = {host.availability_zone for host in hosts}
+        named = {name: ([host.name for host in hosts
+                         if name in host.aggregates], metadata)
+                 for name, metadata in self._aggregates.items()}
+        return {**named, **{
+            f'zone:{zone}': ([host.name for host in hosts
+                              if host.availability_zone == zone],
+                             {'availability_zone': zone})
+            for zone in sorted(filter(None, zones))}}
+
+    def _transport(self, name: str) -> str:
+        return f'local://{self._world}/{name}'
+
+    def _sqlite(self, name: str) -> str:
+        return f'sqlite:///{self.directory.resolve() / name}.sqlite'
+
+    def _write(self, name: str, options: Options) -> None:
+        """Write a configuration file; what all services share goes first."""
+        shared: dict[str, dict[str, Any]] = {
+            'claims': {'connection': self._sqlite('claims')}}
+        for source in (self._options, options):
+            for group, values in source.items():
+                shared.setdefault(group, {}).update(values)
+        lines = []
+        for group, values in shared.items():
+            lines.append(f'[{group}]')
+            lines += [f'{key} = {_text(value)}'
+                      for key, value in values.items()]
+        path = self.directory / 'etc' / f'{name}.conf'
+        path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+
+
+def _mapping(
+    uuid: str, name: str, transport_url: str, database_connection: str
+) -> objects.CellMapping:
+    return objects.CellMapping(
+        uuid=uuid, name=name, transport_url=transport_url,
+        database_connection=database_connection, disabled=False)
+
+
+def _sync(
+    schema: migration.Schema, parts: assembly.Parts, url: str
+) -> None:
+    schema.sync(parts.databases.get(url, schema.name))
+
+
+def _text(value: Any) -> str:
+    """Return a value as a configuration file has it."""
+    if isinstance(value, (list, tuple)):
+        return ','.join(map(str, value))
+    return str(value).replace('$', '$$')

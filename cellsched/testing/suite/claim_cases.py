@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of claim stores say."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import TYPE_CHECKING
+import unittest
+import uuid
+
+from cellsched.claims import base
+from cellsched import exception
+
+# A suite is mixed into the test case of whoever runs it; a test case itself
+# would be run where it is imported.
+if TYPE_CHECKING:
+    _Case = unittest.TestCase
+else:
+    _Case = object
+
+
+class ClaimStoreCase(_Case):
+    """Makes stores and what is put into them, and looks at the outcome."""
+
+    def make_store(self) -> base.ClaimStore:
+        """Return a store that is empty."""
+        raise NotImplementedError()
+
+    def make_peer(self, store: base.ClaimStore) -> base.ClaimStore:
+        """Return another store on the same data, as another process has."""
+        raise NotImplementedError()
+
+    def need(self, store: base.ClaimStore, trait: base.Trait) -> None:
+        """Skip the test unless the store makes this promise."""
+        if trait not in store.traits:
+            self.skipTest(f'the store is not {trait.value}')
+
+    def make_provider(self, store: base.ClaimStore, **has: Any) -> str:
+        """Return a new provider that has so much of each class."""
+        provider = str(uuid.uuid4())
+        store.set_inventory(provider, {
+            resource: amount if isinstance(amount, base.Inventory)
+            else base.Inventory(total=amount)
+            for resource, amount in has.items()})
+        return provider
+
+    def make_claim(self, provider: str, **resources: int) -> base.Claim:
+        """Return a claim of a new consumer."""
+        return base.Claim(str(uuid.uuid4()), provider, resources)
+
+    def by_provider(
+        self, claims: Iterable[base.Claim]
+    ) -> dict[str, dict[str, int]]:
+        return {claim.provider: dict(claim.resources) for claim in claims}
+
+    def usage(self, store: base.ClaimStore, provider: str) -> base.Usage:
+        usages = store.usages(providers=[provider]).usages
+        self.assertEqual([provider], [usage.provider for usage in usages])
+        return usages[0]
+
+    def assertHolds(self, store: base.ClaimStore, claim: base.Claim) -> None:
+        """Check that a claim is all that its consumer holds."""
+        held = store.held([claim.consumer])
+        self.assertEqual({claim.consumer}, set(held))
+        self.assertEqual(self.by_provider([claim]),
+                         self.by_provider(held[claim.consumer]))
+        self.assertEqual(1, len(held[claim.consumer]))
+        self.assertEqual(claim.consumer, held[claim.consumer][0].consumer)
+
+    def assertUsed(
+        self, store: base.ClaimStore, provider: str, consumers: int,
+        **used: int,
+    ) -> None:
+        """Check what is taken of a provider and how many took it."""
+        usage = self.usage(store, provider)
+        taken = {resource: amount for resource, amount in usage.used.items()
+                 if amount}
+        self.assertEqual(
+            {resource: amount for resource, amount in used.items() if amount},
+            taken)
+        self.assertEqual(consumers, usage.consumers)
+
+    def assertCapacity(
+        self, store: base.ClaimStore, provider: str, **capacity: int
+    ) -> None:
+        """Check how much may be taken of a provider in all."""
+        usage = self.usage(store, provider)
+        self.assertEqual(capacity, {
+            resource: amount for resource, amount in usage.capacity.items()
+            if amount})
+
+    def assertRefused(
+        self, store: base.ClaimStore, claims: Sequence[base.Claim],
+        claim: base.Claim, resource: str,
+    ) -> None:
+        """Check that a batch is refused, and what is blamed for it."""
+        with self.assertRaises(exception.ClaimRefused) as caught:
+            store.claim(claims)
+        refusal = caught.exception
+        self.assertEqual(
+            (claim.consumer, claim.provider, resource,
+             claim.resources[resource]),
+            (refusal.consumer, refusal.provider, refusal.resource,
+             refusal.amount))

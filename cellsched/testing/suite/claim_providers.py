@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claim stores must say of providers, and to other processes."""
+
+from collections.abc import Iterable
+from typing import Any
+import uuid
+
+from cellsched.claims import base
+from cellsched import exception
+from cellsched.testing.suite import claim_cases
+
+
+class ClaimProviders(claim_cases.ClaimStoreCase):
+    """Tests of inventories, of the feed, and of stores that are shared."""
+
+    # Inventories.
+
+    def test_inventory_may_shrink_below_what_is_taken(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claims = [self.make_claim(provider, VCPU=3) for _ in range(2)]
+        store.claim(claims)
+
+        store.set_inventory(provider, {'VCPU': base.Inventory(total=4)})
+
+        self.assertUsed(store, provider, 2, VCPU=6)
+        self.assertCapacity(store, provider, VCPU=4)
+        late = self.make_claim(provider, VCPU=1)
+        self.assertRefused(store, [late], late, 'VCPU')
+        store.claim(claims)
+        store.release([claims[0].consumer])
+        store.claim([late])
+        self.assertUsed(store, provider, 2, VCPU=4)
+
+    def test_class_that_is_left_out_has_no_room(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8, DISK_GB=8)
+        held = self.make_claim(provider, VCPU=3, DISK_GB=3)
+        store.claim([held])
+
+        store.set_inventory(provider, {'VCPU': base.Inventory(total=8)})
+
+        self.assertCapacity(store, provider, VCPU=8)
+        self.assertUsed(store, provider, 1, VCPU=3, DISK_GB=3)
+        claim = self.make_claim(provider, DISK_GB=1)
+        self.assertRefused(store, [claim], claim, 'DISK_GB')
+        store.release([held.consumer])
+        self.assertUsed(store, provider, 0)
+
+    def test_inventory_may_grow(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=1)
+        store.claim([self.make_claim(provider, VCPU=1)])
+
+        store.set_inventory(provider, {
+            'VCPU': base.Inventory(total=2),
+            'CUSTOM_GPU': base.Inventory(total=1)})
+
+        store.claim([self.make_claim(provider, VCPU=1, CUSTOM_GPU=1)])
+        self.assertUsed(store, provider, 2, VCPU=2, CUSTOM_GPU=1)
+
+    def test_inventory_that_makes_no_sense_is_invalid(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+
+        bad: list[dict[str, Any]] = [
+            {'total': -1}, {'total': 2 ** 31}, {'total': 1, 'reserved': -1},
+            {'total': 1, 'step_size': 0}, {'total': 1, 'min_unit': 0},
+            {'total': 1, 'max_unit': 0}, {'total': 1.5},
+            {'total': 1, 'allocation_ratio': 0.0},
+            {'total': 1, 'allocation_ratio': float('nan')},
+            {'total': 1, 'allocation_ratio': float('inf')},
+        ]
+        for fields in bad:
+            self.assertRaises(
+                exception.InvalidField, store.set_inventory, provider,
+                {'VCPU': base.Inventory(**fields)})
+        self.assertRaises(
+            exception.InvalidField, store.set_inventory, 'x' * 37, {})
+
+        self.assertCapacity(store, provider, VCPU=8)
+
+    # The feed.
+
+    def test_everything_is_told_at_first(self) -> None:
+        store = self.make_store()
+        providers = {self.make_provider(store, VCPU=8) for _ in range(3)}
+
+        self.assertEqual(providers, self.told(store.usages().usages))
+
+    def test_what_changed_since_a_token_is_told(self) -> None:
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=8) for _ in range(5)]
+        claims = [self.make_claim(provider, VCPU=1) for provider in providers]
+        store.claim(claims[1:])
+        token = store.usages().token
+
+        store.claim(claims[:1])
+        store.release([claims[1].consumer])
+        store.set_inventory(providers[2], {'VCPU': base.Inventory(total=9)})
+        new = self.make_provider(store, VCPU=8)
+
+        changes = store.usages(token)
+        self.assertLessEqual(
+            {*providers[:3], new}, self.told(changes.usages))
+        told = {usage.provider: usage for usage in changes.usages}
+        self.assertEqual(1, told[providers[0]].used['VCPU'])
+        self.assertEqual(0, told[providers[1]].used.get('VCPU', 0))
+        self.assertEqual(9, told[providers[2]].capacity['VCPU'])
+        self.assertEqual(
+            [1, 0, 1], [told[provider].consumers
+                        for provider in providers[:3]])
+
+    def test_each_token_leads_to_what_follows_it(self) -> None:
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=8) for _ in range(5)]
+        tokens = []
+        for provider in providers:
+            tokens.append(store.usages().token)
+            store.claim([self.make_claim(provider, VCPU=1)])
+
+        for number, token in enumerate(tokens):
+            self.assertLessEqual(
+                set(providers[number:]),
+                self.told(store.usages(token).usages))
+
+    def test_providers_can_be_asked_about(self) -> None:
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=8) for _ in range(3)]
+        token = store.usages().token
+
+        for since in None, token:
+            changes = store.usages(
+                since, [providers[0], providers[2], str(uuid.uuid4())])
+
+            self.assertEqual({providers[0], providers[2]},
+                             self.told(changes.usages))
+            self.assertEqual(2, len(changes.usages))
+            self.assertEqual(since, changes.token)
+        self.assertEqual([], list(store.usages(providers=[]).usages))
+
+    def told(self, usages: Iterable[base.Usage]) -> set[str]:
+        return {usage.provider for usage in usages}
+
+    # Processes.
+
+    def test_peer_sees_what_was_taken(self) -> None:
+        store = self.make_store()
+        self.need(store, base.Trait.SHARED)
+        peer = self.make_peer(store)
+        token = peer.usages().token
+        provider = self.make_provider(store, VCPU=2)
+        claim = self.make_claim(provider, VCPU=2)
+        store.claim([claim])
+
+        self.assertHolds(peer, claim)
+        self.assertIn(provider, self.told(peer.usages(token).usages))
+        late = self.make_claim(provider, VCPU=1)
+        self.assertRefused(peer, [late], late, 'VCPU')
+        peer.release([claim.consumer])
+        self.assertUsed(store, provider, 0)
+
+    def test_claims_outlive_their_store(self) -> None:
+        store = self.make_store()
+        self.need(store, base.Trait.DURABLE)
+        provider = self.make_provider(store, VCPU=2)
+        claim = self.make_claim(provider, VCPU=2)
+        store.claim([claim])
+        later = self.make_peer(store)
+        del store
+
+        self.assertHolds(later, claim)
+        self.assertUsed(later, provider, 1, VCPU=2)

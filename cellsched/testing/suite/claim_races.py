@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claim stores must pass when many call them at a time."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+from concurrent import futures
+import threading
+import uuid
+
+from cellsched.claims import base
+from cellsched import exception
+from cellsched.testing.suite import claim_cases
+
+_THREADS = 8
+
+_Call = Callable[[base.ClaimStore], None]
+
+
+class ClaimRaces(claim_cases.ClaimStoreCase):
+    """Tests of a claim store with threads."""
+
+    def test_last_places_go_to_as_many_as_fit(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=5, MEMORY_MB=1000)
+        claims = [self.make_claim(provider, VCPU=1, MEMORY_MB=1)
+                  for _ in range(2 * _THREADS)]
+
+        outcomes = self.race(store, [_claiming(claim) for claim in claims])
+
+        refused = [outcome for outcome in outcomes if outcome is not None]
+        self.assertEqual(len(claims) - 5, len(refused))
+        for refusal in refused:
+            self.assertIsInstance(refusal, exception.ClaimRefused)
+        self.assertUsed(store, provider, 5, VCPU=5, MEMORY_MB=5)
+        self.assertEqual(
+            {claim.consumer for claim, outcome in zip(claims, outcomes)
+             if outcome is None},
+            set(store.held(claim.consumer for claim in claims)))
+
+    def test_claims_that_fit_are_not_refused(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=4 * _THREADS)
+
+        outcomes = self.race(store, [
+            _claiming(self.make_claim(provider, VCPU=1))
+            for _ in range(4 * _THREADS)])
+
+        self.assertEqual([None] * 4 * _THREADS, outcomes)
+        self.assertUsed(store, provider, 4 * _THREADS, VCPU=4 * _THREADS)
+
+    def test_batches_in_any_order_do_not_stop_each_other(self) -> None:
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=1000) for _ in range(6)]
+
+        def claim_and_release(number: int) -> _Call:
+            order = providers[number % 6:] + providers[:number % 6]
+            if number % 2:
+                order.reverse()
+            claims = [self.make_claim(provider, VCPU=1) for provider in order]
+
+            def call(it: base.ClaimStore) -> None:
+                it.claim(claims)
+                it.release([claim.consumer for claim in claims[::2]])
+            return call
+
+        outcomes = self.race(
+            store, [claim_and_release(number) for number in range(24)])
+
+        self.assertEqual([None] * 24, outcomes)
+        left = [usage.used['VCPU'] for usage in store.usages().usages]
+        self.assertEqual(24 * 3, sum(left))
+
+    def test_racing_repeats_are_one_claim(self) -> None:
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=2) for _ in range(2)]
+        consumer = str(uuid.uuid4())
+        claims = [base.Claim(consumer, provider, {'VCPU': 2})
+                  for provider in providers]
+
+        outcomes = self.race(store, [_claiming(*claims)] * _THREADS)
+
+        self.assertEqual([None] * _THREADS, outcomes)
+        for provider in providers:
+            self.assertUsed(store, provider, 1, VCPU=2)
+
+    def test_consumer_gets_one_of_its_racing_claims(self) -> None:
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=2)
+                     for _ in range(_THREADS)]
+        consumer = str(uuid.uuid4())
+
+        outcomes = self.race(store, [
+            _claiming(base.Claim(consumer, provider, {'VCPU': 2}))
+            for provider in providers])
+
+        self.assertEqual(1, outcomes.count(None))
+        for outcome in outcomes:
+            if outcome is not None:
+                self.assertIsInstance(outcome, exception.ClaimConflict)
+        winner = providers[outcomes.index(None)]
+        self.assertHolds(store, base.Claim(consumer, winner, {'VCPU': 2}))
+        for provider in providers:
+            taken = int(provider == winner)
+            self.assertUsed(store, provider, taken, VCPU=2 * taken)
+
+    def test_racing_releases_give_back_once(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=100)
+        claims = [self.make_claim(provider, VCPU=3) for _ in range(10)]
+        stays = self.make_claim(provider, VCPU=7)
+        store.claim([*claims, stays])
+        consumers = [claim.consumer for claim in claims]
+
+        outcomes = self.race(store, [
+            _releasing(consumers[number:] + consumers[:number])
+            for number in range(_THREADS)])
+
+        self.assertEqual([None] * _THREADS, outcomes)
+        self.assertUsed(store, provider, 1, VCPU=7)
+
+    def test_who_follows_the_feed_misses_nothing(self) -> None:
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=3) for _ in range(40)]
+        known: dict[str, base.Usage] = {}
+        ended = threading.Event()
+
+        def follow(it: base.ClaimStore) -> None:
+            token = None
+            while True:
+                last = ended.is_set()
+                changes = it.usages(token)
+                token = changes.token
+                for usage in changes.usages:
+                    self.assertLessEqual(usage.used.get('VCPU', 0), 3)
+                    known[usage.provider] = usage
+                if last:
+                    return
+
+        def change(number: int) -> _Call:
+            # Each provider changes for the last time at another moment.
+            mine = providers[number::_THREADS]
+
+            def call(it: base.ClaimStore) -> None:
+                for provider in mine:
+                    claims = [self.make_claim(provider, VCPU=1)
+                              for _ in range(3)]
+                    it.claim(claims)
+                    it.release([claim.consumer for claim in claims[1:]])
+            return call
+
+        with futures.ThreadPoolExecutor(1) as pool:
+            following = pool.submit(follow, store)
+            outcomes = self.race(
+                store, [change(number) for number in range(_THREADS)])
+            ended.set()
+            following.result()
+
+        self.assertEqual([None] * _THREADS, outcomes)
+        self.assertEqual(
+            {usage.provider: usage for usage in store.usages().usages}, known)
+        self.assertEqual({1}, {usage.consumers for usage in known.values()})
+
+    def race(
+        self, store: base.ClaimStore,
+        calls: Sequence[_Call],
+    ) -> list[Exception | None]:
+        """Return how calls ended that were made at once, in their order.
+
+        A shared store and a peer of it take them in turns.
+        """
+        stores = [store]
+        if base.Trait.SHARED in store.traits:
+            stores.append(self.make_peer(store))
+        start = threading.Barrier(len(calls))
+
+        def run(number: int) -> Exception | None:
+            start.wait()
+            try:
+                calls[number](stores[number % len(stores)])
+            except Exception as exc:
+                return exc
+            return None
+
+        with futures.ThreadPoolExecutor(len(calls)) as pool:
+            return list(pool.map(run, range(len(calls))))
+
+
+def _claiming(*claims: base.Claim) -> _Call:
+    return lambda store: store.claim(claims)
+
+
+def _releasing(consumers: Sequence[str]) -> _Call:
+    return lambda store: store.release(consumers)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every filter must pass.
+
+::
+
+    class TestMyFilter(filters.FilterSuite, unittest.TestCase):
+
+        plugin = my_filter.MyFilter
+
+        def test_host_at_its_limit_is_rejected(self):
+            hosts = builders.hosts(num_instances=[1, 2, 3])
+
+            self.assertKeeps([True, False, False], hosts, my_limit=2)
+"""
+
+from collections.abc import Sequence
+import re
+from typing import Any
+
+import numpy as np
+
+from cellsched.hosts import table
+from cellsched import objects
+from cellsched import plugins
+from cellsched.scheduler import diagnosis
+from cellsched.testing import builders
+from cellsched.testing.suite import plugins as suite
+
+#: Two of them in one reason leave a reader to count.
+_NEGATIVE = re.compile(
+    r"\b(cannot|lacks?|never|no|none|not|un(?!der|i|til)\w+|without)\b|n't\b")
+
+_REASON_LENGTH_MAX = 60
+
+
+class FilterSuite(suite.ColumnPluginSuite):
+    """Tests of a filter, for whose class ``plugin`` is set."""
+
+    namespace = plugins.FILTERS
+
+    def assertKeeps(
+        self, expected: Sequence[bool], hosts: table.HostTable,
+        request: objects.RequestSpec | None = None, **options: Any,
+    ) -> None:
+        """Check which hosts the filter keeps, with these options.
+
+        Like the pipeline, asks a filter only what applies to it.
+        """
+        plugin = builders.plugin(self.plugin, **options)
+        answer = self.ask(plugin, hosts, request or builders.request())
+        self.assertEqual(list(expected), answer.tolist())
+
+    def ask(
+        self, plugin: Any, hosts: table.HostTable,
+        request: objects.RequestSpec,
+    ) -> np.ndarray:
+        if not plugin.applies(request):
+            return np.ones(len(hosts), dtype=bool)
+        return plugin.keep(hosts, request)
+
+    def test_mask_is_of_booleans(self) -> None:
+        for _, mask in self.answers(10):
+            self.assertEqual(np.dtype(bool), mask.dtype)
+
+    def test_reason_reads_well(self) -> None:
+        reason = builders.plugin(self.plugin).reason
+        self.assertTrue(0 < len(reason) <= _REASON_LENGTH_MAX, reason)
+        self.assertTrue(reason[0].islower() and reason[-1] != '.', reason)
+        self.assertFalse(re.search(r'[\n%{}]', reason), reason)
+        self.assertLess(len(_NEGATIVE.findall(reason)), 2, reason)
+
+    def test_reason_begins_with_a_verb(self) -> None:
+        reason = builders.plugin(self.plugin).reason
+        self.assertNotEqual(reason, diagnosis.plural(reason))
+
+    def test_hints_are_for_users(self) -> None:
+        for hint in self.plugin.hints:
+            self.assertFalse(hint.startswith('_'), hint)
+
+    def test_located_instances_are_texts(self) -> None:
+        plugin = builders.plugin(self.plugin)
+        for request in self.make_requests():
+            if plugin.applies(request):
+                for instance in plugin.located(request):
+                    self.assertIsInstance(instance, str)
+
+    def test_shortfall_has_an_entry_for_each_host(self) -> None:
+        plugin = builders.plugin(self.plugin)
+        for request in self.make_requests():
+            hosts = self.make_hosts(10)
+            answer = plugin.shortfall(hosts, request)
+            if answer is not None:
+                amounts, unit = answer
+                self.assertEqual((10,), amounts.shape)
+                self.assertIsInstance(unit, str)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every filter and every weigher must pass."""
+
+import inspect
+import types
+from typing import Any
+from typing import ClassVar
+from typing import TYPE_CHECKING
+import unittest
+
+import numpy as np
+
+from cellsched import plugins
+from cellsched.testing import builders
+
+# A suite is mixed into the test case of whoever runs it; a test case itself
+# would be run where it is imported.
+if TYPE_CHECKING:
+    _Case = unittest.TestCase
+else:
+    _Case = object
+
+#: Modules that can run what a stranger wrote.
+_UNSAFE = {'dill', 'marshal', 'pickle', 'shelve'}
+
+
+class ColumnPluginSuite(_Case):
+    """Common to the suites of filters and weighers.
+
+    Asks about some hosts and requests. A plug-in that looks at other columns
+    or hints than these should override :meth:`make_hosts` or
+    :meth:`make_requests`, so that it is asked something.
+    """
+
+    #: The class under test.
+    plugin: ClassVar[Any]
+
+    #: The namespace of its entry point.
+    namespace: ClassVar[str]
+
+    #: False for a class that has no entry point.
+    installed: ClassVar[bool] = True
+
+    def make_hosts(self, count: int) -> Any:
+        """Return a table of so many hosts, which must not be alike."""
+        rows = np.arange(count)
+        return builders.hosts(
+            count, num_instances=rows, vcpus_used=rows, failed_builds=rows % 3,
+            free_ram_mb=16384 - 1024 * rows, num_io_ops=rows % 4,
+            service_disabled=rows % 5 == 1, forced_down=rows % 7 == 2,
+            availability_zone=[f'zone{row % 3}' for row in rows])
+
+    def make_requests(self) -> list[Any]:
+        """Return requests that it cares for and some that it does not."""
+        uuid = '20000000-0000-4000-8000-000000000000'
+        hints = {name: [uuid] for name in getattr(self.plugin, 'hints', ())}
+        return [builders.request(),
+                builders.request(availability_zone='zone1', hints=hints)]
+
+    def ask(self, plugin: Any, hosts: Any, request: Any) -> np.ndarray:
+        """Return the plug-in's answer."""
+        raise NotImplementedError
+
+    def answers(self, count: int) -> list[tuple[Any, np.ndarray]]:
+        """Return a table of so many hosts and an answer, for each request."""
+        plugin = builders.plugin(self.plugin)
+        found = []
+        for request in self.make_requests():
+            hosts = self.make_hosts(count)
+            found.append((hosts, self.ask(plugin, hosts, request)))
+        return found
+
+    def test_class_has_documentation(self) -> None:
+        self.assertTrue(inspect.getdoc(self.plugin))
+        self.assertIn('__doc__', {name for name, value
+                                  in vars(self.plugin).items() if value})
+
+    def test_options_have_help(self) -> None:
+        for option in self.plugin.opts():
+            self.assertTrue((option.help or '').strip(), option.name)
+
+    def test_entry_point_has_the_name_of_the_class(self) -> None:
+        if self.installed:
+            name = self.plugin.__name__
+            self.assertIs(self.plugin, plugins.load(self.namespace, name))
+
+    def test_module_runs_no_stored_objects(self) -> None:
+        module = inspect.getmodule(self.plugin)
+        imported = {value.__name__.partition('.')[0]
+                    for value in vars(module).values()
+                    if isinstance(value, types.ModuleType)}
+        self.assertEqual(set(), imported & _UNSAFE)
+
+    def test_answer_has_an_entry_for_each_host(self) -> None:
+        for count in (0, 1, 10):
+            for _, answer in self.answers(count):
+                self.assertIsInstance(answer, np.ndarray)
+                self.assertEqual((count,), answer.shape)
+
+    def test_same_question_has_the_same_answer(self) -> None:
+        for request in self.make_requests():
+            plugin = builders.plugin(self.plugin)
+            hosts = self.make_hosts(10)
+            first = self.ask(plugin, hosts, request).copy()
+            again = self.ask(plugin, hosts, request)
+            other = self.ask(
+                builders.plugin(self.plugin), self.make_hosts(10), request)
+            np.testing.assert_array_equal(first, again)
+            np.testing.assert_array_equal(first, other)
+
+    def test_nothing_is_remembered(self) -> None:
+        plugin = builders.plugin(self.plugin)
+        before = dict(vars(plugin))
+        for request in self.make_requests():
+            self.ask(plugin, self.make_hosts(10), request)
+        self.assertEqual(before, vars(plugin))
+
+    def test_table_and_request_are_left_alone(self) -> None:
+        plugin = builders.plugin(self.plugin)
+        for request in self.make_requests():
+            hosts, asked = self.make_hosts(10), request.obj_to_primitive()
+            before = _contents(hosts)
+            self.ask(plugin, hosts, request)
+            self.assertEqual(before, _contents(hosts))
+            self.assertEqual(asked, request.obj_to_primitive())
+
+
+def _contents(hosts: Any) -> dict[str, list[Any]]:
+    return {name: hosts[name].tolist() for name in hosts.names}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver that builds nothing, and can be told to be slow or to fail."""
+
+import threading
+
+from oslo_config import cfg
+
+from cellsched import exception
+from cellsched import objects
+from cellsched.virt import base
+
+
+class FakeDriver(base.Driver):
+    """Keeps servers in memory, for tests, demonstrations and simulations.
+
+    What it has and how it misbehaves is said by the options of
+    ``[fake_virt]``, or while it runs by :meth:`fail_builds` and
+    :meth:`hold_builds`.
+    """
+
+    group = 'fake_virt'
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        return [
+            cfg.IntOpt('vcpus', default=8, min=0, help="""
+Physical CPUs of the host.
+"""),
+            cfg.IntOpt('memory_mb', default=16384, min=0, help="""
+Physical memory of the host, in MB.
+"""),
+            cfg.IntOpt('local_gb', default=200, min=0, help="""
+Physical disk of the host, in GB.
+"""),
+            cfg.FloatOpt('build_delay', default=0.0, min=0.0, help="""
+Seconds that each build takes.
+"""),
+            cfg.IntOpt('fail_builds', default=0, min=0, help="""
+Builds that fail, the first ones, as if another host could do better.
+"""),
+            cfg.IntOpt('abort_builds', default=0, min=0, help="""
+Builds that fail for good, after those of ``fail_builds``.
+"""),
+        ]
+
+    def __init__(self, conf, clock):
+        super().__init__(conf, clock)
+        options = conf.fake_virt
+        self._lock = threading.Lock()
+        self._instances: set[str] = set()
+        self._to_fail = options.fail_builds
+        self._to_abort = options.abort_builds
+        self._go_on = threading.Event()
+        self._go_on.set()
+
+    def fail_builds(self, count: int) -> None:
+        """Let this many builds fail from now on."""
+        with self._lock:
+            self._to_fail = count
+
+    def hold_builds(self) -> threading.Event:
+        """Let builds wait until the event that is returned is set."""
+        self._go_on = threading.Event()
+        return self._go_on
+
+    def nodes(self) -> dict[str, base.NodeResources]:
+        options = self.conf.fake_virt
+        return {self.conf.host: base.NodeResources(
+            vcpus=options.vcpus, memory_mb=options.memory_mb,
+            local_gb=options.local_gb, hypervisor_type='fake',
+            hypervisor_version=1)}
+
+    def spawn(self, instance: objects.Instance, node: str) -> None:
+        if self.conf.fake_virt.build_delay:
+            self.clock.sleep(self.conf.fake_virt.build_delay)
+        self._go_on.wait()
+        with self._lock:
+            if instance.uuid in self._instances:
+                return
+            if self._to_fail:
+                self._to_fail -= 1
+                raise exception.BuildFailed(
+                    uuid=instance.uuid, reason='it was told to fail')
+            if self._to_abort:
+                self._to_abort -= 1
+                raise exception.BuildAborted(
+                    uuid=instance.uuid, reason='it was told to give up')
+            self._instances.add(instance.uuid)
+
+    def destroy(self, instance: objects.Instance) -> None:
+        with self._lock:
+            self._instances.discard(instance.uuid)
+
+    def list_instances(self) -> list[str]:
+        with self._lock:
+            return sorted(self._instances)

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prefer the hosts with the most free CPUs."""
+
+from cellsched.hosts import table
+from cellsched import objects
+from cellsched.weighers import base
+
+
+class CPUWeigher(base.Weigher):
+    """Score a host by its free virtual CPUs, which spreads instances out.
+
+    Set ``[filter_scheduler] cpu_weight_multiplier`` below zero to pack them
+    instead.
+    """
+
+    multiplier_name = 'cpu_weight_multiplier'
+    minval = 0
+
+    def score(
+        self, hosts: table.HostTable, request: objects.RequestSpec
+    ) -> table.Column:
+        free = hosts['vcpus_total'] * hosts['cpu_allocation_ratio']
+        free -= hosts['vcpus_used']
+        return free

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the rooms of the source as they are.
+
+The floors come from the layers in ``.importlinter``; what is in a room, and
+whom it knows, from the source. Three directives show them: ``floors``,
+``room-imports`` and ``rooms``.
+"""
+
+import ast
+import collections
+import configparser
+import dataclasses
+import html
+import pathlib
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util import docutils
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = 'cellsched'
+
+#: Directories without modules that a reader would look for.
+_UNSHOWN = ('migrations', '__pycache__')
+
+
+@dataclasses.dataclass
+class Room:
+    """A top module or package.
+
+    :param imports: how many modules of a room are imported here, by its name
+    """
+
+    name: str
+    purpose: str
+    modules: list[str]
+    imports: collections.Counter
+
+
+def read_floors() -> list[list[str]]:
+    """Return the names of the rooms, floor by floor, the highest first."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / '.importlinter', encoding='utf-8')
+    lines = parser['importlinter:contract:layers']['layers'].split('\n')
+    return [[name.strip(' ()') for name in line.split('|')]
+            for line in lines if line.strip()]
+
+
+def read_rooms() -> dict[str, Room]:
+    """Return the rooms that exist, by name."""
+    rooms = {}
+    for path in sorted((ROOT / PACKAGE).iterdir()):
+        name = path.name.removesuffix('.py')
+        if path.is_dir() and (path / '__init__.py').exists():
+            rooms[name] = _read_room(name, path, sorted(path.rglob('*.py')))
+        elif path.suffix == '.py' and name != '__init__':
+            rooms[name] = _read_room(name, path.parent, [path])
+    return rooms
+
+
+def _read_room(
+    name: str, top: pathlib.Path, paths: list[pathlib.Path]
+) -> Room:
+    purpose, modules, imports = '', [], collections.Counter()
+    for path in paths:
+        if set(_UNSHOWN) & set(path.parts):
+            continue
+        tree = ast.parse(path.read_text(encoding='utf-8'))
+        docstring = ast.get_docstring(tree) or ''
+        if not purpose:
+            purpose = docstring.partition('\n')[0]
+        if path.name != '__init__.py' and len(paths) > 1:
+            parts = path.relative_to(top).with_suffix('').parts
+            modules.append('.'.join(parts))
+        imports.update(room for room in _imported_rooms(tree) if room != name)
+    return Room(name, purpose, modules, imports)
+
+
+def _imported_rooms(tree: ast.Module) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(f'{node.module}.{alias.name}' for alias in node.names)
+    return {name.split('.')[1] for name in found
+            if name.startswith(f'{PACKAGE}.')}
+
+
+_STYLE = 'font-family: sans-serif; font-size: 12px'
+_BUILT = 'fill="#eef3f8" stroke="#4a6785"'
+_UNBUILT = 'fill="none" stroke="#aaa" stroke-dasharray="4 3"'
+
+
+def draw_floors(floors: list[list[str]], rooms: dict[str, Room]) -> str:
+    """Return an image of the floors, in which imports point downwards."""
+    width, height, gap = 640, 26, 6
+    parts = []
+    for row, names in enumerate(floors):
+        room_width = (width - gap * (len(names) - 1)) / len(names)
+        for column, name in enumerate(names):
+            x, y = column * (room_width + gap), row * (height + gap)
+            look = _BUILT if name in rooms else _UNBUILT
+            title = rooms[name].purpose if name in rooms else 'not built yet'
+            parts.append(
+                f'<g><title>{html.escape(title)}</title>'
+                f'<rect x="{x:.0f}" y="{y}" width="{room_width:.0f}" '
+                f'height="{height}" rx="3" {look}/>'
+                f'<text x="{x + room_width / 2:.0f}" y="{y + 17}" '
+                f'text-anchor="middle">{name}</text></g>')
+    return _svg(width, len(floors) * (height + gap), parts)
+
+
+def draw_imports(floors: list[list[str]], rooms: dict[str, Room]) -> str:
+    """Return an image of who imports whom: rows import columns."""
+    names = [name for floor in floors for name in floor if name in rooms]
+    cell, left, top = 18, 90, 80
+    parts = []
+    for row, name in enumerate(names):
+        y = top + row * cell
+        parts.append(f'<text x="{left - 6}" y="{y + 13}" '
+                     f'text-anchor="end">{name}</text>')
+        parts.append(
+            f'<text transform="translate({left + row * cell + 13},{top - 6}) '
+            f'rotate(-60)">{name}</text>')
+        for column, other in enumerate(names):
+            count = rooms[name].imports[other]
+            look = ('fill="#4a6785"' if count else
+                    'fill="#ccc"' if row == column else 'fill="#f4f4f4"')
+            title = f'{name} imports {other} in {count} of its modules'
+            parts.append(
+                f'<rect x="{left + column * cell}" y="{y}" '
+                f'width="{cell - 2}" height="{cell - 2}" {look}>'
+                f'<title>{title if count else ""}</title></rect>')
+    size = len(names) * cell
+    return _svg(left + size + 60, top + size, parts)
+
+
+def _svg(width: int, height: int, parts: list[str]) -> str:
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
+            f'height="{height}" viewBox="-1 -1 {width + 2} {height + 2}" '
+            f'style="{_STYLE}; max-width: 100%">{"".join(parts)}</svg>')
+
+
+def table(floors: list[list[str]], rooms: dict[str, Room]) -> list[str]:
+    """Return reStructuredText that lists the rooms from the ground up."""
+    lines = ['.. list-table::', '   :header-rows: 1',
+             '   :widths: 14 36 30 20', '',
+             '   * - Room', '     - What lives here', '     - Modules',
+             '     - Imports']
+    for floor in reversed(floors):
+        for name in floor:
+            if name in rooms:
+                room = rooms[name]
+                lines += [f'   * - ``{name}``', f'     - {room.purpose}',
+                          '     - ' + ', '.join(room.modules),
+                          '     - ' + ', '.join(sorted(room.imports))]
+    return lines
+
+
+class _Directive(docutils.SphinxDirective):
+
+    def run(self) -> list[nodes.Node]:
+        for path in (ROOT / PACKAGE).rglob('*.py'):
+            self.env.note_dependency(str(path))
+        return self.draw(read_floors(), read_rooms())
+
+
+class Floors(_Directive):
+
+    def draw(self, floors, rooms):
+        return [nodes.raw('', draw_floors(floors, rooms), format='html')]
+
+
+class RoomImports(_Directive):
+
+    def draw(self, floors, rooms):
+        return [nodes.raw('', draw_imports(floors, rooms), format='html')]
+
+
+class Rooms(_Directive):
+
+    def draw(self, floors, rooms):
+        container = nodes.container()
+        self.state.nested_parse(
+            StringList(table(floors, rooms), source='rooms'),
+            self.content_offset, container)
+        return container.children
+
+
+def setup(app):
+    app.add_directive('floors', Floors)
+    app.add_directive('room-imports', RoomImports)
+    app.add_directive('rooms', Rooms)
+    return {'parallel_read_safe': True}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""List what is installed, from the source alone.
+
+``plugins`` lists a kind of plug-ins with their docstrings and options,
+``columns`` the columns of the host table, ``object-fields`` the versioned
+objects.
+"""
+
+import inspect
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util import docutils
+
+from cellsched.hosts import columns
+from cellsched import objects
+from cellsched import plugins
+
+
+def describe(name: str, plugin: type) -> list[str]:
+    """Return reStructuredText about a plug-in: what it says of itself."""
+    lines = [f'``{name}``', '']
+    lines += [f'   {line}'.rstrip()
+              for line in inspect.getdoc(plugin).splitlines()]
+    lines += ['', f'   Class: ``{plugin.__module__}.{plugin.__qualname__}``',
+              '']
+    reason = getattr(plugin, 'reason', None)
+    if reason:
+        lines += [f'   Reason: "This host {reason}."', '']
+    for title, values in (
+            ('Options', [f':oslo.config:option:`{plugin.group}.{opt.dest}`'
+                         if plugin.group != 'DEFAULT' else
+                         f':oslo.config:option:`{opt.dest}`'
+                         for opt in plugin.opts()]),
+            ('Scheduler hints', sorted(
+                f'``{hint}``' for hint in getattr(plugin, 'hints', ()))),
+            ('Promises', sorted(
+                f'``{trait.value}``'
+                for trait in getattr(plugin, 'traits', ())))):
+        if values:
+            lines += [f'   {title}: {", ".join(values)}', '']
+    return lines
+
+
+class _Listing(docutils.SphinxDirective):
+
+    def run(self) -> list[nodes.Node]:
+        container = nodes.container()
+        self.state.nested_parse(
+            StringList(self.lines(), source=self.name),
+            self.content_offset, container)
+        return container.children
+
+
+class Plugins(_Listing):
+    """``.. plugins:: KIND`` with a kind of ``cellsched plugin list``."""
+
+    required_arguments = 1
+
+    def lines(self) -> list[str]:
+        found = plugins.load_all(plugins.KINDS[self.arguments[0]])
+        return [line for name, plugin in found.items()
+                for line in describe(name, plugin)]
+
+
+class Columns(_Listing):
+
+    def lines(self) -> list[str]:
+        lines = ['.. list-table::', '   :header-rows: 1', '',
+                 '   * - Column', '     - Type', '     - Meaning']
+        for column in columns.STANDARD:
+            lines += [f'   * - ``{column.name}``', f'     - {column.dtype}',
+                      f'     - {column.doc}']
+        return lines
+
+
+class ObjectFields(_Listing):
+
+    def lines(self) -> list[str]:
+        lines = []
+        for name in objects.__all__:
+            found = getattr(objects, name)
+            if isinstance(found, type):
+                lines += self._fields(name, found)
+        return lines
+
+    def _fields(self, name: str, found: type) -> list[str]:
+        lines = [f'``{name}`` {found.VERSION}', '']
+        lines += [f'   {line}'.rstrip()
+                  for line in (inspect.getdoc(found) or '').splitlines()]
+        fields = ', '.join(f'``{field}``' for field in found.fields)
+        return [*lines, '', f'   Fields: {fields}', '']
+
+
+def setup(app):
+    app.add_directive('plugins', Plugins)
+    app.add_directive('columns', Columns)
+    app.add_directive('object-fields', ObjectFields)
+    return {'parallel_read_safe': True}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the documentation is built; see "Testing" in the contributor guide."""
+
+import importlib.metadata
+import pathlib
+import sys
+
+from oslo_service import backend
+
+# What lists the options of libraries imports them, and one of those picks a
+# back end if nobody has.
+backend.init_backend(backend.BackendType.THREADING)
+
+SOURCE = pathlib.Path(__file__).resolve().parent
+ROOT = SOURCE.parents[1]
+sys.path.insert(0, str(ROOT / 'doc' / 'ext'))
+
+# Where the sample configuration is generated; git keeps no empty directory.
+(SOURCE / '_static').mkdir(exist_ok=True)
+
+project = 'cellsched'
+copyright = 'cellsched developers'
+version = release = importlib.metadata.version('cellsched')
+
+extensions = [
+    'sphinx.ext.autodoc',
+    'oslo_config.sphinxconfiggen',
+    'oslo_config.sphinxext',
+    'reno.sphinxext',
+    'architecture',
+    'commands',
+    'plugin_lists',
+]
+
+# Two dashes are two dashes: they begin options.
+smartquotes_action = 'qe'
+
+html_theme = 'alabaster'
+html_theme_options = {
+    'description': 'Scheduling across cells',
+    'fixed_sidebar': True,
+    'page_width': '1100px',
+}
+html_static_path = ['_static']
+html_sidebars = {'**': ['about.html', 'searchfield.html', 'navigation.html']}
+
+# reno reads the whole history, which an export or a shallow clone has not.
+if not (ROOT / '.git').exists() or (ROOT / '.git' / 'shallow').exists():
+    exclude_patterns = ['release-notes.rst']
+    suppress_warnings = ['toc.excluded']
+
+autoprogram_cliff_app_dist_name = 'cellsched'
+
+autodoc_member_order = 'bysource'
+autodoc_typehints = 'signature'
+
+config_generator_config_file = [
+    ('../../etc/cellsched/config-generator.conf', '_static/cellsched'),
+]

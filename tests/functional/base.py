@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of the stories: a deployment, and questions about it."""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import datetime
+import logging
+from typing import Any
+import uuid
+
+import fixtures
+import sqlalchemy as sa
+
+from cellsched import assembly
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
+from cellsched.conductor import recoverer
+from cellsched.conductor.tasks import build_and_schedule
+from cellsched import context
+from cellsched.db.api import models as api_models
+from cellsched.db.cell import models as cell_models
+from cellsched import exception
+from cellsched.listing import server
+from cellsched import objects
+from cellsched.rpc import scheduler as scheduler_rpc
+from cellsched.testing import deployment
+from tests.unit import base
+
+#: Until a story that hangs is broken off.
+TIMEOUT_S = 60
+
+USER = context.RequestContext(user_id='user', project_id='project')
+
+#: What a server of the flavor ``small`` takes.
+SMALL = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10}
+
+CLOCK = clock_.Clock()
+
+_SECOND = datetime.timedelta(seconds=1)
+
+
+class LateClock(clock_.Clock):
+    """The clock of somebody who lives later than the others."""
+
+    def __init__(self, late_s: float) -> None:
+        self._late_s = late_s
+
+    def now(self):
+        return super().now() + self._late_s * _SECOND
+
+    def timestamp(self):
+        return super().timestamp() + self._late_s
+
+    def monotonic(self):
+        return super().monotonic() + self._late_s
+
+
+class TestCase(base.TestCase):
+    """A story, in cells of its own.
+
+    ``deploy`` comes first. Flavors are ``small`` and ``huge``, which takes
+    more memory than a host has unless that is said.
+    """
+
+    world: deployment.Deployment
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(fixtures.Timeout(TIMEOUT_S, gentle=True))
+        # What happened is told at this level.
+        logger = logging.getLogger('cellsched')
+        self.addCleanup(logger.setLevel, logger.level)
+        logger.setLevel(logging.INFO)
+
+    def deploy(
+        self, cells: Mapping[str, Iterable[str | deployment.Host]],
+        aggregates: Mapping[str, Mapping[str, str]] | None = None,
+        **options: Mapping[str, Any],
+    ) -> None:
+        """Start a deployment of these cells, with these options.
+
+        What changes is seen at once, unless an option says otherwise.
+        """
+        options = {'scheduler': {'refresh_interval': 0},
+                   'cells': {'refresh_interval': 0}, **options}
+        self.world = deployment.Deployment(
+            self.temporary_directory(), [
+                deployment.Cell(name, [
+                    deployment.Host(host) if isinstance(host, str) else host
+                    for host in hosts])
+                for name, hosts in cells.items()],
+            aggregates, options)
+        self.world.start()
+        self.addCleanup(self.world.stop)
+        self.world.api.flavors.create('small', 1, 512, 10)
+        self.world.api.flavors.create('huge', 1, 131072, 10)
+
+    # What users do.
+
+    def create(
+        self, name: str = 'server', flavor: str = 'small', **wishes: Any
+    ) -> list[str]:
+        """Create servers; return their uuids."""
+        return self.world.api.servers.create(USER, name, flavor, **wishes)
+
+    def built(self, *args: Any, **wishes: Any) -> list[server.Server]:
+        """Create servers; return them once each has its fate."""
+        return self.settled(self.create(*args, **wishes))
+
+    def get(self, uuid: str) -> server.Server:
+        return self.world.api.servers.get(USER, uuid)
+
+    def listed(self) -> list[str]:
+        """Return the uuids of the servers that a listing shows."""
+        page = self.world.api.servers.list_all(USER)
+        return [found.uuid for found in page.servers]
+
+    def delete(self, uuid: str) -> None:
+        self.world.api.servers.delete(USER, uuid)
+
+    def unheard(self) -> assembly.API:
+        """Return an API whose messages get lost on their way."""
+        conf = self.world.conf('api')
+        conf.set_override('transport_url', f'local://{uuid.uuid4().hex}/lost')
+        api = assembly.api(conf)
+        self.addCleanup(api.close)
+        return api
+
+    # Waiting.
+
+    def until(self, true: Callable[[], Any], what: str) -> Any:
+        """Wait for something; return it."""
+        deadline = CLOCK.monotonic() + TIMEOUT_S / 2
+        while not (found := true()):
+            self.assertLess(CLOCK.monotonic(), deadline,
+                            f'waiting in vain until {what}')
+            CLOCK.sleep(0.005)
+        return found
+
+    def settled(self, uuids: Iterable[str]) -> list[server.Server]:
+        """Return servers once each has its fate."""
+        def settled(uuid: str) -> server.Server | None:
+            found = self.get(uuid)
+            return found if found.status != 'BUILD' else None
+
+        return [self.until(lambda: settled(uuid), f'{uuid} has its fate')
+                for uuid in uuids]
+
+    def gone(self, *uuids: str) -> None:
+        """Wait until servers are gone."""
+        def gone(uuid: str) -> bool:
+            try:
+                self.get(uuid)
+            except exception.InstanceNotFound:
+                return True
+            return False
+
+        for each in uuids:
+            self.until(lambda: gone(each), f'{each} is gone')
+
+    # What operators see.
+
+    def cells(self) -> dict[str, objects.CellMapping]:
+        """Return the cells by name, cell0 among them."""
+        cells = self.world.api.parts.cells
+        cells.refresh()
+        return {cell.name: cell for cell in cells.all()}
+
+    def query(self, cell: str, statement: sa.Select[Any]) -> Sequence[Any]:
+        """Return what a cell's database answers."""
+        mapping = self.cells()[cell]
+        targets = self.world.api.parts.targets
+        with targets.database(mapping).reader() as connection:
+            return connection.execute(statement).all()
+
+    def rows(self, uuid: str) -> dict[str, Any]:
+        """Return an instance's rows that are not deleted, by cell."""
+        table = cell_models.instances
+        statement = sa.select(table).where(
+            table.c.uuid == uuid, table.c.deleted == 0)
+        return {cell: row for cell in self.cells()
+                for row in self.query(cell, statement)}
+
+    def mapped(self, uuid: str) -> str | None:
+        """Return the cell that an instance is mapped to."""
+        mappings = api_models.instance_mappings
+        cells = api_models.cell_mappings
+        return self._scalar(
+            sa.select(cells.c.name)
+            .join(mappings, mappings.c.cell_id == cells.c.id)
+            .where(mappings.c.instance_uuid == uuid))
+
+    def requested(self, uuid: str) -> bool:
+        """Return whether there is a build request of an instance."""
+        table = api_models.build_requests
+        return bool(self._scalar(
+            sa.select(table.c.id).where(table.c.instance_uuid == uuid)))
+
+    def held(self, uuid: str) -> list[claims_base.Claim]:
+        """Return what an instance has claimed."""
+        return self.world.api.parts.claims.held([uuid]).get(uuid, [])
+
+    def provider(self, cell: str, host: str) -> str:
+        """Return the uuid of a host's compute node."""
+        table = cell_models.compute_nodes
+        [[found]] = self.query(
+            cell, sa.select(table.c.uuid).where(table.c.host == host))
+        return found
+
+    def driver(self, host: str) -> Any:
+        """Return the virtualisation driver of a host."""
+        return self.world.agents[host].parts.driver
+
+    def _scalar(self, statement: sa.Select[Any]) -> Any:
+        with self.world.api.parts.database.reader() as connection:
+            return connection.execute(statement).scalar()
+
+    # What goes wrong.
+
+    def take_down(self, cell: str) -> None:
+        """Let nobody above the cells reach a cell's database any more."""
+        self._set_database(
+            cell, f'sqlite:///{self.world.directory}/gone/{cell}.sqlite')
+
+    def bring_back(self, cell: str) -> None:
+        self._set_database(
+            cell, f'sqlite:///{self.world.directory}/{cell}.sqlite')
+
+    def _set_database(self, cell: str, url: str) -> None:
+        table = api_models.cell_mappings
+        with self.world.api.parts.database.writer() as connection:
+            connection.execute(
+                sa.update(table).where(table.c.name == cell)
+                .values(database_connection=url))
+        self.world.api.parts.cells.refresh()
+
+    # Conductors beside the deployment's own.
+
+    def task(
+        self, kind: type = build_and_schedule.BuildAndSchedule,
+        late_s: float = 0, **parts: Any,
+    ) -> Any:
+        """Return the task as another conductor would run it."""
+        mine = self.world.api.parts
+        return kind(**{
+            'database': mine.database, 'targets': mine.targets,
+            'cell0': mine.cell0,
+            'scheduler': scheduler_rpc.SchedulerAPI(mine.transports.get()),
+            'compute': mine.compute, 'claims': mine.claims,
+            'clock': LateClock(late_s), 'host': 'other', 'lease_s': 60,
+            **parts})
+
+    def recover(self, late_s: float = 0, **parts: Any) -> None:
+        """Take up what lies about, as a conductor does at that time."""
+        recoverer.Recoverer(
+            self.world.api.parts.database, self.task(late_s=late_s, **parts),
+            LateClock(late_s), 60).run()
+
+    # The invariants.
+
+    def assertIsIn(self, cell: str, uuid: str) -> None:
+        """The server is in this cell, in no other, and nobody builds it."""
+        self.assertEqual({cell}, set(self.rows(uuid)))
+        self.assertEqual(cell, self.mapped(uuid))
+        self.assertFalse(self.requested(uuid))
+
+    def assertLeftNothing(self, uuid: str) -> None:
+        """There is no trace of the server that anybody could meet."""
+        self.assertEqual({}, self.rows(uuid))
+        self.assertFalse(self.requested(uuid))
+        self.assertEqual([], self.held(uuid))
+        self.assertNotIn(uuid, self.listed())
+
+    def assertClaimsMatch(self) -> None:
+        """What is claimed is what the servers on the hosts take."""
+        table, nodes = cell_models.instances, cell_models.compute_nodes
+        taken: dict[str, Any] = collections.defaultdict(collections.Counter)
+        for cell in self.cells():
+            for row in self.query(
+                    cell, sa.select(table, nodes.c.uuid.label('provider'))
+                    .join(nodes, nodes.c.host == table.c.host)
+                    .where(table.c.deleted == 0)):
+                taken[row.provider].update({
+                    'VCPU': row.vcpus, 'MEMORY_MB': row.memory_mb,
+                    'DISK_GB': row.root_gb})
+        claimed = {
+            usage.provider: {name: amount for name, amount
+                             in usage.used.items() if amount}
+            for usage in self.world.api.parts.claims.usages().usages}
+        self.assertEqual(
+            {provider: dict(amounts) for provider, amounts in taken.items()},
+            {provider: used for provider, used in claimed.items() if used})

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell that cannot be reached costs its own servers only."""
+
+from cellsched import exception
+from tests.functional import base
+
+LATE_S = 3600
+
+
+class TestCellsDown(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({'cell1': ['a1'], 'cell2': ['b1']})
+
+    def built_in_each(self):
+        found = self.built(min_count=2)
+        return sorted(found, key=lambda each: each.cell)
+
+    def test_others_take_the_builds(self):
+        self.take_down('cell1')
+
+        found = self.built(min_count=4)
+
+        self.assertEqual({('ACTIVE', 'cell2')},
+                         {(each.status, each.cell) for each in found})
+
+    def test_listing_names_it_and_has_the_others_servers(self):
+        [there, here] = self.built_in_each()
+        self.take_down('cell1')
+
+        page = self.world.api.servers.list_all(base.USER)
+
+        self.assertEqual([here], page.servers)
+        self.assertEqual([self.cells()['cell1'].identity], page.down_cells)
+        self.bring_back('cell1')
+        page = self.world.api.servers.list_all(base.USER)
+        self.assertEqual(([], 2), (page.down_cells, len(page.servers)))
+
+    def test_its_servers_cannot_be_read_until_it_is_back(self):
+        [there, here] = self.built_in_each()
+        self.take_down('cell1')
+
+        for ask in self.get, self.delete:
+            self.assertRaises(exception.DatabaseUnreachable, ask, there.uuid)
+        self.assertEqual(here, self.get(here.uuid))
+        self.bring_back('cell1')
+        self.assertEqual(there, self.get(there.uuid))
+        self.delete(there.uuid)
+        self.gone(there.uuid)
+        self.assertClaimsMatch()
+
+    def test_request_that_only_it_could_take_is_refused_with_the_reason(self):
+        self.take_down('cell1')
+        self.take_down('cell2')
+
+        [found] = self.built()
+
+        self.assertEqual(('ERROR', 'cell0'), (found.status, found.cell))
+        self.assertIn('2 cells', found.reason)
+        self.assertNotIn('sqlite', found.reason)
+        self.bring_back('cell1')
+        self.assertEqual('ACTIVE', self.built()[0].status)
+
+    def test_cell_that_goes_while_a_build_is_written_gets_it_when_back(self):
+        """Whether the server is there is not known until then."""
+        unheard = self.unheard().servers
+        [uuid] = unheard.create(base.USER, 'server', 'small')
+        self.run_until_decided(uuid)
+        cell = self.mapped(uuid)
+
+        self.take_down(cell)
+        for times in range(1, 3):
+            self.recover(LATE_S * times)
+            self.assertEqual('BUILD', self.get(uuid).status)
+            self.assertTrue(self.requested(uuid))
+        self.bring_back(cell)
+        self.recover(LATE_S * 3)
+
+        [found] = self.settled([uuid])
+        self.assertEqual('ACTIVE', found.status)
+        self.assertIsIn(found.cell, uuid)
+        self.assertClaimsMatch()
+
+    def test_server_can_be_deleted_while_its_cell_is_gone(self):
+        unheard = self.unheard().servers
+        [uuid] = unheard.create(base.USER, 'server', 'small')
+        self.run_until_decided(uuid)
+        cell = self.mapped(uuid)
+        self.take_down(cell)
+
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.delete, uuid)
+        self.recover(LATE_S)
+        self.assertEqual([], self.listed())
+
+        self.bring_back(cell)
+        self.recover(LATE_S * 2)
+        self.assertEqual([], self.listed())
+
+    def run_until_decided(self, uuid):
+        """Run a conductor that dies as it is about to write the server."""
+        class Death(BaseException):
+            pass
+
+        class Targets:
+
+            def database(self, cell):
+                raise Death
+
+        self.assertRaises(Death, self.task(targets=Targets()).run,
+                          base.USER, [uuid])
+        self.assertIn(self.mapped(uuid), ('cell1', 'cell2'))
+
+
+class TestCell0Down(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({'cell1': ['a1']})
+
+    def refused(self):
+        """Return a server that cell0 could not take."""
+        [uuid] = self.unheard().servers.create(base.USER, 'server', 'huge')
+        self.take_down('cell0')
+        self.task().run(base.USER, [uuid])
+        self.assertEqual('BUILD', self.get(uuid).status)
+        self.assertTrue(self.requested(uuid))
+        self.assertEqual([], self.held(uuid))
+        return uuid
+
+    def test_what_it_could_not_take_is_buried_when_it_is_back(self):
+        uuid = self.refused()
+        self.recover(LATE_S)
+        self.assertEqual('BUILD', self.get(uuid).status)
+
+        self.bring_back('cell0')
+        self.recover(LATE_S * 2)
+
+        found = self.get(uuid)
+        self.assertEqual(('ERROR', 'cell0'), (found.status, found.cell))
+        self.assertIn('No valid host was found', found.reason)
+        self.assertIsIn('cell0', uuid)
+        self.assertClaimsMatch()
+
+    def test_what_it_could_not_take_has_one_fate_if_room_is_there_now(self):
+        uuid = self.refused()
+        self.bring_back('cell0')
+        self.world.start_host('cell1', base.deployment.Host(
+            'a2', memory_mb=2 ** 20))
+
+        self.recover(LATE_S)
+
+        [found] = self.settled([uuid])
+        self.assertIsIn(found.cell, uuid)
+        self.assertClaimsMatch()
+
+    def test_what_it_could_not_take_may_be_deleted(self):
+        uuid = self.refused()
+        self.bring_back('cell0')
+
+        self.delete(uuid)
+
+        self.gone(uuid)
+        self.recover(LATE_S)
+        self.assertLeftNothing(uuid)
+        self.assertClaimsMatch()

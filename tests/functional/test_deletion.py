@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A deletion wins over a build, at every moment."""
+
+from cellsched import exception
+from cellsched.rpc import conductor
+from tests.functional import base
+
+
+class TestDeletion(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({'cell1': ['a1'], 'cell2': ['b1']})
+
+    def assertIsGone(self, uuid):
+        self.gone(uuid)
+        self.assertLeftNothing(uuid)
+        self.assertRaises(exception.InstanceNotFound, self.delete, uuid)
+        self.assertClaimsMatch()
+        for host in 'a1', 'b1':
+            self.assertEqual([], self.driver(host).list_instances())
+
+    def building(self):
+        """Return a server whose build goes on when the events are set."""
+        events = [self.driver(host).hold_builds() for host in ('a1', 'b1')]
+        [uuid] = self.create()
+        self.until(lambda: self.get(uuid).task_state == 'spawning',
+                   'the build has begun')
+        return uuid, events
+
+    def test_server_that_no_conductor_has_heard_of(self):
+        [uuid] = self.unheard().servers.create(base.USER, 'server', 'small')
+        self.assertEqual(('BUILD', None), (
+            self.get(uuid).status, self.get(uuid).cell))
+
+        self.delete(uuid)
+        self.assertIsGone(uuid)
+
+        # The message comes late, and several times.
+        api = conductor.ConductorAPI(
+            self.world.api.parts.transports.get())
+        for _ in range(3):
+            api.build_and_schedule(base.USER, [uuid])
+        [other] = self.built()
+        self.delete(other.uuid)
+        self.gone(other.uuid)
+        self.assertIsGone(uuid)
+
+    def test_server_of_a_batch_that_no_conductor_has_heard_of(self):
+        uuids = self.unheard().servers.create(
+            base.USER, 'server', 'small', min_count=3)
+
+        self.delete(uuids[1])
+        self.task().run(base.USER, uuids)
+
+        self.assertLeftNothing(uuids[1])
+        for found in self.settled([uuids[0], uuids[2]]):
+            self.assertEqual('ACTIVE', found.status)
+        self.assertClaimsMatch()
+
+    def test_server_that_is_being_built(self):
+        uuid, events = self.building()
+
+        self.delete(uuid)
+        self.assertEqual('deleting', self.get(uuid).task_state)
+        for event in events:
+            event.set()
+
+        self.assertIsGone(uuid)
+
+    def test_server_that_is_being_built_and_fails(self):
+        uuid, events = self.building()
+        for host in ('a1', 'b1'):
+            self.driver(host).fail_builds(1)
+
+        self.delete(uuid)
+        for event in events:
+            event.set()
+
+        self.assertIsGone(uuid)
+
+    def test_server_that_runs(self):
+        [found] = self.built()
+        self.assertEqual(
+            [found.uuid], self.driver(found.host).list_instances())
+
+        self.delete(found.uuid)
+
+        self.assertIsGone(found.uuid)
+
+    def test_server_in_cell0(self):
+        [found] = self.built(flavor='huge')
+
+        self.delete(found.uuid)
+
+        self.assertIsGone(found.uuid)
+
+    def test_deletion_may_be_asked_for_twice(self):
+        uuid, events = self.building()
+        self.delete(uuid)
+        self.delete(uuid)
+        for event in events:
+            event.set()
+
+        self.assertIsGone(uuid)
+
+    def test_server_that_never_was(self):
+        self.assertRaises(exception.InstanceNotFound, self.delete,
+                          '11111111-1111-4111-8111-111111111111')

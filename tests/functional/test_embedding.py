@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The task runs in a service of somebody else's."""
+
+import pathlib
+import subprocess
+import sys
+import uuid
+
+from oslo_config import cfg
+import oslo_messaging
+
+from tests.functional import base
+from tests.functional import foreign_service
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+#: What embedding the task must not bring along.
+UNWANTED = ('cellsched.assembly', 'cellsched.testing', 'cellsched.cli',
+            'cellsched.scheduler', 'cellsched.compute', 'cellsched.api')
+
+
+class TestEmbedding(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.perform = self.embed()
+
+    def embed(self):
+        """Start a deployment and a foreign service; return a call of it."""
+        self.deploy({'cell1': ['a1'], 'cell2': ['b1']})
+        theirs = self.world.conf('api')
+        listen = f'local://{uuid.uuid4().hex}/stage'
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[], default_config_dirs=[])
+        conf.register_opts(foreign_service.OPTS, group='orchestra')
+        for name, value in {
+                'listen': listen, 'placement': theirs.transport_url,
+                'api': theirs.api_database.connection,
+                'claims': theirs.claims.connection}.items():
+            conf.set_override(name, value, group='orchestra')
+        server, transports, databases = foreign_service.make(conf)
+        self.addCleanup(databases.close)
+        self.addCleanup(transports.close)
+        server.start()
+        self.addCleanup(server.wait)
+        self.addCleanup(server.stop)
+        client = oslo_messaging.get_rpc_client(
+            transports.get(listen), oslo_messaging.Target(
+                topic='orchestra', namespace='orchestra', version='3.0'),
+            timeout=base.TIMEOUT_S)
+        return lambda uuids: client.call(
+            {'who': 'conductor'}, 'perform', pieces=uuids)
+
+    def accept(self, **wishes):
+        """Accept servers that our own conductor never hears of."""
+        return self.unheard().servers.create(base.USER, 'piece', **wishes)
+
+    def test_foreign_service_builds_a_server(self):
+        [one] = self.accept(flavor='small')
+
+        self.assertEqual(1, self.perform([one]))
+
+        [found] = self.settled([one])
+        self.assertEqual('ACTIVE', found.status)
+        self.assertIsIn(found.cell, one)
+        self.assertClaimsMatch()
+
+    def test_foreign_service_builds_a_batch_and_buries_what_does_not_fit(self):
+        several = self.accept(flavor='small', min_count=3)
+        [huge] = self.accept(flavor='huge')
+
+        self.perform(several)
+        self.perform([huge])
+
+        self.assertEqual({'ACTIVE'}, {
+            found.status for found in self.settled(several)})
+        found = self.get(huge)
+        self.assertEqual(('ERROR', 'cell0'), (found.status, found.cell))
+        self.assertIn('No valid host was found', found.reason)
+        self.assertClaimsMatch()
+
+    def test_two_of_them_in_one_process_have_nothing_in_common(self):
+        first, perform_first = self.world, self.perform
+        perform_second = self.embed()
+        [second_one] = self.accept(flavor='small')
+        second, self.world = self.world, first
+        [first_one] = self.accept(flavor='small')
+
+        perform_second([second_one, first_one])
+        self.assertTrue(self.requested(first_one))
+        perform_first([second_one, first_one])
+
+        self.assertEqual('ACTIVE', self.settled([first_one])[0].status)
+        self.assertClaimsMatch()
+        self.world = second
+        self.assertEqual('ACTIVE', self.settled([second_one])[0].status)
+        self.assertClaimsMatch()
+
+    def test_it_brings_no_service_of_ours_along(self):
+        program = ('import sys; import tests.functional.foreign_service; '
+                   'print(*sys.modules)')
+        done = subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', program], cwd=ROOT,
+            capture_output=True, text=True, check=True, timeout=60)
+
+        self.assertEqual([], [
+            name for name in done.stdout.split() if name.startswith(UNWANTED)])

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that come later are mapped and used; each is in one cell."""
+
+import sqlalchemy as sa
+
+from cellsched import assembly
+from cellsched.db.api import models
+from cellsched.db.cell import models as cell_models
+from cellsched import exception
+from cellsched.testing import deployment
+from tests.functional import base
+
+
+class TestNewHosts(base.TestCase):
+
+    def cell_of(self, host):
+        """Return the cell that a host is mapped to, None if it is not."""
+        mappings, cells = models.host_mappings, models.cell_mappings
+        with self.world.api.parts.database.reader() as connection:
+            return connection.execute(
+                sa.select(cells.c.name)
+                .join(mappings, mappings.c.cell_id == cells.c.id)
+                .where(mappings.c.host == host)).scalar()
+
+    def test_host_that_starts_later_is_mapped_and_used(self):
+        self.deploy({'cell1': [], 'cell2': []})
+        [before] = self.built()
+        self.world.start_host('cell2', deployment.Host('late'))
+        self.assertIsNone(self.cell_of('late'))
+
+        [after] = self.built()
+
+        self.assertEqual(('ERROR', 'cell0'), (before.status, before.cell))
+        self.assertEqual(('ACTIVE', 'cell2', 'late'), (
+            after.status, after.cell, after.host))
+        self.assertEqual('cell2', self.cell_of('late'))
+        self.assertClaimsMatch()
+
+    def test_host_is_found_though_the_table_is_young(self):
+        """Who finds no host reads again, however short ago it did."""
+        self.deploy({'cell1': []}, scheduler={'refresh_interval': 3600})
+        self.assertEqual('ERROR', self.built()[0].status)
+
+        self.world.start_host('cell1', deployment.Host('late'))
+
+        self.assertEqual('ACTIVE', self.built()[0].status)
+
+    def test_discovery_maps_hosts_before_they_are_used(self):
+        self.deploy({'cell1': ['a1'], 'cell2': ['b1', 'b2']})
+        lines = []
+
+        new = self.world.api.parts.discovery.discover(status=lines.append)
+
+        self.assertEqual(['a1', 'b1', 'b2'], sorted(new))
+        self.assertEqual('cell2', self.cell_of('b2'))
+        self.assertIn('Mapped host b2.', lines)
+        self.assertEqual([], self.world.api.parts.discovery.discover())
+
+    def test_name_that_another_cell_has_is_left_out(self):
+        self.deploy({'cell1': ['same'], 'cell2': ['b1']})
+        self.assertEqual({'same', 'b1'}, {
+            found.host for found in self.built(min_count=2)})
+        self.world.start_host(
+            'cell2', deployment.Host('same', memory_mb=2 ** 20))
+
+        found = self.built(min_count=4)
+
+        for each in found:
+            self.assertEqual(
+                {'same': 'cell1', 'b1': 'cell2'}[each.host], each.cell)
+        self.assertEqual('cell1', self.cell_of('same'))
+        self.assertClaimsMatch()
+        cells = self.cells()
+        for word in ('same', cells['cell1'].identity, cells['cell2'].identity):
+            self.assertIn(word, self.logs.output)
+
+    def test_discovery_refuses_it_with_both_cells_and_maps_the_others(self):
+        self.deploy({'cell1': ['same'], 'cell2': ['b1']})
+        self.world.api.parts.discovery.discover()
+        self.world.start_host('cell2', deployment.Host('same'))
+        self.world.start_host('cell2', deployment.Host('b2'))
+
+        error = self.assertRaises(
+            exception.HostMappingExists,
+            self.world.api.parts.discovery.discover)
+
+        cells = self.cells()
+        self.assertEqual(
+            ('same', cells['cell2'].identity, cells['cell1'].identity),
+            (error.host, error.cell, error.mapped_cell))
+        self.assertIn('cell1', str(error))
+        self.assertIn('cell2', str(error))
+        self.assertEqual('cell2', self.cell_of('b2'))
+
+    def test_agent_that_maps_itself_does_not_start_under_a_taken_name(self):
+        """So it is in a deployment of one cell, where it may."""
+        self.deploy({'cell1': ['same'], 'cell2': []})
+        self.world.api.parts.discovery.discover()
+        conf = self.world.conf('api', 'cell2')
+        conf.set_override('host', 'same')
+
+        error = self.assertRaises(
+            exception.HostMappingExists, assembly.compute, conf)
+
+        self.assertIn('cell1', str(error))
+        self.assertIn('cell2', str(error))
+        table = cell_models.services
+        self.assertEqual([], self.query('cell2', sa.select(table)))
+        conf.set_override('host', 'other')
+        service = assembly.compute(conf)
+        self.addCleanup(service.stop)
+        service.start()
+        self.assertEqual('cell2', self.cell_of('other'))
+
+    def test_agent_whose_cell_is_not_mapped_does_not_start(self):
+        self.deploy({'cell1': [], 'cell2': []})
+        conf = self.world.conf('api', 'cell2')
+        self.take_down('cell2')
+
+        self.assertRaisesRegex(
+            exception.ConfigurationInvalid, r'\[database\] connection',
+            assembly.compute, conf)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fits nowhere lies in cell0, with the reasons."""
+
+from cellsched.testing import deployment
+from tests.functional import base
+
+
+class TestNoValidHost(base.TestCase):
+
+    def assertBuried(self, found):
+        self.assertEqual(('ERROR', 'cell0', None, 0), (
+            found.status, found.cell, found.host, found.attempts))
+        self.assertIsIn('cell0', found.uuid)
+        self.assertEqual([], self.held(found.uuid))
+        row = self.rows(found.uuid)['cell0']
+        self.assertEqual(('error', None, None), (
+            row.vm_state, row.task_state, row.node))
+
+    def test_server_that_fits_nowhere_says_how_many_lack_what(self):
+        self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1']})
+
+        [found] = self.built(flavor='huge')
+
+        self.assertBuried(found)
+        self.assertIn('No valid host was found', found.reason)
+        self.assertIn('3', found.reason)
+        self.assertIn('memory', found.reason)
+        self.assertClaimsMatch()
+
+    def test_reasons_name_neither_hosts_nor_cells(self):
+        self.deploy({'secret-cell': ['secret-a'], 'cell2': ['secret-b']})
+
+        [small] = self.built(availability_zone='moon')
+        [huge] = self.built(flavor='huge')
+
+        for found in small, huge:
+            self.assertBuried(found)
+            self.assertNotIn('secret', found.reason)
+
+    def test_too_many_servers_are_all_buried_and_hold_nothing(self):
+        self.deploy({'cell1': [deployment.Host('a1', vcpus=2)],
+                     'cell2': [deployment.Host('b1', vcpus=2)]})
+
+        found = self.built(min_count=5)
+
+        for each in found:
+            self.assertBuried(each)
+        self.assertClaimsMatch()
+        # And so there is room for others.
+        found = self.built(min_count=4)
+        self.assertEqual(['ACTIVE'] * 4, [each.status for each in found])
+
+    def test_as_many_as_fit_are_built_if_they_are_enough(self):
+        self.deploy({'cell1': [deployment.Host('a1', vcpus=2)],
+                     'cell2': [deployment.Host('b1', vcpus=2)]})
+
+        found = self.built(min_count=3, max_count=6)
+
+        built = [each for each in found if each.status == 'ACTIVE']
+        self.assertEqual(['server-1', 'server-2', 'server-3', 'server-4'],
+                         [each.name for each in built])
+        for each in found[4:]:
+            self.assertBuried(each)
+            self.assertIn('No valid host was found', each.reason)
+        for each in built:
+            self.assertIsIn(each.cell, each.uuid)
+        self.assertClaimsMatch()
+
+    def test_room_that_became_free_is_found_at_once(self):
+        self.deploy({'cell1': [deployment.Host('a1', vcpus=1)]},
+                    scheduler={'refresh_interval': 3600})
+        [first] = self.built()
+        [second] = self.built()
+
+        self.delete(first.uuid)
+        self.gone(first.uuid)
+        [third] = self.built()
+
+        self.assertEqual(['ACTIVE', 'ERROR', 'ACTIVE'], [
+            each.status for each in (first, second, third)])
+        self.assertClaimsMatch()
+
+    def test_deployment_without_hosts_says_so(self):
+        self.deploy({'cell1': []})
+
+        [found] = self.built()
+
+        self.assertBuried(found)
+        self.assertIn('No valid host was found', found.reason)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A build that fails on its host is tried on others, in the same cell."""
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import models
+from cellsched.testing import deployment
+from tests.functional import base
+
+#: The largest host comes first.
+LARGE = 65536
+
+
+def host(name, memory_mb=16384, **behaviour):
+    return deployment.Host(name, memory_mb=memory_mb, behaviour=behaviour)
+
+
+class TestReschedule(base.TestCase):
+
+    def faults(self, cell, uuid):
+        table = models.instance_faults
+        return self.query(cell, sa.select(
+            table.c.message, table.c.details, table.c.host)
+            .where(table.c.instance_uuid == uuid))
+
+    def test_build_goes_on_on_another_host_of_its_cell(self):
+        self.deploy({'cell1': [host('a1', LARGE, fail_builds=1), host('a2')],
+                     'cell2': [host('b1', LARGE - 1), host('b2')]})
+
+        [found] = self.built()
+
+        self.assertEqual(('ACTIVE', 'cell1', 'a2', 2, ''), (
+            found.status, found.cell, found.host, found.attempts,
+            found.reason))
+        self.assertIsIn('cell1', found.uuid)
+        [claim] = self.held(found.uuid)
+        self.assertEqual(self.provider('cell1', 'a2'), claim.provider)
+        self.assertClaimsMatch()
+        self.assertEqual([], self.driver('a1').list_instances())
+        self.assertEqual([], self.faults('cell1', found.uuid))
+
+    def test_build_that_failed_on_all_hosts_of_its_cell_stays_there(self):
+        self.deploy({'cell1': [host('a1', LARGE, fail_builds=9),
+                               host('a2', fail_builds=9)],
+                     'cell2': [host('b1')]})
+
+        [found] = self.built()
+
+        self.assertEqual(('ERROR', 'cell1', None, 2), (
+            found.status, found.cell, found.host, found.attempts))
+        self.assertIn('Exceeded maximum number of retries', found.reason)
+        self.assertIn('Exhausted all hosts', found.reason)
+        self.assertIsIn('cell1', found.uuid)
+        self.assertEqual([], self.held(found.uuid))
+        self.assertEqual([], self.driver('b1').list_instances())
+
+    def test_build_is_tried_no_more_often_than_is_configured(self):
+        self.deploy({'cell1': [host('a1', LARGE, fail_builds=9),
+                               host('a2', fail_builds=9),
+                               host('a3', fail_builds=9),
+                               host('a4', LARGE // 8)]},
+                    scheduler={'max_attempts': 2})
+
+        [found] = self.built()
+
+        self.assertEqual(('ERROR', 2), (found.status, found.attempts))
+        self.assertIn('Exceeded max scheduling attempts 2', found.reason)
+        self.assertIn('it was told to fail', found.reason)
+        self.assertEqual([], self.held(found.uuid))
+
+    def test_alternate_without_room_is_passed_over(self):
+        self.deploy({'cell1': [
+            host('a1', LARGE, fail_builds=1), host('a2', LARGE // 2),
+            host('a3')]})
+        go_on = self.driver('a1').hold_builds()
+        [uuid] = self.create()
+        self.until(lambda: self.get(uuid).task_state == 'spawning',
+                   'the build has begun')
+        # Somebody else takes all that the first alternate has.
+        self.world.api.flavors.create('half', 8, LARGE // 2, 10)
+        claims = self.world.api.parts.claims
+        taker = base.claims_base.Claim(
+            'taker', self.provider('cell1', 'a2'), {'VCPU': 8})
+        claims.claim([taker])
+        go_on.set()
+
+        [found] = self.settled([uuid])
+
+        self.assertEqual(('ACTIVE', 'a3', 2), (
+            found.status, found.host, found.attempts))
+        claims.release(['taker'])
+        self.assertClaimsMatch()
+
+    def test_build_that_is_given_up_is_tried_nowhere_else(self):
+        self.deploy({'cell1': [host('a1', LARGE, abort_builds=1), host('a2')],
+                     'cell2': [host('b1')]})
+
+        [found] = self.built()
+
+        self.assertEqual(('ERROR', 'cell1', None, 1), (
+            found.status, found.cell, found.host, found.attempts))
+        self.assertIn('it was told to give up', found.reason)
+        self.assertEqual([], self.held(found.uuid))
+        self.assertIsIn('cell1', found.uuid)
+        [fault] = self.faults('cell1', found.uuid)
+        self.assertEqual('a1', fault.host)
+
+    def test_servers_in_error_can_be_deleted(self):
+        self.deploy({'cell1': [host('a1', abort_builds=1)]})
+        [aborted] = self.built()
+        [buried] = self.built(flavor='huge')
+
+        for each in aborted, buried:
+            self.delete(each.uuid)
+            self.gone(each.uuid)
+            self.assertLeftNothing(each.uuid)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases of this project on a real server."""
+
+import sqlalchemy as sa
+
+from cellsched.db import api
+from cellsched.db import cell
+from cellsched.db import session
+from tests.integration import base
+from tests.integration import servers
+
+
+class TestCase(base.TestCase):
+    """A test whose database is on PostgreSQL.
+
+    The tests of a class share it; each finds it empty.
+    """
+
+    #: The schema of the database.
+    schema = None
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.database = session.Database(
+            cls.part_of_class(servers.PostgreSQL).url('database'),
+            cls.schema.name, {'max_pool_size': 20})
+        cls.addClassCleanup(cls.database.close)
+        cls.schema.sync(cls.database)
+
+    def make_database(self):
+        tables = ', '.join(self.schema.metadata.tables)
+        with self.database.writer() as connection:
+            connection.execute(sa.text(
+                f'TRUNCATE {tables} RESTART IDENTITY CASCADE'))
+        return self.database
+
+
+class APITestCase(TestCase):
+
+    schema = api.SCHEMA
+
+
+class CellTestCase(TestCase):
+
+    schema = cell.SCHEMA

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds of queries on SQLite holds of them on PostgreSQL.
+
+There transactions run at the same time, so races are real.
+"""
+
+from tests.integration.db import base
+from tests.unit.db.api import test_aggregates
+from tests.unit.db.api import test_build_requests
+from tests.unit.db.api import test_cell_mappings
+from tests.unit.db.api import test_flavors
+from tests.unit.db.api import test_host_mappings
+from tests.unit.db.api import test_instance_mappings
+from tests.unit.db.api import test_request_specs
+from tests.unit.db.cell import test_compute_nodes
+from tests.unit.db.cell import test_instance_actions
+from tests.unit.db.cell import test_instance_faults
+from tests.unit.db.cell import test_instances
+from tests.unit.db.cell import test_services
+from tests.unit.db import test_statements
+
+
+class TestStatements(
+        base.APITestCase, test_statements.TestInsertMissing):
+    pass
+
+
+class TestDeleteCounted(
+        base.APITestCase, test_statements.TestDeleteCounted):
+    pass
+
+
+class TestAggregates(base.APITestCase, test_aggregates.TestAggregates):
+    pass
+
+
+class TestBuildRequests(
+        base.APITestCase, test_build_requests.TestBuildRequests):
+    pass
+
+
+class TestLease(base.APITestCase, test_build_requests.TestLease):
+    pass
+
+
+class TestBatch(base.APITestCase, test_build_requests.TestBatch):
+    pass
+
+
+class TestOverdue(base.APITestCase, test_build_requests.TestOverdue):
+    pass
+
+
+class TestCellMappings(
+        base.APITestCase, test_cell_mappings.TestCellMappings):
+    pass
+
+
+class TestFlavors(base.APITestCase, test_flavors.TestFlavors):
+    pass
+
+
+class TestHostMappings(
+        base.APITestCase, test_host_mappings.TestHostMappings):
+    pass
+
+
+class TestInstanceMappings(
+        base.APITestCase, test_instance_mappings.TestInstanceMappings):
+    pass
+
+
+class TestRequestSpecs(
+        base.APITestCase, test_request_specs.TestRequestSpecs):
+    pass
+
+
+class TestComputeNodes(
+        base.CellTestCase, test_compute_nodes.TestComputeNodes):
+    pass
+
+
+class TestInstanceActions(
+        base.CellTestCase, test_instance_actions.TestInstanceActions):
+    pass
+
+
+class TestInstanceFaults(
+        base.CellTestCase, test_instance_faults.TestInstanceFaults):
+    pass
+
+
+class TestCreate(base.CellTestCase, test_instances.TestCreate):
+    pass
+
+
+class TestRead(base.CellTestCase, test_instances.TestRead):
+    pass
+
+
+class TestUpdate(base.CellTestCase, test_instances.TestUpdate):
+    pass
+
+
+class TestFail(base.CellTestCase, test_instances.TestFail):
+    pass
+
+
+class TestDelete(base.CellTestCase, test_instances.TestDelete):
+    pass
+
+
+class TestPurge(base.CellTestCase, test_instances.TestPurge):
+    pass
+
+
+class TestServices(base.CellTestCase, test_services.TestServices):
+    pass

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transactions that change the same rows do not stop each other.
+
+A statement locks rows in the order in which it finds them, and that order is
+not the same for all.
+"""
+
+import random
+
+import sqlalchemy as sa
+
+from cellsched.db.api import build_requests
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import models
+from tests.integration.db import base
+from tests.unit.db import samples
+from tests.unit import racing
+
+ROUNDS = 10
+
+
+class TestRaces(base.APITestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.database = self.make_database()
+        self.cells = [
+            samples.map_cell(self.database, samples.cell(name))
+            for name in ('east', 'west')]
+
+    def write(self, query, *args):
+        with self.database.writer() as connection:
+            return query(connection, *args)
+
+    def shuffle_rows(self, column, uuids):
+        """Have rows lie in another order than that of their ids."""
+        for uuid in random.sample(uuids, len(uuids)):
+            self.write(lambda connection, value: connection.execute(
+                sa.update(column.table).where(column == value)
+                .values(updated_at=samples.LATER)), uuid)
+
+    def test_leases_and_deletions_do_not_deadlock(self):
+        for _ in range(ROUNDS):
+            uuids = samples.uuids(60)
+            samples.accept(self.database, uuids)
+            self.shuffle_rows(models.build_requests.c.instance_uuid, uuids)
+
+            def lease(owner, order):
+                for number in range(3):
+                    self.write(build_requests.lease, order,
+                               f'{owner}{number}', 1.0, 0.5)
+
+            outcomes = racing.race(
+                lambda: lease('a', uuids), lambda: lease('b', uuids[::-1]),
+                lambda: lease('c', random.sample(uuids, 60)),
+                lambda: self.write(build_requests.delete, uuids[::-1]))
+
+            self.assertEqual([None] * 3 + [set(uuids)], outcomes)
+
+    def test_hosts_that_are_mapped_in_any_order_do_not_deadlock(self):
+        east, west = self.cells
+        for number in range(ROUNDS):
+            hosts = [f'host{number}-{row}' for row in range(200)]
+
+            outcomes = racing.race(*[
+                lambda order=order, cell=cell: self.write(
+                    host_mappings.create_missing, order, cell.id,
+                    samples.NOW)
+                for order, cell in (
+                    (hosts, east), (hosts[::-1], west),
+                    (random.sample(hosts, 200), east))])
+
+            self.assertEqual([None] * 3, outcomes)
+
+    def test_decisions_in_any_order_do_not_deadlock(self):
+        east, west = self.cells
+        for _ in range(ROUNDS):
+            uuids = samples.uuids(60)
+            samples.accept(self.database, uuids)
+            self.shuffle_rows(
+                models.instance_mappings.c.instance_uuid, uuids)
+
+            outcomes = racing.race(*[
+                lambda order=order, cell=cell: self.write(
+                    instance_mappings.decide, order, cell.id, samples.NOW)
+                for order, cell in (
+                    (uuids, east), (uuids[::-1], west),
+                    (random.sample(uuids, 60), east), (uuids[:5], west))])
+
+            self.assertEqual(outcomes[0], outcomes[2])
+            self.assertEqual(set(uuids), outcomes[0] | outcomes[1])
+            self.assertEqual(set(), outcomes[0] & outcomes[1])
+            self.assertLessEqual(outcomes[3], outcomes[1])

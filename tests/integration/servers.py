@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real servers, each started for the tests and gone with them.
+
+They listen on free ports of the loopback interface and keep everything in a
+directory of their own, so that they never meet a server that happens to run.
+"""
+
+import atexit
+import functools
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+from typing import TypeVar
+from urllib import parse
+
+import fixtures
+import psycopg2
+import psycopg2.errors
+import psycopg2.sql
+
+from tests.integration import processes
+from tests.integration import serving
+
+
+class RabbitMQ(serving.Server):
+    """A broker; its parts are virtual hosts, open to the user ``guest``."""
+
+    package = 'rabbitmq-server'
+    programs = ('rabbitmq-server', 'epmd', 'erl', 'erl_call')
+    ports = ('amqp', 'distribution', 'epmd')
+    port_taken = 'eaddrinuse'
+
+    @classmethod
+    def usual_places(cls) -> list[str]:
+        # What Debian has in the path is a wrapper that runs the server as a
+        # user of its own, in a directory of that user's.
+        return ['/usr/lib/rabbitmq/bin']
+
+    def prepare(self) -> None:
+        self._cookie = secrets.token_hex(16)
+        cookie = self.directory / '.erlang.cookie'
+        cookie.write_text(self._cookie)
+        cookie.chmod(0o400)
+        (self.directory / 'rabbitmq.conf').write_text(
+            'disk_free_limit.absolute = 1MB\n')
+        (self.directory / 'enabled_plugins').write_text('[].\n')
+        (self.directory / 'env.conf').touch()
+        self._link_libraries()
+
+    def make_processes(self) -> list[processes.Process]:
+        env = self._environment()
+        return [
+            processes.Process(
+                [self.program['epmd'], '-address', serving.ADDRESS,
+                 '-port', str(self.port['epmd'])],
+                self.directory, env=env, ready=self._has_epmd),
+            processes.Process(
+                [self.program['rabbitmq-server']], self.directory, env=env,
+                ready='Server startup complete'),
+        ]
+
+    def url(self, name: str) -> str:
+        self._evaluate(f"""
+            ok = rabbit_vhost:add(<<"{name}">>, <<"tests">>),
+            ok = rabbit_auth_backend_internal:set_permissions(
+                <<"guest">>, <<"{name}">>, <<".*">>, <<".*">>, <<".*">>,
+                <<"tests">>).
+        """)
+        return (f'rabbit://guest:guest@{serving.ADDRESS}:{self.port["amqp"]}/'
+                f'{parse.quote(name, safe="")}')
+
+    def drop(self, name: str) -> None:
+        self._evaluate(f"""
+            case rabbit_vhost:exists(<<"{name}">>) of
+                true -> ok = rabbit_vhost:delete(<<"{name}">>, <<"tests">>);
+                false -> ok
+            end.
+        """)
+
+    def _environment(self) -> dict[str, str]:
+        """Return settings that keep the broker out of the system's files.
+
+        Variables of the same kind that are set around here are made void.
+        """
+        directory = self.directory
+        void = {name: '' for name in os.environ
+                if name.startswith(('RABBITMQ_', 'ERL_'))}
+        return {
+            **void,
+            'HOME': str(directory),
+            'ERL_EPMD_ADDRESS': serving.ADDRESS,
+            'ERL_EPMD_PORT': str(self.port['epmd']),
+            'RABBITMQ_ADVANCED_CONFIG_FILE': f'{directory}/advanced.config',
+            'RABBITMQ_CONFIG_FILE': f'{directory}/rabbitmq.conf',
+            'RABBITMQ_CONFIG_FILES': f'{directory}/conf.d',
+            'RABBITMQ_CONF_ENV_FILE': f'{directory}/env.conf',
+            'RABBITMQ_DIST_PORT': str(self.port['distribution']),
+            'RABBITMQ_ENABLED_PLUGINS_FILE': f'{directory}/enabled_plugins',
+            'RABBITMQ_LOGS': '-',
+            'RABBITMQ_LOG_BASE': f'{directory}/log',
+            'RABBITMQ_MNESIA_BASE': f'{directory}/mnesia',
+            'RABBITMQ_NODENAME': 'cellsched@localhost',
+            'RABBITMQ_NODE_IP_ADDRESS': serving.ADDRESS,
+            'RABBITMQ_NODE_PORT': str(self.port['amqp']),
+            'RABBITMQ_PID_FILE': f'{directory}/pid',
+            'RABBITMQ_PLUGINS_DIR': f'{directory}/plugins',
+            'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS':
+                '-kernel inet_dist_use_interface {127,0,0,1}',
+        }
+
+    def _link_libraries(self) -> None:
+        """Give the broker its libraries without its plug-ins.
+
+        It reads the code of all that it finds beside it, enabled or not,
+        which is a third of the time that it takes to start.
+        """
+        server = pathlib.Path(self.program['rabbitmq-server']).resolve()
+        plugins = self.directory / 'plugins'
+        plugins.mkdir()
+        for library in (server.parent.parent / 'plugins').iterdir():
+            if (not library.name.startswith('rabbitmq_')
+                    or library.name.startswith('rabbitmq_prelaunch')):
+                (plugins / library.name).symlink_to(library)
+
+    def _has_epmd(self) -> bool:
+        with socket.socket() as client:
+            return client.connect_ex((serving.ADDRESS, self.port['epmd'])) == 0
+
+    def _evaluate(self, expressions: str) -> None:
+        """Have the broker evaluate Erlang.
+
+        That takes milliseconds, where rabbitmqctl takes half a second.
+        """
+        ended = subprocess.run(
+            [self.program['erl_call'], '-c', self._cookie, '-r', '-address',
+             f'{serving.ADDRESS}:{self.port["distribution"]}', '-e'],
+            input=expressions, capture_output=True, text=True, timeout=60)
+        if ended.stdout.strip() != '{ok, ok}':
+            raise RuntimeError(
+                f'the broker says {ended.stdout}{ended.stderr} to '
+                f'{expressions}')
+
+
+class PostgreSQL(serving.Server):
+    """A database server; its parts are databases.
+
+    It does not wait for its disk, but for the system to take what is
+    committed, so that only the machine's end could lose that.
+    """
+
+    package = 'postgresql'
+    programs = ('postgres', 'initdb')
+    ports = ('sql',)
+    port_taken = 'Address already in use'
+
+    @classmethod
+    def usual_places(cls) -> list[str]:
+        places = pathlib.Path('/usr/lib/postgresql').glob('*/bin')
+        return [str(place) for place in sorted(
+            places, key=lambda place: _number(place.parent.name),
+            reverse=True)]
+
+    def prepare(self) -> None:
+        if os.geteuid() == 0:
+            shutil.chown(self.directory, 'postgres', 'postgres')
+        processes.run(
+            [*self._as_user(), self.program['initdb'], '--pgdata',
+             f'{self.directory}/data', '--auth', 'trust', '--username',
+             'postgres', '--encoding', 'UTF8', '--no-locale', '--no-sync'],
+            self.directory)
+
+    def make_processes(self) -> list[processes.Process]:
+        settings = {
+            'listen_addresses': serving.ADDRESS,
+            'port': str(self.port['sql']),
+            'unix_socket_directories': '',
+            'fsync': 'off',
+            'full_page_writes': 'off',
+            'max_connections': '300',
+        }
+        return [_Postgres(
+            [*self._as_user(), self.program['postgres'],
+             '-D', f'{self.directory}/data',
+             *(word for name, value in settings.items()
+               for word in ('-c', f'{name}={value}'))],
+            self.directory, name='postgres', stop_signal=signal.SIGINT,
+            ready='database system is ready to accept connections')]
+
+    def url(self, name: str) -> str:
+        try:
+            self._execute('CREATE DATABASE {}', name)
+        except psycopg2.errors.DuplicateDatabase:
+            # It was made when its URL was asked for first.
+            pass
+        return (f'postgresql+psycopg2://postgres:postgres@{serving.ADDRESS}:'
+                f'{self.port["sql"]}/{parse.quote(name, safe="")}')
+
+    def drop(self, name: str) -> None:
+        self._execute('DROP DATABASE IF EXISTS {} WITH (FORCE)', name)
+
+    def _execute(self, statement: str, name: str) -> None:
+        connection = psycopg2.connect(
+            host=serving.ADDRESS, port=self.port['sql'], user='postgres',
+            dbname='postgres')
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(psycopg2.sql.SQL(statement).format(
+                    psycopg2.sql.Identifier(name)))
+        finally:
+            connection.close()
+
+    def _as_user(self) -> list[str]:
+        """Return what to put before a command: the server refuses root."""
+        if os.geteuid() != 0:
+            return []
+        return ['setpriv', '--reuid=postgres', '--regid=postgres',
+                '--clear-groups']
+
+
+class _Postgres(processes.Process):
+    """The process of a database server, which cannot be killed outright.
+
+    It would leave its shared memory behind. The signal makes it break off as
+    well: it writes nothing more, and recovers when it starts again.
+    """
+
+    def kill(self) -> None:
+        if self.running:
+            os.kill(self.pid, signal.SIGQUIT)
+            self._wait(lambda: not self.running, 'it to stop',
+                       self._stop_timeout_s)
+        super().kill()
+
+
+class Part(fixtures.Fixture):
+    """A test's part of a server that it shares with other tests.
+
+    Names are the test's own, and what has them goes with the test.
+    """
+
+    def __init__(self, server: serving.Server) -> None:
+        self._server = server
+
+    def _setUp(self) -> None:
+        self._prefix = f'test_{secrets.token_hex(4)}_'
+
+    def url(self, name: str) -> str:
+        """Return the URL of a part, which is made if it is not there."""
+        self.addCleanup(self._server.drop, self._prefix + name)
+        return self._server.url(self._prefix + name)
+
+
+AnyServer = TypeVar('AnyServer', bound=serving.Server)
+
+
+def shared(kind: type[AnyServer]) -> AnyServer:
+    """Return the server of this process, which starts when it is first used.
+
+    Who stops or kills a server needs one of its own.
+
+    :raises serving.NotInstalled: there is none on this machine
+    """
+    return _shared(kind)  # type: ignore[return-value]
+
+
+@functools.cache
+def _shared(kind: type[serving.Server]) -> serving.Server:
+    server = kind()
+    server.setUp()
+    atexit.register(_throw_away, server, os.getpid())
+    return server
+
+
+def _throw_away(server: serving.Server, owner: int) -> None:
+    """End a server for good, without the courtesies of a shutdown.
+
+    A fork of the process that started it must leave it alone.
+    """
+    if os.getpid() == owner:
+        server.kill()
+        server.cleanUp()
+
+
+def _number(version: str) -> float:
+    """Return a version as a number, to sort by."""
+    try:
+        return float(version)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every kind of real server has."""
+
+import abc
+from collections.abc import Sequence
+import os
+import pathlib
+import random
+import shutil
+import socket
+import tempfile
+from typing import ClassVar
+
+import fixtures
+
+from tests.integration import processes
+
+#: Where all of them listen.
+ADDRESS = '127.0.0.1'
+
+#: Where servers keep their directories. Tests change the place of temporary
+#: files later, but servers outlive tests.
+ROOT = tempfile.gettempdir()
+
+#: Times to look for ports, if someone took one between look and use.
+_ATTEMPTS_MAX = 3
+
+
+class NotInstalled(Exception):
+    """A server is not on this machine."""
+
+
+class Server(fixtures.Fixture, abc.ABC):
+    """A server, and the parts of it that have names.
+
+    Where it listens does not change when it is stopped or killed and started
+    again, and what it keeps durably is still there.
+
+    :param search_path: directories with its programs, in place of the usual
+    :raises NotInstalled: one of its programs is in none of them
+    """
+
+    #: The Debian package.
+    package: ClassVar[str]
+    #: Programs that must be there.
+    programs: ClassVar[tuple[str, ...]]
+    #: Ports to listen on.
+    ports: ClassVar[tuple[str, ...]]
+    #: Part of the output of one that could not have its port.
+    port_taken: ClassVar[str]
+
+    def __init__(self, search_path: Sequence[str] | None = None) -> None:
+        if search_path is None:
+            search_path = [*self.usual_places(), *os.get_exec_path()]
+        self.program = {name: self._find(name, search_path)
+                        for name in self.programs}
+
+    def _setUp(self) -> None:
+        self.directory = processes.make_directory(ROOT)
+        self.addCleanup(processes.remove_directory, self.directory)
+        self.prepare()
+        self.processes: list[processes.Process] = []
+        self.addCleanup(self.kill)
+        for left in reversed(range(_ATTEMPTS_MAX)):
+            self.port = dict(zip(self.ports, _free_ports(len(self.ports))))
+            self.processes = self.make_processes()
+            try:
+                self.start()
+                break
+            except processes.ProcessFailed as exc:
+                self.kill()
+                if not left or self.port_taken not in str(exc):
+                    raise
+        self.addCleanup(self.stop)
+
+    @classmethod
+    def usual_places(cls) -> list[str]:
+        """Return directories outside the path where its programs may be."""
+        return []
+
+    @abc.abstractmethod
+    def prepare(self) -> None:
+        """Fill the directory with what the server needs there."""
+
+    @abc.abstractmethod
+    def make_processes(self) -> list[processes.Process]:
+        """Return its processes in the order in which they start."""
+
+    @abc.abstractmethod
+    def url(self, name: str) -> str:
+        """Return the URL of a part, which is made if it is not there."""
+
+    @abc.abstractmethod
+    def drop(self, name: str) -> None:
+        """Remove a part, if it is there, whoever uses it."""
+
+    def start(self) -> None:
+        """Start what does not run, and wait until it is ready."""
+        for process in self.processes:
+            process.start()
+
+    def stop(self) -> None:
+        """Shut it down, if it runs."""
+        for process in reversed(self.processes):
+            process.stop()
+        self._ensure_gone()
+
+    def kill(self) -> None:
+        """Make it break off, without a chance to put anything in order."""
+        for process in reversed(self.processes):
+            process.kill()
+        self._ensure_gone()
+
+    def _find(self, program: str, search_path: Sequence[str]) -> str:
+        found = shutil.which(program, path=os.pathsep.join(search_path))
+        if found is None:
+            raise NotInstalled(
+                f'{program} is not installed here; it comes with the Debian '
+                f'package {self.package}')
+        return found
+
+    def _ensure_gone(self) -> None:
+        processes.wait_until(
+            lambda: not processes.inside(self.directory),
+            f'the processes of {self.directory} to end')
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that no server listens on.
+
+    They are outside the range from which clients' ports are taken, so that
+    they stay free while a server is down.
+    """
+    limits = pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range')
+    first_of_clients = int(limits.read_text().split()[0])
+    candidates = random.SystemRandom().sample(
+        range(10000, max(first_of_clients, 20000)), 1000)
+    found: list[int] = []
+    while len(found) < count:
+        port = candidates.pop()
+        with socket.socket() as probe:
+            if not probe.connect_ex((ADDRESS, port)):
+                continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((ADDRESS, port))
+            except OSError:
+                continue
+        found.append(port)
+    return found

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a build, through real servers and real processes."""
+
+from tests.integration import base
+from tests.integration import deployment
+from tests.integration import servers
+
+
+class TestStories(base.TestCase):
+    """What becomes of servers; the stories share one deployment.
+
+    Each story removes its servers, and none needs hosts that another story
+    fills.
+    """
+
+    world: deployment.Deployment
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.world = cls.of_class(deployment.Deployment(
+            cls.part_of_class(servers.RabbitMQ),
+            cls.part_of_class(servers.PostgreSQL)))
+
+    def setUp(self) -> None:
+        super().setUp()
+        for service in self.world.services:
+            self.show_output_of(service)
+
+    def test_server_is_built_in_a_cell(self):
+        [server] = self.create('web', '--flavor', 'small')
+
+        self.assertEqual('ACTIVE', server['Status'])
+        self.assertIn(server['Host'], deployment.CELLS[server['Cell']])
+        shown = self.world.show(server['ID'])
+        self.assertEqual(
+            ('web', 'ACTIVE', server['Cell'], server['Host']),
+            tuple(shown[name] for name in ('name', 'status', 'cell', 'host')))
+        self.assertIn(server, self.world.list_servers())
+
+    def test_servers_of_one_request_are_spread_over_the_cells(self):
+        found = self.create(
+            'web', '--flavor', 'small', '--min', '6', '--max', '6')
+
+        self.assertEqual({'ACTIVE'}, {server['Status'] for server in found})
+        hosts = sorted(server['Host'] for server in found)
+        self.assertEqual(['c1-a', 'c1-a', 'c1-b', 'c1-b', 'c2-a', 'c2-a'],
+                         hosts)
+
+    def test_build_that_fails_goes_to_another_host_of_its_cell(self):
+        [server] = self.create('backup', '--flavor', 'archive')
+
+        self.assertEqual(
+            ('ACTIVE', 'cell2', 'c2-steady', 2),
+            tuple(server[name] for name in (
+                'Status', 'Cell', 'Host', 'Attempts')))
+
+    def test_server_that_fits_nowhere_is_kept_in_cell0_with_reasons(self):
+        [server] = self.create('monster', '--flavor', 'giant', expected=2)
+
+        self.assertEqual(('ERROR', 'cell0', ''), tuple(
+            server[name] for name in ('Status', 'Cell', 'Host')))
+        self.assertIn('5', server['Reason'])
+        self.assertIn('memory', server['Reason'])
+        self.assertIn(server, self.world.list_servers())
+
+    def test_deleted_server_is_gone_and_holds_nothing(self):
+        [server] = self.create('web', '--flavor', 'small')
+        self.assertNotEqual([], self.world.held_by(server['ID']))
+
+        self.world.shell('server', 'delete', server['ID'], '--wait')
+
+        self.assertEqual([], self.world.list_servers())
+        self.assertEqual([], self.world.held_by(server['ID']))
+        self.world.shell('server', 'show', server['ID'], expected=1)
+
+    def create(self, name: str, *args: str, expected: int = 0):
+        """Create servers that go with the story."""
+        found = self.world.create(name, *args, expected=expected)
+        self.addCleanup(self.remove, *(server['ID'] for server in found))
+        return found
+
+    def remove(self, *uuids: str) -> None:
+        """Delete those of the servers that are left."""
+        left = {server['ID'] for server in self.world.list_servers()}
+        if left.intersection(uuids):
+            self.world.shell('server', 'delete', '--wait',
+                             *left.intersection(uuids))

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users may say."""
+
+import hypothesis
+from hypothesis import strategies
+
+from cellsched.api import validation
+from cellsched import exception
+from tests.unit import base
+
+BOUNDS = validation.Bounds(
+    instances_max=1000, limit_max=100,
+    hints=frozenset({'different_host', 'group'}))
+
+#: What is no name, for one reason or another.
+BAD_NAMES = (
+    None, 5, True, b'web', ['web'], {}, object(), '', ' ', '\t', 'a\nb',
+    'a\r\nInjected: yes', 'a\0b', '\x1b[2J', 'a\u2028b', 'a\u202eb', '\ud800',
+    'x' * 256, 'x' * 10_000_000)
+
+#: What is no number of servers.
+BAD_COUNTS = (
+    None, 0, -1, 1001, 2 ** 31, 2 ** 63, -2 ** 63, 10 ** 5000, True, False,
+    '1', 1.0, float('nan'), [1], 'x' * 10_000_000)
+
+#: What may be in a list of hosts to be away from, and is not.
+BAD_HINTS = (
+    {'_nova_check_type': ['rebuild']}, {'_': ['x']}, {'__class__': ['x']},
+    {'$__init__.__globals__': ['x']}, {'unknown': ['x']},
+    {'different_host\n': ['x']}, {'DIFFERENT_HOST': ['x']}, {None: ['x']},
+    {5: ['x']}, {'x' * 10_000_000: ['x']}, {'different_host': []},
+    {'different_host': 'x'}, {'different_host': None},
+    {'different_host': {'x': 1}}, {'different_host': ['x'] * 101},
+    {'different_host': ['x'] * 100_000}, {'different_host': [5]},
+    {'different_host': [None]}, {'different_host': [['x']]},
+    {'different_host': ['a\0b']}, {'different_host': ['a\r\nb']},
+    {'different_host': ['x' * 256]}, {'different_host': ['']},
+    {'different_host': ['x'], 'other': ['y']}, 'different_host', 5,
+    ['different_host'], [('different_host', ['x'])])
+
+
+def request(**fields):
+    return validation.ServerRequest(**{
+        'name': 'web', 'flavor': 'small', 'image_ref': None,
+        'availability_zone': None, 'hints': {}, 'min_count': 1,
+        'max_count': 1, **fields})
+
+
+class TestServerRequest(base.TestCase):
+
+    def assertRefused(self, field, **fields):
+        """The request is refused by one short line that names the field."""
+        error = self.assertRaises(
+            exception.InvalidField, request(**fields).check, BOUNDS)
+
+        self.assertEqual(field, error.field)
+        text = str(error)
+        self.assertLess(len(text), 250)
+        self.assertTrue(text.isprintable(), text)
+        self.assertIn(field, text)
+
+    def test_request_within_bounds_is_taken(self):
+        for fields in (
+                {}, {'name': 'x' * 255}, {'name': 'Zoë <3 %s%n ../ \' " ;'},
+                {'name': '10'}, {'image_ref': 'i', 'availability_zone': 'z'},
+                {'min_count': 1000, 'max_count': 1000},
+                {'min_count': 1, 'max_count': 1000},
+                {'hints': {'different_host': ['x'] * 100, 'group': ('g',)}}):
+            request(**fields).check(BOUNDS)
+
+    def test_bad_names_are_refused(self):
+        for name in BAD_NAMES:
+            for field in ('name', 'flavor'):
+                self.assertRefused(field, **{field: name})
+            for field in ('image_ref', 'availability_zone'):
+                if name is not None:
+                    self.assertRefused(field, **{field: name})
+
+    def test_bad_counts_are_refused(self):
+        for count in BAD_COUNTS:
+            self.assertRefused('min_count', min_count=count, max_count=1000)
+            self.assertRefused('max_count', max_count=count)
+
+    def test_fewer_than_the_fewest_are_refused(self):
+        self.assertRefused('max_count', min_count=3, max_count=2)
+
+    def test_bad_hints_are_refused(self):
+        for hints in BAD_HINTS:
+            error = self.assertRaises(
+                exception.InvalidField, request(hints=hints).check, BOUNDS)
+            self.assertTrue(error.field.startswith('hints'))
+            self.assertTrue(str(error).isprintable(), str(error))
+            self.assertLess(len(str(error)), 250)
+
+    def test_hint_is_refused_where_no_filter_reads_any(self):
+        bounds = validation.Bounds(1000, 100, frozenset())
+
+        error = self.assertRaises(
+            exception.InvalidField,
+            request(hints={'group': ['g']}).check, bounds)
+
+        self.assertIn('there are none', str(error))
+
+    def test_name_leaves_room_for_the_number_of_each_server(self):
+        for count, longest in ((1, 255), (9, 253), (1000, 250)):
+            request(name='x' * longest, max_count=count).check(BOUNDS)
+            if count > 1:
+                self.assertRefused(
+                    'name', name='x' * (longest + 1), max_count=count)
+
+
+class TestChecks(base.TestCase):
+
+    @hypothesis.settings(max_examples=100, deadline=None)
+    @hypothesis.given(strategies.text(max_size=300))
+    def test_text_is_taken_if_it_can_be_shown(self, text):
+        good = text.isprintable() and text.strip() and len(text) <= 255
+        try:
+            validation.check_text('here', 'field', text)
+        except exception.InvalidField as exc:
+            self.assertFalse(good)
+            self.assertTrue(str(exc).isprintable())
+        else:
+            self.assertTrue(good)
+
+    @hypothesis.settings(max_examples=100, deadline=None)
+    @hypothesis.given(strategies.integers(-5, 15))
+    def test_count_is_taken_if_it_is_within_its_bounds(self, count):
+        try:
+            validation.check_count('here', 'field', count, 10, least=2)
+        except exception.InvalidField as exc:
+            self.assertFalse(2 <= count <= 10)
+            self.assertEqual(
+                f'here: field: a whole number from 2 to 10, not {count}',
+                str(exc))
+        else:
+            self.assertTrue(2 <= count <= 10)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mapping hosts to the cells they live in."""
+
+from cellsched.cells import discovery
+from cellsched.db.api import host_mappings
+from cellsched.db.cell import compute_nodes
+from cellsched import exception
+from tests.unit.cells import base
+from tests.unit.db.cell import test_compute_nodes
+from tests.unit.db import samples
+from tests.unit import racing
+
+
+class DiscoveryCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.discovery = discovery.Discovery(
+            self.database, self.cells, self.targets, self.clock)
+        self.east, self.west = self.add_cell('east'), self.add_cell('west')
+
+    def add_nodes(self, cell, *hosts, node=None):
+        for host in hosts:
+            self.write(
+                self.targets.database(cell), compute_nodes.save,
+                samples.uuids(1)[0], host, node or host,
+                test_compute_nodes.VALUES, samples.NOW)
+
+    def mapped(self, *hosts):
+        found = self.read(self.database, host_mappings.get_many, hosts)
+        return {host: cell.name for host, cell in found.items()}
+
+    def unmapped(self, cell):
+        return [row.host for row in self.read(
+            self.targets.database(cell), compute_nodes.list_unmapped)]
+
+
+class TestMapHost(DiscoveryCase):
+
+    def test_host_is_mapped_as_often_as_one_likes(self):
+        for _ in range(2):
+            self.discovery.map_host(self.east, 'a')
+
+        self.assertEqual({'a': 'east'}, self.mapped('a'))
+
+    def test_host_of_another_cell_is_an_error_that_names_both(self):
+        self.discovery.map_host(self.east, 'a')
+
+        error = self.assertRaises(
+            exception.HostMappingExists, self.discovery.map_host, self.west,
+            'a')
+
+        self.assertEqual(
+            ('a', self.west.identity, self.east.identity),
+            (error.host, error.cell, error.mapped_cell))
+        self.assertIn(self.east.identity, str(error))
+        self.assertIn(self.west.identity, str(error))
+        self.assertEqual({'a': 'east'}, self.mapped('a'))
+
+    def test_cells_of_hosts_are_told_whosever_they_are(self):
+        self.discovery.map_host(self.east, 'a')
+
+        owners = self.discovery.map_hosts(self.west, ['a', 'b', 'b'])
+
+        self.assertEqual({'a': 'east', 'b': 'west'},
+                         {host: cell.name for host, cell in owners.items()})
+
+    def test_cells_that_race_for_a_host_agree_on_one(self):
+        outcomes = racing.race(
+            *[lambda: self.discovery.map_host(self.east, 'a')] * 3,
+            *[lambda: self.discovery.map_host(self.west, 'a')] * 3)
+
+        winner = self.mapped('a')['a']
+        lost = outcomes[3:] if winner == 'east' else outcomes[:3]
+        self.assertEqual(3, outcomes.count(None))
+        for error in lost:
+            self.assertIsInstance(error, exception.HostMappingExists)
+
+
+class TestAdopt(DiscoveryCase):
+
+    def adopt(self, cell):
+        nodes = self.read(
+            self.targets.database(cell), compute_nodes.list_unmapped)
+        return self.discovery.adopt(cell, nodes)
+
+    def test_nodes_of_the_cells_own_hosts_are_marked(self):
+        self.add_nodes(self.east, 'a', 'b')
+        self.add_nodes(self.west, 'b', 'c')
+        self.adopt(self.east)
+
+        owners = self.adopt(self.west)
+
+        self.assertEqual({'b': 'east', 'c': 'west'},
+                         {host: cell.name for host, cell in owners.items()})
+        self.assertEqual([], self.unmapped(self.east))
+        self.assertEqual(['b'], self.unmapped(self.west))
+
+    def test_nothing_to_adopt_is_no_owner(self):
+        self.assertEqual({}, self.adopt(self.east))
+
+
+class TestDiscover(DiscoveryCase):
+
+    def setUp(self):
+        super().setUp()
+        self.lines = []
+
+    def discover(self, cell_uuid=None):
+        return self.discovery.discover(cell_uuid, self.lines.append)
+
+    def test_hosts_of_new_nodes_are_mapped(self):
+        self.add_nodes(self.east, 'a', 'b')
+        self.add_nodes(self.west, 'c')
+
+        self.assertEqual(['a', 'b', 'c'], self.discover())
+
+        self.assertEqual({'a': 'east', 'b': 'east', 'c': 'west'},
+                         self.mapped('a', 'b', 'c'))
+        for line in ('Found 2 cell mappings.', 'Mapped host a.',
+                     'Mapped host c.'):
+            self.assertIn(line, self.lines)
+
+    def test_what_was_found_is_not_found_again(self):
+        self.add_nodes(self.east, 'a')
+        self.discover()
+
+        self.assertEqual([], self.discover())
+
+        self.add_nodes(self.east, 'b')
+        self.add_nodes(self.east, 'a', node='second')
+        self.assertEqual(['b'], self.discover())
+        self.assertEqual([], self.unmapped(self.east))
+
+    def test_cell_that_is_new_is_seen_at_once(self):
+        self.discover()
+        north = self.add_cell('north')
+        self.add_nodes(north, 'a')
+
+        self.assertEqual(['a'], self.discover())
+
+    def test_cell0_is_passed_over(self):
+        self.add_cell0()
+        self.add_nodes(self.west, 'a')
+
+        self.assertEqual(['a'], self.discover())
+
+        self.assertIn('Skipping cell0, which has no hosts.', self.lines)
+
+    def test_one_cell_can_be_asked_alone(self):
+        self.add_nodes(self.east, 'a')
+        self.add_nodes(self.west, 'b')
+
+        self.assertEqual(['b'], self.discover(self.west.uuid))
+
+        self.assertEqual({'b': 'west'}, self.mapped('a', 'b'))
+
+    def test_cell_that_does_not_exist_is_an_error(self):
+        self.assertRaises(exception.CellMappingNotFound, self.discover,
+                          samples.uuids(1)[0])
+
+    def test_host_in_two_cells_is_an_error_and_the_others_are_mapped(self):
+        self.add_nodes(self.east, 'a', 'b')
+        self.add_nodes(self.west, 'b', 'c')
+
+        error = self.assertRaises(
+            exception.HostMappingExists, self.discover)
+
+        self.assertEqual(
+            ('b', self.west.identity, self.east.identity),
+            (error.host, error.cell, error.mapped_cell))
+        self.assertEqual({'a': 'east', 'b': 'east', 'c': 'west'},
+                         self.mapped('a', 'b', 'c'))
+        # It stays an error until someone mends it.
+        self.assertRaises(exception.HostMappingExists, self.discover)
+
+    def test_several_that_discover_at_once_map_each_host_once(self):
+        hosts = [f'host{number}' for number in range(20)]
+        self.add_nodes(self.east, *hosts[:10])
+        self.add_nodes(self.west, *hosts[10:])
+
+        found = racing.race(*[self.discovery.discover] * 6)
+
+        for each in found:
+            self.assertLessEqual(set(each), set(hosts))
+        self.assertEqual(set(hosts), {host for each in found for host in each})
+        self.assertEqual(
+            {host: 'east' if number < 10 else 'west'
+             for number, host in enumerate(hosts)}, self.mapped(*hosts))
+        self.assertEqual([], self.unmapped(self.east))

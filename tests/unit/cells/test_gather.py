@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asking many cells at once."""
+
+import threading
+
+import futurist
+from oslo_context import context as oslo_context
+
+from cellsched.cells import gather
+from cellsched import exception
+from cellsched.testing import clock
+from tests.unit.cells import base
+
+TIMEOUT_S = 60.0
+
+#: Longer than anything here takes; a test that waits so long has failed.
+DEADLINE_S = 30
+
+
+class ImpatientClock(clock.FakeClock):
+    """A fake clock for those who wait for another one's deadline.
+
+    They wait in real time for as long as the clock leaves them. So to the
+    thread of the test it is always almost too late, but never yet.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self._waiting = threading.get_ident()
+
+    def monotonic(self):
+        waits = threading.get_ident() == self._waiting
+        return super().monotonic() + (TIMEOUT_S - 0.01 if waits else 0)
+
+
+class Cells:
+    """Cells that answer, fail or hang when they are asked."""
+
+    def __init__(self):
+        self.asked = []
+        self.failing = set()
+        self.hanging = set()
+        self.go_on = threading.Event()
+        #: Notified of every question that is put, and of every answer.
+        self.changed = threading.Condition()
+
+    def ask(self, context):
+        name = context.cell.name
+        if name in self.hanging:
+            self.hang(name)
+            return name
+        self._note(name)
+        if name in self.failing:
+            raise exception.CellUnreachable(cell=name, reason='down')
+        return name
+
+    def hang(self, name='nothing'):
+        self._note(name)
+        assert self.go_on.wait(DEADLINE_S)
+
+    def _note(self, name):
+        with self.changed:
+            self.asked.append(name)
+            self.changed.notify_all()
+
+
+class Executor(futurist.ThreadPoolExecutor):
+    """The pool that services use, where what can be asked is asked at once.
+
+    That is so for as long as there is a thread for it.
+    """
+
+    def __init__(self, size, world):
+        super().__init__(size)
+        self._size = size
+        self._world = world
+        self.futures = []
+
+    def submit(self, function, *args, **kwargs):
+        world = self._world
+        with world.changed:
+            asked = len(world.asked)
+            free = self._size - len(self.unanswered())
+            future = super().submit(function, *args, **kwargs)
+            self.futures.append(future)
+            world.changed.notify_all()
+        future.add_done_callback(self._tell)
+        self.wait_until(lambda: free <= 0 or future.done()
+                        or len(world.asked) > asked)
+        return future
+
+    def unanswered(self):
+        return [future for future in self.futures if not future.done()]
+
+    def wait_until(self, holds):
+        with self._world.changed:
+            assert self._world.changed.wait_for(holds, DEADLINE_S)
+
+    def _tell(self, future):
+        with self._world.changed:
+            self._world.changed.notify_all()
+
+
+class TestGatherer(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.time = ImpatientClock()
+        self.world = Cells()
+
+    def make(self, threads, cells, timeout_s=TIMEOUT_S):
+        """Return a gatherer, and the names of so many new cells."""
+        self.executor = Executor(threads, self.world)
+        self.addCleanup(self.executor.shutdown, wait=False)
+        self.addCleanup(self.world.go_on.set)
+        self.mapped = [self.add_cell(f'cell{number}')
+                       for number in range(1, cells + 1)]
+        return gather.Gatherer(
+            self.executor, self.targets, self.time, timeout_s)
+
+    def ask(self, gatherer, cells=None):
+        return gatherer.gather(
+            self.context, self.mapped if cells is None else cells,
+            self.world.ask)
+
+    def ask_while_time_runs_out(self, gatherer, answers):
+        """Ask all cells; the time is over after so many answers."""
+        def run_out():
+            self.executor.wait_until(
+                lambda: len(self.executor.futures) == len(self.mapped)
+                and self.world.hanging <= set(self.world.asked)
+                and len(self.executor.unanswered())
+                == len(self.mapped) - answers)
+            self.time.advance(1)
+
+        thread = threading.Thread(target=run_out)
+        thread.start()
+        self.addCleanup(thread.join)
+        return self.ask(gatherer)
+
+    def end_hanging(self):
+        self.world.go_on.set()
+        self.executor.wait_until(lambda: not self.executor.unanswered())
+
+    def names(self, *numbers):
+        """Return names by uuid, as cells answer them."""
+        return {self.mapped[number - 1].uuid: self.mapped[number - 1].identity
+                for number in numbers}
+
+    def test_every_cell_answers(self):
+        gathered = self.ask(self.make(threads=3, cells=3))
+
+        self.assertEqual(self.names(1, 2, 3), gathered.results)
+        self.assertEqual({}, gathered.failures)
+        self.assertEqual(set(), gathered.silent)
+
+    def test_no_cells_are_no_answers(self):
+        gathered = self.ask(self.make(threads=1, cells=0))
+
+        self.assertEqual(gather.Gathered(), gathered)
+
+    def test_more_cells_than_threads_all_answer(self):
+        gathered = self.ask(self.make(threads=2, cells=20))
+
+        self.assertEqual(20, len(gathered.results))
+
+    def test_context_of_the_caller_is_not_aimed(self):
+        self.ask(self.make(threads=2, cells=2))
+
+        self.assertIsNone(self.context.cell)
+
+    def test_what_is_logged_meanwhile_is_of_the_request(self):
+        gatherer = self.make(threads=1, cells=1)
+        requests = [
+            gatherer.gather(
+                context, self.mapped,
+                lambda aimed: oslo_context.get_current().request_id
+            ).results[self.mapped[0].uuid]
+            for context in (self.context, base.context.admin())]
+
+        self.assertEqual(self.context.request_id, requests[0])
+        self.assertNotEqual(self.context.request_id, requests[1])
+
+    def test_failures_are_kept_apart(self):
+        gatherer = self.make(threads=2, cells=3)
+        self.world.failing = {self.mapped[1].identity}
+
+        gathered = self.ask(gatherer)
+
+        self.assertEqual(self.names(1, 3), gathered.results)
+        failure = gathered.failures.pop(self.mapped[1].uuid)
+        self.assertIsInstance(failure, exception.CellUnreachable)
+        self.assertEqual({}, gathered.failures)
+        self.assertEqual(set(), gathered.silent)
+
+    def test_cell_that_cannot_be_aimed_at_is_a_failure_of_its_own(self):
+        gatherer = self.make(threads=2, cells=2)
+        self.mapped[0].database_connection = 'nothing'
+
+        gathered = self.ask(gatherer)
+
+        self.assertEqual(self.names(2), gathered.results)
+        self.assertIsInstance(gathered.failures[self.mapped[0].uuid],
+                              exception.ConfigurationInvalid)
+
+    def test_cell_that_hangs_is_silent_after_its_deadline(self):
+        gatherer = self.make(threads=4, cells=4)
+        self.world.hanging = {self.mapped[2].identity}
+        self.world.failing = {self.mapped[0].identity}
+
+        gathered = self.ask_while_time_runs_out(gatherer, 3)
+
+        self.assertEqual(self.names(2, 4), gathered.results)
+        self.assertEqual({self.mapped[0].uuid}, gathered.failures.keys())
+        self.assertEqual({self.mapped[2].uuid}, gathered.silent)
+
+    def test_cell_that_hangs_leaves_the_other_threads_to_the_others(self):
+        gatherer = self.make(threads=2, cells=9)
+        self.world.hanging = {self.mapped[0].identity}
+
+        gathered = self.ask_while_time_runs_out(gatherer, 8)
+
+        self.assertEqual(self.names(*range(2, 10)), gathered.results)
+        self.assertEqual({self.mapped[0].uuid}, gathered.silent)
+
+    def test_cell_that_hangs_is_silent_at_once_the_next_time(self):
+        gatherer = self.make(threads=2, cells=2)
+        hanging = self.mapped[0]
+        self.world.hanging = {hanging.identity}
+        self.ask_while_time_runs_out(gatherer, 1)
+
+        for _ in range(3):
+            gathered = self.ask(gatherer)
+            self.assertEqual({hanging.uuid}, gathered.silent)
+            self.assertEqual(self.names(2), gathered.results)
+
+        self.assertEqual(1, self.world.asked.count(hanging.identity))
+        self.assertEqual({hanging.uuid}, self.ask(
+            gatherer, [hanging]).silent)
+
+    def test_cell_is_heard_again_when_it_has_answered(self):
+        gatherer = self.make(threads=2, cells=2)
+        self.world.hanging = {self.mapped[0].identity}
+        self.ask_while_time_runs_out(gatherer, 1)
+
+        self.end_hanging()
+
+        self.assertEqual(self.names(1, 2), self.ask(gatherer).results)
+
+    def test_every_thread_that_hangs_does_not_hang_the_caller(self):
+        gatherer = self.make(threads=2, cells=5)
+        hanging = {cell.identity for cell in self.mapped[:2]}
+        self.world.hanging = hanging
+
+        gathered = self.ask_while_time_runs_out(gatherer, 0)
+
+        self.assertEqual({cell.uuid for cell in self.mapped},
+                         gathered.silent)
+        self.assertEqual(hanging, set(self.world.asked))
+
+    def test_threads_that_hang_elsewhere_do_not_hang_the_caller(self):
+        gatherer = self.make(threads=1, cells=3, timeout_s=0.01)
+        self.executor.submit(self.world.hang)
+
+        gathered = self.ask(gatherer)
+
+        self.assertEqual(self.names(1, 2, 3).keys(), gathered.silent)
+        self.assertEqual(['nothing'], self.world.asked)
+
+    def test_cells_that_were_not_asked_are_asked_the_next_time(self):
+        gatherer = self.make(threads=1, cells=3)
+        self.world.hanging = {self.mapped[0].identity}
+        self.ask_while_time_runs_out(gatherer, 0)
+        self.end_hanging()
+
+        self.assertEqual(self.names(1, 2, 3), self.ask(gatherer).results)
+
+    def test_what_ends_the_process_is_not_kept(self):
+        def stop(context):
+            raise SystemExit
+
+        gatherer = self.make(threads=1, cells=1)
+
+        self.assertRaises(SystemExit, gatherer.gather, self.context,
+                          self.mapped, stop)

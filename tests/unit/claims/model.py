@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A claim store that is too simple to be wrong, to compare others with."""
+
+import itertools
+
+import hypothesis
+from hypothesis import strategies
+
+from cellsched.claims import base
+from cellsched import exception
+
+_RESOURCES = ('DISK_GB', 'VCPU')
+
+_numbers = strategies.integers(0, 2)
+_amounts = strategies.dictionaries(
+    strategies.sampled_from(_RESOURCES), strategies.integers(1, 4),
+    min_size=1)
+_inventories = strategies.dictionaries(
+    strategies.sampled_from(_RESOURCES), strategies.builds(
+        base.Inventory, total=strategies.integers(0, 9),
+        reserved=strategies.integers(0, 2),
+        allocation_ratio=strategies.sampled_from((1.0, 1.5)),
+        min_unit=strategies.integers(1, 2),
+        max_unit=strategies.integers(2, 4),
+        step_size=strategies.integers(1, 2)))
+_consumers = strategies.integers(0, 4)
+
+#: Calls of a store: (name, arguments), with numbers for uuids.
+CALLS = strategies.lists(strategies.one_of(
+    strategies.tuples(strategies.just('claim'), strategies.lists(
+        strategies.tuples(_consumers, _numbers, _amounts), max_size=4,
+        unique_by=lambda claim: claim[:2])),
+    strategies.tuples(
+        strategies.just('release'), strategies.lists(_consumers, max_size=3)),
+    strategies.tuples(
+        strategies.just('set_inventory'), _numbers, _inventories),
+    strategies.tuples(strategies.just('poll')),
+), max_size=14)
+
+_examples = itertools.count()
+
+
+class Model:
+    """Keeps who holds what, and adds it up whenever it is asked."""
+
+    def __init__(self):
+        self.held = {}
+        self.inventories = {}
+
+    def claim(self, claims):
+        """Return None, or ``conflict``, or what is refused."""
+        wanted = {}
+        for consumer, provider, resources in claims:
+            wanted.setdefault(consumer, {})[provider] = resources
+        for consumer in wanted:
+            if self.held.get(consumer, wanted[consumer]) != wanted[consumer]:
+                return 'conflict'
+        before = self.held
+        self.held = dict(before)
+        for consumer, provider, resources in claims:
+            if consumer in before:
+                continue
+            self.held.setdefault(consumer, {})
+            self.held[consumer] = {
+                **self.held[consumer], provider: resources}
+            for resource, amount in sorted(resources.items()):
+                has = self.inventories.get(provider, {}).get(resource)
+                if (has is None or not has.admits(amount)
+                        or self.used(provider)[resource] > has.capacity):
+                    self.held = before
+                    return consumer, provider, resource, amount
+        return None
+
+    def release(self, consumers):
+        for consumer in consumers:
+            self.held.pop(consumer, None)
+
+    def used(self, provider):
+        return {resource: sum(
+            holds.get(provider, {}).get(resource, 0)
+            for holds in self.held.values()) for resource in _RESOURCES}
+
+    def usage(self, provider):
+        """Return capacity, used, consumers; None where it is unknown."""
+        if provider not in self.inventories:
+            return None
+        has = self.inventories[provider]
+        return (
+            {resource: has[resource].capacity if resource in has else 0
+             for resource in _RESOURCES}, self.used(provider),
+            sum(provider in holds for holds in self.held.values()))
+
+
+class ModelTests:
+    """Tests that any calls have the outcome that the model says.
+
+    ``store`` is one that all examples may use.
+    """
+
+    @hypothesis.given(calls=CALLS)
+    @hypothesis.settings(
+        deadline=None, max_examples=100,
+        suppress_health_check=[hypothesis.HealthCheck.differing_executors])
+    def test_any_calls_have_the_outcome_that_the_model_says(self, calls):
+        prefix = f'{next(_examples)}-'
+        model, followed = Model(), {}
+        token = self.store.usages().token
+        for name, *args in calls:
+            if name == 'poll':
+                token = self._follow(token, followed, prefix, model)
+            elif name == 'claim':
+                self.assertEqual(
+                    model.claim(*args), self._claim(prefix, *args))
+            elif name == 'release':
+                model.release(*args)
+                self.store.release(f'{prefix}c{number}' for number in args[0])
+            else:
+                model.inventories[args[0]] = args[1]
+                self.store.set_inventory(f'{prefix}p{args[0]}', args[1])
+            self._compare(prefix, model)
+        self._follow(token, followed, prefix, model)
+
+    def _claim(self, prefix, claims):
+        try:
+            self.store.claim([
+                base.Claim(f'{prefix}c{consumer}', f'{prefix}p{provider}',
+                           resources)
+                for consumer, provider, resources in claims])
+        except exception.ClaimConflict:
+            return 'conflict'
+        except exception.ClaimRefused as refusal:
+            return (int(refusal.consumer[-1]), int(refusal.provider[-1]),
+                    refusal.resource, refusal.amount)
+        return None
+
+    def _compare(self, prefix, model):
+        consumers = [f'{prefix}c{number}' for number in range(5)]
+        held = {
+            int(consumer[-1]): {int(claim.provider[-1]): claim.resources
+                                for claim in claims}
+            for consumer, claims in self.store.held(consumers).items()}
+        self.assertEqual(model.held, held)
+        usages = self.store.usages(
+            providers=[f'{prefix}p{number}' for number in range(3)]).usages
+        known = {int(usage.provider[-1]): _plain(usage) for usage in usages}
+        self.assertEqual(
+            [model.usage(number) for number in range(3)],
+            [known.get(number) for number in range(3)])
+
+    def _follow(self, token, followed, prefix, model):
+        changes = self.store.usages(token)
+        for usage in changes.usages:
+            if usage.provider.startswith(prefix):
+                followed[int(usage.provider[-1])] = _plain(usage)
+        self.assertEqual(
+            [model.usage(number) for number in range(3)],
+            [followed.get(number) for number in range(3)])
+        return changes.token
+
+
+def _plain(usage):
+    return ({resource: usage.capacity.get(resource, 0)
+             for resource in _RESOURCES},
+            {resource: usage.used.get(resource, 0)
+             for resource in _RESOURCES}, usage.consumers)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of claims and their history."""
+
+from alembic import autogenerate
+from alembic.runtime import migration
+import sqlalchemy as sa
+
+from cellsched.claims.sql import schema
+from tests.unit.claims.sql import base
+
+
+class TestSchema(base.TestCase):
+
+    def test_tables_and_history_agree(self):
+        with self.make_database().reader() as connection:
+            context = migration.MigrationContext.configure(
+                connection, opts={
+                    'version_table': schema.SCHEMA.version_table,
+                    'compare_type': True})
+            self.assertEqual([], autogenerate.compare_metadata(
+                context, schema.METADATA))
+
+    def test_feed_has_its_lanes(self):
+        with self.make_database().reader() as connection:
+            lanes = connection.execute(sa.select(schema.feed_lanes)).all()
+
+        self.assertEqual([(lane, 0) for lane in range(schema.LANES)], lanes)
+
+    def test_texts_sort_by_bytes_everywhere(self):
+        statement = sa.schema.CreateTable(schema.allocations)
+        for dialect, words in (
+            ('postgresql', 'VARCHAR(36) COLLATE "C"'),
+            ('mysql', 'VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin'),
+        ):
+            url = sa.engine.make_url(f'{dialect}://')
+            text = str(statement.compile(
+                dialect=url.get_dialect(_is_async=False)()))
+
+            self.assertEqual(2, text.count(words), text)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in memory."""
+
+from cellsched.claims import base as claims
+from cellsched.claims import memory
+from cellsched.testing.suite import claims as suite
+from tests.unit import base
+from tests.unit.claims import model
+
+
+class TestMemoryClaims(
+        suite.ClaimStoreSuite, model.ModelTests, base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+
+    def make_store(self):
+        return memory.MemoryClaims()
+
+    def test_only_what_changed_is_told(self):
+        providers = [self.make_provider(self.store, VCPU=8)
+                     for _ in range(10)]
+        token = self.store.usages().token
+
+        self.store.claim([self.make_claim(providers[4], VCPU=1)])
+        self.store.claim([self.make_claim(providers[2], VCPU=1)])
+        self.store.set_inventory(
+            providers[7], {'VCPU': claims.Inventory(total=8)})
+
+        self.assertEqual({providers[2], providers[4]},
+                         self.told(self.store.usages(token).usages))
+
+    def test_what_the_caller_changes_later_is_no_claim(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        resources = {'VCPU': 1}
+        self.store.claim([claims.Claim('c', provider, resources)])
+
+        resources['VCPU'] = 8
+
+        self.assertHolds(
+            self.store, claims.Claim('c', provider, {'VCPU': 1}))

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in SQL, on SQLite."""
+
+import uuid
+
+import sqlalchemy as sa
+
+from cellsched.claims import base as claims
+from cellsched.claims import sql
+from cellsched.claims.sql import schema
+from cellsched.conf import loading
+from cellsched.db import session
+from cellsched import exception
+from cellsched.testing.suite import claims as suite
+from tests.unit import base as tests
+from tests.unit.claims import model
+from tests.unit.claims.sql import base
+
+
+class TestSQLClaims(
+        suite.ClaimStoreSuite, model.ModelTests, base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+
+    def make_store(self):
+        return sql.SQLClaims(self.make_database())
+
+    def make_peer(self, store):
+        return self.make_store()
+
+    def test_only_what_changed_is_told(self):
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=8) for _ in range(10)]
+        token = store.usages().token
+
+        store.claim([self.make_claim(providers[4], VCPU=1)])
+        store.claim([self.make_claim(providers[2], VCPU=1)])
+        store.set_inventory(
+            providers[7], {'VCPU': claims.Inventory(total=8)})
+
+        self.assertEqual({providers[2], providers[4]},
+                         self.told(store.usages(token).usages))
+
+    def test_more_than_one_statement_can_name_is_taken_and_told(self):
+        store = self.make_store()
+        providers = [str(uuid.UUID(int=number)) for number in range(1100)]
+        with self.make_database().writer() as connection:
+            connection.execute(sa.insert(schema.providers), [
+                {'uuid': provider, 'consumers': 0, 'lane': 0, 'position': 0}
+                for provider in providers])
+            connection.execute(sa.insert(schema.inventories), [
+                {'provider': provider, 'resource_class': 'VCPU', 'used': 0,
+                 'capacity': 1, **vars(claims.Inventory(total=1))}
+                for provider in providers])
+        token = store.usages().token
+        batch = [self.make_claim(provider, VCPU=1) for provider in providers]
+
+        store.claim(batch)
+
+        consumers = [claim.consumer for claim in batch]
+        self.assertEqual(1100, len(store.held(consumers)))
+        self.assertEqual(1100, len(store.usages(providers=providers).usages))
+        self.assertEqual(1100, len(store.usages(token).usages))
+        batch[-1] = self.make_claim(providers[-1], VCPU=1)
+        self.assertRefused(store, batch, batch[-1], 'VCPU')
+        store.release(consumers)
+        self.assertEqual({0}, {
+            usage.used['VCPU'] for usage in store.usages().usages})
+
+    def test_token_of_a_database_that_was_made_anew_tells_everything(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        store.claim([self.make_claim(provider, VCPU=1)])
+        token = store.usages().token
+        with self.make_database().writer() as connection:
+            connection.execute(
+                sa.update(schema.feed_lanes).values(position=0))
+
+        self.assertEqual(
+            {provider}, self.told(store.usages(token).usages))
+
+    def test_what_is_used_is_what_allocations_say(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=20)
+        outcomes = self.race(store, [
+            lambda it: it.claim([self.make_claim(provider, VCPU=2)])] * 16)
+
+        self.assertEqual(10, outcomes.count(None))
+        with self.make_database().reader() as connection:
+            self.assertEqual(20, connection.execute(sa.select(sa.func.sum(
+                schema.allocations.c.amount))).scalar())
+
+
+class TestCheck(base.TestCase):
+
+    def test_schema_that_is_there_passes(self):
+        sql.SQLClaims(self.make_database()).check()
+
+    def test_store_makes_its_schema(self):
+        store = sql.SQLClaims(self.make_database(synced=False))
+
+        store.sync()
+
+        store.check()
+
+    def test_schema_that_is_not_there_names_the_command(self):
+        store = sql.SQLClaims(self.make_database(synced=False))
+
+        for call in store.check, store.usages, lambda: store.held(['c']):
+            error = self.assertRaises(exception.SchemaOutOfDate, call)
+            self.assertIn('cellsched-manage claims_db sync', str(error))
+
+
+class TestDatabase(tests.TestCase):
+
+    def database(self, **connections):
+        path = self.temporary_directory() / 'cellsched.conf'
+        path.write_text(''.join(
+            f'[{section}]\n' + ''.join(
+                f'{name} = {value}\n' for name, value in values.items())
+            for section, values in connections.items()))
+        conf = loading.load(files=[str(path)], dirs=[])
+        return sql.database(conf, session.Databases())
+
+    def test_claims_have_a_connection_of_their_own(self):
+        database = self.database(
+            claims={'connection': 'sqlite:////claims.db'},
+            api_database={'connection': 'sqlite:////api.db'})
+
+        self.assertEqual('sqlite:////claims.db', database.url)
+        self.assertEqual('claims', database.schema)
+
+    def test_claims_are_in_the_api_database_by_default(self):
+        database = self.database(
+            api_database={'connection': 'sqlite:////api.db'})
+
+        self.assertEqual('sqlite:////api.db', database.url)
+        self.assertEqual('claims', database.schema)
+
+    def test_neither_connection_is_an_error_that_names_the_field(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.database,
+            database={'connection': 'sqlite:////cell.db'})
+
+        self.assertEqual('[claims] connection', error.field)
+
+    def test_pool_is_set_up_as_that_of_the_other_database(self):
+        url = 'postgresql+psycopg2://nobody@127.0.0.1:1/claims'
+        for sections, expected in (
+            ({'api_database': {'connection': 'sqlite://',
+                               'max_pool_size': 7}}, 7),
+            ({'database': {'connection': 'sqlite://',
+                           'max_pool_size': 8}}, 8),
+        ):
+            database = self.database(
+                claims={'connection': url}, **sections)
+
+            self.assertEqual(expected, database.options['max_pool_size'])

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from tests.unit.cli import base
+
+
+class TestFlavor(base.CommandTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.write_api_conf()
+
+    def create(self, *argv):
+        return self.shell('flavor', 'create', '-f', 'json', *argv)
+
+    def test_flavor_is_created_as_it_was_said(self):
+        ran = self.create('m1', '--ram', '2048', '--vcpus', '2', '--disk',
+                          '20', '--ephemeral', '5', '--swap', '512', '--id',
+                          'small')
+
+        self.assertEqual((0, ''), (ran.code, ran.err))
+        self.assertEqual(
+            {'id': 'small', 'name': 'm1', 'ram': 2048, 'vcpus': 2, 'disk': 20,
+             'ephemeral': 5, 'swap': 512, 'properties': ''}, ran.data)
+        self.assertEqual(
+            ran.data,
+            self.shell('flavor', 'show', 'm1', '-f', 'json').data)
+
+    def test_id_is_made_up_unless_it_is_given(self):
+        ran = self.create('m1', '--ram', '1', '--vcpus', '1')
+        auto = self.create('m2', '--ram', '1', '--vcpus', '1', '--id', 'auto')
+
+        self.assertEqual(36, len(ran.data['id']))
+        self.assertEqual(36, len(auto.data['id']))
+
+    def test_list_has_the_columns_of_openstackclient(self):
+        self.create('m1', '--ram', '2048', '--vcpus', '2', '--id', '1')
+
+        ran = self.shell('flavor', 'list', '-f', 'json')
+
+        self.assertEqual(
+            [{'ID': '1', 'Name': 'm1', 'RAM': 2048, 'Disk': 0,
+              'Ephemeral': 0, 'VCPUs': 2}], ran.data)
+
+    def test_deleted_flavor_is_gone(self):
+        self.create('m1', '--ram', '1', '--vcpus', '1')
+
+        ran = self.shell('flavor', 'delete', 'm1')
+
+        self.assertEqual(base.Ran(0, '', ''), ran)
+        self.assertEnds(1, self.shell('flavor', 'show', 'm1'), 'm1')
+
+    def test_name_that_is_taken_is_refused(self):
+        self.create('m1', '--ram', '1', '--vcpus', '1')
+
+        ran = self.create('m1', '--ram', '1', '--vcpus', '1')
+
+        self.assertEnds(1, ran, 'm1', 'already')
+
+    def test_size_out_of_bounds_is_refused(self):
+        for option, value in (('--ram', '-1'), ('--ram', '0'),
+                              ('--vcpus', '-5'), ('--disk', '-1'),
+                              ('--swap', str(2 ** 31))):
+            sizes = {'--ram': '1', '--vcpus': '1', option: value}
+
+            ran = self.create(
+                'm1', *(word for pair in sizes.items() for word in pair))
+
+            self.assertEnds(1, ran, f'{option[2:]}:', value, 'from')
+        self.assertEqual([], self.shell('flavor', 'list', '-f', 'json').data)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from importlib import metadata
+import inspect
+
+import fixtures
+import stevedore
+
+from cellsched.cli import app
+from cellsched import plugins
+from tests.unit.cli import base
+
+
+class TestPlugin(base.CommandTestCase):
+
+    def plugin(self, *argv):
+        return self.run_app(app.Shell, 'plugin', *argv)
+
+    def install(self, namespace, **targets):
+        """Make entry points be there, as if a package had them."""
+        cache = stevedore.ExtensionManager.ENTRY_POINT_CACHE
+        self.useFixture(fixtures.MonkeyPatch(
+            'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {
+                **cache, namespace: [
+                    metadata.EntryPoint(name, target, namespace)
+                    for name, target in targets.items()]}))
+
+    def test_every_plugin_is_listed_with_its_summary(self):
+        rows = {(row['Kind'], row['Name']): row
+                for row in self.plugin('list', '-f', 'json').data}
+
+        self.assertEqual(
+            {(kind, name) for kind, namespace in plugins.KINDS.items()
+             for name in plugins.names(namespace)}, set(rows))
+        self.assertEqual(
+            {'Kind': 'filter', 'Name': 'NumInstancesFilter',
+             'Summary': 'Reject a host that already runs its limit of '
+                        'instances.',
+             'Module': 'cellsched.filters.num_instances'},
+            rows['filter', 'NumInstancesFilter'])
+        for row in rows.values():
+            self.assertNotEqual('', row['Summary'])
+
+    def test_plugin_that_cannot_be_imported_is_listed_with_the_reason(self):
+        self.install(plugins.VIRT, broken='tests.nonsense:Driver')
+
+        ran = self.plugin('list', '-f', 'json')
+
+        [row] = [row for row in ran.data if row['Kind'] == 'virt']
+        self.assertIn("No module named 'tests.nonsense'", row['Summary'])
+        self.assertEqual('tests.nonsense', row['Module'])
+
+    def test_options_are_shown_with_defaults_and_help(self):
+        ran = self.plugin('show', 'filter', 'NumInstancesFilter')
+
+        self.assertEqual(0, ran.code)
+        self.assertIn('[filter_scheduler] max_instances_per_host = 50',
+                      ran.out)
+        self.assertIn('before it is passed over', ran.out)
+
+    def test_options_are_data_for_programs(self):
+        shown = self.plugin(
+            'show', 'filter', 'NumInstancesFilter', '-f', 'json').data
+
+        [option] = shown['options']
+        self.assertEqual(
+            ('filter_scheduler', 'max_instances_per_host', 50),
+            (option['group'], option['name'], option['default']))
+        self.assertIn('[filter_scheduler] max_instances_per_host',
+                      shown['description'])
+
+    def test_hints_and_promises_are_shown(self):
+        hints = self.plugin('show', 'filter', 'DifferentHostFilter', '-c',
+                            'hints', '-f', 'value')
+        promises = self.plugin('show', 'claims', 'sql', '-c', 'promises',
+                               '-f', 'value')
+
+        self.assertEqual('different_host\n', hints.out)
+        self.assertIn('durable', promises.out)
+
+    def test_data_is_shown_with_what_its_module_says(self):
+        self.install(plugins.COLUMNS, mine='cellsched.plugins:KINDS')
+
+        shown = self.plugin('show', 'columns', 'mine', '-f', 'json').data
+
+        self.assertEqual(inspect.getdoc(plugins), shown['description'])
+        self.assertEqual([], shown['options'])
+
+    def test_unknown_name_is_refused_with_those_that_are_there(self):
+        ran = self.plugin('show', 'weigher', 'NixWeigher')
+
+        self.assertEnds(1, ran, 'NixWeigher', 'RAMWeigher')
+
+    def test_unknown_kind_is_refused_with_those_that_are_there(self):
+        ran = self.plugin('show', 'nix', 'RAMWeigher')
+
+        self.assertEnds(1, ran, 'nix', 'weigher')

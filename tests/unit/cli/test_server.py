@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import pathlib
+import signal
+import tempfile
+
+from cellsched.cli import app
+from cellsched import clock
+from cellsched.testing import deployment
+from tests.unit.cli import base
+
+UNKNOWN = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
+
+
+class Interrupting(clock.Clock):
+    """A clock at which somebody presses a key while it sleeps."""
+
+    def sleep(self, seconds):
+        signal.raise_signal(signal.SIGINT)
+
+
+class ServerTestCase(base.CommandTestCase):
+    """A test of commands in a deployment that all tests of a class share."""
+
+    hosts = [deployment.Host('host1', availability_zone='zone1'),
+             deployment.Host('host2', availability_zone='zone2')]
+    options = {'filter_scheduler': {
+        'enabled_filters': 'AvailabilityZoneFilter,ComputeFilter,'
+                           'DifferentHostFilter'}}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(directory.cleanup)
+        cls.cloud = deployment.Deployment(
+            pathlib.Path(directory.name),
+            [deployment.Cell('cell1', cls.hosts)], options=cls.options)
+        cls.cloud.start()
+        cls.addClassCleanup(cls.cloud.stop)
+        cls.cloud.api.flavors.create('small', 1, 256)
+        cls.cloud.api.flavors.create('huge', 1000, 256)
+
+    def setUp(self):
+        super().setUp()
+        self.api_conf = self.cloud.directory / 'etc' / 'api.conf'
+
+    def server(self, *argv, **options):
+        return self.shell('server', *argv, **options)
+
+    def create(self, *argv, **options):
+        return self.server('create', *argv, '-f', 'json', **options)
+
+
+class TestServer(ServerTestCase):
+
+    def test_server_that_was_waited_for_is_active_in_its_cell(self):
+        ran = self.create('web', '--flavor', 'small', '--wait')
+
+        self.assertEqual((0, ''), (ran.code, ran.err))
+        [row] = ran.data
+        self.assertEqual(
+            ['ID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason'],
+            list(row))
+        self.assertEqual(('web', 'ACTIVE', 'cell1', 1, ''),
+                         (row['Name'], row['Status'], row['Cell'],
+                          row['Attempts'], row['Reason']))
+        self.assertIn(row['Host'], ('host1', 'host2'))
+
+    def test_several_are_created_by_their_number(self):
+        ran = self.create('many', '--flavor', 'small', '--min', '2', '--max',
+                          '3', '--wait')
+
+        self.assertEqual(
+            ['many-1', 'many-2', 'many-3'], [row['Name'] for row in ran.data])
+
+    def test_accepted_servers_are_shown_without_waiting(self):
+        ran = self.create('now', '--flavor', 'small')
+
+        self.assertEqual(0, ran.code)
+        [row] = ran.data
+        self.assertIn(row['Status'], ('BUILD', 'ACTIVE'))
+        self.assertEqual('now', row['Name'])
+
+    def test_server_in_error_ends_with_2_and_its_reason(self):
+        ran = self.create('big', '--flavor', 'huge', '--wait')
+
+        self.assertEqual((2, ''), (ran.code, ran.err))
+        [row] = ran.data
+        self.assertEqual(('ERROR', 'cell0'), (row['Status'], row['Cell']))
+        self.assertIn('No valid host', row['Reason'])
+
+    def test_bar_shows_how_many_are_ready(self):
+        stderr = base.Terminal()
+
+        self.create('bar', '--flavor', 'small', '--max', '2', '--wait',
+                    stderr=stderr)
+
+        self.assertIn('2/2', stderr.getvalue())
+
+    def create_in(self, zone, *argv):
+        [row] = self.create('in', '--flavor', 'small', '--availability-zone',
+                            zone, *argv, '--wait').data
+        return row
+
+    def test_zone_is_passed_on(self):
+        self.assertEqual('host1', self.create_in('zone1')['Host'])
+        self.assertEqual('host2', self.create_in('zone2')['Host'])
+
+    def test_every_value_of_a_hint_is_passed_on(self):
+        first = self.create_in('zone1')
+        second = self.create_in('zone2')
+
+        ran = self.create(
+            'nowhere', '--flavor', 'small', '--wait',
+            '--hint', f'different_host={first["ID"]}',
+            '--hint', f'different_host={second["ID"]}')
+
+        self.assertEqual((2, 'ERROR'), (ran.code, ran.data[0]['Status']))
+
+    def test_server_belongs_to_the_project_that_was_named(self):
+        [row] = self.create('mine', '--flavor', 'small', '--os-project-id',
+                            'p7', '--os-user-id', 'u7').data
+
+        shown = self.server('show', row['ID'], '-f', 'json').data
+
+        self.assertEqual('p7', shown['project_id'])
+
+    def test_show_has_the_reason(self):
+        [row] = self.create('big', '--flavor', 'huge', '--wait').data
+
+        shown = self.server('show', row['ID'], '-f', 'json').data
+
+        self.assertEqual(
+            (row['ID'], 'big', 'ERROR', row['Reason']),
+            (shown['id'], shown['name'], shown['status'], shown['reason']))
+
+    def test_servers_are_listed_up_to_the_limit(self):
+        self.create('listed', '--flavor', 'small', '--max', '2', '--wait')
+
+        every = self.server('list', '-f', 'json').data
+        some = self.server('list', '--limit', '1', '-f', 'json').data
+
+        self.assertLessEqual(
+            {'listed-1', 'listed-2'}, {row['Name'] for row in every})
+        self.assertEqual(every[:1], some)
+
+    def test_deleted_server_is_gone(self):
+        [row] = self.create('gone', '--flavor', 'small', '--wait').data
+
+        ran = self.server('delete', row['ID'], '--wait')
+
+        self.assertEqual(base.Ran(0, '', ''), ran)
+        self.assertEnds(1, self.server('show', row['ID']), row['ID'])
+
+    def test_several_are_deleted_and_the_unknown_is_named(self):
+        rows = self.create('gone', '--flavor', 'small', '--max', '2').data
+
+        ran = self.server('delete', rows[0]['ID'], UNKNOWN, rows[1]['ID'],
+                          '--wait')
+
+        self.assertEnds(1, ran, UNKNOWN)
+        names = [row['ID'] for row in self.server('list', '-f', 'json').data]
+        self.assertNotIn(rows[0]['ID'], names)
+        self.assertNotIn(rows[1]['ID'], names)
+
+
+class TestBadRequests(ServerTestCase):
+
+    def assertRefused(self, argv, *texts):
+        ran = self.create(*argv)
+
+        self.assertEnds(1, ran, *texts)
+        self.assertEqual('', ran.out)
+        self.assertEqual([], self.server('list', '-f', 'json').data)
+
+    def test_unknown_flavor_is_named(self):
+        self.assertRefused(['x', '--flavor', 'nix'], 'flavor nix')
+
+    def test_counts_out_of_bounds_are_refused(self):
+        for option, value in (('--min', '0'), ('--max', '-1'),
+                              ('--max', '1001'), ('--min', str(2 ** 70))):
+            self.assertRefused(
+                ['x', '--flavor', 'small', option, value], '_count', value)
+
+    def test_minimum_above_the_maximum_is_refused(self):
+        self.assertRefused(
+            ['x', '--flavor', 'small', '--min', '3', '--max', '2'],
+            '_count', '3', '2')
+
+    def test_unknown_hint_is_refused_with_those_that_are_read(self):
+        for hint in ('_nova_check_type=rebuild', '__class__=x', 'nix=x'):
+            self.assertRefused(['x', '--flavor', 'small', '--hint', hint],
+                               'hints', 'different_host')
+
+    def test_hint_without_a_value_is_refused(self):
+        self.assertRefused(['x', '--flavor', 'small', '--hint', 'nix'],
+                           '--hint', 'KEY=VALUE')
+
+    def test_names_that_cannot_be_shown_are_refused(self):
+        for name in ('', ' ', 'a\nb', 'x' * 256):
+            self.assertRefused([name, '--flavor', 'small'], 'name')
+
+    def test_timeout_out_of_bounds_is_refused(self):
+        self.assertRefused(
+            ['x', '--flavor', 'small', '--wait', '--timeout', '-1'],
+            '--timeout', '-1')
+
+    def test_limit_out_of_bounds_is_refused(self):
+        for limit in ('-1', '1001'):
+            self.assertEnds(
+                1, self.server('list', '--limit', limit), 'limit', limit)
+
+    def test_unknown_server_is_named(self):
+        for argv in (('show', UNKNOWN), ('delete', UNKNOWN)):
+            self.assertEnds(1, self.server(*argv), UNKNOWN)
+
+
+class TestWithoutServices(base.CommandTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.write_api_conf()
+        self.shell('flavor', 'create', 'small', '--ram', '1', '--vcpus', '1')
+
+    def create(self, *argv, **options):
+        return self.shell('server', 'create', 'late', '--flavor', 'small',
+                          '-f', 'json', *argv, **options)
+
+    def test_server_that_is_not_ready_in_time_ends_with_1(self):
+        ran = self.create('--max', '2', '--wait', '--timeout', '0')
+
+        self.assertEnds(1, ran, '2 of 2', '0 seconds')
+        self.assertEqual(
+            {'BUILD'}, {row['Status'] for row in ran.data})
+
+    def test_ids_are_shown_when_waiting_is_interrupted(self):
+        ran = self.create('--wait', clock=Interrupting())
+
+        self.assertEqual(130, ran.code)
+        self.assertEqual(['late'], [row['Name'] for row in ran.data])
+
+    def test_build_that_no_cell_has_yet_is_deleted(self):
+        self.manage('claims_db', 'sync')
+        [row] = self.create().data
+
+        ran = self.shell('server', 'delete', row['ID'], '--wait')
+
+        self.assertEqual(base.Ran(0, '', ''), ran)
+        self.assertEqual([], self.shell('server', 'list', '-f', 'json').data)
+
+
+class TestDownCells(base.CommandTestCase):
+
+    def test_cell_that_does_not_answer_is_named_and_the_rest_is_listed(self):
+        self.write_api_conf()
+        self.write('cell.conf', DEFAULT={'transport_url': self.local('c')},
+                   database={'connection': self.sqlite('no/directory')})
+        created = self.manage('cell_v2', 'create_cell', '--name', 'lost',
+                              conf=('api.conf', 'cell.conf'))
+        self.assertEqual(0, created.code, created.err)
+
+        ran = self.run_app(app.Shell, 'server', 'list', '-f', 'json',
+                           '--config-file', self.api_conf)
+
+        self.assertEqual([], ran.data)
+        self.assertEnds(0, ran, 'warning', '(lost)')

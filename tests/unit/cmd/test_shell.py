@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+
+from tests.unit import base
+from tests.unit.cmd import processes
+
+#: What is left where a cell does not answer.
+THREAD = """
+import threading
+threading.Thread(target=threading.Event().wait).start()
+"""
+
+
+class TestShell(base.TestCase):
+
+    def test_command_prints_and_nothing_else_is_heard(self):
+        ended = processes.run('shell', 'plugin', 'list', '-f', 'value')
+
+        self.assertEqual((0, ''), (ended.returncode, ended.stderr))
+        self.assertIn('ComputeFilter', ended.stdout)
+
+    def test_error_is_one_line_without_traceback(self):
+        missing = self.temporary_directory() / 'missing.conf'
+
+        ended = processes.run(
+            'shell', 'server', 'list', '--config-file', str(missing))
+
+        self.assertEqual((1, ''), (ended.returncode, ended.stdout))
+        self.assertEqual(1, len(ended.stderr.splitlines()), ended.stderr)
+        self.assertTrue(ended.stderr.startswith('cellsched: '))
+        self.assertIn('missing.conf', ended.stderr)
+
+    def test_reader_that_went_away_is_no_error_to_speak_of(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+
+        with os.fdopen(writer, 'w') as stdout:
+            ended = processes.run('shell', 'plugin', 'list', stdout=stdout)
+
+        self.assertEqual((141, ''), (ended.returncode, ended.stderr))
+
+    def test_threads_do_not_keep_the_process(self):
+        ended = processes.run('shell', '--version', before=THREAD)
+
+        self.assertEqual(0, ended.returncode)
+        self.assertIn('cellsched', ended.stdout)

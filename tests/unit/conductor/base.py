@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A test of what conductors do: an API, cells, a store, and no messages."""
+
+from oslo_config import cfg
+import sqlalchemy as sa
+
+from cellsched.api import servers
+from cellsched.cells import cell0
+from cellsched.cells import registry
+from cellsched.cells import target
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
+from cellsched.conductor.tasks import base as tasks
+from cellsched.conductor.tasks import build_and_schedule
+from cellsched import context
+from cellsched.db.api import build_requests
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import models as api_models
+from cellsched.db.cell import instance_faults
+from cellsched.db.cell import models
+from cellsched.db import session
+from cellsched import exception
+from cellsched.listing import instances as listing
+from cellsched import objects
+from cellsched.rpc import transport
+from cellsched.testing import clients
+from cellsched.testing import clock
+from cellsched.testing import databases
+from tests.unit import base
+from tests.unit.db import samples
+
+USER = context.RequestContext(user_id='user', project_id='project')
+
+#: What an instance takes.
+SIZE = {'VCPU': 1, 'MEMORY_MB': 512}
+
+#: The cells and their hosts; a host has room for four.
+CELLS = {'cell1': ['a1', 'a2', 'a3'], 'cell2': ['b1', 'b2']}
+
+LEASE_S = 60
+
+
+class TestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = clock.FakeClock()
+        self.database = self.useFixture(databases.APIDatabase()).database
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[], default_config_dirs=[])
+        self.transports = transport.Transports(conf)
+        self.addCleanup(self.transports.close)
+        opened = session.Databases()
+        self.addCleanup(opened.close)
+        self.targets = target.Targets(opened, self.transports)
+        self.claims = memory.MemoryClaims()
+        self.cells = {
+            'cell0': self.add_cell('cell0', uuid=objects.CELL0_UUID,
+                                   transport_url='none:///'),
+            **{name: self.add_cell(name) for name in CELLS}}
+        self.providers = {}
+        for name, hosts in CELLS.items():
+            self.add_hosts(self.cells[name], hosts)
+        self.compute = clients.ComputeAPIs()
+        self.scheduler = clients.Scheduler(self.answer)
+        #: The hosts that the scheduler chooses for each instance in turn; the
+        #: first is claimed.
+        self.chosen = ['a1', 'a2']
+
+    # A deployment.
+
+    def add_cell(self, name, **fields):
+        url = self.useFixture(databases.CellDatabase()).url
+        return samples.map_cell(self.database, samples.cell(
+            name, **{'transport_url': f'local://{self.id()}/{name}',
+                     'database_connection': url, **fields}))
+
+    def add_hosts(self, cell, hosts):
+        for host in hosts:
+            self.providers[host] = samples.uuids(1)[0]
+            self.claims.set_inventory(self.providers[host], {
+                name: claims_base.Inventory(4 * amount)
+                for name, amount in SIZE.items()})
+        with self.database.writer() as connection:
+            host_mappings.create_missing(
+                connection, hosts, cell.id, samples.NOW)
+
+    def mapping(self, name):
+        """Return a cell as it is mapped now."""
+        return self.registry().get(self.cells[name].uuid)
+
+    def registry(self):
+        return registry.CellRegistry(self.database, self.clock, 0)
+
+    def task(self, **options):
+        """Return the task of a conductor above the cells."""
+        kind = options.pop('kind', build_and_schedule.BuildAndSchedule)
+        cells = self.registry()
+        return kind(**{
+            'database': self.database, 'targets': self.targets,
+            'cell0': cell0.Cell0(
+                self.database, cells, self.targets, self.clock, 'conductor'),
+            'scheduler': self.scheduler, 'compute': self.compute,
+            'claims': self.claims, 'clock': self.clock, 'host': 'conductor',
+            'lease_s': LEASE_S, **options})
+
+    def task_with(self, place, function):
+        """Return a task that calls a function between two of its steps."""
+        class Between(tasks.Step):
+
+            def do(self, context, builds):
+                function()
+
+        class Task(build_and_schedule.BuildAndSchedule):
+
+            def _steps(self, *args):
+                steps = super()._steps(*args)
+                return [*steps[:place], Between(), *steps[place:]]
+
+        return self.task(kind=Task)
+
+    def break_cell(self, name):
+        """Have a cell's database go read-only, as after a failover."""
+        path = self.cells[name].database_connection.removeprefix('sqlite:///')
+        self.point(name, f'sqlite:///file:{path}?mode=ro&uri=true')
+
+    def mend_cell(self, name):
+        self.point(name, self.cells[name].database_connection)
+
+    def point(self, name, url):
+        """Say that a cell's database is elsewhere."""
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.update(api_models.cell_mappings)
+                .where(api_models.cell_mappings.c.name == name)
+                .values(database_connection=url))
+
+    # What a scheduler does.
+
+    def selection(self, host):
+        return objects.Selection(
+            compute_node_uuid=self.providers[host], service_host=host,
+            nodename=f'node-{host}', availability_zone=f'zone-{host}',
+            cell_uuid=samples.uuids(1)[0], limits=None,
+            allocation_request=objects.Selection.allocation(
+                self.providers[host], SIZE),
+            allocation_request_version='1.36')
+
+    def answer(self, spec_obj, instance_uuids, **options):
+        """Claim the first host for each instance, or as many as fit."""
+        chosen = [self.selection(host) for host in self.chosen]
+        placed = []
+        for uuid in instance_uuids:
+            try:
+                self.claims.claim(claims_base.of_selection(uuid, chosen[0]))
+            except exception.ClaimRefused:
+                self.claims.release(placed)
+                raise exception.NoValidHost(
+                    reason='Full.', placed=len(placed)) from None
+            placed.append(uuid)
+        return [chosen for _ in instance_uuids]
+
+    # What users do.
+
+    def accept(self, count=1, **fields):
+        """Accept builds; return their uuids."""
+        uuids = samples.uuids(count)
+        samples.accept(self.database, uuids, self.clock.now(), **fields)
+        return uuids
+
+    def delete(self, uuid):
+        servers.Servers(
+            self.database, self.targets,
+            listing.Servers(
+                self.database, self.registry(), self.targets, None),
+            None, self.compute, self.claims, self.clock, None,
+        ).delete(USER, uuid)
+
+    # What became of it.
+
+    def rows(self, uuid):
+        """Return an instance's rows by cell, the deleted ones too."""
+        found = {}
+        for name, cell in self.cells.items():
+            with self.targets.database(cell).reader() as connection:
+                row = connection.execute(
+                    sa.select(models.instances)
+                    .where(models.instances.c.uuid == uuid)).first()
+            if row is not None:
+                found[name] = row
+        return found
+
+    def row(self, uuid):
+        [(_, row)] = self.rows(uuid).items()
+        return row
+
+    def reason(self, uuid):
+        """Return what a user reads of why it failed."""
+        [name] = self.rows(uuid)
+        with self.targets.database(self.cells[name]).reader() as connection:
+            return instance_faults.latest(connection, [uuid])[uuid]
+
+    def mapped(self, uuid):
+        """Return the name of the cell that was decided on."""
+        with self.database.reader() as connection:
+            mapping = instance_mappings.get_many(connection, [uuid])[uuid]
+        return mapping.cell_mapping and mapping.cell_mapping.name
+
+    def requested(self, uuid):
+        with self.database.reader() as connection:
+            return build_requests.get(connection, uuid) is not None
+
+    def holds(self, uuid):
+        """Return the host that an instance holds a claim on."""
+        hosts = {provider: host for host, provider in self.providers.items()}
+        return next((hosts[claim.provider] for claim
+                     in self.claims.held([uuid]).get(uuid, ())), None)
+
+    def sent(self):
+        """Return what agents are told: host, instance, by cell."""
+        return [(host, arguments['instance'].uuid)
+                for client in self.compute.clients.values()
+                for _, _, host, arguments in client.sent]
+
+    def assertBuilding(self, cell, uuid):
+        """It is in this cell, and an agent was told of it once."""
+        row = self.rows(uuid)[cell]
+        self.assertEqual(
+            ([cell], cell, False, 'building', 'scheduling'),
+            ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid),
+             row.vm_state, row.task_state))
+        self.assertEqual(
+            [uuid], [each for _, each in self.sent() if each == uuid])
+        self.assertIn(self.holds(uuid), CELLS[cell])
+
+    def assertBuried(self, uuid, reason):
+        """It is in cell0, which says why, and nowhere else."""
+        self.assertEqual(
+            (['cell0'], 'cell0', False, None),
+            ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid),
+             self.holds(uuid)))
+        self.assertEqual('error', self.row(uuid).vm_state)
+        self.assertIn(reason, self.reason(uuid))
+        self.assertEqual([], self.sent())
+
+    def assertLeftNothing(self, uuid):
+        self.assertEqual(
+            ({}, None, False, None),
+            (self.rows(uuid), self.mapped(uuid), self.requested(uuid),
+             self.holds(uuid)))

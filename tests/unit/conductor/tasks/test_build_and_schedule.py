@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From accepted requests to builds in cells: every end that there is."""
+
+import oslo_messaging
+import sqlalchemy as sa
+
+from cellsched.db.api import build_requests
+from cellsched.db.api import models as api_models
+from cellsched import exception
+from tests.unit.conductor import base
+
+#: What a conductor has done when so many steps are behind it.
+DONE = ('lease', 'schedule', 'find the cell', 'decide', 'write rows',
+        'delete the request', 'cast')
+
+#: From here on the server is in its cell.
+REQUEST_GONE = DONE.index('delete the request')
+
+
+class Death(BaseException):
+    """What a process dies of; nothing of it is cleaned up."""
+
+
+def die():
+    raise Death
+
+
+def fail():
+    raise exception.CellUnreachable(cell='secret', reason='as told')
+
+
+class TestBuildAndSchedule(base.TestCase):
+
+    def test_build_goes_to_the_cell_of_its_host(self):
+        [uuid] = self.accept()
+
+        self.task().run(base.USER, [uuid])
+
+        self.assertBuilding('cell1', uuid)
+        self.assertEqual([('a1', uuid)], self.sent())
+        self.assertEqual('a1', self.holds(uuid))
+
+    def test_effects_come_in_an_order_that_readers_can_follow(self):
+        [uuid] = self.accept()
+        seen = []
+
+        def look():
+            seen.append((self.holds(uuid), self.mapped(uuid),
+                         [*self.rows(uuid)], self.requested(uuid),
+                         len(self.sent())))
+
+        for place in range(len(DONE)):
+            [uuid] = self.accept()
+            self.compute.clients.clear()
+            self.task_with(place, look).run(base.USER, [uuid])
+
+        self.assertEqual([
+            (None, None, [], True, 0),
+            ('a1', None, [], True, 0),
+            ('a1', None, [], True, 0),
+            ('a1', 'cell1', [], True, 0),
+            ('a2', 'cell1', ['cell1'], True, 0),
+            ('a2', 'cell1', ['cell1'], False, 0),
+            ('a2', 'cell1', ['cell1'], False, 1),
+        ], seen)
+
+    def answer(self, **arguments):
+        """Go to the second host when the first is full."""
+        try:
+            return super().answer(**arguments)
+        except exception.NoValidHost:
+            if self.chosen != ['a1', 'a2']:
+                raise
+            self.chosen = ['a2', 'a3']
+            return super().answer(**arguments)
+
+    def test_batch_is_split_over_its_cells(self):
+        uuids = self.accept(2)
+
+        def answer(instance_uuids, **arguments):
+            return [[self.selection(host)] for host in ('b1', 'a1')]
+
+        self.scheduler.answer = answer
+        for uuid, host in zip(uuids, ('b1', 'a1')):
+            self.claims.claim(base.claims_base.of_selection(
+                uuid, self.selection(host)))
+        self.task().run(base.USER, uuids)
+
+        self.assertBuilding('cell2', uuids[0])
+        self.assertBuilding('cell1', uuids[1])
+
+    def test_nothing_is_done_for_what_is_gone_or_taken(self):
+        gone, taken = self.accept(2)
+        self.delete(gone)
+        with self.database.writer() as connection:
+            build_requests.lease(
+                connection, [taken], 'other', self.clock.timestamp(),
+                self.clock.timestamp() + 1)
+
+        self.task().run(base.USER, [gone, taken, base.samples.uuids(1)[0]])
+
+        self.assertEqual([], self.scheduler.sent)
+        self.assertTrue(self.requested(taken))
+
+    def test_message_that_comes_again_changes_nothing(self):
+        [uuid] = self.accept()
+        self.task().run(base.USER, [uuid])
+
+        self.clock.advance(base.LEASE_S * 2)
+        self.task().run(base.USER, [uuid])
+
+        self.assertBuilding('cell1', uuid)
+        self.assertEqual(1, len(self.scheduler.sent))
+
+
+class TestDeletion(base.TestCase):
+
+    def test_deletion_before_the_request_goes_leaves_nothing(self):
+        for place in range(REQUEST_GONE):
+            [uuid] = self.accept()
+
+            self.task_with(place, lambda: self.delete(uuid)).run(
+                base.USER, [uuid])
+
+            self.assertLeftNothing(uuid)
+            self.assertEqual([], self.sent(), DONE[place])
+
+    def test_deletion_after_that_is_a_server_s(self):
+        for place in range(REQUEST_GONE, len(DONE)):
+            [uuid] = self.accept()
+
+            self.task_with(place, lambda: self.delete(uuid)).run(
+                base.USER, [uuid])
+
+            # The agent finds it deleted when it is told to build it.
+            self.assertEqual(('cell1', 'deleted'), (
+                self.mapped(uuid), self.row(uuid).vm_state))
+            self.assertIsNone(self.holds(uuid))
+
+    def test_deletion_of_one_leaves_the_others_of_its_batch(self):
+        for place in range(REQUEST_GONE):
+            self.claims.release(uuid for _, uuid in self.sent())
+            gone, kept = self.accept(2)
+
+            self.task_with(place, lambda: self.delete(gone)).run(
+                base.USER, [gone, kept])
+
+            self.assertLeftNothing(gone)
+            self.assertBuilding('cell1', kept)
+
+    def test_deletion_wins_over_a_failure(self):
+        for place in range(REQUEST_GONE):
+            [uuid] = self.accept()
+
+            def both():
+                self.delete(uuid)
+                fail()
+
+            self.task_with(place, both).run(base.USER, [uuid])
+
+            self.assertLeftNothing(uuid)
+
+
+class TestFailure(base.TestCase):
+
+    def test_failure_before_the_request_goes_is_buried(self):
+        for place in range(REQUEST_GONE):
+            uuids = self.accept(2)
+
+            self.task_with(place, fail).run(base.USER, uuids)
+
+            for uuid in uuids:
+                self.assertBuried(uuid, 'CellUnreachable')
+                self.assertNotIn('secret', self.reason(uuid))
+
+    def test_request_that_fits_nowhere_is_buried_with_the_reasons(self):
+        def answer(**arguments):
+            raise exception.NoValidHost(reason='Of 3 hosts 3 lack memory.')
+
+        self.scheduler.answer = answer
+        [uuid] = self.accept()
+
+        self.task().run(base.USER, [uuid])
+
+        self.assertBuried(uuid, 'Of 3 hosts 3 lack memory.')
+
+    def test_host_that_is_not_mapped_fails_its_build_only(self):
+        self.providers['x9'] = self.providers['a3']
+        lost, found = self.accept(2)
+
+        def answer(instance_uuids, **arguments):
+            chosen = [[self.selection('x9')], [self.selection('a1')]]
+            for uuid, (first, *_) in zip(instance_uuids, chosen):
+                self.claims.claim(
+                    base.claims_base.of_selection(uuid, first))
+            return chosen
+
+        self.scheduler.answer = answer
+        self.task().run(base.USER, [lost, found])
+
+        self.assertBuilding('cell1', found)
+        self.compute.clients.clear()
+        self.assertBuried(lost, 'HostMappingNotFound')
+        self.assertNotIn('x9', self.reason(lost))
+
+    def test_scheduler_that_does_not_answer_is_a_failure(self):
+        def answer(**arguments):
+            raise oslo_messaging.MessagingTimeout()
+
+        self.scheduler.answer = answer
+        [uuid] = self.accept()
+
+        self.task().run(base.USER, [uuid])
+
+        self.assertBuried(uuid, 'MessagingTimeout')
+
+    def test_cell_that_cannot_be_written_fails_its_builds_only(self):
+        self.point('cell1', 'sqlite:////nowhere/at/all.sqlite')
+        lost, found = self.accept(2)
+        claims = {lost: 'a1', found: 'b1'}
+
+        def answer(instance_uuids, **arguments):
+            for uuid, host in claims.items():
+                self.claims.claim(base.claims_base.of_selection(
+                    uuid, self.selection(host)))
+            return [[self.selection(host)] for host in claims.values()]
+
+        self.scheduler.answer = answer
+        self.task().run(base.USER, [lost, found])
+
+        self.assertBuilding('cell2', found)
+        # What was written there is not known, so it is not buried; its claim
+        # keeps the place.
+        self.assertEqual(('cell1', True, 'a1'), (
+            self.mapped(lost), self.requested(lost), self.holds(lost)))
+
+    def test_least_number_is_kept(self):
+        uuids = self.accept(6, min_count=5)
+
+        self.task().run(base.USER, uuids)
+
+        for uuid in uuids:
+            self.assertBuried(uuid, 'Full.')
+
+    def test_those_beyond_the_room_are_buried(self):
+        uuids = self.accept(6, min_count=3)
+
+        self.task().run(base.USER, uuids)
+
+        for uuid in uuids[:4]:
+            self.assertBuilding('cell1', uuid)
+        self.compute.clients.clear()
+        for uuid in uuids[4:]:
+            self.assertBuried(uuid, 'Full.')
+
+    def test_what_cannot_be_told_to_its_host_is_an_error_in_its_cell(self):
+        url = self.cells['cell1'].transport_url
+        self.compute.get(self.transports.get(url)).failure = (
+            oslo_messaging.MessageDeliveryFailure())
+        [uuid] = self.accept()
+
+        self.task().run(base.USER, [uuid])
+
+        self.assertEqual(['cell1'], [*self.rows(uuid)])
+        self.assertEqual('error', self.row(uuid).vm_state)
+        self.assertEqual(('cell1', False, None), (
+            self.mapped(uuid), self.requested(uuid), self.holds(uuid)))
+
+
+class TestRecovery(base.TestCase):
+
+    def run_late(self, uuids, **options):
+        self.clock.advance(base.LEASE_S)
+        self.task(**options).run(base.USER, uuids)
+
+    def test_build_is_finished_wherever_its_conductor_died(self):
+        for place in range(REQUEST_GONE):
+            self.claims.release(uuid for _, uuid in self.sent())
+            [uuid] = self.accept()
+            self.assertRaises(
+                Death, self.task_with(place, die).run, base.USER, [uuid])
+            self.assertTrue(self.requested(uuid))
+
+            self.run_late([uuid])
+
+            self.assertBuilding('cell1', uuid)
+
+    def test_build_that_goes_elsewhere_leaves_nothing_where_it_was(self):
+        for place in range(REQUEST_GONE):
+            self.chosen = ['b1']
+            [uuid] = self.accept()
+            self.assertRaises(
+                Death, self.task_with(place, die).run, base.USER, [uuid])
+
+            self.claims.release([uuid])
+            self.chosen = ['a1']
+            self.run_late([uuid])
+
+            self.assertBuilding('cell1', uuid)
+            self.claims.release([uuid])
+
+    def test_build_that_fits_nowhere_any_more_is_buried(self):
+        for place in range(REQUEST_GONE):
+            self.chosen = ['b1']
+            [uuid] = self.accept()
+            self.assertRaises(
+                Death, self.task_with(place, die).run, base.USER, [uuid])
+
+            self.clock.advance(base.LEASE_S)
+            self.task_with(1, fail).run(base.USER, [uuid])
+
+            self.assertBuried(uuid, 'CellUnreachable')
+
+    def test_build_waits_for_the_cell_that_may_have_it(self):
+        self.chosen = ['b1']
+        [uuid] = self.accept()
+        self.assertRaises(Death, self.task_with(
+            DONE.index('write rows'), die).run, base.USER, [uuid])
+        self.claims.release([uuid])
+        self.chosen = ['a1']
+
+        self.break_cell('cell2')
+        self.run_late([uuid])
+        self.run_late([uuid])
+        self.assertEqual(
+            (['cell2'], 'cell2', True),
+            ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid)))
+
+        self.mend_cell('cell2')
+        self.run_late([uuid])
+        self.assertBuilding('cell1', uuid)
+
+    def test_burial_waits_for_cell0(self):
+        self.break_cell('cell0')
+        [uuid] = self.accept()
+        self.task_with(0, fail).run(base.USER, [uuid])
+        self.assertEqual(({}, True), (self.rows(uuid), self.requested(uuid)))
+
+        self.mend_cell('cell0')
+        self.clock.advance(base.LEASE_S)
+        self.task_with(0, fail).run(base.USER, [uuid])
+
+        self.assertBuried(uuid, 'CellUnreachable')
+
+    def test_half_a_burial_does_not_keep_a_build_from_its_cell(self):
+        self.break_cell('cell0')
+        [uuid] = self.accept()
+        self.task_with(0, fail).run(base.USER, [uuid])
+
+        self.mend_cell('cell0')
+        self.run_late([uuid])
+
+        self.assertBuilding('cell1', uuid)
+
+    def test_burial_without_a_cell0_waits_too(self):
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.delete(api_models.cell_mappings)
+                .where(api_models.cell_mappings.c.name == 'cell0'))
+        [uuid] = self.accept()
+
+        self.task_with(0, fail).run(base.USER, [uuid])
+
+        self.assertTrue(self.requested(uuid))
+        self.assertIsNone(self.holds(uuid))
+
+    def test_slow_conductor_undoes_nothing_of_the_next_one(self):
+        for place in range(REQUEST_GONE):
+            self.claims.release(uuid for _, uuid in self.sent())
+            [uuid] = self.accept()
+
+            def next_one_first():
+                self.run_late([uuid])
+                fail()
+
+            self.task_with(place, next_one_first).run(base.USER, [uuid])
+
+            self.assertBuilding('cell1', uuid)
+
+    def test_slow_conductor_builds_nothing_that_the_next_one_buried(self):
+        late = self.task_with(1, fail)
+        for place in range(DONE.index('write rows')):
+            [uuid] = self.accept()
+
+            def next_one_first():
+                self.clock.advance(base.LEASE_S)
+                late.run(base.USER, [uuid])
+
+            self.task_with(place, next_one_first).run(base.USER, [uuid])
+
+            self.assertEqual(
+                (['cell0'], 'cell0', False),
+                ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid)))
+            self.assertEqual([], self.sent())
+
+    def test_who_undoes_has_the_whole_lease_before_it(self):
+        [uuid] = self.accept()
+        task = self.task_with(1, lambda: (
+            self.clock.advance(base.LEASE_S * 2), fail()))
+        taken = []
+        release = self.claims.release
+
+        def look(consumers):
+            with self.database.writer() as connection:
+                taken.extend(build_requests.lease(
+                    connection, [uuid], 'next', self.clock.timestamp(),
+                    self.clock.timestamp() + 1))
+            release(consumers)
+
+        self.claims.release = look
+        task.run(base.USER, [uuid])
+
+        self.assertEqual([], taken)
+        self.assertBuried(uuid, 'CellUnreachable')

@@ -1,0 +1,582 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps, one by one: done twice, undone twice, undone without."""
+
+import oslo_messaging
+import sqlalchemy as sa
+
+from cellsched.conductor.tasks import base as tasks
+from cellsched.conductor.tasks import steps
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import models
+from cellsched import exception
+from tests.unit.conductor import base
+
+ME, OTHER = 'me', 'other'
+
+
+class StepTestCase(base.TestCase):
+
+    def builds(self, hosts, owner=ME, **fields):
+        """Return builds that were leased and placed, one on each host."""
+        uuids = self.accept(len(hosts), **fields)
+        leased = self.lease(uuids, owner)
+        builds = [tasks.Build(entry.request, entry.spec) for entry in leased]
+        for build, host in zip(builds, hosts):
+            build.selections = [self.selection(host)]
+            build.cell = next(
+                self.cells[cell] for cell, there in base.CELLS.items()
+                if host in there)
+        return builds
+
+    def lease(self, uuids, owner):
+        now = self.clock.timestamp()
+        with self.database.writer() as connection:
+            return build_requests.lease(
+                connection, uuids, owner, now, now + base.LEASE_S)
+
+    def decide(self, uuid, cell):
+        with self.database.writer() as connection:
+            instance_mappings.decide(
+                connection, [uuid], self.cells[cell].id, self.clock.now())
+
+    def do(self, step, builds):
+        step.do(base.USER, builds)
+
+    def undo(self, step, builds):
+        step.undo(base.USER, builds)
+
+
+class TestSchedule(StepTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.batch = self.builds(['a1'] * 3)
+
+    def step(self, min_count=1):
+        return steps.Schedule(self.scheduler, self.claims, min_count)
+
+    def held(self):
+        return [self.holds(build.uuid) for build in self.batch]
+
+    def test_batch_is_asked_for_once_and_in_order(self):
+        self.do(self.step(), self.batch)
+
+        [sent] = self.scheduler.sent
+        self.assertEqual(
+            [build.uuid for build in self.batch],
+            sent.arguments['instance_uuids'])
+        self.assertEqual(3, sent.arguments['spec_obj'].num_instances)
+        self.assertTrue(sent.arguments['return_objects'])
+        self.assertTrue(sent.arguments['return_alternates'])
+        self.assertEqual(
+            [['a1', 'a2']] * 3,
+            [[each.service_host for each in build.selections]
+             for build in self.batch])
+
+    def test_doing_it_twice_is_doing_it_once(self):
+        for _ in range(2):
+            self.do(self.step(), self.batch)
+
+        self.assertEqual(['a1'] * 3, self.held())
+        [usage] = self.claims.usages(
+            providers=[self.providers['a1']]).usages
+        self.assertEqual(3, usage.used['VCPU'])
+
+    def test_undoing_it_gives_everything_back_however_often(self):
+        step = self.step()
+        self.undo(step, self.batch)
+        self.do(step, self.batch)
+
+        for _ in range(2):
+            self.undo(step, self.batch)
+            self.assertEqual([None] * 3, self.held())
+
+    def test_none_is_placed_where_the_least_number_does_not_fit(self):
+        self.batch += self.builds(['a1'] * 2)
+
+        self.do(self.step(min_count=5), self.batch)
+
+        self.assertEqual([None] * 5, self.held())
+        self.assertEqual(1, len(self.scheduler.sent))
+        for build in self.batch:
+            self.assertIsInstance(build.failed, exception.NoValidHost)
+
+    def test_as_many_are_placed_as_fit_where_that_is_enough(self):
+        self.batch += self.builds(['a1'] * 2)
+
+        self.do(self.step(min_count=4), self.batch)
+
+        self.assertEqual(['a1'] * 4 + [None], self.held())
+        self.assertEqual([False] * 4 + [True],
+                         [build.ended for build in self.batch])
+        self.assertEqual(
+            4, self.scheduler.sent[1].arguments['spec_obj'].num_instances)
+
+    def test_fewer_are_placed_where_room_is_lost_between_the_calls(self):
+        self.batch += self.builds(['a1'] * 2)
+        thief = self.builds(['a1'])[0]
+
+        def answer(**arguments):
+            if len(self.scheduler.sent) == 2:
+                self.claims.claim(base.claims_base.of_selection(
+                    thief.uuid, thief.selections[0]))
+            return self.answer(**arguments)
+
+        self.scheduler.answer = answer
+        self.do(self.step(min_count=3), self.batch)
+
+        self.assertEqual(['a1'] * 3 + [None] * 2, self.held())
+        self.assertEqual([False] * 3 + [True] * 2,
+                         [build.ended for build in self.batch])
+        self.assertEqual(3, len(self.scheduler.sent))
+
+    def test_none_is_placed_where_too_much_is_lost_between_the_calls(self):
+        self.batch += self.builds(['a1'] * 2)
+        thief = self.builds(['a1'])[0]
+
+        def answer(**arguments):
+            if len(self.scheduler.sent) == 2:
+                self.claims.claim(base.claims_base.of_selection(
+                    thief.uuid, thief.selections[0]))
+            return self.answer(**arguments)
+
+        self.scheduler.answer = answer
+        self.do(self.step(min_count=4), self.batch)
+
+        self.assertEqual([None] * 5, self.held())
+        self.assertTrue(all(build.failed for build in self.batch))
+
+    def test_refusal_that_counts_nothing_fails_all(self):
+        def answer(**arguments):
+            raise exception.NoValidHost(reason='From elsewhere.')
+
+        self.scheduler.answer = answer
+        self.do(self.step(), self.batch)
+
+        self.assertTrue(all(build.failed for build in self.batch))
+
+
+class TestFindCell(StepTestCase):
+
+    def test_cell_is_that_of_the_host_and_not_of_the_selection(self):
+        batch = self.builds(['a1', 'b1'])
+        for build in batch:
+            build.cell = None
+        step = steps.FindCell(self.database)
+
+        for _ in range(2):
+            self.do(step, batch)
+            self.assertEqual(['cell1', 'cell2'],
+                             [build.cell.name for build in batch])
+
+    def test_host_that_is_not_mapped_fails_its_build_only(self):
+        self.providers['x9'] = self.providers['a2']
+        lost, found = self.builds(['a1', 'a1'])
+        lost.selections = [self.selection('x9')]
+        lost.cell = None
+
+        self.do(steps.FindCell(self.database), [lost, found])
+
+        self.assertIsInstance(lost.failed, exception.HostMappingNotFound)
+        self.assertEqual('x9', lost.failed.host)
+        self.assertIsNone(found.failed)
+        self.assertEqual('cell1', found.cell.name)
+
+
+class TestDecide(StepTestCase):
+
+    def step(self, owner=ME):
+        return steps.Decide(self.database, self.targets, self.clock, owner,
+                            base.LEASE_S)
+
+    def decided(self, batch):
+        return [self.mapped(build.uuid) for build in batch]
+
+    def test_each_gets_the_cell_of_its_host_however_often(self):
+        batch = self.builds(['a1', 'b1'])
+
+        for _ in range(2):
+            self.do(self.step(), batch)
+            self.assertEqual(['cell1', 'cell2'], self.decided(batch))
+            self.assertFalse(any(build.ended for build in batch))
+
+    def test_undoing_it_takes_the_cell_away_however_often(self):
+        batch = self.builds(['a1', 'b1'])
+        self.undo(self.step(), batch)
+        self.do(self.step(), batch)
+
+        for _ in range(2):
+            self.undo(self.step(), batch)
+            self.assertEqual([None, None], self.decided(batch))
+
+    def test_decision_of_another_is_not_overwritten(self):
+        build, free = batch = self.builds(['a1', 'a1'])
+        self.decide(build.uuid, 'cell2')
+
+        self.do(self.step(), batch)
+
+        self.assertEqual(['cell2', 'cell1'], self.decided(batch))
+        self.assertEqual((True, False), (build.finished, build.deleted))
+        self.assertFalse(free.ended)
+
+    def test_decision_of_another_is_not_undone(self):
+        [build] = self.builds(['a1'])
+        self.decide(build.uuid, 'cell2')
+
+        self.undo(self.step(), [build])
+
+        self.assertEqual('cell2', self.mapped(build.uuid))
+
+    def test_what_its_user_deleted_gets_no_cell(self):
+        build, free = batch = self.builds(['a1', 'a1'])
+        self.delete(build.uuid)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual([None, 'cell1'], self.decided(batch))
+        self.assertEqual((False, True), (build.finished, build.deleted))
+
+    def test_who_lost_the_lease_decides_nothing(self):
+        batch = self.builds(['a1', 'a1'])
+        self.clock.advance(base.LEASE_S)
+        self.lease([batch[0].uuid], OTHER)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual([None, 'cell1'], self.decided(batch))
+        self.assertEqual((True, False),
+                         (batch[0].finished, batch[0].deleted))
+
+    def test_who_decides_has_the_whole_lease_before_it(self):
+        [build] = self.builds(['a1'])
+        self.clock.advance(base.LEASE_S - 1)
+        self.do(self.step(), [build])
+
+        self.clock.advance(base.LEASE_S - 1)
+        self.assertEqual([], self.lease([build.uuid], OTHER))
+        self.clock.advance(1)
+        self.assertEqual(1, len(self.lease([build.uuid], OTHER)))
+
+
+class TestDecideAgain(StepTestCase):
+    """A conductor decided on cell2 and died; the next one goes to cell1."""
+
+    def setUp(self):
+        super().setUp()
+        [earlier] = self.builds(['b1'], OTHER)
+        self.uuid = earlier.uuid
+        self.decide(self.uuid, 'cell2')
+        steps.WriteRows(self.targets, self.clock).do(base.USER, [earlier])
+        self.clock.advance(base.LEASE_S)
+        [entry] = self.lease([self.uuid], ME)
+        self.assertTrue(entry.again)
+        self.build = tasks.Build(
+            entry.request, entry.spec, [self.selection('a1')],
+            self.cells['cell1'], again=True, earlier=self.cells['cell2'])
+
+    def step(self, owner=ME):
+        return steps.Decide(self.database, self.targets, self.clock, owner,
+                            base.LEASE_S)
+
+    def test_nothing_is_left_in_the_earlier_cell(self):
+        for _ in range(2):
+            self.do(self.step(), [self.build])
+
+            self.assertEqual('cell1', self.mapped(self.uuid))
+            self.assertEqual({}, self.rows(self.uuid))
+            self.assertFalse(self.build.ended)
+
+    def test_the_same_cell_is_kept_with_what_is_in_it(self):
+        self.build.cell = self.cells['cell2']
+
+        self.do(self.step(), [self.build])
+
+        self.assertEqual('cell2', self.mapped(self.uuid))
+        self.assertEqual(['cell2'], [*self.rows(self.uuid)])
+        self.assertFalse(self.build.ended)
+
+    def test_build_fails_while_the_earlier_cell_cannot_be_asked(self):
+        self.break_cell('cell2')
+        self.build.earlier = self.mapping('cell2')
+
+        self.do(self.step(), [self.build])
+
+        self.assertEqual('cell2', self.mapped(self.uuid))
+        self.assertEqual(['cell2'], [*self.rows(self.uuid)])
+        self.assertTrue(self.build.failed)
+
+    def test_undoing_it_takes_back_what_the_earlier_try_decided(self):
+        for _ in range(2):
+            self.undo(self.step(), [self.build])
+
+            self.assertIsNone(self.mapped(self.uuid))
+
+    def test_undoing_the_rows_removes_those_of_the_earlier_try(self):
+        step = steps.WriteRows(self.targets, self.clock)
+
+        for _ in range(2):
+            self.undo(step, [self.build])
+
+            self.assertEqual({}, self.rows(self.uuid))
+
+    def test_who_lost_the_lease_takes_nothing_back(self):
+        self.do(self.step(OTHER), [self.build])
+
+        self.assertEqual('cell2', self.mapped(self.uuid))
+        self.assertEqual(['cell2'], [*self.rows(self.uuid)])
+        self.assertTrue(self.build.finished)
+
+
+class TestWriteRows(StepTestCase):
+
+    def step(self):
+        return steps.WriteRows(self.targets, self.clock)
+
+    def actions(self, cell):
+        with self.targets.database(self.cells[cell]).reader() as connection:
+            return connection.execute(sa.select(
+                models.instance_actions.c.instance_uuid,
+                models.instance_actions.c.action,
+                models.instance_actions.c.request_id)).all()
+
+    def test_each_is_written_into_its_cell_however_often(self):
+        one, other = batch = self.builds(['a1', 'b1'])
+
+        for _ in range(2):
+            self.do(self.step(), batch)
+
+        self.assertEqual(['cell1'], [*self.rows(one.uuid)])
+        self.assertEqual(['cell2'], [*self.rows(other.uuid)])
+        row = self.row(one.uuid)
+        self.assertEqual(
+            ('building', 'scheduling', None, 'zone-a1', 1),
+            (row.vm_state, row.task_state, row.host, row.availability_zone,
+             row.build_attempts))
+        self.assertEqual(
+            [(one.uuid, 'create', base.USER.request_id)],
+            self.actions('cell1'))
+
+    def test_undoing_it_leaves_nothing_however_often(self):
+        batch = self.builds(['a1', 'b1'])
+        self.undo(self.step(), batch)
+        self.do(self.step(), batch)
+
+        for _ in range(2):
+            self.undo(self.step(), batch)
+            self.assertEqual(
+                [{}, {}], [self.rows(build.uuid) for build in batch])
+            self.assertEqual([], self.actions('cell1'))
+
+    def test_row_that_is_there_stays_as_it_is(self):
+        [build] = batch = self.builds(['a1'])
+        self.do(self.step(), batch)
+        cell = self.targets.database(self.cells['cell1'])
+        with cell.writer() as connection:
+            connection.execute(sa.update(models.instances).values(
+                vm_state='active', host='a1'))
+
+        self.do(self.step(), batch)
+
+        self.assertEqual('active', self.row(build.uuid).vm_state)
+
+    def test_cell_that_cannot_be_reached_fails_its_builds_only(self):
+        self.point('cell2', 'sqlite:////nowhere/at/all.sqlite')
+        self.check_one_failing_cell(exception.DatabaseUnreachable)
+
+    def test_cell_that_has_no_tables_fails_its_builds_only(self):
+        self.point('cell2', f'sqlite:///{self.temporary_directory()}/new')
+        self.check_one_failing_cell(exception.SchemaOutOfDate)
+
+    def test_cell_that_takes_no_writes_fails_its_builds_only(self):
+        self.break_cell('cell2')
+        self.check_one_failing_cell(Exception)
+
+    def check_one_failing_cell(self, kind):
+        one, other, third = batch = self.builds(['a1', 'b1', 'a2'])
+        for build in batch:
+            build.cell = None
+        self.do(steps.FindCell(self.database), batch)
+
+        self.do(self.step(), batch)
+
+        self.assertIsInstance(other.failed, kind)
+        self.assertEqual({}, self.rows(other.uuid))
+        for build in (one, third):
+            self.assertIsNone(build.failed)
+            self.assertEqual(['cell1'], [*self.rows(build.uuid)])
+
+
+class TestDeleteRequest(StepTestCase):
+
+    def step(self, owner=ME):
+        return steps.DeleteRequest(self.database, owner)
+
+    def test_request_goes_and_the_build_goes_on(self):
+        batch = self.builds(['a1', 'b1'])
+
+        self.do(self.step(), batch)
+
+        self.assertEqual(
+            [False] * 2, [self.requested(build.uuid) for build in batch])
+        self.assertFalse(any(build.ended for build in batch))
+
+    def test_what_was_done_before_is_finished_and_not_deleted(self):
+        batch = self.builds(['a1', 'b1'])
+        self.do(self.step(), batch)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual(
+            [(True, False)] * 2,
+            [(build.finished, build.deleted) for build in batch])
+
+    def test_what_its_user_deleted_is_deleted(self):
+        gone, there = batch = self.builds(['a1', 'b1'])
+        self.decide(gone.uuid, 'cell1')
+        self.delete(gone.uuid)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual((False, True), (gone.finished, gone.deleted))
+        self.assertFalse(there.ended)
+
+    def test_what_somebody_else_leases_by_now_stays(self):
+        batch = self.builds(['a1', 'b1'])
+        self.clock.advance(base.LEASE_S)
+        self.lease([batch[0].uuid], OTHER)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual([True, False],
+                         [self.requested(build.uuid) for build in batch])
+        self.assertEqual((True, False),
+                         (batch[0].finished, batch[0].deleted))
+
+    def test_lease_that_ran_out_and_that_nobody_took_is_good(self):
+        [build] = batch = self.builds(['a1'])
+        self.clock.advance(base.LEASE_S * 2)
+
+        self.do(self.step(), batch)
+
+        self.assertFalse(self.requested(build.uuid))
+        self.assertFalse(build.ended)
+
+    def test_undoing_it_does_nothing(self):
+        batch = self.builds(['a1'])
+        self.do(self.step(), batch)
+
+        self.undo(self.step(), batch)
+
+        self.assertFalse(self.requested(batch[0].uuid))
+
+
+class TestCast(StepTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.batch = self.builds(['a1', 'b1', 'a2'])
+        self.a1, self.b1, self.a2 = self.batch
+        for build in self.batch:
+            self.claims.claim(base.claims_base.of_selection(
+                build.uuid, build.selections[0]))
+        self.do(steps.WriteRows(self.targets, self.clock), self.batch)
+
+    def step(self):
+        return steps.Cast(self.targets, self.compute, self.claims,
+                          self.clock, 'conductor')
+
+    def client(self, cell):
+        return self.compute.get(
+            self.transports.get(self.cells[cell].transport_url))
+
+    def test_agent_is_told_on_the_transport_of_its_cell(self):
+        self.a1.selections.append(self.selection('a3'))
+
+        self.do(self.step(), self.batch)
+
+        first, second = self.client('cell1').sent
+        [third] = self.client('cell2').sent
+        self.assertEqual(['a1', 'a2', 'b1'],
+                         [first.host, second.host, third.host])
+        arguments = first.arguments
+        self.assertEqual(self.a1.uuid, arguments['instance'].uuid)
+        self.assertEqual('node-a1', arguments['node'])
+        self.assertEqual(
+            {'retry': {'num_attempts': 1, 'hosts': [['a1', 'node-a1']]},
+             'limits': {}}, arguments['filter_properties'])
+        self.assertEqual(
+            ['a3'], [each.service_host for each in arguments['host_list']])
+        self.assertEqual(self.cells['cell1'].uuid, first.context.cell.uuid)
+        self.assertEqual(base.USER.request_id, first.context.request_id)
+
+    def assertInError(self, build, cell):
+        self.assertEqual('error', self.rows(build.uuid)[cell].vm_state)
+        self.assertIsNone(self.holds(build.uuid))
+        self.assertTrue(build.finished)
+
+    def assertSent(self, *builds):
+        self.assertEqual(
+            {build.uuid for build in builds}, {each for _, each in self.sent()})
+        for build in builds:
+            self.assertFalse(build.ended)
+            self.assertEqual('building', self.row(build.uuid).vm_state)
+            self.assertIsNotNone(self.holds(build.uuid))
+
+    def test_what_cannot_be_sent_ends_in_error_in_its_cell(self):
+        self.client('cell1').failure = oslo_messaging.MessageDeliveryFailure(
+            'to amqp://user:secret@broker')
+
+        self.do(self.step(), self.batch)
+
+        self.assertInError(self.a1, 'cell1')
+        self.assertInError(self.a2, 'cell1')
+        self.assertNotIn('secret', self.reason(self.a1.uuid))
+        self.assertSent(self.b1)
+
+    def test_cell_without_a_transport_does_not_keep_the_others(self):
+        self.a1.cell = self.a2.cell = self.cells['cell1'].obj_clone()
+        self.a1.cell.transport_url = 'bogus://'
+        self.a2.cell.transport_url = 'bogus://'
+
+        self.do(self.step(), self.batch)
+
+        self.assertInError(self.a1, 'cell1')
+        self.assertInError(self.a2, 'cell1')
+        self.assertSent(self.b1)
+
+    def test_cell_that_cannot_be_told_either_does_not_keep_the_others(self):
+        self.client('cell1').failure = oslo_messaging.MessagingTimeout()
+        self.break_cell('cell1')
+        for build in self.batch:
+            build.cell = None
+        self.do(steps.FindCell(self.database), self.batch)
+
+        self.do(self.step(), self.batch)
+
+        self.assertSent(self.b1)
+        # It is as it was: nobody knows better.
+        self.assertEqual('building', self.row(self.a1.uuid).vm_state)
+        self.assertEqual('a1', self.holds(self.a1.uuid))
+
+    def test_build_that_was_begun_all_the_same_is_let_alone(self):
+        self.client('cell1').failure = oslo_messaging.MessagingTimeout()
+        cell = self.targets.database(self.cells['cell1'])
+        with cell.writer() as connection:
+            connection.execute(
+                sa.update(models.instances)
+                .where(models.instances.c.uuid == self.a1.uuid)
+                .values(host='a1', task_state='spawning'))
+
+        self.do(self.step(), self.batch)
+
+        self.assertEqual('building', self.row(self.a1.uuid).vm_state)
+        self.assertEqual('a1', self.holds(self.a1.uuid))
+        self.assertInError(self.a2, 'cell1')
+
+    def test_undoing_it_does_nothing(self):
+        self.do(self.step(), self.batch)
+
+        self.undo(self.step(), self.batch)
+
+        self.assertSent(*self.batch)

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for builds that were accepted and have no cell yet."""
+
+import datetime
+
+from oslo_db import exception as db_exc
+
+from cellsched.db.api import build_requests
+from cellsched.db import statements
+from tests.unit.db.api import base
+from tests.unit.db import samples
+from tests.unit import racing
+
+
+class BuildRequestCase(base.TestCase):
+
+    def accept(self, count, **options):
+        uuids = samples.uuids(count)
+        samples.accept(self.database, uuids, **options)
+        return uuids
+
+    def lease(self, uuids, owner='me', now=1000.0, expires_at=1060.0):
+        return [each.request.instance_uuid for each in self.write(
+            build_requests.lease, uuids, owner, now, expires_at)]
+
+    def renew(self, uuids, owner='me', expires_at=1060.0):
+        return self.write(build_requests.renew, uuids, owner, expires_at)
+
+
+class TestBuildRequests(BuildRequestCase):
+
+    def test_request_is_as_it_was_accepted(self):
+        uuid, = self.accept(1, display_name='mine')
+
+        request = self.read(build_requests.get, uuid)
+
+        self.assertEqual(uuid, request.instance_uuid)
+        self.assertEqual('project', request.project_id)
+        self.assertEqual(samples.NOW, request.created_at)
+        self.assertEqual(
+            samples.instance(uuid, display_name='mine').obj_to_primitive(),
+            request.instance.obj_to_primitive())
+
+    def test_request_that_is_gone_is_none(self):
+        self.assertIsNone(
+            self.read(build_requests.get, samples.uuids(1)[0]))
+
+    def test_instance_has_one_request(self):
+        uuids = self.accept(1)
+
+        self.assertRaises(
+            db_exc.DBDuplicateEntry, samples.accept, self.database, uuids)
+
+    def test_newest_are_listed_first(self):
+        uuids = self.accept(3)
+        other, = self.accept(1, project_id='other')
+
+        def listed(*args):
+            return [each.instance_uuid for each in self.read(
+                build_requests.list_all, *args)]
+
+        self.assertEqual([other, *uuids[::-1]], listed())
+        self.assertEqual(uuids[::-1], listed('project'))
+        self.assertEqual([uuids[2]], listed('project', 1))
+        self.assertEqual([], listed('nobody'))
+        self.assertEqual([], listed(None, 0))
+
+    def test_what_is_deleted_is_told(self):
+        uuids = self.accept(3)
+
+        self.assertEqual(
+            set(uuids[:2]), self.write(build_requests.delete, uuids[:2]))
+        self.assertEqual(
+            {uuids[2]}, self.write(build_requests.delete, uuids))
+        self.assertEqual(set(), self.write(build_requests.delete, uuids))
+
+    def test_exactly_one_deletes_a_request(self):
+        uuids = self.accept(20)
+
+        # A conductor deletes a batch, users one each.
+        told = racing.race(
+            *[lambda: self.write(build_requests.delete, uuids)] * 2,
+            *[lambda: set().union(*(
+                self.write(build_requests.delete, [uuid])
+                for uuid in uuids))] * 4)
+
+        self.assertEqual(20, sum(map(len, told)))
+        self.assertEqual(set(uuids), set().union(*told))
+
+
+class TestLease(BuildRequestCase):
+
+    def test_leased_is_what_was_asked_for_in_the_order_accepted(self):
+        uuids = self.accept(3, min_count=2)
+
+        leased = self.write(
+            build_requests.lease, uuids[::-1], 'me', 1000.0, 1060.0)
+
+        self.assertEqual(
+            uuids, [each.request.instance_uuid for each in leased])
+        self.assertEqual(
+            uuids, [each.spec.instance_uuid for each in leased])
+        self.assertEqual([2, 2, 2], [each.min_count for each in leased])
+        self.assertEqual(512, leased[0].spec.flavor.memory_mb)
+
+    def test_request_that_is_leased_is_left_to_whom_it_is(self):
+        uuids = self.accept(3)
+        self.lease(uuids[:1], 'first')
+
+        self.assertEqual(uuids[1:], self.lease(uuids, 'second'))
+        self.assertEqual([], self.lease(uuids, 'third', now=1059.9))
+        self.assertEqual(set(uuids[:1]), self.renew(uuids, 'first'))
+        self.assertEqual(set(uuids[1:]), self.renew(uuids, 'second'))
+
+    def test_lease_that_ran_out_is_taken_again(self):
+        uuids = self.accept(2)
+        self.lease(uuids, 'first', expires_at=1060.0)
+
+        self.assertEqual(
+            uuids, self.lease(uuids, 'second', now=1060.0,
+                              expires_at=1120.0))
+        self.assertEqual([], self.lease(uuids, 'third', now=1119.0))
+
+    def test_request_that_is_gone_is_not_leased(self):
+        uuids = self.accept(2)
+        self.write(build_requests.delete, uuids[:1])
+
+        self.assertEqual(uuids[1:], self.lease(uuids))
+        self.assertEqual([], self.lease(uuids[:1]))
+        self.assertEqual([], self.lease([]))
+        self.assertEqual({uuids[1]}, self.renew(uuids))
+
+    def test_request_that_was_taken_up_before_is_told(self):
+        uuids = self.accept(2)
+        self.lease(uuids[:1], 'first')
+
+        leased = self.write(
+            build_requests.lease, uuids, 'second', 1060.0, 1120.0)
+
+        self.assertEqual([True, False], [each.again for each in leased])
+
+    def test_renewed_lease_lasts_longer(self):
+        uuids = self.accept(2)
+        self.lease(uuids[:1], 'first')
+
+        self.assertEqual(
+            set(uuids[:1]), self.renew(uuids, 'first', 1120.0))
+
+        self.assertEqual(
+            uuids[1:], self.lease(uuids, 'second', now=1119.0))
+        self.assertEqual(
+            uuids, self.lease(uuids, 'third', now=1120.0))
+
+    def test_lease_that_another_took_is_not_renewed(self):
+        uuids = self.accept(2)
+        self.lease(uuids, 'first')
+        self.lease(uuids[:1], 'second', now=1060.0, expires_at=1120.0)
+
+        self.assertEqual(
+            set(uuids[1:]), self.renew(uuids, 'first', 2000.0))
+        self.assertEqual(set(), self.renew(uuids[:1], 'first', 2000.0))
+
+        self.assertEqual(
+            uuids[:1], self.lease(uuids, 'third', now=1120.0))
+
+    def test_lease_that_ran_out_is_renewed_if_nobody_took_it(self):
+        uuids = self.accept(1)
+        self.lease(uuids, 'first')
+
+        self.assertEqual(set(uuids), self.renew(uuids, 'first', 5000.0))
+        self.assertEqual([], self.lease(uuids, 'second', now=4999.0))
+
+    def test_only_whose_the_lease_is_deletes_as_its_owner(self):
+        uuids = self.accept(3)
+        self.lease(uuids[:2], 'first')
+        self.lease(uuids[2:], 'second')
+
+        def delete(uuids, owner):
+            return self.write(build_requests.delete, uuids, owner)
+
+        self.assertEqual(set(uuids[:2]), delete(uuids, 'first'))
+        self.assertEqual(set(), delete(uuids, 'first'))
+        self.assertEqual(set(), delete(uuids[2:], 'first'))
+        self.assertEqual(set(uuids[2:]), delete(uuids[2:], 'second'))
+
+    def test_renewal_and_takeover_that_race_agree(self):
+        uuids = self.accept(10)
+        self.lease(uuids, 'first')
+
+        renewed, *taken = racing.race(
+            lambda: self.renew(uuids, 'first', 2000.0),
+            *[lambda name=name: set(self.lease(
+                uuids, name, now=1060.0, expires_at=2000.0))
+              for name in ('second', 'third')])
+
+        self.assertEqual(10, len(renewed) + sum(map(len, taken)))
+        self.assertEqual(set(uuids), renewed.union(*taken))
+
+    def test_more_requests_than_a_statement_takes_are_leased(self):
+        uuids = self.accept(statements.CHUNK + 1)
+
+        self.assertEqual(uuids, self.lease(uuids))
+
+    def test_exactly_one_of_several_leases_a_request(self):
+        uuids = self.accept(10)
+
+        for now in 1000.0, 1060.0, 1120.0:
+            leased = racing.race(*[
+                lambda name=f'{now}-{name}': self.lease(
+                    uuids, name, now=now, expires_at=now + 60)
+                for name in range(6)])
+
+            self.assertEqual(10, sum(map(len, leased)))
+            self.assertEqual(
+                set(uuids), {uuid for each in leased for uuid in each})
+
+
+class TestBatch(BuildRequestCase):
+
+    def batch(self, uuid):
+        return self.read(build_requests.list_batch, uuid)
+
+    def test_batch_is_what_was_accepted_together(self):
+        one = self.accept(3, reservation_id='r-1')
+        # What was accepted at the same time is no batch by that alone.
+        other = self.accept(2, reservation_id='r-2')
+        later = self.accept(1, reservation_id='r-3', now=samples.LATER)
+
+        for uuids in one, other, later:
+            for uuid in uuids:
+                self.assertEqual(uuids, self.batch(uuid))
+
+    def test_batch_has_what_is_left_of_it(self):
+        uuids = self.accept(3, reservation_id='r-1')
+        self.write(build_requests.delete, uuids[:1])
+
+        self.assertEqual(uuids[1:], self.batch(uuids[2]))
+
+    def test_batch_of_what_is_gone_is_empty(self):
+        uuids = self.accept(2, reservation_id='r-1')
+        self.write(build_requests.delete, uuids[:1])
+
+        self.assertEqual([], self.batch(uuids[0]))
+
+    def test_other_project_is_no_part_of_it(self):
+        mine = self.accept(1, reservation_id='r-1')
+        self.accept(1, reservation_id='r-1', project_id='other')
+
+        self.assertEqual(mine, self.batch(mine[0]))
+
+
+class TestOverdue(BuildRequestCase):
+
+    def overdue(self, now=1000.0, created_before=samples.NOW, limit=10):
+        return self.read(
+            build_requests.list_overdue, now, created_before, limit)
+
+    def test_requests_that_were_never_taken_up_are_overdue_in_time(self):
+        uuids = self.accept(2)
+        before = samples.NOW - datetime.timedelta(seconds=1)
+
+        self.assertEqual(uuids, self.overdue())
+        self.assertEqual([], self.overdue(created_before=before))
+        self.assertEqual(uuids[:1], self.overdue(limit=1))
+
+    def test_leased_request_is_overdue_when_its_lease_ran_out(self):
+        uuids = self.accept(2)
+        self.lease(uuids[1:], expires_at=1060.0)
+
+        self.assertEqual(uuids[:1], self.overdue(now=1059.0))
+        self.assertEqual(uuids, self.overdue(now=1060.0))
+
+    def test_what_is_gone_is_not_overdue(self):
+        uuids = self.accept(1)
+        self.write(build_requests.delete, uuids)
+
+        self.assertEqual([], self.overdue())

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for servers and their cells."""
+
+import sqlalchemy as sa
+
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import models
+from cellsched.db import statements
+from cellsched import objects
+from tests.unit.db.api import base
+from tests.unit.db import samples
+from tests.unit import racing
+
+
+class TestInstanceMappings(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.east, self.west = (
+            samples.map_cell(self.database, samples.cell(name))
+            for name in ('east', 'west'))
+
+    def create(self, count):
+        uuids = samples.uuids(count)
+        self.write(instance_mappings.create, [
+            objects.InstanceMapping(instance_uuid=uuid, project_id='project',
+                                    user_id='user')
+            for uuid in uuids], samples.NOW)
+        return uuids
+
+    def decide(self, uuids, cell):
+        return self.write(instance_mappings.decide, uuids, cell.id,
+                          samples.LATER)
+
+    def delete(self, *uuids):
+        self.write(instance_mappings.mark_deleted, uuids, samples.LATER)
+
+    def cells(self, uuids):
+        found = self.read(instance_mappings.get_many, uuids)
+        return [found[uuid].cell_mapping and found[uuid].cell_mapping.name
+                for uuid in uuids]
+
+    def test_new_mapping_has_no_cell(self):
+        uuid, = self.create(1)
+
+        mapping = self.read(instance_mappings.get_many, [uuid])[uuid]
+
+        self.assertEqual(uuid, mapping.instance_uuid)
+        self.assertEqual('project', mapping.project_id)
+        self.assertEqual('user', mapping.user_id)
+        self.assertIsNone(mapping.cell_mapping)
+        self.assertFalse(mapping.queued_for_delete)
+
+    def test_unknown_instances_are_left_out(self):
+        self.assertEqual(
+            {}, self.read(instance_mappings.get_many, samples.uuids(2)))
+
+    def test_decided_instances_have_their_cell(self):
+        uuids = self.create(3)
+
+        self.assertEqual(set(uuids[:2]), self.decide(uuids[:2], self.west))
+
+        self.assertEqual(['west', 'west', None], self.cells(uuids))
+        mapping = self.read(instance_mappings.get_many, uuids)[uuids[0]]
+        self.assertEqual(self.west.obj_to_primitive(),
+                         mapping.cell_mapping.obj_to_primitive())
+
+    def test_deciding_again_succeeds(self):
+        uuids = self.create(3)
+        self.decide(uuids[:1], self.east)
+
+        self.assertEqual(set(uuids), self.decide(uuids, self.east))
+        self.assertEqual(set(uuids), self.decide(uuids, self.east))
+
+    def test_instance_with_another_cell_keeps_it(self):
+        uuids = self.create(2)
+        self.decide(uuids[:1], self.east)
+
+        self.assertEqual({uuids[1]}, self.decide(uuids, self.west))
+        self.assertEqual(set(), self.decide(uuids[:1], self.west))
+
+        self.assertEqual(['east', 'west'], self.cells(uuids))
+
+    def test_deleted_instance_gets_no_cell(self):
+        uuids = self.create(2)
+        self.delete(uuids[0])
+
+        self.assertEqual({uuids[1]}, self.decide(uuids, self.east))
+
+        self.assertEqual([None, 'east'], self.cells(uuids))
+
+    def test_instance_deleted_after_its_decision_is_not_decided_again(self):
+        uuids = self.create(2)
+        self.decide(uuids, self.east)
+        self.delete(uuids[0])
+
+        self.assertEqual({uuids[1]}, self.decide(uuids, self.east))
+
+        mapping = self.read(instance_mappings.get_many, uuids)[uuids[0]]
+        self.assertTrue(mapping.queued_for_delete)
+
+    def test_unknown_instance_is_not_decided(self):
+        known, = self.create(1)
+        unknown, = samples.uuids(1)
+
+        self.assertEqual({known}, self.decide([known, unknown], self.east))
+
+    def test_mapping_of_a_release_without_the_mark_is_not_deleted(self):
+        uuid, = self.create(1)
+        self.write(lambda connection: connection.execute(
+            sa.update(models.instance_mappings)
+            .values(queued_for_delete=None)))
+
+        self.assertEqual({uuid}, self.decide([uuid], self.east))
+        mapping = self.read(instance_mappings.get_many, [uuid])[uuid]
+        self.assertFalse(mapping.queued_for_delete)
+
+    def test_decision_can_be_withdrawn_by_its_cell_only(self):
+        uuids = self.create(2)
+        self.decide(uuids[:1], self.east)
+        self.decide(uuids[1:], self.west)
+
+        self.write(instance_mappings.withdraw, uuids, self.east.id,
+                   samples.LATER)
+
+        self.assertEqual([None, 'west'], self.cells(uuids))
+        self.assertEqual(
+            {uuids[0]}, self.decide(uuids[:1], self.west))
+
+    def test_confirmed_is_what_has_the_cell_and_is_wanted(self):
+        uuids = self.create(4)
+        self.decide(uuids[:2], self.east)
+        self.decide(uuids[2:3], self.west)
+        self.delete(uuids[0])
+
+        self.assertEqual(
+            {uuids[1]},
+            self.write(instance_mappings.confirm, uuids, self.east.id))
+        self.assertEqual(
+            set(), self.write(instance_mappings.confirm, [], self.east.id))
+
+    def test_more_instances_than_a_statement_takes_are_decided(self):
+        uuids = self.create(statements.CHUNK + 2)
+        self.decide(uuids[-1:], self.west)
+
+        self.assertEqual(set(uuids[:-1]), self.decide(uuids, self.east))
+
+    def test_cells_that_race_end_with_one_for_each_instance(self):
+        uuids = self.create(20)
+
+        decided = racing.race(
+            *[lambda: self.decide(uuids, self.east)] * 3,
+            *[lambda: self.decide(uuids[::-1], self.west)] * 3)
+
+        self.assertEqual([decided[0]] * 3 + [decided[3]] * 3, decided)
+        self.assertEqual(set(uuids), decided[0] ^ decided[3])
+        self.assertEqual(
+            ['east' if uuid in decided[0] else 'west' for uuid in uuids],
+            self.cells(uuids))
+
+    def test_deletion_and_decision_that_race_agree(self):
+        uuids = self.create(20)
+
+        decided, *_ = racing.race(
+            lambda: set().union(*(
+                self.decide([uuid], self.east) for uuid in uuids)),
+            *[lambda: [self.delete(uuid) for uuid in uuids[::-1]]] * 2)
+
+        self.assertEqual(
+            ['east' if uuid in decided else None for uuid in uuids],
+            self.cells(uuids))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the API database, with Nova's names and columns."""
+
+import sqlalchemy as sa
+
+from cellsched.db import api
+from cellsched.db.api import models
+from tests.unit.db.api import base
+from tests.unit.db import drift
+
+#: Columns that every table of Nova's has here.
+EVERY = {'created_at', 'updated_at', 'id'}
+
+#: What Nova has, of what is here.
+TABLES = {
+    'cell_mappings': {'uuid', 'name', 'transport_url', 'database_connection',
+                      'disabled'},
+    'host_mappings': {'cell_id', 'host'},
+    'instance_mappings': {'instance_uuid', 'cell_id', 'project_id',
+                          'user_id', 'queued_for_delete'},
+    'build_requests': {'instance_uuid', 'project_id', 'instance',
+                       'block_device_mappings', 'tags'},
+    'request_specs': {'instance_uuid', 'spec'},
+    'flavors': {'name', 'memory_mb', 'vcpus', 'root_gb', 'ephemeral_gb',
+                'flavorid', 'swap', 'rxtx_factor', 'vcpu_weight', 'disabled',
+                'is_public', 'description'},
+    'flavor_extra_specs': {'key', 'value', 'flavor_id'},
+    'aggregates': {'uuid', 'name'},
+    'aggregate_hosts': {'host', 'aggregate_id'},
+    'aggregate_metadata': {'aggregate_id', 'key', 'value'},
+}
+
+#: What is here and not in Nova.
+OURS = {'build_requests': {'min_count', 'lease_owner', 'lease_expires_at',
+                           'lease_count'}}
+
+
+class TestModels(base.TestCase):
+
+    def test_migrations_make_what_the_models_say(self):
+        self.assertEqual([], drift.differences(self.database, api.SCHEMA))
+
+    def test_a_difference_would_be_seen(self):
+        for statement in ('ALTER TABLE flavors ADD COLUMN more INTEGER',
+                          'DROP INDEX aggregate_uuid_idx',
+                          'DROP TABLE aggregate_hosts'):
+            self.write(lambda connection: connection.execute(
+                sa.text(statement)))
+
+            self.assertNotEqual(
+                [], drift.differences(self.database, api.SCHEMA))
+
+    def test_tables_and_columns_have_novas_names(self):
+        self.assertEqual(
+            {name: columns | EVERY | OURS.get(name, set())
+             for name, columns in TABLES.items()},
+            {table.name: set(table.columns.keys())
+             for table in models.METADATA.tables.values()})
+
+    def test_unique_constraints_are_named_so_that_errors_name_columns(self):
+        for table in models.METADATA.tables.values():
+            for constraint in table.constraints:
+                if isinstance(constraint, sa.UniqueConstraint):
+                    self.assertIn(constraint.name, drift.constraints(
+                        self.database)[table.name])
+                    self.assertTrue(constraint.name.startswith('uniq_'))

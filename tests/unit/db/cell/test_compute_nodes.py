@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for the compute nodes of a cell."""
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import models
+from cellsched.db.cell import services
+from tests.unit.db.cell import base
+from tests.unit.db import samples
+from tests.unit import racing
+
+VALUES = {
+    'vcpus': 8, 'vcpus_used': 0, 'memory_mb': 16384, 'memory_mb_used': 512,
+    'local_gb': 100, 'local_gb_used': 1, 'hypervisor_type': 'fake',
+    'hypervisor_version': 1, 'cpu_info': '', 'cpu_allocation_ratio': 4.0,
+    'ram_allocation_ratio': 1.0, 'disk_allocation_ratio': 1.0}
+
+
+class TestComputeNodes(base.TestCase):
+
+    def save(self, host='host', node='node', now=samples.NOW, **values):
+        return self.write(compute_nodes.save, samples.uuids(1)[0], host, node,
+                          VALUES | values, now)
+
+    def report(self, host='host'):
+        self.write(services.report, samples.uuids(1)[0], host,
+                   services.COMPUTE, 'compute', samples.LATER)
+
+    def change(self, table, **values):
+        self.write(lambda connection: connection.execute(
+            sa.update(table).values(**values)))
+
+    def unmapped(self):
+        return [row.host for row in self.read(compute_nodes.list_unmapped)]
+
+    def test_node_is_listed_with_what_its_service_says(self):
+        uuid = self.save()
+        self.report()
+
+        row, = self.read(compute_nodes.list_with_services)
+
+        self.assertEqual(
+            (uuid, 'host', 'node', 8, 16384, 512, 100, 1, 4.0, 1.0, 1.0, 1),
+            (row.uuid, row.host, row.hypervisor_hostname, row.vcpus,
+             row.memory_mb, row.memory_mb_used, row.local_gb,
+             row.local_gb_used, row.cpu_allocation_ratio,
+             row.ram_allocation_ratio, row.disk_allocation_ratio,
+             row.hypervisor_version))
+        self.assertEqual(
+            (0, False, False, samples.LATER, samples.LATER),
+            (row.mapped, row.disabled, row.forced_down, row.last_seen_up,
+             row.created_at))
+
+    def test_node_without_a_service_is_left_out(self):
+        self.save()
+        self.report('other')
+        self.write(services.report, samples.uuids(1)[0], 'host',
+                   'nova-conductor', 'conductor', samples.NOW)
+
+        self.assertEqual([], self.read(compute_nodes.list_with_services))
+
+    def test_what_is_deleted_is_left_out(self):
+        self.save()
+        self.report()
+        self.change(models.services, deleted=1)
+        self.assertEqual([], self.read(compute_nodes.list_with_services))
+
+        self.change(models.services, deleted=0)
+        self.change(models.compute_nodes, deleted=1)
+        self.assertEqual([], self.read(compute_nodes.list_with_services))
+        self.assertEqual([], self.unmapped())
+
+    def test_node_that_is_known_keeps_its_uuid(self):
+        uuid = self.save()
+
+        self.assertEqual(uuid, self.save(vcpus=16, now=samples.LATER))
+
+        self.report()
+        row, = self.read(compute_nodes.list_with_services)
+        self.assertEqual((uuid, 16), (row.uuid, row.vcpus))
+
+    def test_host_has_several_nodes(self):
+        uuids = [self.save(node='one'), self.save(node='two')]
+        self.report()
+
+        self.assertEqual(uuids, [
+            row.uuid for row in self.read(compute_nodes.list_with_services)])
+
+    def test_node_that_reports_at_once_is_one(self):
+        uuids = racing.race(*[self.save] * 6)
+
+        self.assertEqual(1, len(set(uuids)), uuids)
+        self.assertEqual(1, len(self.read(compute_nodes.list_unmapped)))
+
+    def test_nodes_are_unmapped_until_they_are_marked(self):
+        one, two = self.save('one'), self.save('two')
+        self.assertEqual(['one', 'two'], self.unmapped())
+
+        self.write(compute_nodes.mark_mapped, [one])
+        self.assertEqual(['two'], self.unmapped())
+
+        self.write(compute_nodes.mark_mapped, [one, two])
+        self.write(compute_nodes.mark_mapped, [])
+        self.assertEqual([], self.unmapped())
+
+    def test_report_leaves_the_mark(self):
+        self.write(compute_nodes.mark_mapped, [self.save()])
+
+        self.save(now=samples.LATER)
+
+        self.assertEqual([], self.unmapped())
+
+    def test_node_without_a_mark_is_unmapped(self):
+        self.save()
+        self.report()
+        self.change(models.compute_nodes, mapped=None)
+
+        self.assertEqual(['host'], self.unmapped())
+        row, = self.read(compute_nodes.list_with_services)
+        self.assertEqual(0, row.mapped)

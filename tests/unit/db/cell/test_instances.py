@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for the servers of a cell."""
+
+import datetime
+
+import sqlalchemy as sa
+
+from cellsched import context
+from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instances
+from cellsched.db.cell import models
+from cellsched.db import statements
+from cellsched import exception
+from cellsched import objects
+from tests.unit.db.cell import base
+from tests.unit.db import samples
+from tests.unit import racing
+
+TABLES = (models.instances, models.instance_extra, models.instance_faults,
+          models.instance_actions)
+
+
+class InstanceCase(base.TestCase):
+
+    def create(self, *uuids, **fields):
+        return self.write(
+            instances.create,
+            [samples.instance(uuid, **fields) for uuid in uuids], samples.NOW)
+
+    def one(self, **fields):
+        uuid, = self.create(*samples.uuids(1), **fields)
+        return uuid
+
+    def get(self, uuid):
+        return self.read(instances.get, uuid)
+
+    def update(self, uuid, values, **expected):
+        return self.write(
+            instances.update, uuid, values, samples.LATER, **expected)
+
+    def count(self):
+        return [self.read(lambda connection: connection.execute(
+            sa.select(sa.func.count()).select_from(table)).scalar())
+            for table in TABLES]
+
+
+class TestCreate(InstanceCase):
+
+    def test_server_is_as_it_was_created(self):
+        uuid = self.one(
+            display_name='mine', image_ref='image', launch_index=2,
+            power_state=0, host='h', node='n', availability_zone='az',
+            reservation_id='r-1', instance_type_id=3, build_attempts=1,
+            launched_at=samples.LATER)
+
+        instance = self.get(uuid)
+
+        for name, value in (
+                ('uuid', uuid), ('display_name', 'mine'), ('vcpus', 1),
+                ('project_id', 'project'), ('user_id', 'user'),
+                ('image_ref', 'image'), ('launch_index', 2), ('host', 'h'),
+                ('node', 'n'), ('availability_zone', 'az'),
+                ('reservation_id', 'r-1'), ('instance_type_id', 3),
+                ('vm_state', 'building'), ('task_state', 'scheduling'),
+                ('power_state', 0), ('memory_mb', 512), ('root_gb', 10),
+                ('ephemeral_gb', 0), ('build_attempts', 1),
+                ('created_at', samples.NOW), ('terminated_at', None),
+                ('launched_at', samples.LATER)):
+            self.assertEqual(value, getattr(instance, name), name)
+
+    def test_fields_that_are_not_set_are_empty(self):
+        uuid, = samples.uuids(1)
+        self.write(instances.create, [objects.Instance(
+            uuid=uuid, flavor=samples.flavor())], samples.LATER)
+
+        instance = self.get(uuid)
+
+        self.assertIsNone(instance.display_name)
+        self.assertEqual(0, instance.build_attempts)
+        self.assertEqual(samples.LATER, instance.created_at)
+
+    def test_flavor_is_kept_beside_it(self):
+        self.one(flavor=samples.flavor(name='large'))
+
+        row, = self.read(lambda connection: connection.execute(
+            sa.select(models.instance_extra.c.flavor)).all())
+
+        self.assertIn('"name": "large"', row.flavor)
+
+    def test_creating_again_changes_nothing(self):
+        uuids = samples.uuids(2)
+        self.assertEqual(uuids[:1], self.create(uuids[0]))
+        self.update(uuids[0], {'vm_state': 'active'})
+
+        self.assertEqual(uuids[1:], self.create(*uuids))
+        self.assertEqual([], self.create(*uuids))
+
+        self.assertEqual('active', self.get(uuids[0]).vm_state)
+        self.assertEqual([2, 2, 0, 0], self.count())
+
+    def test_deleted_server_is_not_created_again(self):
+        uuid = self.one()
+        self.write(instances.delete, uuid, samples.LATER)
+
+        self.assertEqual([], self.create(uuid))
+
+        self.assertIsNone(self.get(uuid))
+
+    def test_new_ones_are_told_in_the_order_of_the_batch(self):
+        uuids = sorted(samples.uuids(5), reverse=True)
+
+        self.assertEqual(uuids, self.create(*uuids))
+        self.assertEqual([], self.create())
+
+    def test_exactly_one_of_several_creates_a_server(self):
+        uuids = samples.uuids(10)
+
+        told = racing.race(*[lambda: self.create(*uuids)] * 3,
+                           *[lambda: self.create(*uuids[::-1])] * 3)
+
+        self.assertEqual(10, sum(map(len, told)))
+        self.assertEqual([10, 10, 0, 0], self.count())
+
+
+class TestRead(InstanceCase):
+
+    def test_server_that_is_not_there_is_none(self):
+        self.assertIsNone(self.get(samples.uuids(1)[0]))
+
+    def test_newest_are_listed_first(self):
+        uuids = [
+            self.one(created_at=samples.NOW + datetime.timedelta(seconds=age))
+            for age in (0, 2, 1)]
+        other = self.one(project_id='other', created_at=samples.LATER)
+        self.write(instances.delete, self.one(), samples.LATER)
+
+        def listed(*args):
+            return [each.uuid for each in self.read(
+                instances.list_all, *args)]
+
+        newest = [uuids[1], uuids[2], uuids[0]]
+        self.assertEqual([other, *newest], listed())
+        self.assertEqual(newest, listed('project'))
+        self.assertEqual(newest[:2], listed('project', 2))
+        self.assertEqual([], listed('project', 0))
+
+    def test_servers_of_one_moment_are_listed_by_uuid(self):
+        uuids = self.create(*samples.uuids(5))
+
+        self.assertEqual(
+            sorted(uuids, reverse=True),
+            [each.uuid for each in self.read(instances.list_all)])
+
+
+class TestUpdate(InstanceCase):
+
+    def test_server_is_changed_if_it_is_as_expected(self):
+        uuid = self.one(host=None)
+
+        self.assertTrue(self.update(
+            uuid, {'host': 'h', 'task_state': 'spawning'}, host=None,
+            task_state=('scheduling', None)))
+
+        instance = self.get(uuid)
+        self.assertEqual(('h', 'spawning'),
+                         (instance.host, instance.task_state))
+
+    def test_server_is_left_if_it_is_not_as_expected(self):
+        uuid = self.one(host='h', task_state=None)
+
+        for expected in (
+                {'host': None}, {'host': 'other'}, {'host': ('x', None)},
+                {'task_state': 'spawning'}, {'host': ()},
+                {'host': 'h', 'vm_state': 'active'}):
+            self.assertFalse(
+                self.update(uuid, {'vm_state': 'error'}, **expected),
+                expected)
+        for expected in (
+                {}, {'host': 'h'}, {'host': ('x', 'h')}, {'task_state': None},
+                {'task_state': ('spawning', None), 'host': 'h'}):
+            self.assertTrue(
+                self.update(uuid, {'task_state': None}, **expected), expected)
+        self.assertEqual('building', self.get(uuid).vm_state)
+
+    def test_deleted_or_unknown_server_is_not_changed(self):
+        uuid = self.one()
+        self.write(instances.delete, uuid, samples.LATER)
+
+        for missing in uuid, *samples.uuids(1):
+            self.assertFalse(self.update(missing, {'vm_state': 'active'}))
+
+    def test_exactly_one_of_several_takes_a_server(self):
+        uuid = self.one(host=None)
+
+        taken = racing.race(*[
+            lambda host=host: self.update(uuid, {'host': host}, host=None)
+            for host in 'abcdef'])
+
+        self.assertEqual(1, sum(taken))
+        self.assertEqual('abcdef'[taken.index(True)], self.get(uuid).host)
+
+
+class TestFail(InstanceCase):
+
+    def fail_server(self, uuid, **expected):
+        return self.write(
+            instances.fail, uuid, exception.NoValidHost(reason='None.'),
+            'conductor', samples.LATER, **expected)
+
+    def test_server_in_error_has_a_fault_and_no_host(self):
+        uuid = self.one(host='h', node='n')
+
+        self.assertTrue(self.fail_server(uuid, host='h'))
+
+        instance = self.get(uuid)
+        self.assertEqual(
+            ('error', None, None, None),
+            (instance.vm_state, instance.task_state, instance.host,
+             instance.node))
+        self.assertEqual(
+            {uuid: 'No valid host was found. None.'},
+            self.read(instance_faults.latest, [uuid]))
+
+    def test_server_that_is_not_as_expected_has_no_fault(self):
+        uuid = self.one(host='h')
+
+        self.assertFalse(self.fail_server(uuid, host=None))
+
+        self.assertEqual('building', self.get(uuid).vm_state)
+        self.assertEqual({}, self.read(instance_faults.latest, [uuid]))
+
+
+class TestDelete(InstanceCase):
+
+    def test_deleted_server_stays_as_a_marked_row(self):
+        self.one()
+        uuid = self.one()
+
+        self.assertTrue(self.write(instances.delete, uuid, samples.LATER))
+
+        row = self.read(lambda connection: connection.execute(
+            sa.select(models.instances)
+            .where(models.instances.c.uuid == uuid)).one())
+        self.assertEqual(row.id, row.deleted)
+        self.assertEqual(('deleted', None), (row.vm_state, row.task_state))
+        self.assertEqual((samples.LATER, samples.LATER),
+                         (row.deleted_at, row.terminated_at))
+        self.assertIsNone(self.get(uuid))
+
+    def test_server_is_deleted_once_and_if_it_is_as_expected(self):
+        uuid = self.one(host='h')
+
+        def delete(**expected):
+            return self.write(
+                instances.delete, uuid, samples.LATER, **expected)
+
+        self.assertFalse(delete(host=None))
+        self.assertIsNotNone(self.get(uuid))
+        self.assertTrue(delete(host='h'))
+        self.assertFalse(delete(host='h'))
+
+
+class TestPurge(InstanceCase):
+
+    def test_no_trace_is_left(self):
+        uuids = self.create(*samples.uuids(3))
+        for uuid in uuids:
+            self.write(instance_faults.record, uuid, KeyError('x'), 'h',
+                       samples.NOW)
+        self.write(instance_actions.create_all, uuids, 'create',
+                   context.admin(), samples.NOW)
+
+        self.write(instances.purge, uuids[:2])
+
+        self.assertEqual([1, 1, 1, 1], self.count())
+        self.assertIsNotNone(self.get(uuids[2]))
+        self.assertEqual(uuids[:2], self.create(*uuids))
+
+    def test_purging_what_is_not_there_succeeds(self):
+        self.write(instances.purge, samples.uuids(2))
+        self.write(instances.purge, [])
+
+    def test_more_than_a_statement_takes_are_purged(self):
+        uuids = self.create(*samples.uuids(statements.CHUNK + 1))
+
+        self.write(instances.purge, uuids)
+
+        self.assertEqual([0, 0, 0, 0], self.count())

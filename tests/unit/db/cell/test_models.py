@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a cell's database, with Nova's names and columns."""
+
+import sqlalchemy as sa
+
+from cellsched.db import cell
+from cellsched.db.cell import models
+from tests.unit.db.cell import base
+from tests.unit.db import drift
+
+#: Columns that every table of Nova's has here.
+EVERY = {'created_at', 'updated_at', 'deleted_at', 'deleted', 'id'}
+
+#: What Nova has, of what is here.
+TABLES = {
+    'services': {'uuid', 'host', 'binary', 'topic', 'report_count',
+                 'disabled', 'disabled_reason', 'last_seen_up', 'forced_down',
+                 'version'},
+    'compute_nodes': {
+        'uuid', 'service_id', 'host', 'hypervisor_hostname', 'vcpus',
+        'memory_mb', 'local_gb', 'vcpus_used', 'memory_mb_used',
+        'local_gb_used', 'hypervisor_type', 'hypervisor_version',
+        'disk_available_least', 'free_ram_mb', 'free_disk_gb',
+        'current_workload', 'running_vms', 'cpu_info', 'host_ip',
+        'supported_instances', 'stats', 'ram_allocation_ratio',
+        'cpu_allocation_ratio', 'disk_allocation_ratio', 'mapped'},
+    'instances': {
+        'uuid', 'user_id', 'project_id', 'image_ref', 'launch_index',
+        'power_state', 'vm_state', 'task_state', 'memory_mb', 'vcpus',
+        'root_gb', 'ephemeral_gb', 'host', 'node', 'instance_type_id',
+        'reservation_id', 'launched_at', 'terminated_at',
+        'availability_zone', 'display_name', 'hidden'},
+    'instance_extra': {'instance_uuid', 'flavor'},
+    'instance_faults': {'instance_uuid', 'code', 'message', 'details',
+                        'host'},
+    'instance_actions': {'action', 'instance_uuid', 'request_id', 'user_id',
+                         'project_id', 'start_time', 'finish_time',
+                         'message'},
+}
+
+#: What is here and not in Nova.
+OURS = {'instances': {'build_attempts'}}
+
+
+class TestModels(base.TestCase):
+
+    def test_migrations_make_what_the_models_say(self):
+        self.assertEqual([], drift.differences(self.database, cell.SCHEMA))
+
+    def test_a_difference_would_be_seen(self):
+        for statement in ('ALTER TABLE services ADD COLUMN more INTEGER',
+                          'DROP INDEX instances_created_at_idx',
+                          'DROP TABLE instance_faults'):
+            self.write(lambda connection: connection.execute(
+                sa.text(statement)))
+
+            self.assertNotEqual(
+                [], drift.differences(self.database, cell.SCHEMA))
+
+    def test_tables_and_columns_have_novas_names(self):
+        self.assertEqual(
+            {name: columns | EVERY | OURS.get(name, set())
+             for name, columns in TABLES.items()},
+            {table.name: set(table.columns.keys())
+             for table in models.METADATA.tables.values()})

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What databases keep, in a line each."""
+
+import datetime
+import uuid
+
+from cellsched.db.api import build_requests
+from cellsched.db.api import cell_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_specs
+from cellsched import objects
+
+NOW = datetime.datetime(2026, 1, 2, 3, 4, 5)
+LATER = NOW + datetime.timedelta(minutes=1)
+
+
+def uuids(count):
+    return [str(uuid.uuid4()) for _ in range(count)]
+
+
+def flavor(**fields):
+    return objects.Flavor(**{
+        'id': 1, 'name': 'small', 'flavorid': 'f1', 'memory_mb': 512,
+        'vcpus': 1, 'root_gb': 10, 'ephemeral_gb': 0, 'swap': 0,
+        'extra_specs': {}, **fields})
+
+
+def instance(uuid, **fields):
+    return objects.Instance(**{
+        'uuid': uuid, 'project_id': 'project', 'user_id': 'user',
+        'display_name': 'server', 'vm_state': 'building',
+        'task_state': 'scheduling', 'vcpus': 1, 'memory_mb': 512,
+        'root_gb': 10, 'ephemeral_gb': 0, 'created_at': NOW,
+        'flavor': flavor(), **fields})
+
+
+def cell(name='cell', **fields):
+    return objects.CellMapping(**{
+        'uuid': uuids(1)[0], 'name': name, 'disabled': False,
+        'transport_url': f'local://tests/{name}',
+        'database_connection': f'sqlite:///{name}.sqlite', **fields})
+
+
+def map_cell(database, mapping):
+    """Add a cell; return it as it was read again."""
+    with database.writer() as connection:
+        cell_mappings.create(connection, mapping, NOW)
+        return {each.uuid: each for each in cell_mappings.list_all(
+            connection)}[mapping.uuid]
+
+
+def accept(database, wanted, now=NOW, min_count=1, **fields):
+    """Add all that an accepted build has in the API database."""
+    made = [instance(uuid, **fields) for uuid in wanted]
+    with database.writer() as connection:
+        build_requests.create(connection, [
+            objects.BuildRequest(instance_uuid=each.uuid,
+                                 project_id=each.project_id, instance=each)
+            for each in made], now, min_count)
+        request_specs.create(connection, [
+            objects.RequestSpec(instance_uuid=each.uuid, flavor=flavor())
+            .obj_to_primitive() for each in made], now)
+        instance_mappings.create(connection, [
+            objects.InstanceMapping(
+                instance_uuid=each.uuid, project_id=each.project_id,
+                user_id=each.user_id)
+            for each in made], now)
+    return made

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas: their histories, brought up to date by alembic."""
+
+from concurrent import futures
+import itertools
+import threading
+
+import fixtures
+import sqlalchemy as sa
+
+from cellsched.db import migration
+from cellsched.db import session
+from cellsched import exception
+from tests.unit import base
+
+REVISION = '''
+from alembic import op
+import sqlalchemy as sa
+
+revision = '{revision}'
+down_revision = {previous!r}
+
+
+def upgrade():
+    op.create_table('{table}', sa.Column('id', sa.Integer()))
+    {then}
+'''
+
+_packages = itertools.count()
+
+
+class TestSchema(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.temporary_directory()
+        self.useFixture(fixtures.PythonPathEntry(str(self.directory)))
+        self.database = self.open('test.db')
+
+    def open(self, name):
+        database = session.Database(
+            f'sqlite:///{self.directory}/{name}', 'claims')
+        self.addCleanup(database.close)
+        return database
+
+    def make_schema(self, name='claims', tables=('one',), then='pass'):
+        """Return a schema whose versions make a table each."""
+        package = f'history{next(_packages)}'
+        versions = self.directory / package / 'migrations' / 'versions'
+        versions.mkdir(parents=True)
+        (self.directory / package / '__init__.py').write_text('')
+        (versions.parent / 'env.py').write_text(
+            'from cellsched.db import migration\nmigration.run()\n')
+        for previous, table in zip((None, *tables), tables):
+            (versions / f'{table}_.py').write_text(REVISION.format(
+                revision=f'{name}{table}', table=table,
+                previous=previous and f'{name}{previous}',
+                then=then if table == tables[-1] else 'pass'))
+        return migration.Schema(name, package, sa.MetaData())
+
+    def tables(self, database=None):
+        with (database or self.database).reader() as connection:
+            return set(sa.inspect(connection).get_table_names())
+
+    def test_empty_database_has_no_version(self):
+        self.assertIsNone(self.make_schema().version(self.database))
+        self.assertEqual(set(), self.tables())
+
+    def test_sync_makes_the_tables(self):
+        schema = self.make_schema(tables=('one', 'two'))
+
+        schema.sync(self.database)
+
+        self.assertEqual(
+            {'one', 'two', 'alembic_version_claims'}, self.tables())
+        self.assertEqual('claimstwo', schema.version(self.database))
+        self.assertEqual('claimstwo', schema.head())
+
+    def test_sync_goes_as_far_as_it_is_told_and_on(self):
+        schema = self.make_schema(tables=('one', 'two', 'three'))
+
+        schema.sync(self.database, 'claimstwo')
+
+        self.assertEqual('claimstwo', schema.version(self.database))
+        self.assertNotIn('three', self.tables())
+        schema.sync(self.database)
+        self.assertEqual('claimsthree', schema.version(self.database))
+
+    def test_sync_again_changes_nothing(self):
+        schema = self.make_schema(tables=('one', 'two'))
+        schema.sync(self.database)
+        with self.database.writer() as connection:
+            connection.execute(sa.text('INSERT INTO one VALUES (1)'))
+
+        schema.sync(self.database)
+
+        with self.database.reader() as connection:
+            self.assertEqual(1, connection.execute(
+                sa.text('SELECT count(*) FROM one')).scalar())
+
+    def test_sync_never_goes_back(self):
+        schema = self.make_schema(tables=('one', 'two'))
+        schema.sync(self.database)
+
+        schema.sync(self.database, 'claimsone')
+
+        self.assertEqual('claimstwo', schema.version(self.database))
+
+    def test_version_that_does_not_exist_is_an_error_that_lists_them(self):
+        schema = self.make_schema(tables=('one', 'two'))
+
+        for version in 'nothing', 'claimsone:claimstwo', '+1', '':
+            error = self.assertRaises(
+                exception.InvalidField, schema.sync, self.database, version)
+
+            self.assertEqual('version', error.field)
+            self.assertIn('claimstwo, claimsone', error.expected)
+        self.assertEqual(set(), self.tables())
+
+    def test_version_that_fails_leaves_the_one_before(self):
+        schema = self.make_schema(
+            tables=('one', 'two'), then='raise KeyError("no")')
+
+        self.assertRaises(KeyError, schema.sync, self.database)
+
+        self.assertNotIn('two', self.tables())
+        self.assertNotEqual('claimstwo', schema.version(self.database))
+
+    def test_histories_share_a_database(self):
+        claims = self.make_schema()
+        api = self.make_schema(name='API', tables=('two', 'three'))
+
+        claims.sync(self.database)
+        api.sync(self.database)
+
+        self.assertEqual('claimsone', claims.version(self.database))
+        self.assertEqual('APIthree', api.version(self.database))
+
+    def test_threads_sync_databases_at_once(self):
+        schemas = [self.make_schema(tables=('one', 'two')) for _ in range(6)]
+        databases = [self.open(f'{number}.db') for number in range(6)]
+        start = threading.Barrier(6)
+
+        def sync(schema, database):
+            start.wait()
+            schema.sync(database)
+
+        with futures.ThreadPoolExecutor(6) as threads:
+            list(threads.map(sync, schemas, databases))
+
+        for schema, database in zip(schemas, databases):
+            self.assertEqual('claimstwo', schema.version(database))
+            self.assertLessEqual({'one', 'two'}, self.tables(database))
+
+    def test_database_that_is_up_to_date_passes(self):
+        schema = self.make_schema()
+        schema.sync(self.database)
+
+        schema.check(self.database)
+
+    def test_old_database_is_named_with_the_command_that_mends_it(self):
+        schema = self.make_schema(tables=('one', 'two'))
+
+        error = self.assertRaises(
+            exception.SchemaOutOfDate, schema.check, self.database)
+        self.assertIn('version none, not claimstwo', str(error))
+        schema.sync(self.database, 'claimsone')
+        error = self.assertRaises(
+            exception.SchemaOutOfDate, schema.check, self.database)
+
+        self.assertIn('version claimsone, not claimstwo', str(error))
+        self.assertIn('run: cellsched-manage claims_db sync', str(error))
+        self.assertIn(f'{self.directory}/test.db', str(error))
+
+    def test_database_of_a_newer_release_is_refused(self):
+        self.make_schema(tables=('one', 'two')).sync(self.database)
+        schema = self.make_schema(tables=('one',))
+
+        self.assertRaises(
+            exception.SchemaOutOfDate, schema.check, self.database)
+        error = self.assertRaises(
+            exception.InvalidField, schema.sync, self.database)
+        self.assertIn("not 'claimstwo'", str(error))
+
+    def test_percent_in_a_path_is_no_matter(self):
+        self.directory = self.directory / '100%'
+        self.directory.mkdir()
+        self.useFixture(fixtures.PythonPathEntry(str(self.directory)))
+        schema = self.make_schema()
+
+        schema.sync(self.database)
+
+        self.assertEqual('claimsone', schema.version(self.database))

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases: opened once each, read and written through connections."""
+
+from concurrent import futures
+import socket
+import sqlite3
+import threading
+import types
+
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
+
+from cellsched.conf import loading
+from cellsched.db import session
+from cellsched import exception
+from tests.unit import base
+
+THREADS = 8
+
+METADATA = sa.MetaData()
+THINGS = sa.Table('things', METADATA, sa.Column('name', sa.String(36)),
+                  sa.UniqueConstraint('name', name='uniq_things0name'))
+
+
+class DatabaseCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.temporary_directory() / 'test.db'
+        self.database = self.open()
+        with self.database.writer() as connection:
+            METADATA.create_all(connection)
+
+    def open(self, url=None, **options):
+        database = session.Database(
+            url or f'sqlite:///{self.path}', 'claims', options)
+        self.addCleanup(database.close)
+        return database
+
+    def add(self, name, database=None):
+        with (database or self.database).writer() as connection:
+            connection.execute(sa.insert(THINGS).values(name=name))
+
+    def names(self, database=None):
+        with (database or self.database).reader() as connection:
+            return sorted(connection.execute(sa.select(THINGS.c.name))
+                          .scalars())
+
+
+class TestDatabase(DatabaseCase):
+
+    def test_writer_commits_at_the_end(self):
+        with self.database.writer() as connection:
+            connection.execute(sa.insert(THINGS).values(name='a'))
+            self.assertEqual([], self.names())
+
+        self.assertEqual(['a'], self.names())
+
+    def test_error_rolls_the_writer_back(self):
+        def write():
+            with self.database.writer() as connection:
+                connection.execute(sa.insert(THINGS).values(name='a'))
+                raise KeyError('b')
+
+        self.assertRaises(KeyError, write)
+
+        self.assertEqual([], self.names())
+
+    def test_broken_constraint_is_named(self):
+        self.add('a')
+
+        error = self.assertRaises(
+            db_exc.DBDuplicateEntry, self.add, 'a')
+
+        self.assertEqual(['name'], error.columns)
+        self.add('b')
+
+    def test_database_is_opened_when_it_is_first_used(self):
+        database = self.open(f'sqlite:///{self.path}.new')
+        self.assertFalse(self.path.with_name('test.db.new').exists())
+
+        with database.reader():
+            pass
+
+        self.assertTrue(self.path.with_name('test.db.new').exists())
+
+    def test_closed_database_opens_again(self):
+        self.add('a')
+        self.database.close()
+        self.database.close()
+
+        self.assertEqual(['a'], self.names())
+
+    def test_options_reach_the_engine(self):
+        database = self.open(
+            'postgresql+psycopg2://nobody@127.0.0.1:1/none', max_retries=0,
+            max_pool_size=7)
+
+        self.assertEqual(7, database.engine.pool.size())
+
+    def test_repr_has_no_password(self):
+        database = self.open('mysql+pymysql://me:p@ss:w/rd@there/claims')
+
+        self.assertEqual(
+            'Database(claims, mysql+pymysql://me:****@there/claims)',
+            repr(database))
+
+
+class TestErrors(DatabaseCase):
+
+    def test_unreachable_database_is_named_without_its_password(self):
+        with socket.socket() as taken:
+            # Nobody listens here, and nobody else can.
+            taken.bind(('127.0.0.1', 0))
+            place = f'127.0.0.1:{taken.getsockname()[1]}'
+            for driver in 'postgresql+psycopg2', 'mysql+pymysql':
+                database = self.open(
+                    f'{driver}://me:s%40cret@{place}/claims',
+                    retry_interval=0)
+                for use in database.reader, database.writer:
+                    error = self.assertRaises(
+                        exception.DatabaseUnreachable, use().__enter__)
+
+                    self.assertIn(f'{driver}://me:****@{place}', str(error))
+                    self.assertIn('refused', str(error))
+                    self.assertNotIn('s@cret', str(error))
+                    self.assertNotIn('s%40cret', str(error))
+
+    def test_database_file_in_no_directory_is_unreachable(self):
+        database = self.open(
+            f'sqlite:///{self.path}/none/test.db', retry_interval=0)
+
+        error = self.assertRaises(
+            exception.DatabaseUnreachable, self.names, database)
+
+        self.assertIn('unable to open', str(error))
+
+    def test_missing_table_names_the_command_that_mends_it(self):
+        with self.database.writer() as connection:
+            METADATA.drop_all(connection)
+
+        for call in self.names, lambda: self.add('a'):
+            error = self.assertRaises(exception.SchemaOutOfDate, call)
+
+            self.assertIn('things', str(error))
+            self.assertIn('run: cellsched-manage claims_db sync', str(error))
+
+    def test_other_mistakes_stay_what_they_are(self):
+        def mistake():
+            with self.database.reader() as connection:
+                connection.execute(sa.text('SELECT nothing FROM things'))
+
+        self.assertRaises(sa.exc.OperationalError, mistake)
+
+    def test_lost_serialization_is_a_deadlock(self):
+        # What PostgreSQL says of it, which may be as late as at a commit.
+        lost = types.SimpleNamespace(pgcode='40001')
+        kept = types.SimpleNamespace(pgcode='40003')
+
+        def lose(orig):
+            with self.database.writer():
+                raise sa.exc.OperationalError('UPDATE', {}, orig)
+
+        self.assertRaises(db_exc.DBDeadlock, lose, lost)
+        self.assertRaises(sa.exc.OperationalError, lose, kept)
+
+
+class TestSQLite(DatabaseCase):
+
+    def test_threads_that_read_and_then_write_all_succeed(self):
+        start = threading.Barrier(THREADS)
+
+        def work(worker):
+            start.wait()
+            for number in range(10):
+                with self.database.writer() as connection:
+                    count = connection.execute(sa.select(
+                        sa.func.count()).select_from(THINGS)).scalar()
+                    connection.execute(
+                        sa.insert(THINGS).values(name=f'{count}'))
+
+        with futures.ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(work, range(THREADS)))
+
+        # Nobody counted while another one was about to add.
+        self.assertEqual(
+            {str(number) for number in range(10 * THREADS)},
+            set(self.names()))
+
+    def test_writer_has_the_lock_before_it_reads(self):
+        impatient = sqlite3.connect(self.path, timeout=0)
+        self.addCleanup(impatient.close)
+        with self.database.writer() as connection:
+            connection.execute(sa.select(THINGS)).all()
+
+            self.assertRaises(sqlite3.OperationalError, impatient.execute,
+                              "INSERT INTO things VALUES ('a')")
+
+    def test_reader_does_not_wait_for_a_writer(self):
+        self.add('a')
+        with self.database.writer() as connection:
+            connection.execute(sa.insert(THINGS).values(name='b'))
+
+            self.assertEqual(['a'], self.names())
+            self.assertEqual(['a'], self.names(self.open()))
+
+    def test_writer_does_not_wait_for_a_reader(self):
+        self.add('a')
+        with self.database.reader() as connection:
+            rows = connection.execute(sa.select(THINGS)).all()
+            self.add('b')
+
+            # Each statement of a reader stands alone.
+            self.assertEqual(1, len(rows))
+            self.assertEqual(
+                2, len(connection.execute(sa.select(THINGS)).all()))
+
+    def test_writer_after_a_reader_is_a_transaction(self):
+        with self.database.reader():
+            pass
+        self.names()
+
+        def write():
+            with self.database.writer() as connection:
+                connection.execute(sa.insert(THINGS).values(name='a'))
+                raise KeyError('b')
+
+        self.assertRaises(KeyError, write)
+
+        self.assertEqual([], self.names())
+
+    def test_foreign_keys_are_kept(self):
+        with self.database.reader() as connection:
+            self.assertEqual(1, connection.execute(
+                sa.text('PRAGMA foreign_keys')).scalar())
+
+
+class TestDatabases(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.databases = session.Databases()
+        self.addCleanup(self.databases.close)
+
+    def test_database_is_made_once_for_a_schema(self):
+        database = self.databases.get('sqlite:////a.db', 'API')
+
+        self.assertIs(database, self.databases.get('sqlite:////a.db', 'API'))
+        self.assertIsNot(
+            database, self.databases.get('sqlite:////a.db', 'claims'))
+        self.assertIsNot(
+            database, self.databases.get('sqlite:////b.db', 'API'))
+
+    def test_url_of_no_database_is_an_error_without_its_password(self):
+        for url in ('nonsense', 'postgresql+none://me:secret@there/api',
+                    'oracle+none://me:secret@there/api',
+                    'postgresql://me:secret@there:port/api', ''):
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.databases.get, url, 'API')
+
+            self.assertEqual('API database connection', error.field)
+            self.assertNotIn('secret', str(error))
+
+    def test_password_that_is_not_encoded_is_not_taken_for_a_host(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.databases.get,
+            'postgresql+psycopg2://me:a@secret@there/api', 'API')
+
+        self.assertIn('%40', str(error))
+        self.assertNotIn('secret', str(error))
+
+
+class TestEngineOptions(base.TestCase):
+
+    def test_options_that_are_set_are_passed_on(self):
+        path = self.temporary_directory() / 'cellsched.conf'
+        path.write_text('[database]\nmax_pool_size = 7\nmax_retries = 3\n')
+        conf = loading.load(files=[str(path)], dirs=[])
+
+        options = session.engine_options(conf.database)
+
+        self.assertEqual(7, options['max_pool_size'])
+        self.assertEqual(3, options['max_retries'])
+        self.assertNotIn('connection', options)
+        self.assertNotIn('pool_timeout', options)

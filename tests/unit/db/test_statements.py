@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that several queries need, in each dialect's words."""
+
+import types
+
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
+
+from cellsched.db.api import models
+from cellsched.db import statements
+from tests.unit.db.api import base
+from tests.unit.db import samples
+from tests.unit import racing
+
+HOSTS = models.host_mappings
+KEY = HOSTS.c.host
+
+
+def row(host, cell_id=1):
+    return {'host': host, 'cell_id': cell_id, 'created_at': samples.NOW}
+
+
+class TestChunks(base.TestCase):
+
+    def test_values_come_once_and_in_order(self):
+        self.assertEqual([['b', 'a']], list(statements.chunks('baab')))
+
+    def test_chunks_are_of_a_size_for_a_list(self):
+        chunks = list(statements.chunks(range(2 * statements.CHUNK + 1)))
+
+        self.assertEqual([statements.CHUNK, statements.CHUNK, 1],
+                         [len(chunk) for chunk in chunks])
+        self.assertEqual([], list(statements.chunks([])))
+
+
+class StatementCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = samples.map_cell(self.database, samples.cell())
+
+    def insert(self, *rows):
+        with self.database.writer() as connection:
+            return statements.insert_missing(connection, KEY, rows)
+
+    def hosts(self):
+        with self.database.reader() as connection:
+            return {host: number for host, number in connection.execute(
+                sa.select(KEY, HOSTS.c.cell_id))}
+
+
+class TestInsertMissing(StatementCase):
+
+    def test_rows_that_are_missing_are_inserted(self):
+        self.assertEqual({'a', 'b'}, self.insert(row('b'), row('a')))
+        self.assertEqual({'a': 1, 'b': 1}, self.hosts())
+
+    def test_row_that_is_there_stays_as_it_is(self):
+        other = samples.map_cell(self.database, samples.cell())
+        self.insert(row('a'))
+
+        self.assertEqual(
+            {'b'}, self.insert(row('a', other.id), row('b', other.id)))
+
+        self.assertEqual({'a': self.cell.id, 'b': other.id}, self.hosts())
+
+    def test_row_that_comes_twice_is_inserted_once(self):
+        self.assertEqual({'a'}, self.insert(row('a'), row('a')))
+        self.assertEqual({'a': 1}, self.hosts())
+
+    def test_no_rows_are_no_statement(self):
+        self.assertEqual(set(), statements.insert_missing(None, KEY, []))
+
+    def test_other_errors_are_not_hidden(self):
+        self.assertRaises(db_exc.DBError, self.insert, row('a', None))
+        self.assertRaises(db_exc.DBReferenceError, self.insert, row('a', 99))
+        self.assertEqual({}, self.hosts())
+
+    def test_one_of_several_is_told_of_each_row(self):
+        rows = [row(f'host{number}') for number in range(20)]
+
+        told = racing.race(*[lambda: self.insert(*rows)] * 6)
+
+        self.assertEqual(20, sum(map(len, told)))
+        self.assertEqual(set(self.hosts()), set().union(*told))
+
+
+class TestDialects(StatementCase):
+    """What other databases are told; SQLite stands for none of them."""
+
+    def said(self, url, rows, answer=lambda row: None):
+        """Return the statements, and what insert_missing makes of them."""
+        said = []
+
+        def execute(statement, parameters):
+            said.append(str(statement.compile(dialect=engine.dialect)))
+            answer(parameters)
+            return types.SimpleNamespace(scalars=lambda: ['a'])
+
+        engine = sa.create_mock_engine(url, execute)
+        return said, statements.insert_missing(engine, KEY, rows)
+
+    def test_postgresql_leaves_out_and_returns_the_rest(self):
+        said, inserted = self.said(
+            'postgresql+psycopg2://', [row('b'), row('a')])
+
+        self.assertEqual(1, len(said))
+        self.assertIn('ON CONFLICT DO NOTHING RETURNING host_mappings.host',
+                      said[0])
+        self.assertEqual({'a'}, inserted)
+
+    def test_mysql_takes_one_by_one_and_passes_duplicates_over(self):
+        def answer(row):
+            if row['host'] == 'b':
+                raise db_exc.DBDuplicateEntry(columns=['host'])
+
+        for url in 'mysql+pymysql://', 'mariadb+pymysql://':
+            said, inserted = self.said(
+                url, [row('c'), row('b'), row('a')], answer)
+
+            self.assertEqual(3, len(said))
+            self.assertTrue(said[0].startswith('INSERT INTO host_mappings'))
+            self.assertEqual({'a', 'c'}, inserted)
+
+    def test_mysql_does_not_hide_other_errors(self):
+        def answer(row):
+            raise db_exc.DBReferenceError('t', 'c', 'k', 'kt')
+
+        self.assertRaises(db_exc.DBReferenceError, self.said,
+                          'mysql+pymysql://', [row('a')], answer)
+
+
+class TestLock(StatementCase):
+
+    def test_values_found_are_returned_by_id(self):
+        self.insert(row('b'))
+        self.insert(row('a'))
+
+        with self.database.writer() as connection:
+            self.assertEqual(['b', 'a'], statements.lock(
+                connection, KEY, ['a', 'b', 'c']))
+
+    def test_rows_are_locked_where_the_database_can(self):
+        said = []
+
+        def execute(statement, parameters=None):
+            said.append(str(statement.compile(dialect=engine.dialect)))
+            return types.SimpleNamespace(scalars=lambda: [])
+
+        for url in 'postgresql+psycopg2://', 'mysql+pymysql://':
+            engine = sa.create_mock_engine(url, execute)
+            statements.lock(engine, KEY, ['a'])
+
+        for statement in said:
+            self.assertTrue(statement.endswith(
+                'ORDER BY host_mappings.id FOR UPDATE'), statement)
+
+
+class TestDeleteCounted(StatementCase):
+
+    def delete(self, *hosts):
+        with self.database.writer() as connection:
+            return statements.delete_counted(connection, KEY, hosts)
+
+    def test_those_that_were_there_are_returned(self):
+        self.insert(row('a'), row('b'), row('c'))
+
+        self.assertEqual({'a', 'b'}, self.delete('a', 'x', 'b', 'a'))
+        self.assertEqual({'c': 1}, self.hosts())
+
+    def test_nothing_is_deleted_twice(self):
+        self.insert(row('a'), row('b'))
+
+        self.assertEqual({'a'}, self.delete('a'))
+        self.assertEqual(set(), self.delete('a'))
+        self.assertEqual({'b'}, self.delete('a', 'b'))
+        self.assertEqual(set(), self.delete('a', 'b'))
+        self.assertEqual(set(), self.delete())
+
+    def test_many_are_deleted(self):
+        hosts = [f'host{number}' for number in range(statements.CHUNK + 5)]
+        self.insert(*map(row, hosts))
+
+        self.assertEqual(set(hosts), self.delete(*hosts))
+        self.assertEqual({}, self.hosts())
+
+    def test_exactly_one_of_several_is_told_of_each_row(self):
+        hosts = [f'host{number}' for number in range(30)]
+        self.insert(*map(row, hosts))
+
+        told = racing.race(
+            *[lambda: self.delete(*hosts)] * 3,
+            *[lambda: set().union(*map(self.delete, hosts))] * 3)
+
+        self.assertEqual(30, sum(map(len, told)))
+        self.assertEqual(set(hosts), set().union(*told))

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all objects share: the envelope, the registry, tolerant reading."""
+
+import copy
+import json
+
+from oslo_versionedobjects import exception as ovo_exception
+
+from cellsched import exception
+from cellsched import objects
+from cellsched.objects import base as objects_base
+from tests.unit import base
+from tests.unit.objects import wire
+
+
+def read(primitive):
+    return objects_base.Object.obj_from_primitive(primitive)
+
+
+class TestEnvelope(base.TestCase):
+
+    def test_what_nova_sends_is_read_and_sent_the_same(self):
+        for name, sample in wire.SAMPLES.items():
+            sent = json.loads(json.dumps(sample))
+
+            again = read(sent).obj_to_primitive()
+
+            self.assertEqual(wire.without_changes(sample),
+                             wire.without_changes(again), name)
+            self.assertEqual(again, json.loads(json.dumps(again)), name)
+
+    def test_empty_list_is_read(self):
+        self.assertEqual([], list(read(wire.EMPTY_LIST)))
+
+    def test_changes_name_no_field_that_is_not_sent(self):
+        spec = read(wire.REQUEST_SPEC)
+        spec.num_instances = 3
+
+        sent = spec.obj_to_primitive()
+
+        self.assertLessEqual(set(sent.get('nova_object.changes', ())),
+                             set(sent['nova_object.data']))
+
+
+class TestTolerance(base.TestCase):
+
+    def changed(self, sample, **envelope):
+        changed = copy.deepcopy(sample)
+        changed.update({f'nova_object.{key}': value
+                        for key, value in envelope.items()})
+        return changed
+
+    def test_unknown_fields_are_left_out(self):
+        sample = self.changed(wire.SELECTION, changes=['nodename', 'newer'])
+        sample['nova_object.data']['newer'] = {'a': [1]}
+
+        selection = read(sample)
+
+        self.assertEqual('h1', selection.service_host)
+        self.assertEqual(wire.without_changes(wire.SELECTION),
+                         wire.without_changes(selection.obj_to_primitive()))
+
+    def test_newer_minor_version_is_read_and_passed_on_as_ours(self):
+        sample = self.changed(wire.REQUEST_SPEC, version='1.99')
+        sample['nova_object.data']['newer'] = wire.IMAGE
+        sample['nova_object.data']['flavor'] = self.changed(
+            wire.FLAVOR, version='1.10.1')
+
+        spec = read(sample)
+
+        self.assertEqual(512, spec.flavor.memory_mb)
+        self.assertEqual(wire.without_changes(wire.REQUEST_SPEC),
+                         wire.without_changes(spec.obj_to_primitive()))
+
+    def test_older_minor_version_is_read_and_stays_what_it_is(self):
+        sample = self.changed(wire.SELECTION, version='1.0')
+        del sample['nova_object.data']['availability_zone']
+
+        selection = read(sample)
+
+        self.assertIsNone(selection.get('availability_zone'))
+        self.assertEqual(
+            '1.0', selection.obj_to_primitive()['nova_object.version'])
+
+    def test_other_major_version_is_refused(self):
+        for version in '2.0', '0.9', '10.1':
+            self.assertRaises(
+                ovo_exception.IncompatibleObjectVersion, read,
+                self.changed(wire.SELECTION, version=version))
+
+    def test_nested_object_of_another_major_version_is_refused(self):
+        sample = copy.deepcopy(wire.REQUEST_SPEC)
+        sample['nova_object.data']['flavor']['nova_object.version'] = '2.0'
+
+        self.assertRaises(
+            ovo_exception.IncompatibleObjectVersion, read, sample)
+
+    def test_unknown_object_is_refused(self):
+        for sample in (wire.IMAGE,
+                       self.changed(wire.SELECTION, namespace='cinder')):
+            self.assertRaises(
+                ovo_exception.UnsupportedObjectError, read, sample)
+
+    def test_objects_that_are_not_known_are_passed_on_unchanged(self):
+        sample = copy.deepcopy(wire.REQUEST_SPEC)
+        untouched = copy.deepcopy(sample['nova_object.data'])
+
+        again = read(sample).obj_to_primitive()['nova_object.data']
+
+        for name in ('image', 'pci_requests', 'security_groups',
+                     'request_level_params'):
+            self.assertEqual(untouched[name], again[name])
+
+    def test_value_of_the_wrong_kind_is_an_error_that_names_the_field(self):
+        for name, value in (('num_instances', 'many'), ('flavor', 'small'),
+                            ('scheduler_hints', ['group']), ('limits', {}),
+                            ('instance_uuid', None)):
+            sample = copy.deepcopy(wire.REQUEST_SPEC)
+            sample['nova_object.data'][name] = value
+
+            error = self.assertRaises(exception.InvalidField, read, sample)
+
+            self.assertEqual(('RequestSpec', name),
+                             (error.where, error.field))
+
+    def test_error_names_the_field_of_the_nested_object(self):
+        sample = copy.deepcopy(wire.REQUEST_SPEC)
+        flavor = sample['nova_object.data']['flavor']
+        flavor['nova_object.data']['vcpus'] = [1]
+
+        error = self.assertRaises(exception.InvalidField, read, sample)
+
+        self.assertEqual(('Flavor', 'vcpus'), (error.where, error.field))
+
+    def test_envelope_that_lacks_something_is_an_error(self):
+        for missing in 'name', 'namespace', 'version', 'data':
+            sample = copy.deepcopy(wire.REQUEST_SPEC)
+            del sample['nova_object.data']['flavor'][f'nova_object.{missing}']
+
+            error = self.assertRaises(exception.InvalidField, read, sample)
+
+            self.assertEqual('flavor', error.field)
+
+
+class TestObject(base.TestCase):
+
+    def test_get_returns_what_is_set_or_the_default(self):
+        destination = objects.Destination(host='h', node=None)
+
+        self.assertEqual('h', destination.get('host'))
+        self.assertIsNone(destination.get('node', 'default'))
+        self.assertEqual('default', destination.get('cell', 'default'))
+        self.assertIsNone(destination.get('cell'))
+
+    def test_reading_what_is_not_set_loads_nothing(self):
+        self.assertRaises(
+            NotImplementedError, getattr, objects.Flavor(), 'name')
+
+
+class TestRaw(base.TestCase):
+
+    def test_anything_is_kept_as_it_came(self):
+        for value in ({'a': [1, None]}, [], 'text', 1.5, wire.IMAGE):
+            spec = objects.RequestSpec(image=value)
+
+            self.assertIs(value, spec.image)
+            sent = spec.obj_to_primitive()
+            self.assertEqual(value, sent['nova_object.data']['image'])
+
+    def test_nothing_is_kept_where_it_may_be(self):
+        self.assertIsNone(objects.RequestSpec(image=None).image)
+        self.assertRaises(
+            ValueError, objects.RequestSpec, security_groups=None)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+import concurrent.futures
+
+import oslo_messaging
+
+from cellsched import context
+from cellsched.rpc import client
+from tests.unit.rpc import base
+
+
+class Endpoint(base.Recorder):
+
+    target = oslo_messaging.Target(namespace='space', version='1.3')
+
+    def __init__(self, name='host'):
+        super().__init__()
+        self._name = name
+
+    def who(self, context):
+        return self._name
+
+    def echo(self, context, value):
+        return value, context.request_id
+
+    def note(self, context, value):
+        self.received.put(value)
+
+
+class TestClient(base.RPCTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.context = context.RequestContext(request_id='req-1')
+
+    def client(self, version='1.0', namespace='space', **options):
+        return client.Client(
+            self.transport, 'topic', version, namespace, **options)
+
+    def test_broker_that_cannot_be_reached_is_an_error_after_some_tries(self):
+        # Nothing may listen on this port.
+        lost = client.Client(
+            self.transports.get('rabbit://127.0.0.1:1/'), 'topic', '1.0',
+            retries_max=0)
+
+        self.assertRaises(
+            oslo_messaging.MessageDeliveryFailure,
+            lost.cast, self.context, 'note', value=1)
+
+    def test_call_returns_the_answer(self):
+        self.serve(Endpoint())
+
+        self.assertEqual(
+            [{'a': 1}, 'req-1'],
+            self.client().call(self.context, 'echo', value={'a': 1}))
+
+    def test_cast_is_received(self):
+        endpoint = Endpoint()
+        self.serve(endpoint)
+
+        self.client().cast(self.context, 'note', value=1)
+
+        self.assertEqual(1, endpoint.next())
+
+    def test_message_may_be_for_one_server(self):
+        for host in ('here', 'there'):
+            self.serve(Endpoint(host), host=host)
+        asked = self.client()
+
+        for _ in range(2):
+            self.assertEqual(
+                'there', asked.call(self.context, 'who', None, 'there'))
+
+    def test_message_may_ask_for_a_version_of_its_own(self):
+        self.serve(Endpoint())
+        asked = self.client()
+
+        self.assertEqual('host', asked.call(self.context, 'who', '1.3'))
+        error = self.assertRaises(
+            oslo_messaging.RemoteError,
+            asked.call, self.context, 'who', '1.4')
+        self.assertEqual('UnsupportedVersion', error.exc_type)
+
+    def test_version_of_the_client_is_asked_for_otherwise(self):
+        self.serve(Endpoint())
+
+        self.assertRaises(oslo_messaging.RemoteError,
+                          self.client('1.4').call, self.context, 'who')
+
+    def test_namespace_is_the_clients(self):
+        self.serve(Endpoint())
+
+        self.assertRaises(
+            oslo_messaging.RemoteError,
+            self.client(namespace=None).call, self.context, 'who')
+
+    def test_argument_may_be_named_as_what_the_client_asks(self):
+        class Named:
+            def named(self, context, version, server):
+                return [version, server]
+
+        self.serve(Named())
+        asked = self.client(namespace=None)
+
+        self.assertEqual(
+            ['v', 's'],
+            asked.call(self.context, 'named', version='v', server='s'))
+
+    def assertGivesUp(self, **options):
+        endpoint = base.Late()
+        self.serve(endpoint)
+        self.addCleanup(endpoint.go_on.set)
+
+        self.assertRaises(
+            oslo_messaging.MessagingTimeout,
+            self.client(namespace=None, **options).call, self.context, 'ask')
+
+    def test_call_ends_with_its_timeout(self):
+        self.assertGivesUp(timeout_s=0.01)
+
+    def test_call_ends_with_the_configured_timeout_otherwise(self):
+        self.conf.set_override('rpc_response_timeout', 0)
+
+        self.assertGivesUp()
+
+    def test_call_ends_without_a_sign_of_life(self):
+        self.assertGivesUp(
+            timeout_s=base.DEADLINE_S, call_monitor_timeout_s=0.01)
+
+    def test_monitored_call_returns_the_answer(self):
+        self.serve(Endpoint())
+        asked = self.client(call_monitor_timeout_s=base.DEADLINE_S)
+
+        self.assertEqual('host', asked.call(self.context, 'who'))
+
+    def test_threads_may_share_a_client(self):
+        self.serve(Endpoint())
+        asked = self.client()
+
+        def ask(number):
+            return asked.call(self.context, 'echo', value=number)[0]
+
+        with concurrent.futures.ThreadPoolExecutor(8) as callers:
+            self.assertEqual(
+                list(range(200)), list(callers.map(ask, range(200))))

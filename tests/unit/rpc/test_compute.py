@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+import uuid
+
+import oslo_messaging
+
+from cellsched import context
+from cellsched import objects
+from cellsched.rpc import compute
+from tests.unit.rpc import base
+
+UUID = str(uuid.UUID(int=1))
+
+
+class Agent(base.Recorder):
+
+    target = oslo_messaging.Target(version=compute.VERSION)
+
+    def build_and_run_instance(self, context, **arguments):
+        self.received.put(arguments)
+
+    def terminate_instance(self, context, instance):
+        self.received.put(instance.uuid)
+
+
+class TestComputeAPI(base.RPCTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.api = compute.ComputeAPI(self.transport)
+        self.context = context.RequestContext()
+        self.agents = {host: Agent() for host in ('here', 'there')}
+        for host, agent in self.agents.items():
+            self.serve(agent, compute.TOPIC, host)
+
+    def test_build_reaches_the_agent_of_the_host(self):
+        alternate = objects.Selection(
+            compute_node_uuid=UUID, service_host='b', nodename='n',
+            cell_uuid=UUID)
+
+        self.api.build_and_run_instance(
+            self.context, 'there', objects.Instance(uuid=UUID),
+            objects.RequestSpec(instance_uuid=UUID), {'retry': {}}, 'node',
+            {'vcpu': 4}, [alternate])
+
+        received = self.agents['there'].next()
+        self.assertTrue(self.agents['here'].received.empty())
+        self.assertEqual(UUID, received['instance'].uuid)
+        self.assertEqual(UUID, received['request_spec'].instance_uuid)
+        self.assertEqual('b', received['host_list'][0].service_host)
+        self.assertEqual(
+            ({'retry': {}}, 'node', {'vcpu': 4}),
+            (received['filter_properties'], received['node'],
+             received['limits']))
+
+    def test_removal_reaches_the_agent_of_the_host(self):
+        self.api.terminate_instance(
+            self.context, 'here', objects.Instance(uuid=UUID))
+
+        self.assertEqual(UUID, self.agents['here'].next())
+        self.assertTrue(self.agents['there'].received.empty())
+
+
+class TestComputeAPIs(base.RPCTestCase):
+
+    def test_each_transport_has_one_client(self):
+        apis = compute.ComputeAPIs()
+        other = self.transports.get(f'{self.world}/other')
+
+        self.assertIs(apis.get(self.transport), apis.get(self.transport))
+        self.assertIsNot(apis.get(self.transport), apis.get(other))
+
+    def test_client_reaches_the_agents_of_its_own_cell(self):
+        apis = compute.ComputeAPIs()
+        agents = {}
+        for name in ('one', 'two'):
+            agents[name] = Agent()
+            self.serve(agents[name], compute.TOPIC, 'host',
+                       self.transports.get(f'{self.world}/{name}'))
+
+        apis.get(self.transports.get(f'{self.world}/two')).terminate_instance(
+            context.RequestContext(), 'host', objects.Instance(uuid=UUID))
+
+        self.assertEqual(UUID, agents['two'].next())
+        self.assertTrue(agents['one'].received.empty())

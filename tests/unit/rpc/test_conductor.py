@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+import uuid
+
+import oslo_messaging
+
+from cellsched import context
+from cellsched import objects
+from cellsched.rpc import conductor
+from tests.unit.rpc import base
+
+UUID = str(uuid.UUID(int=1))
+
+
+class Conductor(base.Recorder):
+
+    target = oslo_messaging.Target(
+        namespace=conductor.NAMESPACE, version=conductor.VERSION)
+
+    def build_and_schedule(self, context, instance_uuids):
+        self.received.put(instance_uuids)
+
+    def build_instances(self, context, **arguments):
+        self.received.put(arguments)
+
+
+class TestConductorAPI(base.RPCTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.api = conductor.ConductorAPI(self.transport)
+        self.context = context.RequestContext()
+        self.conductor = Conductor()
+
+    def test_accepted_builds_reach_a_conductor(self):
+        self.serve(self.conductor, conductor.TOPIC)
+
+        self.api.build_and_schedule(self.context, (UUID,))
+
+        self.assertEqual([UUID], self.conductor.next())
+
+    def test_builds_wait_for_a_conductor(self):
+        self.api.build_and_schedule(self.context, [UUID])
+
+        self.serve(self.conductor, conductor.TOPIC)
+
+        self.assertEqual([UUID], self.conductor.next())
+
+    def test_builds_to_try_again_arrive_with_what_is_left_to_try(self):
+        self.serve(self.conductor, conductor.TOPIC)
+        alternate = objects.Selection(
+            compute_node_uuid=UUID, service_host='b', nodename='n',
+            cell_uuid=UUID)
+
+        self.api.build_instances(
+            self.context, [objects.Instance(uuid=UUID)],
+            {'retry': {'num_attempts': 1, 'hosts': [['a', 'n']]}},
+            objects.RequestSpec(instance_uuid=UUID), [(alternate,)])
+
+        received = self.conductor.next()
+        self.assertEqual(UUID, received['instances'][0].uuid)
+        self.assertEqual([['a', 'n']],
+                         received['filter_properties']['retry']['hosts'])
+        self.assertEqual(UUID, received['request_spec'].instance_uuid)
+        self.assertEqual('b', received['host_lists'][0][0].service_host)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of plug-ins are checked."""
+
+import numpy as np
+
+from cellsched import exception
+from cellsched.scheduler import answers
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit.scheduler import toys
+
+
+class TestAsk(base.TestCase):
+
+    def test_failure_names_the_plugin_and_keeps_its_text_and_cause(self):
+        plugin = toys.Filter([])
+
+        error = self.assertRaises(exception.PluginFailed, answers.ask, plugin,
+                                  toys.fail)
+
+        self.assertEqual(('Filter', "'as told'"),
+                         (error.plugin, error.reason))
+        self.assertIsInstance(error.__cause__, KeyError)
+
+    def test_failure_without_a_text_tells_its_kind(self):
+        def fail():
+            raise MemoryError
+
+        error = self.assertRaises(exception.PluginFailed, answers.ask,
+                                  toys.Filter([]), fail)
+
+        self.assertEqual('MemoryError', error.reason)
+
+    def test_bad_input_is_told_as_it_is(self):
+        wrong = exception.InvalidField(where='a', field='b', expected='c')
+
+        def refuse():
+            raise wrong
+
+        error = self.assertRaises(exception.InvalidField, answers.ask,
+                                  toys.Filter([]), refuse)
+
+        self.assertIs(wrong, error)
+
+    def test_other_errors_of_ours_are_failures_of_the_plugin(self):
+        def fail():
+            raise exception.NotFound
+
+        self.assertRaises(exception.PluginFailed, answers.ask,
+                          toys.Filter([]), fail)
+
+
+class TestMask(base.TestCase):
+
+    def ask(self, answer):
+        return answers.mask(toys.Filter(answer), builders.hosts(2),
+                            builders.request())
+
+    def test_mask_is_returned(self):
+        self.assertEqual([True, False], self.ask([True, False]).tolist())
+
+    def test_what_is_no_mask_fails(self):
+        for answer in ([True], [True] * 3, None, True, (True, True),
+                       np.True_, np.ones(2), np.ones((2, 1), bool),
+                       np.array([True, None]), np.array(True)):
+            error = self.assertRaises(
+                exception.PluginFailed, self.ask, lambda hosts: answer)
+            self.assertEqual('Filter', error.plugin)
+
+    def test_plugin_that_writes_to_the_table_fails(self):
+        def write(hosts):
+            hosts['free_ram_mb'][0] = 9
+
+        error = self.assertRaises(exception.PluginFailed, self.ask, write)
+
+        self.assertIn('read-only', error.reason)
+
+
+class TestScores(base.TestCase):
+
+    def ask(self, answer):
+        return answers.scores(toys.Weigher(answer), builders.hosts(2),
+                              builders.request())
+
+    def test_numbers_of_any_kind_are_scores(self):
+        for kind in ('bool', 'int8', 'uint64', 'float32', 'float64'):
+            self.assertEqual([0, 1], self.ask(
+                lambda hosts: np.arange(2).astype(kind)).tolist())
+
+    def test_what_is_no_column_of_numbers_fails(self):
+        for answer in ([1], None, 1.0, [1, 2, 3], np.array(['a', 'b']),
+                       np.array([1, None]), np.ones((1, 2)), 1j * np.ones(2)):
+            error = self.assertRaises(
+                exception.PluginFailed, self.ask, lambda hosts: answer)
+            self.assertEqual('Weigher', error.plugin)
+
+
+class TestMultiplier(base.TestCase):
+
+    def ask(self, times):
+        return answers.multiplier(toys.Weigher([], times), builders.hosts(2))
+
+    def test_number_is_for_all_and_column_for_each(self):
+        for times in (1, -1.5, 0, np.float64(3), np.int64(2)):
+            self.assertEqual(times, self.ask(times))
+        self.assertEqual([1, 2], self.ask(np.array([1, 2])).tolist())
+
+    def test_what_is_neither_fails(self):
+        for times in (None, '1', [1, 2], np.ones(3), np.array(['a', 'b']),
+                      float('nan'), float('inf'), np.array([1, np.nan])):
+            self.assertRaises(exception.PluginFailed, self.ask, times)

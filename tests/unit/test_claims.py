@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading the claim store that is configured."""
+
+from cellsched import claims
+from cellsched.claims import memory
+from cellsched.claims import sql
+from cellsched.conf import loading
+from cellsched.db import session
+from cellsched import exception
+from tests.unit import base
+
+
+class Parts:
+    """What a process shares."""
+
+    databases = session.Databases()
+
+
+class TestLoad(base.TestCase):
+
+    def load(self, **options):
+        path = self.temporary_directory() / 'cellsched.conf'
+        path.write_text('[claims]\n' + ''.join(
+            f'{name} = {value}\n' for name, value in options.items()))
+        return claims.load(loading.load(files=[str(path)], dirs=[]), Parts)
+
+    def test_store_is_the_one_that_is_named(self):
+        self.assertIsInstance(self.load(store='memory'), memory.MemoryClaims)
+
+    def test_default_is_sql(self):
+        store = self.load(connection='sqlite:////nowhere/claims.db')
+
+        self.assertIsInstance(store, sql.SQLClaims)
+
+    def test_store_that_is_not_installed_is_an_error(self):
+        error = self.assertRaises(
+            exception.PluginNotFound, self.load, store='stone')
+
+        self.assertIn('memory, sql', str(error))
+
+    def test_store_that_promises_less_is_an_error(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.load, store='memory',
+            require='atomic, shared, Durable')
+
+        self.assertEqual('[claims] store', error.field)
+        self.assertIn('shared and durable', error.expected)
+        self.assertNotIn('atomic', error.expected)
+
+    def test_store_that_promises_enough_is_loaded(self):
+        self.load(store='memory', require='ATOMIC')
+        self.load(connection='sqlite:////nowhere/claims.db',
+                  require='atomic, durable, shared')
+
+    def test_promise_that_no_store_knows_is_an_error(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.load, store='memory',
+            require='fast')
+
+        self.assertEqual('[claims] require', error.field)
+        self.assertIn("atomic, durable, shared, not 'fast'", error.expected)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who asks, in which request, and which cell it is aimed at."""
+
+from oslo_context import context as oslo_context
+from oslo_context import fixture
+
+from cellsched import context
+from tests.unit import base
+
+CELL = context.CellTarget('u', 'u(cell)', database=object(), transport=None)
+
+
+class TestRequestContext(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixture.ClearRequestContext())
+        self.context = context.RequestContext(
+            user_id='user', project_id='project', roles=['member'],
+            is_admin=False, auth_token='token', project_name='Project',
+            global_request_id='req-1', read_only=True)
+
+    def test_context_is_aimed_at_no_cell(self):
+        self.assertIsNone(self.context.cell)
+        self.assertIsNone(context.admin().cell)
+
+    def test_aiming_makes_a_new_context_of_the_same_request(self):
+        aimed = self.context.aimed_at(CELL)
+
+        self.assertIsInstance(aimed, context.RequestContext)
+        self.assertIs(CELL, aimed.cell)
+        self.assertEqual(self.context.get_logging_values(),
+                         aimed.get_logging_values())
+        self.assertEqual(self.context.request_id, aimed.request_id)
+
+    def test_aiming_leaves_the_original_as_it_is(self):
+        aimed = self.context.aimed_at(CELL)
+        aimed.aimed_at(None)
+        aimed.project_id = 'other'
+
+        self.assertIsNone(self.context.cell)
+        self.assertIs(CELL, aimed.cell)
+        self.assertEqual('project', self.context.project_id)
+
+    def test_cell_does_not_travel(self):
+        values = self.context.aimed_at(CELL).to_dict()
+
+        self.assertNotIn('cell', values)
+        self.assertIsNone(context.RequestContext.from_dict(values).cell)
+
+    def test_context_of_the_thread_is_not_replaced(self):
+        self.context.update_store()
+
+        self.context.aimed_at(CELL)
+        context.admin()
+
+        self.assertIs(self.context, oslo_context.get_current())
+
+    def test_admin_is_one_and_has_a_request_of_its_own(self):
+        self.assertTrue(context.admin().is_admin)
+        self.assertNotEqual(
+            context.admin().request_id, context.admin().request_id)

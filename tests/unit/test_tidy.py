@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the house, kept by reading the source.
+
+Each check of ``tidy`` is run over the tree, and over a source that it must
+complain of.
+"""
+
+from tests.unit import base
+from tests.unit import tidy
+
+CHECKS_EVERYWHERE = (
+    tidy.global_configuration, tidy.globals_written, tidy.headless,
+    tidy.long_functions, tidy.long_modules, tidy.signed_comments,
+    tidy.vague_names,
+)
+CHECKS_OF_PRODUCT = (
+    tidy.made_outside_of_assembly, tidy.oslo_in_columns,
+    tidy.reserved_imports, tidy.time_read,
+)
+
+
+class TestTree(base.TestCase):
+    """The tree keeps the rules."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sources = list(tidy.sources())
+        cls.paths = {source.path for source in cls.sources}
+        cls.entry_points = tidy.entry_points(
+            (tidy.ROOT / 'setup.cfg').read_text())
+
+    def assertTidy(self, checks, room, *args):
+        complaints = [f'{source.path}: {complaint}'
+                      for source in self.sources
+                      if source.path.startswith(room)
+                      for check in checks
+                      for complaint in check(source, *args)]
+        self.assertEqual([], complaints)
+
+    def test_the_tree_is_read(self):
+        self.assertIn('cellsched/exception.py', self.paths)
+        self.assertIn('tests/unit/test_tidy.py', self.paths)
+        self.assertTrue(self.entry_points['cellsched.scheduler.filters'])
+
+    def test_sources_are_tidy(self):
+        self.assertTidy(CHECKS_EVERYWHERE, '')
+
+    def test_rooms_keep_to_themselves(self):
+        self.assertTidy(CHECKS_OF_PRODUCT, 'cellsched/')
+
+    def test_unit_tests_stand_where_their_modules_stand(self):
+        self.assertTidy([tidy.far_test], 'tests/unit/', self.paths)
+
+    def test_plugin_modules_are_entry_points_and_the_reverse(self):
+        self.assertEqual(
+            [], sorted(tidy.plugin_modules(self.paths, self.entry_points)))
+
+    def test_plugins_have_docstrings_and_tests(self):
+        self.assertTidy([tidy.unsound_plugins], 'cellsched/',
+                        self.entry_points, self.paths)
+
+    def test_text_names_no_place_of_ours(self):
+        complaints = []
+        for path in tidy.files():
+            try:
+                text = path.read_text(encoding='utf-8')
+            except UnicodeDecodeError:
+                continue
+            complaints += [f'{path.relative_to(tidy.ROOT)}: {complaint}'
+                           for complaint in tidy.places(text)]
+        self.assertEqual([], complaints)
+
+
+class TestChecks(base.TestCase):
+    """Each check can fail, and does not fail on what is right."""
+
+    def assertComplains(self, check, path, text, *args):
+        self.assertNotEqual([], list(check(tidy.Source(path, text), *args)))
+
+    def assertAccepts(self, check, path, text, *args):
+        self.assertEqual([], list(check(tidy.Source(path, text), *args)))
+
+    def test_function_of_51_lines_is_long(self):
+        text = 'def f():\n    """It\n\n    is.\n    """\n' + '    x\n' * 50
+
+        self.assertAccepts(tidy.long_functions, 'cellsched/a.py', text)
+        self.assertComplains(
+            tidy.long_functions, 'cellsched/a.py', text + '    x\n')
+
+    def test_module_of_401_lines_is_long(self):
+        text = 'x = 1\n' * 400
+
+        self.assertAccepts(tidy.long_modules, 'cellsched/a.py', text)
+        self.assertComplains(
+            tidy.long_modules, 'cellsched/a.py', text + 'x = 1\n')
+        self.assertAccepts(
+            tidy.long_modules, 'cellsched/db/api/models.py', text + 'x = 1\n')
+
+    def test_filter_of_101_lines_is_long(self):
+        text = 'x = 1\n' * 101
+
+        for path in ('cellsched/filters/a.py', 'cellsched/weighers/a.py'):
+            self.assertComplains(tidy.long_modules, path, text)
+        self.assertAccepts(
+            tidy.long_modules, 'cellsched/filters/base.py', text)
+
+    def test_vague_name_is_refused(self):
+        self.assertComplains(tidy.vague_names, 'cellsched/db/utils.py', '')
+        self.assertComplains(tidy.vague_names, 'cellsched/db_common/a.py', '')
+        self.assertAccepts(tidy.vague_names, 'cellsched/commonwealth.py', '')
+
+    def test_global_statement_is_refused(self):
+        self.assertComplains(
+            tidy.globals_written, 'cellsched/a.py', 'def f():\n    global x\n')
+
+    def test_head_is_required(self):
+        licence = '# SPDX-License-Identifier: Apache-2.0\n'
+
+        self.assertComplains(tidy.headless, 'cellsched/a.py', '"""It is."""\n')
+        self.assertComplains(tidy.headless, 'cellsched/a.py', licence)
+        self.assertComplains(tidy.headless, 'tests/a.py', '')
+        self.assertAccepts(
+            tidy.headless, 'cellsched/a.py', licence + '"""It is."""\n')
+
+    def test_signed_comment_is_refused(self):
+        self.assertComplains(
+            tidy.signed_comments, 'cellsched/a.py', '# NO' 'TE(me): it is\n')
+
+    def test_global_configuration_is_refused(self):
+        for text in ('from oslo_config import cfg\nx = cfg.CONF.host\n',
+                     'import oslo_config.cfg\nx = oslo_config.cfg.CONF\n',
+                     'from oslo_config.cfg import CONF\nCONF()\n'):
+            self.assertComplains(
+                tidy.global_configuration, 'cellsched/a.py', text)
+        self.assertAccepts(tidy.global_configuration, 'cellsched/a.py',
+                           'from oslo_config import cfg\nx = cfg.Opt()\n')
+
+    def test_reserved_import_is_refused_elsewhere(self):
+        for text, home in (
+                ('import stevedore\n', 'cellsched/plugins.py'),
+                ('from stevedore import driver\n', 'cellsched/plugins.py'),
+                ('import sqlalchemy as sa\n', 'cellsched/db/api/models.py'),
+                ('from sqlalchemy.orm import x\n', 'cellsched/claims/sql.py'),
+                ('from time import sleep\n', 'cellsched/clock.py')):
+            self.assertAccepts(tidy.reserved_imports, home, text)
+            self.assertComplains(tidy.reserved_imports, 'cellsched/a.py', text)
+
+    def test_time_is_read_by_the_clock_only(self):
+        for text in ('import datetime\nx = datetime.datetime.now()\n',
+                     'import datetime as d\nx = d.date.today\n',
+                     'from datetime import datetime\nx = datetime.utcnow\n',
+                     'from oslo_utils import timeutils\n'
+                     'x = timeutils.utcnow()\n'):
+            self.assertAccepts(tidy.time_read, 'cellsched/clock.py', text)
+            self.assertComplains(tidy.time_read, 'cellsched/a.py', text)
+        self.assertAccepts(tidy.time_read, 'cellsched/a.py',
+                           'import datetime\n'
+                           'def f(clock, x: datetime.datetime):\n'
+                           '    return clock.now() - x\n')
+
+    def test_threads_and_chance_are_made_by_assembly_only(self):
+        for text in ('import random\nx = random.Random()\n',
+                     'import random\nx = random.choice([1])\n',
+                     'import numpy as np\nx = np.random.default_rng()\n',
+                     'import threading\nthreading.Thread()\n',
+                     'import threading\nclass A(threading.Thread): pass\n',
+                     'from threading import Thread\nThread()\n',
+                     'import futurist\nfuturist.ThreadPoolExecutor()\n',
+                     'from concurrent import futures\n'
+                     'futures.ThreadPoolExecutor()\n'):
+            self.assertAccepts(
+                tidy.made_outside_of_assembly, 'cellsched/assembly.py', text)
+            self.assertComplains(
+                tidy.made_outside_of_assembly, 'cellsched/a.py', text)
+        self.assertAccepts(tidy.made_outside_of_assembly, 'cellsched/a.py',
+                           'import random\nimport threading\n'
+                           'x = threading.Lock()\n'
+                           'def f(chance: random.Random, seed):\n'
+                           '    return chance.random(), random.Random(seed)\n')
+
+    def test_columns_know_of_oslo_options_only(self):
+        for path in ('cellsched/filters/a.py', 'cellsched/weighers/base.py',
+                     'cellsched/hosts/table.py',
+                     'cellsched/scheduler/pipeline.py'):
+            self.assertAccepts(
+                tidy.oslo_in_columns, path, 'from oslo_config import cfg\n')
+            self.assertComplains(
+                tidy.oslo_in_columns, path, 'from oslo_log import log\n')
+
+    def test_test_of_no_module_is_far(self):
+        paths = {'cellsched/db/session.py', 'cellsched/db/__init__.py'}
+
+        def check(source):
+            return tidy.far_test(source, paths)
+
+        self.assertAccepts(check, 'tests/unit/db/test_session.py', '')
+        self.assertAccepts(check, 'tests/unit/db/test_session_faults.py', '')
+        self.assertAccepts(check, 'tests/unit/test_db.py', '')
+        self.assertComplains(check, 'tests/unit/test_session.py', '')
+
+    def test_plugin_without_entry_point_is_found(self):
+        paths = {'cellsched/filters/__init__.py',
+                 'cellsched/filters/base.py', 'cellsched/filters/far.py',
+                 'cellsched/claims/sql/__init__.py',
+                 'cellsched/claims/sql/models.py'}
+        named = {'cellsched.scheduler.filters': ['cellsched.filters.far:Far'],
+                 'cellsched.claims': ['cellsched.claims.sql:SQL']}
+
+        self.assertEqual([], list(tidy.plugin_modules(paths, named)))
+        self.assertEqual(2, len(list(tidy.plugin_modules(paths, {}))))
+        self.assertEqual(2, len(list(tidy.plugin_modules(set(), named))))
+
+    def test_plugin_needs_class_docstring_and_test(self):
+        path = 'cellsched/filters/far.py'
+        named = {'cellsched.scheduler.filters': ['cellsched.filters.far:Far']}
+        tests = {'tests/unit/filters/test_far.py'}
+        good = 'class Far:\n    """Is far."""\n'
+
+        self.assertAccepts(tidy.unsound_plugins, path, good, named, tests)
+        self.assertComplains(tidy.unsound_plugins, path, good, named, set())
+        self.assertComplains(tidy.unsound_plugins, path, '', named, tests)
+        self.assertComplains(
+            tidy.unsound_plugins, path, 'class Far:\n    pass\n', named, tests)
+
+    def test_place_in_text_is_found(self):
+        for text in ('see /ro' 'ot/x', '"/ho' 'me/me"', 'from py' 'pi.org'):
+            self.assertNotEqual([], list(tidy.places(text)))
+        self.assertEqual(
+            [], list(tidy.places('the/home/page is ~/home/x, maven')))
+
+    def test_entry_points_are_read(self):
+        self.assertEqual(
+            {'x.y': ['a.b:C', 'a.d:E']},
+            tidy.entry_points('[entry_points]\nx.y =\n C = a.b:C\n E = a.d:E'))

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a suite over a plug-in and tells what the suite found."""
+
+import unittest
+
+
+def failures(suite, kind):
+    """Return the names of the tests that a plug-in fails."""
+    case = type('Case', (suite, unittest.TestCase), {'plugin': kind})
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    return {test.id().rpartition('.')[2]
+            for test, _ in [*result.failures, *result.errors]}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts and requests that every plug-in is asked about."""
+
+import importlib
+import sys
+
+from cellsched.filters import different_host
+from cellsched.testing.suite import filters
+from tests.unit import base
+from tests.unit.testing.suite import runner
+
+_UNSAFE_MODULE = '''
+import pickle
+from cellsched.filters import all_hosts
+
+class Unsafe(all_hosts.AllHostsFilter):
+    """Does nothing, unsafely."""
+'''
+
+
+class TestColumnPluginSuite(filters.FilterSuite, base.TestCase):
+
+    plugin = different_host.DifferentHostFilter
+
+    def test_hosts_differ(self):
+        hosts = self.make_hosts(10)
+
+        for name in ('num_instances', 'free_ram_mb', 'service_disabled',
+                     'availability_zone', 'room:VCPU'):
+            self.assertGreater(len(set(hosts[name].tolist())), 1, name)
+
+    def test_a_request_gives_every_hint_of_the_filter(self):
+        self.assertEqual(
+            [False, True], [bool(request.hint('different_host'))
+                            for request in self.make_requests()])
+
+    def test_module_that_unpickles_is_found(self):
+        directory = self.temporary_directory()
+        (directory / 'unsafe_plugin.py').write_text(_UNSAFE_MODULE)
+        sys.path.insert(0, str(directory))
+        self.addCleanup(sys.path.remove, str(directory))
+        self.addCleanup(sys.modules.pop, 'unsafe_plugin', None)
+        module = importlib.import_module('unsafe_plugin')
+
+        self.assertIn('test_module_runs_no_stored_objects',
+                      runner.failures(filters.FilterSuite, module.Unsafe))

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clock that stands still until it is told to go on."""
+
+import datetime
+
+from cellsched.testing import clock
+from tests.unit import base
+
+
+class TestFakeClock(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = clock.FakeClock(86400.0)
+
+    def test_clock_stands_still(self):
+        self.assertEqual(self.clock.now(), self.clock.now())
+        self.assertEqual(86400.0, self.clock.timestamp())
+        self.assertEqual(self.clock.monotonic(), self.clock.monotonic())
+
+    def test_all_its_times_go_on_alike(self):
+        before = self.clock.monotonic()
+
+        self.clock.advance(1.5)
+
+        self.assertEqual(86401.5, self.clock.timestamp())
+        self.assertEqual(1.5, self.clock.monotonic() - before)
+        self.assertEqual(datetime.datetime(1970, 1, 2, 0, 0, 1, 500000),
+                         self.clock.now())
+
+    def test_sleep_takes_no_time_but_passes_it(self):
+        self.clock.sleep(3600)
+
+        self.assertEqual(90000.0, self.clock.timestamp())

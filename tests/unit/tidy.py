@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the house as functions that read the source.
+
+A check takes a source and yields complaints. ``test_tidy`` runs them all.
+"""
+
+import ast
+import configparser
+import dataclasses
+import fnmatch
+import functools
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+#: Directories that tools make, wherever they stand.
+MADE = re.compile(r'\.git|\.venv.*|\.stestr|\.tox|\.eggs|\.hypothesis|'
+                  r'.*_cache|__pycache__|build|dist|.*\.egg-info|_generated')
+
+BODY_LINES_MAX = 50
+MODULE_LINES_MAX = 400
+PLUGIN_LINES_MAX = 100
+
+#: Models, field lists and histories are as long as they are.
+LISTS = ('cellsched/db/*/models.py', 'cellsched/objects/*.py',
+         'cellsched/*/migrations/versions/*.py')
+
+VAGUE = {'common', 'helper', 'helpers', 'misc', 'util', 'utils'}
+
+#: Rooms of plug-ins, and the entry points that name what is in them.
+PLUGINS = {
+    'cellsched/claims': 'cellsched.claims',
+    'cellsched/filters': 'cellsched.scheduler.filters',
+    'cellsched/scheduler/drivers': 'cellsched.scheduler.drivers',
+    'cellsched/virt': 'cellsched.virt',
+    'cellsched/weighers': 'cellsched.scheduler.weighers',
+}
+
+#: Who may import it, by the top of the module's name.
+RESERVED = {
+    'alembic': ('cellsched/db/*', 'cellsched/claims/sql*'),
+    'sqlalchemy': ('cellsched/db/*', 'cellsched/claims/sql*'),
+    'stevedore': ('cellsched/plugins.py',),
+    'time': ('cellsched/clock.py',),
+}
+
+TIME = re.compile(r'datetime\.(datetime|date)\.(now|utcnow|today)|'
+                  r'oslo_utils\.timeutils\.(now|utcnow|utcnow_ts|StopWatch)')
+
+#: Calls that only assembly makes. What is published for tests may make races
+#: of its own, and a generator that is given its seed is no source of chance.
+MAKERS = re.compile(
+    r'random\.\w+|secrets\.\w+|numpy\.random\.\w+|threading\.(Thread|Timer)|'
+    r'(concurrent\.)?futur\w+\.\w+Executor|multiprocessing\.\w+')
+SEEDED = re.compile(r'random\.Random|numpy\.random\.default_rng')
+ASSEMBLY = ('cellsched/assembly.py', 'cellsched/assembly/*',
+            'cellsched/testing/*')
+
+#: Functions of columns; of oslo they know options only.
+COLUMNAR = ('cellsched/filters/*', 'cellsched/weighers/*',
+            'cellsched/hosts/table.py', 'cellsched/listing/merge.py',
+            'cellsched/scheduler/pipeline.py')
+
+MACHINE = re.compile(r'(?<![\w.~-])/(?:root|work|home)/')
+REGISTRY = re.compile(
+    r'(?:pypi|pythonhosted|npmjs|crates|maven|debian|golang)'
+    r'\.(?:org|io|com|apache)\b')
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A Python file: its path from the root, and what is in it."""
+
+    path: str
+    text: str
+
+    @functools.cached_property
+    def tree(self):
+        return ast.parse(self.text, self.path)
+
+    @property
+    def lines(self):
+        return len(self.text.splitlines())
+
+    def is_one_of(self, patterns):
+        return any(fnmatch.fnmatch(self.path, name) for name in patterns)
+
+
+def long_functions(source):
+    if source.is_one_of(LISTS):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            if body and _height(body) > BODY_LINES_MAX:
+                yield f'{node.name} has a body of {_height(body)} lines'
+
+
+def _height(body):
+    return body[-1].end_lineno - body[0].lineno + 1
+
+
+def long_modules(source):
+    plugin = source.is_one_of(('cellsched/filters/*', 'cellsched/weighers/*'))
+    if plugin and not source.path.endswith('/base.py'):
+        limit = PLUGIN_LINES_MAX
+    elif source.is_one_of(LISTS):
+        return
+    else:
+        limit = MODULE_LINES_MAX
+    if source.lines > limit:
+        yield f'has {source.lines} lines, of at most {limit}'
+
+
+def vague_names(source):
+    for part in pathlib.PurePath(source.path).with_suffix('').parts:
+        if VAGUE & set(part.split('_')):
+            yield f'{part!r} says nothing'
+
+
+def globals_written(source):
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Global):
+            yield f'line {node.lineno} has a global statement'
+
+
+def headless(source):
+    if not source.text.startswith('# SPDX-License-Identifier: Apache-2.0\n'):
+        yield 'does not begin with the licence'
+    if source.path.startswith('cellsched/'):
+        if not ast.get_docstring(source.tree):
+            yield 'has no docstring'
+
+
+def signed_comments(source):
+    for number, line in enumerate(source.text.splitlines(), 1):
+        if re.search(r'\bNOTE\(', line):
+            yield f'line {number} has a signed comment'
+
+
+def global_configuration(source):
+    for line, name in _mentions(source):
+        if name == 'oslo_config.cfg.CONF':
+            yield f'line {line} uses the global configuration'
+
+
+def reserved_imports(source):
+    for line, name in _imports(source):
+        allowed = RESERVED.get(name.partition('.')[0])
+        if allowed is not None and not source.is_one_of(allowed):
+            yield f'line {line} imports {name}'
+
+
+def time_read(source):
+    if source.path != 'cellsched/clock.py':
+        for line, name in _mentions(source):
+            if TIME.fullmatch(name):
+                yield f'line {line} reads time: {name}'
+
+
+def made_outside_of_assembly(source):
+    if not source.is_one_of(ASSEMBLY):
+        for node, name in _calls(source):
+            seeded = SEEDED.fullmatch(name) and getattr(node, 'args', ())
+            if MAKERS.fullmatch(name) and not seeded:
+                yield f'line {node.lineno} makes a {name}'
+
+
+def oslo_in_columns(source):
+    if source.is_one_of(COLUMNAR):
+        for line, name in _imports(source):
+            if name.startswith('oslo') and name != 'oslo_config.cfg':
+                yield f'line {line} imports {name}'
+
+
+def _imports(source):
+    """Yield line and dotted name of what is imported, names included."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield node.lineno, f'{node.module}.{alias.name}'
+
+
+def _imported(source):
+    """Return the full name of each name that imports bind."""
+    bound = {}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition('.')[0]
+                bound[alias.asname or top] = alias.asname and alias.name or top
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                bound[alias.asname or alias.name] = (
+                    f'{node.module}.{alias.name}')
+    return bound
+
+
+def _full_name(node, bound):
+    """Return the dotted name of what comes from an import, or ''."""
+    top, dot, rest = ast.unparse(node).partition('.')
+    return bound[top] + dot + rest if top in bound else ''
+
+
+def _mentions(source):
+    bound = _imported(source)
+    for node in ast.walk(source.tree):
+        if isinstance(node, (ast.Attribute, ast.Name)):
+            yield node.lineno, _full_name(node, bound)
+
+
+def _calls(source):
+    """Yield what is called or subclassed."""
+    bound = _imported(source)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            yield node, _full_name(node.func, bound)
+        elif isinstance(node, ast.ClassDef):
+            for parent in node.bases:
+                yield node, _full_name(parent, bound)
+
+
+def far_test(source, modules):
+    """Complain of a unit test whose module is not where its path says.
+
+    The tests of ``b`` may be split: ``test_b.py``, ``test_b_faults.py``.
+    """
+    path = pathlib.PurePath(source.path)
+    if path.name == 'test_tidy.py' or not path.name.startswith('test_'):
+        return
+    room = pathlib.PurePath('cellsched', *path.parts[2:-1])
+    words = path.stem.split('_')[1:]
+    for count in range(len(words), 0, -1):
+        module = (room / '_'.join(words[:count])).as_posix()
+        if {f'{module}.py', f'{module}/__init__.py'} & modules:
+            return
+    yield f'tests no {(room / "_".join(words)).as_posix()}.py'
+
+
+def plugin_modules(modules, entry_points):
+    """Complain of plug-in modules without entry point and the reverse.
+
+    :param entry_points: targets such as ``a.b:C``, by namespace
+    """
+    for room, namespace in PLUGINS.items():
+        named = {target.partition(':')[0].replace('.', '/')
+                 for target in entry_points.get(namespace, ())}
+        there = {module.removesuffix('.py').removesuffix('/__init__')
+                 for module in modules
+                 if re.fullmatch(room + r'/\w+(/__init__)?\.py', module)}
+        there -= {room, f'{room}/base', f'{room}/loading'}
+        for module in there - named:
+            yield f'{module} is no entry point in {namespace}'
+        for module in named - there:
+            yield f'{namespace} names {module}, which is not there'
+
+
+def unsound_plugins(source, entry_points, tests):
+    """Complain of a plug-in without class, docstring or test."""
+    module = source.path.removesuffix('.py').removesuffix('/__init__')
+    classes = {node.name: node for node in source.tree.body
+               if isinstance(node, ast.ClassDef)}
+    for namespace in PLUGINS.values():
+        for target in entry_points.get(namespace, ()):
+            where, _, name = target.partition(':')
+            if where.replace('.', '/') != module:
+                continue
+            if name not in classes:
+                yield f'has no class {name}'
+            elif not ast.get_docstring(classes[name]):
+                yield f'{name} has no docstring, which is its documentation'
+            path = pathlib.PurePath(module)
+            test = pathlib.PurePath('tests/unit', *path.parts[1:-1],
+                                    f'test_{path.name}.py')
+            if str(test) not in tests:
+                yield f'has no test in {test}'
+
+
+def places(text):
+    """Complain of text that names a machine's path or a registry's host."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern in (MACHINE, REGISTRY):
+            for found in pattern.findall(line):
+                yield f'line {number} names {found}'
+
+
+def files(*suffixes):
+    """Yield the files of the tree, without what tools have made."""
+    directories = [ROOT]
+    while directories:
+        for path in sorted(directories.pop().iterdir()):
+            if path.is_dir():
+                if not MADE.fullmatch(path.name):
+                    directories.append(path)
+            elif not suffixes or path.suffix in suffixes:
+                yield path
+
+
+def sources():
+    for path in files('.py'):
+        yield Source(path.relative_to(ROOT).as_posix(),
+                     path.read_text(encoding='utf-8'))
+
+
+def entry_points(text):
+    parser = configparser.ConfigParser()
+    parser.optionxform = str
+    parser.read_string(text)
+    return {
+        namespace: [line.partition('=')[2].strip()
+                    for line in lines.splitlines() if line.strip()]
+        for namespace, lines in parser['entry_points'].items()}

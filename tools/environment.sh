@@ -1,0 +1,71 @@
+# Makes the environment that demo.sh and test.sh run in; they source this with
+# $top set to the checkout. Everything that it says goes to standard error.
+
+environment=$top/.venv
+
+die() {
+    printf '%s: %s\n' "${0##*/}" "$1" >&2
+    exit 1
+}
+
+# make_environment project|tests
+#
+# Does nothing if what is wanted was installed before from the same files. An
+# environment that is broken, or was left half made, is made anew.
+make_environment() {
+    local wanted=$1
+    local stamp=$environment/.installed-$wanted
+    local half_made=$environment/.half-made
+    local state
+    state=$(cd "$top" && cat requirements.txt test-requirements.txt \
+        upper-constraints.txt setup.cfg setup.py pyproject.toml | cksum)
+    state="$state $top"
+
+    if [ -e "$half_made" ] || ! "$environment/bin/python" -c \
+            'import pip, sys; sys.exit(sys.prefix == sys.base_prefix)' \
+            2>/dev/null; then
+        create_environment "$half_made"
+    elif [ "$(cat "$stamp" 2>/dev/null)" = "$state" ]; then
+        return
+    fi
+    : >"$half_made"
+    printf 'Installing into %s …\n' "$environment" >&2
+    install_project "$wanted" >&2 ||
+        die 'the installation failed; what pip said is above'
+    # What tests need includes what the project needs.
+    printf '%s\n' "$state" >"$environment/.installed-project"
+    printf '%s\n' "$state" >"$stamp"
+    rm -f "$half_made"
+}
+
+create_environment() {
+    local half_made=$1 python=${PYTHON:-python3} version
+    version=$("$python" -c 'import sys; print(*sys.version_info[:2], sep=".")' \
+        2>/dev/null) || die "$python is missing; Python 3.11 or later is needed"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        die "$python is Python $version; Python 3.11 or later is needed"
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        die "$python lacks venv; Debian has it in the package python3-venv"
+    rm -rf "$environment"
+    mkdir "$environment"
+    : >"$half_made"
+    "$python" -m venv "$environment" >&2 ||
+        die "$python cannot make an environment in $environment"
+}
+
+install_project() {
+    local pip="$environment/bin/python -m pip --quiet \
+        --disable-pip-version-check install --constraint upper-constraints.txt"
+    local requirements=''
+    if [ "$1" = tests ]; then
+        requirements='--requirement test-requirements.txt'
+    fi
+    cd "$top" || return
+    # pbr asks git for the version; an export of the tree has none to ask.
+    if ! [ -e .git ] || ! git rev-parse --git-dir >/dev/null 2>&1; then
+        export PBR_VERSION=${PBR_VERSION:-0.0.0}
+    fi
+    # Without isolation, pip builds with what the constraints say, too.
+    $pip setuptools pbr &&
+        $pip --no-build-isolation $requirements --editable .
+}
