@@ -9,6 +9,7 @@ is each server's own. The floor is what the database takes for as many
 commits as a build makes.
 """
 
+import datetime
 import pathlib
 import sqlite3
 import tempfile
@@ -48,17 +49,16 @@ def build(world, parameters, samples):
     user = context.RequestContext(user_id='benchmark', project_id='benchmark')
     servers, batch = parameters['servers'], parameters['batch']
     # What is done once, such as the first look at the hosts, is not timed.
-    world.api.servers.create(user, 'first', 'small')
-    wait(world, 1)
+    accepted = accept(world, user, 'first')
+    wait(world, accepted)
     commits = []
     count = commits.append
     sqlalchemy.event.listen(sqlalchemy.Engine, 'commit', count)
     try:
         start = time.perf_counter()
         for number in range(0, servers, batch):
-            world.api.servers.create(
-                user, f'server{number}', 'small', min_count=batch)
-        times = wait(world, servers + 1)
+            accepted |= accept(world, user, f'server{number}', batch)
+        times = wait(world, accepted)
         samples['build'].append((time.perf_counter() - start) / servers)
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, 'commit', count)
@@ -66,20 +66,27 @@ def build(world, parameters, samples):
     return len(commits) / servers
 
 
-def wait(world, servers):
-    """Wait for so many servers to be ACTIVE; return the seconds each took."""
+def accept(world, user, name, count=1):
+    """Have servers accepted; return when they were, by their uuids."""
+    uuids = world.api.servers.create(user, name, 'small', min_count=count)
+    return dict.fromkeys(uuids, time.time())
+
+
+def wait(world, accepted):
+    """Wait for servers to be ACTIVE; return the seconds that each took."""
     table = models.instances
     active = table.c.vm_state == 'active'
     count = sqlalchemy.select(sqlalchemy.func.count()).where(active)
     deadline = time.monotonic() + TIMEOUT_S
-    while (done := sum(row[0] for row in ask(world, count))) < servers:
+    while (done := sum(row[0] for row in ask(world, count))) < len(accepted):
         if time.monotonic() > deadline:
-            raise RuntimeError(f'{done} of {servers} servers are ACTIVE after '
-                               f'{TIMEOUT_S} s')
+            raise RuntimeError(f'{done} of {len(accepted)} servers are ACTIVE '
+                               f'after {TIMEOUT_S} s')
         time.sleep(0.02)
-    times = sqlalchemy.select(table.c.created_at, table.c.launched_at)
-    return [(launched - created).total_seconds()
-            for created, launched in ask(world, times.where(active))]
+    launched = sqlalchemy.select(table.c.uuid, table.c.launched_at)
+    return [when.replace(tzinfo=datetime.UTC).timestamp() - accepted[uuid]
+            for uuid, when in ask(world, launched.where(active))
+            if uuid in accepted]
 
 
 def ask(world, query):

@@ -167,6 +167,7 @@ class Service:
         self._started: list[oslo_messaging.MessageHandlingServer] = []
         self._workers: list[
             tuple[periodics.PeriodicWorker, threading.Thread]] = []
+        self._stopping = threading.Event()
 
     def start(self) -> None:
         """Begin to answer."""
@@ -174,7 +175,7 @@ class Service:
             server.start()
             self._started.append(server)
         for function, spacing_s in self._periodic:
-            task = periodics.periodic(spacing_s)(_callable(function))
+            task = periodics.periodic(spacing_s)(self._task(function))
             worker = periodics.PeriodicWorker([(task, (), {})])
             thread = threading.Thread(target=worker.start, daemon=True)
             thread.start()
@@ -182,15 +183,24 @@ class Service:
 
     def stop(self) -> None:
         """Take no more messages, and finish what was begun."""
-        for worker, _ in self._workers:
-            worker.stop()
+        self._stopping.set()
         for server in self._started:
             server.stop()
         for server in self._started:
             server.wait()
-        for _, thread in self._workers:
+        for worker, thread in self._workers:
+            # This waits for its turn as long as there is something to do.
+            worker.stop()
             thread.join()
         self.parts.close()
+
+    def _task(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that futurist can mark, as it cannot methods."""
+        @functools.wraps(function)
+        def task() -> None:
+            if not self._stopping.is_set():
+                function()
+        return task
 
 
 class API:
@@ -343,11 +353,3 @@ def _map_own_host(parts: Parts) -> None:
         field='[database] connection',
         expected='the database of a cell that is mapped; see cellsched-manage '
                  'cell_v2 list_cells')
-
-
-def _callable(function: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that futurist can mark; methods cannot be marked."""
-    @functools.wraps(function)
-    def call() -> None:
-        function()
-    return call

@@ -212,8 +212,12 @@ class App(app.App):
     ) -> None:
         if isinstance(err, Exception) and not isinstance(err, BrokenPipeError):
             self.report(err)
-        if 'parts' in self.__dict__:
-            self.parts.close()
+        try:
+            if 'parts' in self.__dict__:
+                self.parts.close()
+        except Exception as exc:
+            # It came too late to change what was done, and how it ended.
+            self.report(exc)
 
     @contextlib.contextmanager
     def _logging(self) -> Iterator[None]:

@@ -90,17 +90,14 @@ class Loader:
             return True
 
     def reload(self, providers: Sequence[str]) -> None:
-        """Set what is taken on these hosts to what the claim store says.
+        """Set what is taken to what the claim store says by now.
 
-        Where that fails it is done with the next refresh.
+        That is done for what changed, and for these hosts in any case. Where
+        it fails it is done with the next refresh.
         """
-        with self._reading:
-            with self.lock:
-                self._doubtful.update(providers)
-            changes = self._claims.usages(providers=providers)
-            with self.lock:
-                self._apply(changes.usages)
-                self._doubtful.difference_update(providers)
+        with self.lock:
+            self._doubtful.update(providers)
+        self._read_claims()
 
     def _read_cells(self, context: context_.RequestContext) -> None:
         cells = {cell.uuid: cell for cell in self._cells.enabled()}
@@ -194,8 +191,11 @@ class Loader:
                 self._apply(changes.usages)
                 self._token = changes.token
                 doubtful = list(self._doubtful)
-        if doubtful:
-            self.reload(doubtful)
+            if doubtful:
+                changes = self._claims.usages(providers=doubtful)
+                with self.lock:
+                    self._apply(changes.usages)
+                    self._doubtful.difference_update(doubtful)
 
     def _apply(self, usages: Iterable[Any]) -> None:
         for usage in usages:

@@ -244,7 +244,3 @@ class _Choosing:
             allocation_request_version='1.36',
             availability_zone=hosts.text(
                 'availability_zone', int(hosts['availability_zone'][row])))
-
-
-def _hosts(places: Sequence[Sequence[objects.Selection]]) -> list[str]:
-    return sorted({first.service_host for first, *_ in places})

@@ -2,7 +2,7 @@
 """What authors of plug-ins and host applications need to test theirs.
 
 ``builders`` makes hosts and requests in a line, ``suite`` has the tests that
-every plug-in of a kind must pass, ``databases`` and ``clock`` stand for those
-of a deployment. It is part of the product: an outside package may import all
-of it.
+every plug-in of a kind must pass, ``databases``, ``clock`` and ``clients`` of
+messages stand for those of a deployment. It is part of the product: an outside
+package may import all of it.
 """

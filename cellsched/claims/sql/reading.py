@@ -22,6 +22,14 @@ Token = tuple[int, ...]
 _INVENTORY_FIELDS = tuple(
     field.name for field in dataclasses.fields(base.Inventory))
 
+_HELD = sa.select(
+    _allocations.c.consumer, _allocations.c.provider,
+    _allocations.c.resource_class, _allocations.c.amount,
+).where(statements.in_list(_allocations.c.consumer)).order_by(
+    _allocations.c.consumer, _allocations.c.ordinal)
+
+_HELD_LOCKED = _HELD.with_for_update()
+
 
 def held(
     connection: sa.Connection, consumers: Iterable[str], lock: bool = False
@@ -30,17 +38,10 @@ def held(
 
     :param lock: lock the rows, in the order of consumers
     """
-    columns = _allocations.c
     found: dict[str, dict[str, dict[str, int]]] = {}
     for chunk in statements.chunks(consumers):
-        select = sa.select(
-            columns.consumer, columns.provider, columns.resource_class,
-            columns.amount,
-        ).where(columns.consumer.in_(chunk)).order_by(
-            columns.consumer, columns.ordinal)
-        if lock:
-            select = select.with_for_update()
-        for consumer, provider, resource, amount in connection.execute(select):
+        for consumer, provider, resource, amount in connection.execute(
+                _HELD_LOCKED if lock else _HELD, {'these': chunk}):
             found.setdefault(consumer, {}).setdefault(
                 provider, {})[resource] = amount
     return {consumer: [base.Claim(consumer, provider, resources)

@@ -34,6 +34,8 @@ class Build:
     failed: Exception | None = None
     deleted: bool = False
     finished: bool = False
+    #: Who finished it decided on another cell than ``cell``.
+    elsewhere: bool = False
     #: An undo failed, so what became of it has to be found out later.
     unclear: bool = False
     #: An earlier try was not brought to an end, and may have done any step.

@@ -17,6 +17,7 @@ from cellsched.conductor.tasks import steps
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
@@ -98,7 +99,8 @@ class BuildAndSchedule:
         """Find out which builds are ours to undo, and keep them so.
 
         A lease may have run out, and another conductor taken the build up or
-        even finished it. What it did must not be undone here.
+        even finished it. What it did must not be undone here, but rows that
+        were written where it did not go are nobody else's.
         """
         with self._database.writer() as connection:
             mine = build_requests.renew(
@@ -106,6 +108,17 @@ class BuildAndSchedule:
                 self._clock.timestamp() + self._lease_s)
             steps.end_lost(connection, [
                 build for build in builds if build.uuid not in mine])
+        self._purge([build for build in builds if build.elsewhere])
+
+    def _purge(self, builds: Sequence[base.Build]) -> None:
+        for cell, batch in steps.by_cell(builds):
+            uuids = [build.uuid for build in batch]
+            try:
+                with self._targets.database(cell).writer() as connection:
+                    instances.purge(connection, uuids)
+            except Exception:
+                LOG.exception('Cell %s may have rows of %s, which are '
+                              'elsewhere', cell.identity, uuids)
 
     def _steps(self, min_count: int, owner: str) -> list[base.Step]:
         """Return the steps in their order; each relies on those before it.

@@ -340,3 +340,6 @@ def end_lost(connection: Any, builds: Sequence[base.Build]) -> None:
         mapping = mappings.get(build.uuid)
         build.deleted = mapping is None or mapping.queued_for_delete
         build.finished = not build.deleted
+        decided = mapping.cell_mapping if mapping else None
+        if build.finished and build.cell and decided:
+            build.elsewhere = decided.id != build.cell.id

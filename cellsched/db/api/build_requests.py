@@ -33,6 +33,16 @@ _LEASED = (
            _TABLE.c.lease_owner == sa.bindparam('owner'))
     .order_by(_TABLE.c.id))
 
+_RENEW = (
+    sa.update(_TABLE)
+    .where(statements.in_list(_TABLE.c.instance_uuid),
+           _TABLE.c.lease_owner == sa.bindparam('owner'))
+    .values(lease_expires_at=sa.bindparam('until')))
+
+_RENEWED = sa.select(_TABLE.c.instance_uuid).where(
+    statements.in_list(_TABLE.c.instance_uuid),
+    _TABLE.c.lease_owner == sa.bindparam('owner'))
+
 _ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
 
 
@@ -163,15 +173,10 @@ def renew(
     for chunk in statements.chunks(uuids):
         if len(chunk) > 1:
             statements.lock(connection, _TABLE.c.instance_uuid, chunk)
-        connection.execute(
-            sa.update(_TABLE).where(
-                _TABLE.c.instance_uuid.in_(chunk),
-                _TABLE.c.lease_owner == owner)
-            .values(lease_expires_at=expires_at))
-        mine.update(connection.execute(
-            sa.select(_TABLE.c.instance_uuid).where(
-                _TABLE.c.instance_uuid.in_(chunk),
-                _TABLE.c.lease_owner == owner)).scalars())
+        renewed = connection.execute(_RENEW, {
+            'these': chunk, 'owner': owner, 'until': expires_at}).rowcount
+        mine.update(chunk if renewed == len(chunk) else connection.execute(
+            _RENEWED, {'these': chunk, 'owner': owner}).scalars())
     return mine
 
 

@@ -101,6 +101,8 @@ def withdraw(
 ) -> None:
     """Take a decision back; servers that have another cell keep it."""
     for chunk in statements.chunks(uuids):
+        if len(chunk) > 1:
+            statements.lock(connection, _TABLE.c.instance_uuid, chunk)
         connection.execute(
             sa.update(_TABLE).where(
                 _TABLE.c.instance_uuid.in_(chunk),
@@ -113,6 +115,8 @@ def mark_deleted(
 ) -> None:
     """Say that their user deleted these servers; no cell is decided then."""
     for chunk in statements.chunks(uuids):
+        if len(chunk) > 1:
+            statements.lock(connection, _TABLE.c.instance_uuid, chunk)
         connection.execute(
             sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
             .values(queued_for_delete=True, updated_at=now))
