@@ -56,6 +56,11 @@ class TestCellMappings(
     pass
 
 
+class TestCreateApart(
+        base.APITestCase, test_cell_mappings.TestCreateApart):
+    pass
+
+
 class TestFlavors(base.APITestCase, test_flavors.TestFlavors):
     pass
 

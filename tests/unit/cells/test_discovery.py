@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mapping hosts to the cells they live in."""
 
+import sqlalchemy as sa
+
 from cellsched.cells import discovery
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import services
 from cellsched import exception
 from tests.unit.cells import base
-from tests.unit.db.cell import test_compute_nodes
 from tests.unit.db import samples
 from tests.unit import racing
 
@@ -24,7 +26,7 @@ class DiscoveryCase(base.TestCase):
             self.write(
                 self.targets.database(cell), compute_nodes.save,
                 samples.uuids(1)[0], host, node or host,
-                test_compute_nodes.VALUES, samples.NOW)
+                samples.NODE, samples.NOW)
 
     def mapped(self, *hosts):
         found = self.read(self.database, host_mappings.get_many, hosts)
@@ -106,8 +108,16 @@ class TestDiscover(DiscoveryCase):
         super().setUp()
         self.lines = []
 
-    def discover(self, cell_uuid=None):
-        return self.discovery.discover(cell_uuid, self.lines.append)
+    def discover(self, cell_uuid=None, **options):
+        return self.discovery.discover(
+            cell_uuid, self.lines.append, **options)
+
+    def add_services(self, cell, *hosts):
+        for host in hosts:
+            self.write(
+                self.targets.database(cell), services.report,
+                samples.uuids(1)[0], host, services.COMPUTE, 'compute',
+                samples.NOW)
 
     def test_hosts_of_new_nodes_are_mapped(self):
         self.add_nodes(self.east, 'a', 'b')
@@ -173,6 +183,36 @@ class TestDiscover(DiscoveryCase):
                          self.mapped('a', 'b', 'c'))
         # It stays an error until someone mends it.
         self.assertRaises(exception.HostMappingExists, self.discover)
+
+    def test_hosts_without_nodes_are_found_by_their_services(self):
+        self.add_services(self.east, 'a', 'b')
+        self.assertEqual([], self.discover())
+
+        self.assertEqual(['a', 'b'], self.discover(by_service=True))
+
+        self.assertEqual([], self.discover(by_service=True))
+        self.assertEqual({'a': 'east', 'b': 'east'}, self.mapped('a', 'b'))
+        self.assertIn('Mapped host a.', self.lines)
+
+    def test_service_of_another_cells_host_is_an_error(self):
+        self.add_services(self.east, 'a')
+        self.add_services(self.west, 'a', 'b')
+
+        error = self.assertRaises(
+            exception.HostMappingExists, self.discover, by_service=True)
+
+        self.assertEqual(('a', self.west.identity), (error.host, error.cell))
+        self.assertEqual({'a': 'east', 'b': 'west'}, self.mapped('a', 'b'))
+
+    def test_cell_that_fails_does_not_keep_the_others_hosts(self):
+        self.write(
+            self.targets.database(self.east), lambda connection:
+            connection.execute(sa.text('DROP TABLE compute_nodes')))
+        self.add_nodes(self.west, 'a')
+
+        self.assertRaises(exception.DatabaseError, self.discover)
+
+        self.assertEqual({'a': 'west'}, self.mapped('a'))
 
     def test_several_that_discover_at_once_map_each_host_once(self):
         hosts = [f'host{number}' for number in range(20)]

@@ -27,10 +27,15 @@ class ImpatientClock(clock.FakeClock):
     def __init__(self):
         super().__init__()
         self._waiting = threading.get_ident()
+        #: What to do when the thread of the test asks for the time.
+        self.when_asked = []
 
     def monotonic(self):
-        waits = threading.get_ident() == self._waiting
-        return super().monotonic() + (TIMEOUT_S - 0.01 if waits else 0)
+        if threading.get_ident() != self._waiting:
+            return super().monotonic()
+        if self.when_asked:
+            self.when_asked.pop(0)()
+        return super().monotonic() + TIMEOUT_S - 0.01
 
 
 class Cells:
@@ -266,6 +271,19 @@ class TestGatherer(base.TestCase):
 
         self.assertEqual(self.names(1, 2, 3).keys(), gathered.silent)
         self.assertEqual(['nothing'], self.world.asked)
+
+    def test_answer_of_the_last_moment_is_kept(self):
+        gatherer = self.make(threads=1, cells=1)
+        self.world.hanging = {self.mapped[0].identity}
+
+        def answer_and_time_out():
+            self.end_hanging()
+            self.time.advance(1)
+
+        # First it asks how long to wait; then, whom to give up.
+        self.time.when_asked = [lambda: None, answer_and_time_out]
+
+        self.assertEqual(self.names(1), self.ask(gatherer).results)
 
     def test_cells_that_were_not_asked_are_asked_the_next_time(self):
         gatherer = self.make(threads=1, cells=3)

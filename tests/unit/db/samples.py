@@ -13,6 +13,13 @@ from cellsched import objects
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5)
 LATER = NOW + datetime.timedelta(minutes=1)
 
+#: What a compute node has.
+NODE = {
+    'vcpus': 8, 'vcpus_used': 0, 'memory_mb': 16384, 'memory_mb_used': 512,
+    'local_gb': 100, 'local_gb_used': 1, 'hypervisor_type': 'fake',
+    'hypervisor_version': 1, 'cpu_info': '', 'cpu_allocation_ratio': 4.0,
+    'ram_allocation_ratio': 1.0, 'disk_allocation_ratio': 1.0}
+
 
 def uuids(count):
     return [str(uuid.uuid4()) for _ in range(count)]

@@ -2,31 +2,11 @@
 """From accepted requests to builds in cells: every end that there is."""
 
 import oslo_messaging
-import sqlalchemy as sa
 
 from cellsched.db.api import build_requests
-from cellsched.db.api import models as api_models
 from cellsched import exception
 from tests.unit.conductor import base
-
-#: What a conductor has done when so many steps are behind it.
-DONE = ('lease', 'schedule', 'find the cell', 'decide', 'write rows',
-        'delete the request', 'cast')
-
-#: From here on the server is in its cell.
-REQUEST_GONE = DONE.index('delete the request')
-
-
-class Death(BaseException):
-    """What a process dies of; nothing of it is cleaned up."""
-
-
-def die():
-    raise Death
-
-
-def fail():
-    raise exception.CellUnreachable(cell='secret', reason='as told')
+from tests.unit.conductor.tasks import ends
 
 
 class TestBuildAndSchedule(base.TestCase):
@@ -49,7 +29,7 @@ class TestBuildAndSchedule(base.TestCase):
                          [*self.rows(uuid)], self.requested(uuid),
                          len(self.sent())))
 
-        for place in range(len(DONE)):
+        for place in range(len(ends.DONE)):
             [uuid] = self.accept()
             self.compute.clients.clear()
             self.task_with(place, look).run(base.USER, [uuid])
@@ -116,17 +96,17 @@ class TestBuildAndSchedule(base.TestCase):
 class TestDeletion(base.TestCase):
 
     def test_deletion_before_the_request_goes_leaves_nothing(self):
-        for place in range(REQUEST_GONE):
+        for place in range(ends.REQUEST_GONE):
             [uuid] = self.accept()
 
             self.task_with(place, lambda: self.delete(uuid)).run(
                 base.USER, [uuid])
 
             self.assertLeftNothing(uuid)
-            self.assertEqual([], self.sent(), DONE[place])
+            self.assertEqual([], self.sent(), ends.DONE[place])
 
     def test_deletion_after_that_is_a_server_s(self):
-        for place in range(REQUEST_GONE, len(DONE)):
+        for place in range(ends.REQUEST_GONE, len(ends.DONE)):
             [uuid] = self.accept()
 
             self.task_with(place, lambda: self.delete(uuid)).run(
@@ -138,7 +118,7 @@ class TestDeletion(base.TestCase):
             self.assertIsNone(self.holds(uuid))
 
     def test_deletion_of_one_leaves_the_others_of_its_batch(self):
-        for place in range(REQUEST_GONE):
+        for place in range(ends.REQUEST_GONE):
             self.claims.release(uuid for _, uuid in self.sent())
             gone, kept = self.accept(2)
 
@@ -149,12 +129,12 @@ class TestDeletion(base.TestCase):
             self.assertBuilding('cell1', kept)
 
     def test_deletion_wins_over_a_failure(self):
-        for place in range(REQUEST_GONE):
+        for place in range(ends.REQUEST_GONE):
             [uuid] = self.accept()
 
             def both():
                 self.delete(uuid)
-                fail()
+                ends.fail()
 
             self.task_with(place, both).run(base.USER, [uuid])
 
@@ -164,10 +144,10 @@ class TestDeletion(base.TestCase):
 class TestFailure(base.TestCase):
 
     def test_failure_before_the_request_goes_is_buried(self):
-        for place in range(REQUEST_GONE):
+        for place in range(ends.REQUEST_GONE):
             uuids = self.accept(2)
 
-            self.task_with(place, fail).run(base.USER, uuids)
+            self.task_with(place, ends.fail).run(base.USER, uuids)
 
             for uuid in uuids:
                 self.assertBuried(uuid, 'CellUnreachable')
@@ -265,150 +245,3 @@ class TestFailure(base.TestCase):
         self.assertEqual('error', self.row(uuid).vm_state)
         self.assertEqual(('cell1', False, None), (
             self.mapped(uuid), self.requested(uuid), self.holds(uuid)))
-
-
-class TestRecovery(base.TestCase):
-
-    def run_late(self, uuids, **options):
-        self.clock.advance(base.LEASE_S)
-        self.task(**options).run(base.USER, uuids)
-
-    def test_build_is_finished_wherever_its_conductor_died(self):
-        for place in range(REQUEST_GONE):
-            self.claims.release(uuid for _, uuid in self.sent())
-            [uuid] = self.accept()
-            self.assertRaises(
-                Death, self.task_with(place, die).run, base.USER, [uuid])
-            self.assertTrue(self.requested(uuid))
-
-            self.run_late([uuid])
-
-            self.assertBuilding('cell1', uuid)
-
-    def test_build_that_goes_elsewhere_leaves_nothing_where_it_was(self):
-        for place in range(REQUEST_GONE):
-            self.chosen = ['b1']
-            [uuid] = self.accept()
-            self.assertRaises(
-                Death, self.task_with(place, die).run, base.USER, [uuid])
-
-            self.claims.release([uuid])
-            self.chosen = ['a1']
-            self.run_late([uuid])
-
-            self.assertBuilding('cell1', uuid)
-            self.claims.release([uuid])
-
-    def test_build_that_fits_nowhere_any_more_is_buried(self):
-        for place in range(REQUEST_GONE):
-            self.chosen = ['b1']
-            [uuid] = self.accept()
-            self.assertRaises(
-                Death, self.task_with(place, die).run, base.USER, [uuid])
-
-            self.clock.advance(base.LEASE_S)
-            self.task_with(1, fail).run(base.USER, [uuid])
-
-            self.assertBuried(uuid, 'CellUnreachable')
-
-    def test_build_waits_for_the_cell_that_may_have_it(self):
-        self.chosen = ['b1']
-        [uuid] = self.accept()
-        self.assertRaises(Death, self.task_with(
-            DONE.index('write rows'), die).run, base.USER, [uuid])
-        self.claims.release([uuid])
-        self.chosen = ['a1']
-
-        self.break_cell('cell2')
-        self.run_late([uuid])
-        self.run_late([uuid])
-        self.assertEqual(
-            (['cell2'], 'cell2', True),
-            ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid)))
-
-        self.mend_cell('cell2')
-        self.run_late([uuid])
-        self.assertBuilding('cell1', uuid)
-
-    def test_burial_waits_for_cell0(self):
-        self.break_cell('cell0')
-        [uuid] = self.accept()
-        self.task_with(0, fail).run(base.USER, [uuid])
-        self.assertEqual(({}, True), (self.rows(uuid), self.requested(uuid)))
-
-        self.mend_cell('cell0')
-        self.clock.advance(base.LEASE_S)
-        self.task_with(0, fail).run(base.USER, [uuid])
-
-        self.assertBuried(uuid, 'CellUnreachable')
-
-    def test_half_a_burial_does_not_keep_a_build_from_its_cell(self):
-        self.break_cell('cell0')
-        [uuid] = self.accept()
-        self.task_with(0, fail).run(base.USER, [uuid])
-
-        self.mend_cell('cell0')
-        self.run_late([uuid])
-
-        self.assertBuilding('cell1', uuid)
-
-    def test_burial_without_a_cell0_waits_too(self):
-        with self.database.writer() as connection:
-            connection.execute(
-                sa.delete(api_models.cell_mappings)
-                .where(api_models.cell_mappings.c.name == 'cell0'))
-        [uuid] = self.accept()
-
-        self.task_with(0, fail).run(base.USER, [uuid])
-
-        self.assertTrue(self.requested(uuid))
-        self.assertIsNone(self.holds(uuid))
-
-    def test_slow_conductor_undoes_nothing_of_the_next_one(self):
-        for place in range(REQUEST_GONE):
-            self.claims.release(uuid for _, uuid in self.sent())
-            [uuid] = self.accept()
-
-            def next_one_first():
-                self.run_late([uuid])
-                fail()
-
-            self.task_with(place, next_one_first).run(base.USER, [uuid])
-
-            self.assertBuilding('cell1', uuid)
-
-    def test_slow_conductor_builds_nothing_that_the_next_one_buried(self):
-        late = self.task_with(1, fail)
-        for place in range(DONE.index('write rows')):
-            [uuid] = self.accept()
-
-            def next_one_first():
-                self.clock.advance(base.LEASE_S)
-                late.run(base.USER, [uuid])
-
-            self.task_with(place, next_one_first).run(base.USER, [uuid])
-
-            self.assertEqual(
-                (['cell0'], 'cell0', False),
-                ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid)))
-            self.assertEqual([], self.sent())
-
-    def test_who_undoes_has_the_whole_lease_before_it(self):
-        [uuid] = self.accept()
-        task = self.task_with(1, lambda: (
-            self.clock.advance(base.LEASE_S * 2), fail()))
-        taken = []
-        release = self.claims.release
-
-        def look(consumers):
-            with self.database.writer() as connection:
-                taken.extend(build_requests.lease(
-                    connection, [uuid], 'next', self.clock.timestamp(),
-                    self.clock.timestamp() + 1))
-            release(consumers)
-
-        self.claims.release = look
-        task.run(base.USER, [uuid])
-
-        self.assertEqual([], taken)
-        self.assertBuried(uuid, 'CellUnreachable')

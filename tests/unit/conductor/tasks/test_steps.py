@@ -1,53 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps, one by one: done twice, undone twice, undone without."""
 
-import oslo_messaging
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks import base as tasks
 from cellsched.conductor.tasks import steps
-from cellsched.db.api import build_requests
-from cellsched.db.api import instance_mappings
 from cellsched.db.cell import models
 from cellsched import exception
 from tests.unit.conductor import base
+from tests.unit.conductor.tasks import leased
 
 ME, OTHER = 'me', 'other'
 
 
-class StepTestCase(base.TestCase):
-
-    def builds(self, hosts, owner=ME, **fields):
-        """Return builds that were leased and placed, one on each host."""
-        uuids = self.accept(len(hosts), **fields)
-        leased = self.lease(uuids, owner)
-        builds = [tasks.Build(entry.request, entry.spec) for entry in leased]
-        for build, host in zip(builds, hosts):
-            build.selections = [self.selection(host)]
-            build.cell = next(
-                self.cells[cell] for cell, there in base.CELLS.items()
-                if host in there)
-        return builds
-
-    def lease(self, uuids, owner):
-        now = self.clock.timestamp()
-        with self.database.writer() as connection:
-            return build_requests.lease(
-                connection, uuids, owner, now, now + base.LEASE_S)
-
-    def decide(self, uuid, cell):
-        with self.database.writer() as connection:
-            instance_mappings.decide(
-                connection, [uuid], self.cells[cell].id, self.clock.now())
-
-    def do(self, step, builds):
-        step.do(base.USER, builds)
-
-    def undo(self, step, builds):
-        step.undo(base.USER, builds)
-
-
-class TestSchedule(StepTestCase):
+class TestSchedule(leased.StepTestCase):
 
     def setUp(self):
         super().setUp()
@@ -157,7 +122,7 @@ class TestSchedule(StepTestCase):
         self.assertTrue(all(build.failed for build in self.batch))
 
 
-class TestFindCell(StepTestCase):
+class TestFindCell(leased.StepTestCase):
 
     def test_cell_is_that_of_the_host_and_not_of_the_selection(self):
         batch = self.builds(['a1', 'b1'])
@@ -184,151 +149,7 @@ class TestFindCell(StepTestCase):
         self.assertEqual('cell1', found.cell.name)
 
 
-class TestDecide(StepTestCase):
-
-    def step(self, owner=ME):
-        return steps.Decide(self.database, self.targets, self.clock, owner,
-                            base.LEASE_S)
-
-    def decided(self, batch):
-        return [self.mapped(build.uuid) for build in batch]
-
-    def test_each_gets_the_cell_of_its_host_however_often(self):
-        batch = self.builds(['a1', 'b1'])
-
-        for _ in range(2):
-            self.do(self.step(), batch)
-            self.assertEqual(['cell1', 'cell2'], self.decided(batch))
-            self.assertFalse(any(build.ended for build in batch))
-
-    def test_undoing_it_takes_the_cell_away_however_often(self):
-        batch = self.builds(['a1', 'b1'])
-        self.undo(self.step(), batch)
-        self.do(self.step(), batch)
-
-        for _ in range(2):
-            self.undo(self.step(), batch)
-            self.assertEqual([None, None], self.decided(batch))
-
-    def test_decision_of_another_is_not_overwritten(self):
-        build, free = batch = self.builds(['a1', 'a1'])
-        self.decide(build.uuid, 'cell2')
-
-        self.do(self.step(), batch)
-
-        self.assertEqual(['cell2', 'cell1'], self.decided(batch))
-        self.assertEqual((True, False), (build.finished, build.deleted))
-        self.assertFalse(free.ended)
-
-    def test_decision_of_another_is_not_undone(self):
-        [build] = self.builds(['a1'])
-        self.decide(build.uuid, 'cell2')
-
-        self.undo(self.step(), [build])
-
-        self.assertEqual('cell2', self.mapped(build.uuid))
-
-    def test_what_its_user_deleted_gets_no_cell(self):
-        build, free = batch = self.builds(['a1', 'a1'])
-        self.delete(build.uuid)
-
-        self.do(self.step(), batch)
-
-        self.assertEqual([None, 'cell1'], self.decided(batch))
-        self.assertEqual((False, True), (build.finished, build.deleted))
-
-    def test_who_lost_the_lease_decides_nothing(self):
-        batch = self.builds(['a1', 'a1'])
-        self.clock.advance(base.LEASE_S)
-        self.lease([batch[0].uuid], OTHER)
-
-        self.do(self.step(), batch)
-
-        self.assertEqual([None, 'cell1'], self.decided(batch))
-        self.assertEqual((True, False),
-                         (batch[0].finished, batch[0].deleted))
-
-    def test_who_decides_has_the_whole_lease_before_it(self):
-        [build] = self.builds(['a1'])
-        self.clock.advance(base.LEASE_S - 1)
-        self.do(self.step(), [build])
-
-        self.clock.advance(base.LEASE_S - 1)
-        self.assertEqual([], self.lease([build.uuid], OTHER))
-        self.clock.advance(1)
-        self.assertEqual(1, len(self.lease([build.uuid], OTHER)))
-
-
-class TestDecideAgain(StepTestCase):
-    """A conductor decided on cell2 and died; the next one goes to cell1."""
-
-    def setUp(self):
-        super().setUp()
-        [earlier] = self.builds(['b1'], OTHER)
-        self.uuid = earlier.uuid
-        self.decide(self.uuid, 'cell2')
-        steps.WriteRows(self.targets, self.clock).do(base.USER, [earlier])
-        self.clock.advance(base.LEASE_S)
-        [entry] = self.lease([self.uuid], ME)
-        self.assertTrue(entry.again)
-        self.build = tasks.Build(
-            entry.request, entry.spec, [self.selection('a1')],
-            self.cells['cell1'], again=True, earlier=self.cells['cell2'])
-
-    def step(self, owner=ME):
-        return steps.Decide(self.database, self.targets, self.clock, owner,
-                            base.LEASE_S)
-
-    def test_nothing_is_left_in_the_earlier_cell(self):
-        for _ in range(2):
-            self.do(self.step(), [self.build])
-
-            self.assertEqual('cell1', self.mapped(self.uuid))
-            self.assertEqual({}, self.rows(self.uuid))
-            self.assertFalse(self.build.ended)
-
-    def test_the_same_cell_is_kept_with_what_is_in_it(self):
-        self.build.cell = self.cells['cell2']
-
-        self.do(self.step(), [self.build])
-
-        self.assertEqual('cell2', self.mapped(self.uuid))
-        self.assertEqual(['cell2'], [*self.rows(self.uuid)])
-        self.assertFalse(self.build.ended)
-
-    def test_build_fails_while_the_earlier_cell_cannot_be_asked(self):
-        self.break_cell('cell2')
-        self.build.earlier = self.mapping('cell2')
-
-        self.do(self.step(), [self.build])
-
-        self.assertEqual('cell2', self.mapped(self.uuid))
-        self.assertEqual(['cell2'], [*self.rows(self.uuid)])
-        self.assertTrue(self.build.failed)
-
-    def test_undoing_it_takes_back_what_the_earlier_try_decided(self):
-        for _ in range(2):
-            self.undo(self.step(), [self.build])
-
-            self.assertIsNone(self.mapped(self.uuid))
-
-    def test_undoing_the_rows_removes_those_of_the_earlier_try(self):
-        step = steps.WriteRows(self.targets, self.clock)
-
-        for _ in range(2):
-            self.undo(step, [self.build])
-
-            self.assertEqual({}, self.rows(self.uuid))
-
-    def test_who_lost_the_lease_takes_nothing_back(self):
-        self.do(self.step(OTHER), [self.build])
-
-        self.assertEqual('cell2', self.mapped(self.uuid))
-        self.assertEqual(['cell2'], [*self.rows(self.uuid)])
-        self.assertTrue(self.build.finished)
-
-
-class TestWriteRows(StepTestCase):
+class TestWriteRows(leased.StepTestCase):
 
     def step(self):
         return steps.WriteRows(self.targets, self.clock)
@@ -407,7 +228,7 @@ class TestWriteRows(StepTestCase):
             self.assertEqual(['cell1'], [*self.rows(build.uuid)])
 
 
-class TestDeleteRequest(StepTestCase):
+class TestDeleteRequest(leased.StepTestCase):
 
     def step(self, owner=ME):
         return steps.DeleteRequest(self.database, owner)
@@ -469,114 +290,3 @@ class TestDeleteRequest(StepTestCase):
         self.undo(self.step(), batch)
 
         self.assertFalse(self.requested(batch[0].uuid))
-
-
-class TestCast(StepTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.batch = self.builds(['a1', 'b1', 'a2'])
-        self.a1, self.b1, self.a2 = self.batch
-        for build in self.batch:
-            self.claims.claim(base.claims_base.of_selection(
-                build.uuid, build.selections[0]))
-        self.do(steps.WriteRows(self.targets, self.clock), self.batch)
-
-    def step(self):
-        return steps.Cast(self.targets, self.compute, self.claims,
-                          self.clock, 'conductor')
-
-    def client(self, cell):
-        return self.compute.get(
-            self.transports.get(self.cells[cell].transport_url))
-
-    def test_agent_is_told_on_the_transport_of_its_cell(self):
-        self.a1.selections.append(self.selection('a3'))
-
-        self.do(self.step(), self.batch)
-
-        first, second = self.client('cell1').sent
-        [third] = self.client('cell2').sent
-        self.assertEqual(['a1', 'a2', 'b1'],
-                         [first.host, second.host, third.host])
-        arguments = first.arguments
-        self.assertEqual(self.a1.uuid, arguments['instance'].uuid)
-        self.assertEqual('node-a1', arguments['node'])
-        self.assertEqual(
-            {'retry': {'num_attempts': 1, 'hosts': [['a1', 'node-a1']]},
-             'limits': {}}, arguments['filter_properties'])
-        self.assertEqual(
-            ['a3'], [each.service_host for each in arguments['host_list']])
-        self.assertEqual(self.cells['cell1'].uuid, first.context.cell.uuid)
-        self.assertEqual(base.USER.request_id, first.context.request_id)
-
-    def assertInError(self, build, cell):
-        self.assertEqual('error', self.rows(build.uuid)[cell].vm_state)
-        self.assertIsNone(self.holds(build.uuid))
-        self.assertTrue(build.finished)
-
-    def assertSent(self, *builds):
-        self.assertEqual(
-            {build.uuid for build in builds}, {each for _, each in self.sent()})
-        for build in builds:
-            self.assertFalse(build.ended)
-            self.assertEqual('building', self.row(build.uuid).vm_state)
-            self.assertIsNotNone(self.holds(build.uuid))
-
-    def test_what_cannot_be_sent_ends_in_error_in_its_cell(self):
-        self.client('cell1').failure = oslo_messaging.MessageDeliveryFailure(
-            'to amqp://user:secret@broker')
-
-        self.do(self.step(), self.batch)
-
-        self.assertInError(self.a1, 'cell1')
-        self.assertInError(self.a2, 'cell1')
-        self.assertNotIn('secret', self.reason(self.a1.uuid))
-        self.assertSent(self.b1)
-
-    def test_cell_without_a_transport_does_not_keep_the_others(self):
-        self.a1.cell = self.a2.cell = self.cells['cell1'].obj_clone()
-        self.a1.cell.transport_url = 'bogus://'
-        self.a2.cell.transport_url = 'bogus://'
-
-        self.do(self.step(), self.batch)
-
-        self.assertInError(self.a1, 'cell1')
-        self.assertInError(self.a2, 'cell1')
-        self.assertSent(self.b1)
-
-    def test_cell_that_cannot_be_told_either_does_not_keep_the_others(self):
-        self.client('cell1').failure = oslo_messaging.MessagingTimeout()
-        self.break_cell('cell1')
-        for build in self.batch:
-            build.cell = None
-        self.do(steps.FindCell(self.database), self.batch)
-
-        self.do(self.step(), self.batch)
-
-        self.assertSent(self.b1)
-        # It is as it was: nobody knows better.
-        self.assertEqual('building', self.row(self.a1.uuid).vm_state)
-        self.assertEqual('a1', self.holds(self.a1.uuid))
-
-    def test_build_that_was_begun_all_the_same_is_let_alone(self):
-        self.client('cell1').failure = oslo_messaging.MessagingTimeout()
-        cell = self.targets.database(self.cells['cell1'])
-        with cell.writer() as connection:
-            connection.execute(
-                sa.update(models.instances)
-                .where(models.instances.c.uuid == self.a1.uuid)
-                .values(host='a1', task_state='spawning'))
-
-        self.do(self.step(), self.batch)
-
-        self.assertEqual('building', self.row(self.a1.uuid).vm_state)
-        self.assertEqual('a1', self.holds(self.a1.uuid))
-        self.assertInError(self.a2, 'cell1')
-
-    def test_undoing_it_does_nothing(self):
-        self.do(self.step(), self.batch)
-
-        self.undo(self.step(), self.batch)
-
-        self.assertSent(*self.batch)

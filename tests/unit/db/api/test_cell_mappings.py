@@ -10,6 +10,7 @@ from cellsched import exception
 from cellsched import objects
 from tests.unit.db.api import base
 from tests.unit.db import samples
+from tests.unit import racing
 
 SECRET = 's3cr3t'
 
@@ -65,14 +66,74 @@ class TestCellMappings(base.TestCase):
         self.assertEqual('', cell.transport_url)
         self.assertEqual('', cell.database_connection)
 
-    def test_errors_of_the_database_hold_no_password(self):
-        cell = samples.cell(
-            transport_url=f'rabbit://u:{SECRET}@h/',
-            database_connection=f'mysql+pymysql://u:{SECRET}@h/cell')
 
-        error = self.assertRaises(
-            db_exc.DBError, self.write, cell_mappings.create, cell, 'no time')
+class TestErrors(base.TestCase):
+
+    def test_errors_name_no_values_which_may_be_passwords(self):
+        def create(connection):
+            connection.execute(sa.insert(models.cell_mappings).values(
+                uuid=None, transport_url=f'rabbit://u:{SECRET}@h/',
+                database_connection=f'mysql+pymysql://u:{SECRET}@h/cell'))
+
+        error = self.assertRaises(db_exc.DBError, self.write, create)
 
         self.assertIn('INSERT INTO cell_mappings', str(error))
         self.assertNotIn(SECRET, str(error))
         self.assertNotIn(SECRET, repr(error))
+
+
+class TestCreateApart(base.TestCase):
+
+    def create(self, cell):
+        self.write(cell_mappings.create_apart, cell, samples.NOW)
+
+    def test_cells_with_urls_of_their_own_are_created(self):
+        for name in 'east', 'west':
+            self.create(samples.cell(name))
+
+        self.assertEqual(2, len(self.read(cell_mappings.list_all)))
+
+    def test_cell_with_a_url_of_another_is_an_error_that_names_both(self):
+        cell = samples.cell('east')
+        self.create(cell)
+
+        for field, words in (('transport_url', 'transport URL'),
+                             ('database_connection', 'database connection')):
+            error = self.assertRaises(
+                exception.CellMappingExists, self.create,
+                samples.cell('west', **{field: getattr(cell, field)}))
+
+            self.assertEqual((cell.identity, words),
+                             (error.uuid, error.field))
+        self.assertEqual(1, len(self.read(cell_mappings.list_all)))
+
+    def test_of_several_that_add_the_same_cell_one_does(self):
+        self.create(samples.cell(
+            'cell0', uuid=objects.CELL0_UUID, transport_url='none:///'))
+
+        outcomes = racing.race(
+            *[lambda: self.create(samples.cell('east'))] * 6)
+
+        self.assertEqual(1, outcomes.count(None), outcomes)
+        self.assertEqual(2, len(self.read(cell_mappings.list_all)))
+
+
+class TestBeside(base.TestCase):
+
+    def test_name_of_the_database_has_the_suffix(self):
+        for url, expected in (
+                ('mysql+pymysql://u:p%40@h:3306/nova_api?charset=utf8',
+                 'mysql+pymysql://u:p%40@h:3306/nova_api_cell0?charset=utf8'),
+                ('postgresql+psycopg2://h/api',
+                 'postgresql+psycopg2://h/api_cell0'),
+                ('sqlite:////var/lib/api.sqlite',
+                 'sqlite:////var/lib/api_cell0.sqlite'),
+                ('sqlite:///api', 'sqlite:///api_cell0')):
+            self.assertEqual(
+                expected, cell_mappings.beside(url, '_cell0'))
+
+    def test_url_without_a_database_is_an_error(self):
+        for url in ('postgresql+psycopg2://h', 'sqlite://',
+                    'sqlite:///:memory:'):
+            self.assertRaises(
+                exception.InvalidField, cell_mappings.beside, url, '_cell0')

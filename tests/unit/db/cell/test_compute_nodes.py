@@ -10,18 +10,12 @@ from tests.unit.db.cell import base
 from tests.unit.db import samples
 from tests.unit import racing
 
-VALUES = {
-    'vcpus': 8, 'vcpus_used': 0, 'memory_mb': 16384, 'memory_mb_used': 512,
-    'local_gb': 100, 'local_gb_used': 1, 'hypervisor_type': 'fake',
-    'hypervisor_version': 1, 'cpu_info': '', 'cpu_allocation_ratio': 4.0,
-    'ram_allocation_ratio': 1.0, 'disk_allocation_ratio': 1.0}
-
 
 class TestComputeNodes(base.TestCase):
 
     def save(self, host='host', node='node', now=samples.NOW, **values):
         return self.write(compute_nodes.save, samples.uuids(1)[0], host, node,
-                          VALUES | values, now)
+                          samples.NODE | values, now)
 
     def report(self, host='host'):
         self.write(services.report, samples.uuids(1)[0], host,

@@ -64,6 +64,20 @@ class TestServices(base.TestCase):
 
         self.assertEqual(3, len(numbers))
 
+    def test_hosts_are_listed_by_binary(self):
+        first = self.report()
+        for host in 'other', 'gone':
+            last = self.report(host)
+        self.report('third', 'nova-conductor', 'conductor')
+        self.write(lambda connection: connection.execute(
+            sa.update(models.services).values(deleted=last)
+            .where(models.services.c.id == last)))
+
+        self.assertEqual(
+            ['host', 'other'],
+            self.read(services.list_hosts, services.COMPUTE))
+        self.assertLess(first, last)
+
     def test_service_that_was_deleted_is_new_again(self):
         first = self.report()
         self.write(lambda connection: connection.execute(

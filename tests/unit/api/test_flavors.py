@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flavors: create, get, list, delete."""
+
+from cellsched.api import flavors
+from cellsched import exception
+from cellsched.testing import clock
+from cellsched.testing import databases
+from tests.unit.api import hostile
+from tests.unit import base
+
+
+class TestFlavors(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.flavors = flavors.Flavors(
+            self.useFixture(databases.APIDatabase()).database,
+            clock.FakeClock())
+
+    def test_flavor_is_found_by_name_and_by_id(self):
+        made = self.flavors.create('small', 1, 512, 10, 2, 100, 'f1')
+
+        for name in 'small', 'f1':
+            found = self.flavors.get(name)
+            self.assertEqual(
+                ('small', 'f1', 1, 512, 10, 2, 100), (
+                    found.name, found.flavorid, found.vcpus, found.memory_mb,
+                    found.root_gb, found.ephemeral_gb, found.swap))
+        self.assertEqual('f1', made.flavorid)
+
+    def test_flavor_without_an_id_gets_one(self):
+        one, two = (self.flavors.create(name, 1, 1) for name in ('a', 'b'))
+
+        self.assertNotEqual(one.flavorid, two.flavorid)
+        self.assertEqual(
+            ['a', 'b'], [each.name for each in self.flavors.list_all()])
+
+    def test_name_and_id_are_unique(self):
+        self.flavors.create('small', 1, 1, flavorid='1')
+
+        for name, flavorid, field in (('small', '2', 'name'),
+                                      ('other', '1', 'id')):
+            error = self.assertRaises(
+                exception.FlavorExists, self.flavors.create, name, 1, 1,
+                flavorid=flavorid)
+            self.assertEqual(field, error.field)
+        self.assertEqual(1, len(self.flavors.list_all()))
+
+    def test_deleted_flavor_is_gone(self):
+        for name in 'by-name', 'by-id':
+            self.flavors.create('by-name', 1, 1, flavorid='by-id')
+
+            self.flavors.delete(name)
+
+            self.assertRaises(
+                exception.FlavorNotFound, self.flavors.get, 'by-name')
+            self.assertRaises(
+                exception.FlavorNotFound, self.flavors.delete, 'by-id')
+        self.assertEqual([], self.flavors.list_all())
+
+    def test_sizes_have_bounds(self):
+        most = flavors.SIZE_MAX
+        self.flavors.create('least', 1, 1, 0, 0, 0)
+        self.flavors.create('most', most, most, most, most, most)
+        for place, least, field in (
+                (1, 1, 'vcpus'), (2, 1, 'ram'), (3, 0, 'disk'),
+                (4, 0, 'ephemeral'), (5, 0, 'swap')):
+            for bad in (least - 1, most + 1, 2 ** 63, 1.0, '1', True, None):
+                sizes = ['bad', 1, 1, 0, 0, 0]
+                sizes[place] = bad
+                error = self.assertRaises(
+                    exception.InvalidField, self.flavors.create, *sizes)
+                self.assertEqual(field, error.field)
+        self.assertEqual(2, len(self.flavors.list_all()))
+
+    def test_bad_names_are_refused(self):
+        for bad in hostile.NAMES:
+            for ask in (lambda: self.flavors.create(bad, 1, 1),
+                        lambda: self.flavors.get(bad),
+                        lambda: self.flavors.delete(bad)):
+                error = self.assertRaises(exception.InvalidField, ask)
+                self.assertEqual('name', error.field)
+            if bad is not None:
+                error = self.assertRaises(
+                    exception.InvalidField, self.flavors.create, 'a', 1, 1,
+                    flavorid=bad)
+                self.assertEqual('id', error.field)
+        self.assertEqual([], self.flavors.list_all())

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers: create, get, list, delete."""
+
+from concurrent import futures
+
+from oslo_db import exception as db_exc
+import oslo_messaging
+import sqlalchemy as sa
+
+from cellsched.api import flavors
+from cellsched.api import servers
+from cellsched.api import validation
+from cellsched.cells import gather
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
+from cellsched import context
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import models
+from cellsched.db.cell import instances
+from cellsched import exception
+from cellsched.listing import instances as listing
+from cellsched import objects
+from cellsched.testing import clients
+from tests.unit.api import hostile
+from tests.unit.cells import base
+from tests.unit.db import samples
+
+PROVIDER = '22222222-2222-4222-8222-222222222222'
+
+
+class ServersTestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.add_cell0()
+        self.cell = self.add_cell('cell1')
+        executor = futures.ThreadPoolExecutor(2)
+        self.addCleanup(executor.shutdown)
+        reader = listing.Servers(
+            self.database, self.cells, self.targets, gather.Gatherer(
+                executor, self.targets, self.clock, 30))
+        self.conductor = clients.Conductor()
+        self.compute = clients.ComputeAPIs()
+        self.claims = memory.MemoryClaims()
+        self.claims.set_inventory(
+            PROVIDER, {'VCPU': claims_base.Inventory(100)})
+        self.servers = servers.Servers(
+            self.database, self.targets, reader, self.conductor, self.compute,
+            self.claims, self.clock, validation.Bounds(
+                10, 5, frozenset({'different_host'})))
+        flavors.Flavors(self.database, self.clock).create(
+            'small', 2, 512, 10, 3, 100, 'f1')
+
+    def create(self, name='web', flavor='small', **wishes):
+        return self.servers.create(self.context, name, flavor, **wishes)
+
+    def rows(self, *tables):
+        """Return how many rows there are in these tables."""
+        return [self.read(self.database, lambda connection: connection.scalar(
+            sa.select(sa.func.count()).select_from(table)))
+            for table in tables]
+
+    def written(self):
+        return self.rows(models.build_requests, models.request_specs,
+                         models.instance_mappings)
+
+    def put(self, uuid, cell, **fields):
+        """Bring a server that was accepted into a cell."""
+        self.write(self.database, build_requests.delete, [uuid])
+        self.decide(uuid, cell)
+        self.add_row(uuid, cell, **fields)
+
+    def decide(self, uuid, cell):
+        self.write(self.database, instance_mappings.decide, [uuid], cell.id,
+                   samples.NOW)
+
+    def add_row(self, uuid, cell, **fields):
+        self.write(self.targets.database(cell), instances.create, [
+            samples.instance(uuid, **fields)], samples.NOW)
+
+    def claim(self, uuid):
+        self.claims.claim([claims_base.Claim(uuid, PROVIDER, {'VCPU': 1})])
+
+    def row(self, uuid, cell):
+        return self.read(self.targets.database(cell), instances.get, uuid)
+
+
+class TestCreate(ServersTestCase):
+
+    def test_server_is_accepted_as_it_was_asked_for(self):
+        [uuid] = self.create(
+            image_ref='image', availability_zone='zone',
+            hints={'different_host': ['x', 'y']})
+
+        [leased] = self.write(
+            self.database, build_requests.lease, [uuid], 'me', 0, 1)
+        instance, spec = leased.request.instance, leased.spec
+        self.assertEqual(
+            ('web', 'user', 'project', 'building', 'scheduling', 2, 512, 10,
+             3, 'image', 'zone'),
+            tuple(instance.get(name) for name in (
+                'display_name', 'user_id', 'project_id', 'vm_state',
+                'task_state', 'vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb',
+                'image_ref', 'availability_zone')))
+        self.assertEqual(
+            (uuid, 1, 'zone', ['x', 'y'], 'small'),
+            (spec.instance_uuid, spec.num_instances, spec.availability_zone,
+             spec.hint('different_host'), spec.flavor.name))
+        self.assertEqual({'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 14},
+                         spec.resources())
+        self.assertEqual(1, leased.min_count)
+        mapping = self.read(
+            self.database, instance_mappings.get_many, [uuid])[uuid]
+        self.assertEqual((None, 'project', 'user', False), (
+            mapping.cell_mapping, mapping.project_id, mapping.user_id,
+            mapping.queued_for_delete))
+
+    def test_conductor_is_told_of_the_whole_request_once(self):
+        uuids = self.create(min_count=2, max_count=3)
+
+        self.assertEqual(3, len(set(uuids)))
+        [sent] = self.conductor.sent
+        self.assertEqual(
+            ('build_and_schedule', None, {'instance_uuids': uuids}),
+            (sent.method, sent.host, sent.arguments))
+        self.assertEqual(self.context.request_id, sent.context.request_id)
+        leased = self.write(
+            self.database, build_requests.lease, uuids, 'me', 0, 1)
+        self.assertEqual({2}, {each.min_count for each in leased})
+        self.assertEqual(1, len({
+            each.request.instance.reservation_id for each in leased}))
+
+    def test_servers_of_one_request_have_numbers(self):
+        several = [self.servers.get(self.context, uuid).name
+                   for uuid in self.create(min_count=3)]
+        [one] = self.create(min_count=1)
+
+        self.assertEqual(['web-1', 'web-2', 'web-3'], several)
+        self.assertEqual('web', self.servers.get(self.context, one).name)
+
+    def test_flavor_may_be_named_by_its_id(self):
+        [uuid] = self.create(flavor='f1')
+
+        self.assertEqual([1, 1, 1], self.written())
+
+    def test_unknown_flavor_is_refused(self):
+        self.assertRaises(
+            exception.FlavorNotFound, self.create, flavor='giant')
+
+        self.assertEqual([0, 0, 0], self.written())
+
+    def test_server_is_accepted_though_no_conductor_can_be_told(self):
+        self.conductor.failure = oslo_messaging.MessageDeliveryFailure('x')
+
+        [uuid] = self.create()
+
+        self.assertEqual('BUILD', self.servers.get(self.context, uuid).status)
+        self.assertIn(uuid, self.logs.output)
+
+    def test_bad_input_changes_nothing(self):
+        wishes = [{field: value} for value in hostile.NAMES
+                  for field in ('name', 'flavor')]
+        wishes += [{field: value} for value in hostile.NAMES
+                   if value is not None
+                   for field in ('image_ref', 'availability_zone')]
+        wishes += [{'min_count': count, 'max_count': count}
+                   for count in hostile.COUNTS]
+        wishes += [{'max_count': count}
+                   for count in hostile.COUNTS if count is not None]
+        wishes += [{'hints': hints} for hints in hostile.HINTS]
+        for wish in wishes:
+            error = self.assertRaises(
+                exception.InvalidField, self.create, **wish)
+            self.assertTrue(str(error).isprintable(), str(error))
+
+        self.assertEqual([0, 0, 0], self.written())
+        self.assertEqual([], self.conductor.sent)
+
+    def test_request_that_cannot_be_written_whole_is_not_written(self):
+        twice = servers.Servers(
+            self.database, self.targets, None, self.conductor, self.compute,
+            self.claims, self.clock, validation.Bounds(10, 5, frozenset()),
+            new_uuid=lambda: '11111111-1111-4111-8111-111111111111')
+
+        self.assertRaises(db_exc.DBDuplicateEntry, twice.create,
+                          self.context, 'web', 'small', min_count=2)
+
+        self.assertEqual([0, 0, 0], self.written())
+        self.assertEqual([], self.conductor.sent)
+
+
+class TestGetAndList(ServersTestCase):
+
+    def test_ids_that_are_none_are_refused(self):
+        for bad in hostile.NAMES:
+            for method in self.servers.get, self.servers.delete:
+                error = self.assertRaises(
+                    exception.InvalidField, method, self.context, bad)
+                self.assertEqual('id', error.field)
+
+    def test_ids_that_nobody_has_are_not_found(self):
+        for unknown in (samples.uuids(1)[0], "' OR 1=1 --", '%', '../x',
+                        '%s%n', '0' * 36):
+            for method in self.servers.get, self.servers.delete:
+                self.assertRaises(exception.InstanceNotFound, method,
+                                  self.context, unknown)
+
+    def test_limit_has_bounds(self):
+        self.create(min_count=7)
+
+        for limit, found in ((None, 5), (0, 0), (1, 1), (5, 5)):
+            page = self.servers.list_all(self.context, limit)
+            self.assertEqual(found, len(page.servers))
+        for limit in -1, 6, 2 ** 63, 10 ** 9, '1', 1.0, True:
+            error = self.assertRaises(
+                exception.InvalidField, self.servers.list_all, self.context,
+                limit)
+            self.assertEqual('limit', error.field)
+
+
+class TestDelete(ServersTestCase):
+
+    def setUp(self):
+        super().setUp()
+        [self.uuid] = self.create()
+        self.claim(self.uuid)
+
+    def delete(self):
+        self.servers.delete(self.context, self.uuid)
+
+    def assertIsGone(self):
+        self.assertRaises(exception.InstanceNotFound, self.servers.get,
+                          self.context, self.uuid)
+        self.assertEqual([], self.servers.list_all(self.context).servers)
+        self.assertEqual({}, self.claims.held([self.uuid]))
+
+    def sent(self):
+        return [(each.method, each.host, each.arguments['instance'].uuid)
+                for client in self.compute.clients.values()
+                for each in client.sent]
+
+    def test_server_without_a_cell(self):
+        self.delete()
+
+        self.assertIsGone()
+        self.assertEqual([0], self.rows(models.build_requests))
+        mapping = self.read(
+            self.database, instance_mappings.get_many, [self.uuid])[self.uuid]
+        self.assertTrue(mapping.queued_for_delete)
+
+    def test_server_that_a_dead_conductor_left_in_its_cell(self):
+        self.decide(self.uuid, self.cell)
+        self.add_row(self.uuid, self.cell)
+
+        self.delete()
+
+        self.assertIsGone()
+        self.assertEqual([], self.sent())
+
+    def test_server_whose_cell_was_decided_and_not_written(self):
+        self.decide(self.uuid, self.cell)
+
+        self.delete()
+
+        self.assertIsGone()
+
+    def test_server_that_is_on_no_host(self):
+        self.put(self.uuid, self.cell, vm_state='error', task_state=None)
+
+        self.delete()
+
+        self.assertIsGone()
+        self.assertEqual([], self.sent())
+
+    def test_server_on_a_host_is_left_to_its_host(self):
+        self.put(self.uuid, self.cell, vm_state='active', task_state=None,
+                 host='h1')
+
+        for times in range(1, 3):
+            self.delete()
+
+            self.assertEqual(
+                [('terminate_instance', 'h1', self.uuid)] * times,
+                self.sent())
+            self.assertEqual(
+                'deleting',
+                self.servers.get(self.context, self.uuid).task_state)
+            # What it holds is its host's to give back.
+            self.assertNotEqual({}, self.claims.held([self.uuid]))
+
+    def test_host_that_cannot_be_told_is_told_by_the_next_deletion(self):
+        self.put(self.uuid, self.cell, vm_state='active', task_state=None,
+                 host='h1')
+        transport = self.targets.aim(self.context, self.cell).cell.transport
+        client = self.compute.get(transport)
+        client.failure = oslo_messaging.MessageDeliveryFailure('secret')
+
+        error = self.assertRaises(exception.CellUnreachable, self.delete)
+
+        self.assertIn('cell1', str(error))
+        self.assertNotIn('secret', str(error))
+        client.failure = None
+        self.delete()
+        self.assertEqual([('terminate_instance', 'h1', self.uuid)],
+                         self.sent())
+
+    def test_server_in_cell0(self):
+        self.put(self.uuid, self.cells.cell0(), vm_state='error')
+
+        self.delete()
+
+        self.assertIsGone()
+
+    def test_server_of_another_project_stays(self):
+        stranger = context.RequestContext(project_id='other')
+
+        self.assertRaises(exception.InstanceNotFound, self.servers.delete,
+                          stranger, self.uuid)
+
+        self.assertEqual('BUILD',
+                         self.servers.get(self.context, self.uuid).status)
+        self.servers.delete(context.admin(), self.uuid)
+        self.assertIsGone()
+
+    def test_nothing_is_decided_on_what_was_deleted(self):
+        self.delete()
+
+        self.assertEqual(set(), self.write(
+            self.database, instance_mappings.decide, [self.uuid],
+            self.cell.id, samples.NOW))
+
+
+class TestFlavorOfServer(ServersTestCase):
+
+    def test_server_keeps_the_size_it_was_asked_for_with(self):
+        kept = flavors.Flavors(self.database, self.clock)
+        [uuid] = self.create()
+        kept.delete('small')
+        kept.create('small', 8, 8192)
+
+        [leased] = self.write(
+            self.database, build_requests.lease, [uuid], 'me', 0, 1)
+
+        self.assertIsInstance(leased.spec.flavor, objects.Flavor)
+        self.assertEqual((2, 512), (
+            leased.spec.flavor.vcpus, leased.request.instance.memory_mb))

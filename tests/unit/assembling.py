@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations of services, and the databases that they name."""
+
+import threading
+import uuid
+
+from cellsched import assembly
+from cellsched.claims import sql
+from cellsched import clock
+from cellsched.conf import loading
+from cellsched.db import session
+from cellsched.testing import databases
+from tests.unit import base
+from tests.unit.db import samples
+
+DEADLINE_S = 30
+
+
+SERVICES = (assembly.scheduler, assembly.conductor, assembly.compute)
+
+
+class AssemblyTestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.world = uuid.uuid4().hex
+        self.directory = self.temporary_directory()
+        self.api = self.useFixture(databases.APIDatabase())
+        self.cell = self.useFixture(databases.CellDatabase())
+        self.claims_url = f'sqlite:///{self.directory}/claims.sqlite'
+        claims = session.Database(self.claims_url, 'claims')
+        self.addCleanup(claims.close)
+        sql.SQLClaims(claims).sync()
+
+    def conf(self, api=False, cell=False, **groups):
+        """Return a configuration, with these databases."""
+        wanted = {
+            'DEFAULT': {'host': 'host1',
+                        'transport_url': f'local://{self.world}/x'},
+            'api_database': {'connection': self.api.url if api else ''},
+            'database': {'connection': self.cell.url if cell else ''},
+            'claims': {'connection': self.claims_url}}
+        for group, options in groups.items():
+            wanted[group] = {**wanted.get(group, {}), **options}
+        lines = []
+        for group, options in wanted.items():
+            lines.append(f'[{group}]')
+            lines += [f'{name} = {value}' for name, value in options.items()
+                      if value != '']
+        path = self.directory / 'conf'
+        path.write_text('\n'.join(lines))
+        return loading.load(files=[str(path)], dirs=[])
+
+    def conf_for(self, make, **groups):
+        """Return what a service needs, and no more."""
+        api = make in (assembly.scheduler, assembly.api)
+        return self.conf(api=api, cell=not api, **groups)
+
+    def make(self, make, conf, **parts):
+        """Make a service of parts that the test may look at."""
+        parts = assembly.Parts(conf, **parts)
+        self.addCleanup(parts.close)
+        return make(conf, parts)
+
+    def run_service(self, service):
+        service.start()
+        self.addCleanup(service.stop)
+        return service
+
+    def until_threads_are(self, wanted):
+        time = clock.Clock()
+        deadline = time.monotonic() + DEADLINE_S
+        while set(threading.enumerate()) - set(wanted):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def map_cell(self, name='cell1', **fields):
+        return samples.map_cell(self.api.database, samples.cell(
+            name, **{'database_connection': self.cell.url,
+                     'transport_url': f'local://{self.world}/x', **fields}))

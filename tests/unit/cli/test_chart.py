@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bar charts for the terminal."""
+
+import io
+
+from cellsched.cli import chart
+from tests.unit import base
+
+
+def drawn(*bars, encoding='utf-8'):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    chart.draw([chart.Bar(*bar) for bar in bars], stream)
+    stream.flush()
+    return stream.buffer.getvalue().decode(encoding).splitlines()
+
+
+class TestChart(base.TestCase):
+
+    def test_bar_is_as_long_as_its_share(self):
+        self.assertEqual(
+            ['a  CPU  ' + '░' * 30 + '   0%  0 of 8',
+             'b  CPU  ' + '█' * 15 + '░' * 15 + '  50%  4 of 8',
+             'c  CPU  ' + '█' * 30 + ' 100%  8 of 8'],
+            drawn(('a', 'CPU', 0, 8), ('b', 'CPU', 4, 8), ('c', 'CPU', 8, 8)))
+
+    def test_what_is_there_twice_over_fills_the_bar(self):
+        self.assertEqual(
+            ['a  CPU  ' + '█' * 30 + ' 200%  8 of 4'],
+            drawn(('a', 'CPU', 8, 4)))
+
+    def test_bar_of_nothing_is_empty(self):
+        self.assertEqual(
+            ['a  CPU  ' + '░' * 30 + '   0%  0 of 0'],
+            drawn(('a', 'CPU', 0, 0)))
+
+    def test_label_stands_once_and_names_are_in_columns(self):
+        lines = drawn(('long', 'CPU', 1, 2), ('long', 'MEMORY', 1, 2),
+                      ('s', 'CPU', 1, 2, 'GB'))
+
+        self.assertEqual(['long  CPU   ', '      MEMORY', 's     CPU   '],
+                         [line[:12] for line in lines])
+        self.assertTrue(lines[2].endswith('1 of 2 GB'))
+
+    def test_stream_that_has_no_blocks_gets_other_characters(self):
+        self.assertEqual(
+            ['a  CPU  ' + '#' * 15 + '.' * 15 + '  50%  4 of 8'],
+            drawn(('a', 'CPU', 4, 8), encoding='ascii'))
+        stream = io.StringIO()
+        chart.draw([chart.Bar('a', 'CPU', 4, 8)], stream)
+        self.assertIn('#', stream.getvalue())
+
+    def test_no_bars_draw_nothing(self):
+        self.assertEqual([], drawn())

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration, as a command."""
+
+import contextlib
+
+import yaml
+
+from cellsched.cli import app
+from cellsched.cli import demo
+from cellsched.cli import scenario
+from cellsched.testing import clock
+from cellsched.testing import deployment
+from tests.unit.cli import base
+from tests.unit.cli import test_scenario
+
+
+class TestDemo(base.CommandTestCase):
+
+    def write_scenario(self, **changes):
+        path = self.directory / 'scenario.yaml'
+        path.write_text(yaml.safe_dump({**test_scenario.LEAST, **changes}))
+        return path
+
+    def play(self, *args, **options):
+        return self.run_app(app.Shell, 'demo', *args, **options)
+
+    def test_help_names_its_arguments(self):
+        ran = self.play('--help')
+
+        self.assertEqual(0, ran.code)
+        for word in '--scenario', '--keep', 'Ends', '-f':
+            self.assertIn(word, ran.out)
+
+    def test_list_is_on_one_stream_and_chart_on_the_other(self):
+        for _ in range(2):
+            ran = self.play('--scenario', self.write_scenario(), '-f', 'json')
+
+            self.assertEqual(0, ran.code, ran.err)
+            [found] = ran.data
+            self.assertEqual(
+                ('web', 'ACTIVE', 'c1', 'h1', 1, ''),
+                tuple(found[name] for name in (
+                    'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')))
+            self.assertEqual(
+                [['c1', 'DISK_GB'], ['MEMORY_MB'], ['VCPU']],
+                [[word for word in line.split()
+                  if word.replace('_', '').isalnum()
+                  and not word.isdigit() and word != 'of']
+                 for line in ran.err.splitlines()])
+
+    def test_terminal_has_a_progress_bar(self):
+        terminal = base.Terminal()
+
+        ran = self.play('--scenario', self.write_scenario(), stderr=terminal)
+
+        self.assertEqual(0, ran.code)
+        self.assertIn('1/1', ran.err)
+
+    def test_configuration_of_its_caller_is_nothing_to_it(self):
+        ran = self.play('--config-file', self.directory / 'none.conf',
+                        '--scenario', self.write_scenario(), '-f', 'csv')
+
+        self.assertEqual(0, ran.code, ran.err)
+
+    def test_unknown_argument_is_one_line(self):
+        self.assertEnds(1, self.play('--scenarios', 'x'), '--scenarios')
+        self.assertEnds(1, self.play('x'), 'x')
+
+    def test_column_is_checked_before_anything_is_done(self):
+        ran = self.play('-c', 'Nothing', '--scenario', '/nowhere')
+
+        self.assertEnds(1, ran, '--column', 'Nothing')
+
+    def test_keep_directory_that_cannot_be_made_is_named(self):
+        path = self.write_scenario()
+
+        ran = self.play('--scenario', path, '--keep', path / 'below')
+
+        self.assertEnds(1, ran, '--keep', 'Not a directory')
+
+
+class TestPlay(base.CommandTestCase):
+
+    def play(self, requests, act=lambda world: None):
+        """Play requests for a user who has no patience at all."""
+        path = self.directory / 'scenario.yaml'
+        path.write_text(yaml.safe_dump(
+            {**test_scenario.LEAST, 'requests': requests}))
+        plan = scenario.load(path)
+        with contextlib.ExitStack() as stack:
+            world = stack.enter_context(deployment.Deployment(
+                self.directory / 'world', plan.cells))
+            event = world.agents['h1'].parts.driver.hold_builds()
+            stack.callback(event.set)
+            played = demo.Play(world, plan, clock.FakeClock())
+            played.run(self.advanced.append)
+        return played
+
+    def setUp(self):
+        super().setUp()
+        self.advanced = []
+
+    def test_server_that_is_not_built_in_time_is_not_as_expected(self):
+        played = self.play([{'name': 'web', 'flavor': 'small'}])
+
+        self.assertEqual(['BUILD'], [each.status for each in played.servers])
+        self.assertEqual(
+            ['web: expected status ACTIVE, got BUILD'], played.unexpected)
+        self.assertEqual([1], self.advanced)
+
+    def test_server_that_is_not_gone_in_time_is_not_as_expected(self):
+        played = self.play([
+            {'name': 'web', 'flavor': 'small', 'delete': 'when-built',
+             'expect': {'status': 'DELETED'}}])
+
+        self.assertEqual(
+            ['web: expected status DELETED, got BUILD'], played.unexpected)

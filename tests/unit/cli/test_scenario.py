@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios: what a demonstration sets up, asks for and expects."""
+
+import copy
+import pathlib
+
+import yaml
+
+from cellsched.cli import scenario
+from cellsched import exception
+from cellsched.testing import deployment
+from tests.unit import base
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+LEAST = {
+    'cells': [{'name': 'c1', 'hosts': [{'name': 'h1'}]},
+              {'name': 'c2', 'hosts': []}],
+    'flavors': [{'name': 'small', 'vcpus': 1, 'ram': 512}],
+    'requests': [{'name': 'web', 'flavor': 'small'}],
+}
+
+
+class TestLoad(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.temporary_directory() / 'scenario.yaml'
+
+    def load(self, *changes):
+        """Read the least scenario with some changes: a way and a value."""
+        document = copy.deepcopy(LEAST)
+        for *way, last, value in changes:
+            place = document
+            for part in way:
+                place = place[part]
+            place[last] = value
+        self.path.write_text(yaml.safe_dump(document))
+        return scenario.load(self.path)
+
+    def assertRefused(self, field, expected, *change):
+        error = self.assertRaises(exception.InvalidField, self.load, change)
+
+        self.assertEqual((str(self.path), field), (error.where, error.field))
+        self.assertIn(expected, error.expected)
+        self.assertEqual(1, len(str(error).splitlines()))
+        self.assertLess(len(str(error)), 400)
+
+    def test_least_scenario_has_defaults_for_the_rest(self):
+        found = self.load()
+
+        self.assertEqual(
+            [deployment.Cell('c1', [deployment.Host('h1', aggregates=[])]),
+             deployment.Cell('c2', [])], found.cells)
+        self.assertEqual([scenario.Request('web', 'small')], found.requests)
+        self.assertEqual(({}, {}, self.path), (
+            found.aggregates, found.options, found.path))
+
+    def test_host_has_all_that_is_said_of_it(self):
+        found = self.load(
+            ('cells', 0, 'hosts', 0, {
+                'name': 'h1', 'vcpus': 1, 'memory_mb': 2, 'disk_gb': 0,
+                'availability_zone': 'zone', 'aggregates': ['b'],
+                'faults': {'fail_builds': 1, 'build_delay': 0.5}}),
+            ('aggregates', [{'name': 'a', 'hosts': ['h1'],
+                             'metadata': {'k': 'v'}}, {'name': 'b'}]))
+
+        self.assertEqual(
+            deployment.Host('h1', 1, 2, 0, 'zone', ['b', 'a'],
+                            {'fail_builds': 1, 'build_delay': 0.5}),
+            found.cells[0].hosts[0])
+        self.assertEqual({'a': {'k': 'v'}, 'b': {}}, found.aggregates)
+
+    def test_request_has_all_that_is_said_of_it(self):
+        said = {'name': 'web', 'flavor': 'small', 'count': 3, 'min_count': 2,
+                'availability_zone': 'zone', 'hints': {'a': ['b']},
+                'delete': 'when-built', 'expect': {
+                    'status': 'DELETED', 'cell': 'c1', 'host': 'h1',
+                    'cells': 1, 'attempts': 2, 'reason': 'why'}}
+
+        [found] = self.load(('requests', [said])).requests
+
+        self.assertEqual(scenario.Request(**said), found)
+
+    def test_options_are_of_any_simple_kind(self):
+        options = {'scheduler': {'a': 'x', 'b': 1, 'c': -1.5, 'd': True,
+                                 'e': ['x', 2]}, 'DEFAULT': {'f': ''}}
+
+        self.assertEqual(options, self.load(('options', options)).options)
+
+    def test_scenarios_of_the_project_are_sound(self):
+        paths = list((ROOT / 'etc/cellsched/scenarios').glob('*.yaml'))
+        self.assertNotEqual([], paths)
+        for path in paths:
+            self.assertNotEqual([], scenario.load(path).requests)
+
+    def test_first_mistake_is_told_with_the_way_to_it(self):
+        for change in (
+                ('document', 'cells is missing', 'cells'),
+                ('document', 'one of cells', 'hosts', []),
+                ('cells', 'at least 1', 'cells', []),
+                ('cells[1]', 'hosts is missing', 'cells', 1, {'name': 'x'}),
+                ('cells[0].hosts[0]', 'not memory',
+                 'cells', 0, 'hosts', 0, {'name': 'x', 'memory': 1}),
+                ('cells[0].hosts[0].disk_gb', 'a whole number, not None',
+                 'cells', 0, 'hosts', 0, 'disk_gb', None),
+                ('cells[0].hosts[0].faults', 'not fail',
+                 'cells', 0, 'hosts', 0, 'faults', {'fail': 1}),
+                ('cells[0].hosts[0].faults.fail_builds', 'at least 0',
+                 'cells', 0, 'hosts', 0, 'faults', {'fail_builds': -1}),
+                ('aggregates[0].metadata.a', 'text, not 1',
+                 'aggregates', [{'name': 'a', 'metadata': {'a': 1}}]),
+                ('aggregates[0].hosts', 'each one once',
+                 'aggregates', [{'name': 'a', 'hosts': ['h1', 'h1']}]),
+                ('flavors[0].swap', 'at most 2147483647',
+                 'flavors', 0, 'swap', 2 ** 31),
+                ('requests[0].count', 'at most 1000',
+                 'requests', 0, 'count', 1001),
+                ('requests[0].delete', 'one of while-building, when-built',
+                 'requests', 0, 'delete', 'later'),
+                ('requests[0].expect.reason', 'not empty',
+                 'requests', 0, 'expect', {'reason': ''}),
+                ('requests[0].expect.attempts', 'at least 1',
+                 'requests', 0, 'expect', {'attempts': 0}),
+                ('options.scheduler', 'a mapping',
+                 'options', {'scheduler': 1}),
+                ('options.scheduler.a', 'text or a number',
+                 'options', {'scheduler': {'a': None}}),
+                ('options.scheduler.a[1]', 'on one line',
+                 'options', {'scheduler': {'a': ['b', 'c\nd']}}),
+                ('options.scheduler', 'the name of an option',
+                 'options', {'scheduler': {'a = b\nc': 1}})):
+            if change[0] == 'document' and len(change) == 3:
+                self.path.write_text('{}')
+                error = self.assertRaises(
+                    exception.InvalidField, scenario.load, self.path)
+                self.assertEqual(change[:2], (error.field, error.expected))
+            else:
+                self.assertRefused(*change)
+
+    def test_names_are_names_to_the_end(self):
+        for way, field in (
+                (('cells', 0, 'name'), 'cells[0].name'),
+                (('cells', 0, 'hosts', 0, 'name'), 'cells[0].hosts[0].name'),
+                (('flavors', 0, 'name'), 'flavors[0].name'),
+                (('requests', 0, 'name'), 'requests[0].name')):
+            for bad in '', 'a\n', '\na', 'a b', '.a', 'é', 'x' * 64:
+                self.assertRefused(field, 'a name of 1 to 63', *way, bad)
+
+    def test_names_that_stand_for_something_are_there_once(self):
+        self.assertRefused('cells[1].name', 'c1', 'cells', 1, 'name', 'c1')
+        self.assertRefused(
+            'cells[1].hosts[0].name', "'h1' is in c1 and in c2",
+            'cells', 1, 'hosts', [{'name': 'h1'}])
+        self.assertRefused(
+            'cells[0].hosts[1].name', "'h1' is in c1 and in c1",
+            'cells', 0, 'hosts', [{'name': 'h1'}, {'name': 'h1'}])
+        self.assertRefused(
+            'aggregates[1].name', 'a', 'aggregates', [{'name': 'a'}] * 2)
+        self.assertRefused(
+            'flavors[1].name', 'small', 'flavors', LEAST['flavors'] * 2)
+        self.load(('requests', LEAST['requests'] * 2))
+
+    def test_names_that_stand_for_nothing_are_refused(self):
+        self.assertRefused(
+            'requests[0].flavor', 'one of small, not big',
+            'requests', 0, 'flavor', 'big')
+        self.assertRefused(
+            'cells[0].hosts[0].aggregates', 'one of none, not a',
+            'cells', 0, 'hosts', 0, 'aggregates', ['a'])
+        self.assertRefused(
+            'aggregates[0].hosts', 'one of h1, not h2',
+            'aggregates', [{'name': 'a', 'hosts': ['h2']}])
+
+    def test_fewest_are_no_more_than_all(self):
+        self.assertRefused(
+            'requests[0].min_count', 'at most count, 1',
+            'requests', 0, 'min_count', 2)
+
+    def test_options_of_the_deployment_itself_are_refused(self):
+        for group, name in (
+                ('DEFAULT', 'host'), ('DEFAULT', 'transport_url'),
+                ('api_database', 'connection'), ('database', 'connection'),
+                ('claims', 'connection'), ('claims', 'store')):
+            self.assertRefused(
+                f'options.{group}.{name}', 'nothing',
+                'options', {group: {name: 'x'}})

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reporting what a host has, when it has changed, and that it is alive."""
+
+from oslo_config import cfg
+import sqlalchemy as sa
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
+from cellsched.compute import tracker
+from cellsched.conf import default
+from cellsched.db.cell import models
+from cellsched import exception
+from cellsched.testing import clock
+from cellsched.testing import databases
+from cellsched.virt import base as virt
+from tests.unit import base
+from tests.unit.db import samples
+
+
+class Driver:
+    """Has the nodes that a test gives it."""
+
+    def __init__(self):
+        self.found = {'node1': virt.NodeResources(4, 8192, 100, 'kind', 7)}
+
+    def nodes(self):
+        return self.found
+
+
+class Claims(memory.MemoryClaims):
+    """Counts what it is told."""
+
+    said = 0
+    failure = None
+
+    def set_inventory(self, provider, inventory):
+        if self.failure is not None:
+            raise self.failure
+        self.said += 1
+        super().set_inventory(provider, inventory)
+
+
+class TestTracker(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = self.useFixture(databases.CellDatabase()).database
+        self.clock = clock.FakeClock()
+        self.claims = Claims()
+        self.driver = Driver()
+
+    def tracker(self, **options):
+        conf = cfg.ConfigOpts()
+        default.register_opts(conf)
+        conf([], default_config_files=[], default_config_dirs=[])
+        for name, value in {'host': 'host1', **options}.items():
+            conf.set_override(name, value)
+        return tracker.Tracker(
+            conf, self.cell, self.claims, self.driver, self.clock)
+
+    def rows(self, table):
+        with self.cell.reader() as connection:
+            return connection.execute(
+                sa.select(table).order_by(table.c.id)).all()
+
+    def capacities(self, **options):
+        self.tracker(**options).report()
+        [node] = self.rows(models.compute_nodes)
+        [usage] = self.claims.usages(providers=[node.uuid]).usages
+        return usage.capacity
+
+    def test_node_service_and_inventory_are_reported(self):
+        self.tracker(reserved_host_memory_mb=0).report()
+
+        [node] = self.rows(models.compute_nodes)
+        self.assertEqual(
+            ('host1', 'node1', 4, 8192, 100, 0, 0, 0, 'kind', 7),
+            (node.host, node.hypervisor_hostname, node.vcpus, node.memory_mb,
+             node.local_gb, node.vcpus_used, node.memory_mb_used,
+             node.local_gb_used, node.hypervisor_type,
+             node.hypervisor_version))
+        [service] = self.rows(models.services)
+        self.assertEqual(
+            ('host1', 'nova-compute', 'compute', 1, self.clock.now()),
+            (service.host, service.binary, service.topic,
+             service.report_count, service.last_seen_up))
+        self.assertEqual([node.uuid], [
+            usage.provider for usage in self.claims.usages().usages])
+
+    def test_service_is_reported_each_time_and_the_rest_once(self):
+        reports = self.tracker()
+        for _ in range(3):
+            self.clock.advance(10)
+            reports.report()
+
+        [service] = self.rows(models.services)
+        self.assertEqual((3, self.clock.now()), (
+            service.report_count, service.last_seen_up))
+        [node] = self.rows(models.compute_nodes)
+        self.assertLess(node.updated_at, self.clock.now())
+        self.assertEqual(1, self.claims.said)
+
+    def test_what_changed_is_reported_again_under_the_same_uuid(self):
+        reports = self.tracker(initial_cpu_allocation_ratio=1.0)
+        reports.report()
+        [before] = self.rows(models.compute_nodes)
+
+        self.driver.found = {'node1': virt.NodeResources(16, 8192, 100)}
+        reports.report()
+
+        [after] = self.rows(models.compute_nodes)
+        self.assertEqual((before.uuid, 16), (after.uuid, after.vcpus))
+        [usage] = self.claims.usages().usages
+        self.assertEqual((after.uuid, 16), (
+            usage.provider, usage.capacity['VCPU']))
+
+    def test_agent_that_starts_again_keeps_its_uuids(self):
+        self.tracker().report()
+        before = [row.uuid for row in self.rows(models.compute_nodes)]
+        services = [row.uuid for row in self.rows(models.services)]
+
+        self.tracker().report()
+
+        self.assertEqual(
+            before, [row.uuid for row in self.rows(models.compute_nodes)])
+        self.assertEqual(
+            services, [row.uuid for row in self.rows(models.services)])
+
+    def test_each_node_of_a_host_is_reported(self):
+        self.driver.found = {
+            f'node{number}': virt.NodeResources(number, 1024, 10)
+            for number in (1, 2, 3)}
+
+        self.tracker().report()
+
+        rows = self.rows(models.compute_nodes)
+        self.assertEqual(
+            [('host1', 'node1', 1), ('host1', 'node2', 2),
+             ('host1', 'node3', 3)],
+            [(row.host, row.hypervisor_hostname, row.vcpus) for row in rows])
+        self.assertEqual(
+            {row.uuid for row in rows},
+            {usage.provider for usage in self.claims.usages().usages})
+
+    def test_host_is_not_up_before_its_inventory_is_known(self):
+        self.claims.failure = exception.DatabaseUnreachable(
+            schema='claims', url='x', reason='y')
+        reports = self.tracker()
+
+        self.assertRaises(exception.DatabaseUnreachable, reports.report)
+        self.assertEqual([], self.rows(models.services))
+
+        self.claims.failure = None
+        reports.report()
+        self.assertEqual(1, len(self.rows(models.services)))
+        self.assertEqual(1, self.claims.said)
+
+    def test_initial_ratios_hold_where_no_others_are_set(self):
+        self.assertEqual(
+            {'VCPU': 8, 'MEMORY_MB': 12288, 'DISK_GB': 300},
+            self.capacities(
+                initial_cpu_allocation_ratio=2.0,
+                initial_ram_allocation_ratio=1.5,
+                initial_disk_allocation_ratio=3.0,
+                reserved_host_memory_mb=0))
+
+    def test_ratios_that_are_set_hold_before_the_initial_ones(self):
+        self.assertEqual(
+            {'VCPU': 12, 'MEMORY_MB': 4096, 'DISK_GB': 200},
+            self.capacities(
+                cpu_allocation_ratio=3.0, ram_allocation_ratio=0.5,
+                disk_allocation_ratio=2.0, reserved_host_memory_mb=0))
+        [node] = self.rows(models.compute_nodes)
+        self.assertEqual((3.0, 0.5, 2.0), (
+            node.cpu_allocation_ratio, node.ram_allocation_ratio,
+            node.disk_allocation_ratio))
+
+    def test_ratio_of_zero_is_as_good_as_none(self):
+        self.assertEqual(8, self.capacities(
+            cpu_allocation_ratio=0.0,
+            initial_cpu_allocation_ratio=2.0)['VCPU'])
+
+    def test_initial_ratio_of_zero_is_refused_and_nothing_reported(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid,
+            self.tracker(initial_disk_allocation_ratio=0.0).report)
+
+        self.assertEqual(
+            '[DEFAULT] initial_disk_allocation_ratio', error.field)
+        self.assertEqual([], self.rows(models.compute_nodes))
+
+    def test_what_is_reserved_cannot_be_claimed(self):
+        self.assertEqual(
+            {'VCPU': 3, 'MEMORY_MB': 8192 - 512, 'DISK_GB': 98},
+            self.capacities(
+                initial_cpu_allocation_ratio=1.0, reserved_host_cpus=1,
+                reserved_host_memory_mb=512, reserved_host_disk_mb=1025))
+        [node] = self.rows(models.compute_nodes)
+        self.assertEqual(
+            (512, 8192 - 512, 2, 98),
+            (node.memory_mb_used, node.free_ram_mb, node.local_gb_used,
+             node.free_disk_gb))
+
+    def test_more_can_be_reserved_than_there_is(self):
+        self.assertEqual(
+            {'VCPU': 0, 'MEMORY_MB': 0, 'DISK_GB': 0},
+            self.capacities(
+                reserved_host_cpus=5, reserved_host_memory_mb=10000,
+                reserved_host_disk_mb=1024000))
+
+    def test_no_server_may_be_larger_than_the_host(self):
+        self.capacities(initial_cpu_allocation_ratio=4.0)
+        [node] = self.rows(models.compute_nodes)
+
+        self.assertRaises(
+            exception.ClaimRefused, self.claims.claim,
+            [claims_base.Claim(
+                samples.uuids(1)[0], node.uuid, {'VCPU': 5})])
+
+    def test_host_without_anything_is_reported(self):
+        self.driver.found = {'node1': virt.NodeResources(0, 0, 0)}
+
+        self.assertEqual(
+            {'VCPU': 0, 'MEMORY_MB': 0, 'DISK_GB': 0}, self.capacities())

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trying a build on another host of its cell."""
+
+import oslo_messaging
+
+from cellsched.claims import base as claims_base
+from cellsched.conductor.tasks import build_instances
+from cellsched.conductor.tasks import steps
+from cellsched.db.cell import instances
+from tests.unit.conductor import base
+from tests.unit.db import samples
+
+ATTEMPTS_MAX = 3
+
+
+class TestBuildInstances(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = self.targets.database(self.cells['cell1'])
+        self.agents = self.compute.get('cell1')
+        self.task = build_instances.BuildInstances(
+            self.cell, self.agents, self.claims, self.clock, 'conductor',
+            ATTEMPTS_MAX)
+        self.uuid = self.handed_on()
+
+    def handed_on(self, tried=1):
+        """Return a server whose build failed on as many hosts as tried."""
+        [uuid] = samples.uuids(1)
+        with self.cell.writer() as connection:
+            instances.create(connection, [samples.instance(
+                uuid, build_attempts=tried, task_state=None)],
+                self.clock.now())
+        return uuid
+
+    def try_next(self, *hosts, uuid=None, tried=1, reason='It broke.'):
+        first = [['a9', 'node-a9']]
+        self.task.run(
+            base.USER, [samples.instance(uuid or self.uuid)],
+            {'retry': {'num_attempts': tried, 'hosts': first,
+                       'exc_reason': reason}},
+            None, [[self.selection(host) for host in hosts]])
+
+    def fill(self, host):
+        self.claims.claim([claims_base.Claim(
+            f'filler-{host}', self.providers[host], {'VCPU': 4})])
+
+    def claim(self, host):
+        self.claims.claim(claims_base.of_selection(
+            self.uuid, self.selection(host)))
+
+    def delete_row(self):
+        with self.cell.writer() as connection:
+            self.assertTrue(instances.delete(
+                connection, self.uuid, self.clock.now(), host=None))
+
+    def assertInError(self, reason):
+        row = self.row(self.uuid)
+        self.assertEqual(('error', None), (row.vm_state, row.host))
+        self.assertIn(reason, self.reason(self.uuid))
+        self.assertIsNone(self.holds(self.uuid))
+        self.assertEqual([], self.agents.sent)
+
+    def test_next_host_is_claimed_and_told(self):
+        self.try_next('a1', 'a2', 'a3')
+
+        [sent] = self.agents.sent
+        self.assertEqual(('build_and_run_instance', 'a1'),
+                         (sent.method, sent.host))
+        self.assertEqual('node-a1', sent.arguments['node'])
+        self.assertEqual(
+            {'retry': {'num_attempts': 2,
+                       'hosts': [['a9', 'node-a9'], ['a1', 'node-a1']]},
+             'limits': {}},
+            sent.arguments['filter_properties'])
+        self.assertEqual(['a2', 'a3'], [
+            each.service_host for each in sent.arguments['host_list']])
+        self.assertEqual('a1', self.holds(self.uuid))
+        row = self.row(self.uuid)
+        self.assertEqual(('building', 'scheduling', None, 2), (
+            row.vm_state, row.task_state, row.host, row.build_attempts))
+
+    def test_host_without_room_is_passed_over(self):
+        self.fill('a1')
+
+        self.try_next('a1', 'a2', 'a3')
+
+        [sent] = self.agents.sent
+        self.assertEqual('a2', sent.host)
+        self.assertEqual(['a3'], [
+            each.service_host for each in sent.arguments['host_list']])
+        self.assertEqual('a2', self.holds(self.uuid))
+
+    def test_server_ends_in_error_where_no_host_has_room(self):
+        self.fill('a1')
+        self.fill('a2')
+
+        self.try_next('a1', 'a2')
+
+        self.assertInError('Exhausted all hosts available')
+
+    def test_server_ends_in_error_where_no_host_is_left(self):
+        self.try_next()
+
+        self.assertInError('Exhausted all hosts available')
+
+    def test_server_ends_in_error_after_so_many_tries(self):
+        self.uuid = self.handed_on(tried=ATTEMPTS_MAX)
+
+        self.try_next('a1', tried=ATTEMPTS_MAX)
+
+        self.assertInError(
+            f'Exceeded max scheduling attempts {ATTEMPTS_MAX} for instance '
+            f'{self.uuid}. Last exception: It broke.')
+        self.assertEqual(ATTEMPTS_MAX, self.row(self.uuid).build_attempts)
+
+    def test_message_that_comes_again_does_nothing(self):
+        for _ in range(3):
+            self.try_next('a1', 'a2')
+
+        self.assertEqual(1, len(self.agents.sent))
+        self.assertEqual('a1', self.holds(self.uuid))
+        self.assertEqual(2, self.row(self.uuid).build_attempts)
+
+    def test_message_that_comes_again_after_the_end_does_nothing(self):
+        self.try_next()
+        reason = self.reason(self.uuid)
+
+        self.try_next('a1')
+
+        self.assertInError(reason)
+
+    def test_message_of_an_earlier_try_does_nothing(self):
+        self.uuid = self.handed_on(tried=2)
+
+        self.try_next('a1', tried=1)
+
+        self.assertEqual([], self.agents.sent)
+        self.assertIsNone(self.holds(self.uuid))
+
+    def test_build_that_was_not_handed_on_is_not_tried_elsewhere(self):
+        for state in ({'task_state': 'scheduling'},
+                      {'task_state': 'spawning', 'host': 'a1'},
+                      {'vm_state': 'active', 'host': 'a1'}):
+            [self.uuid] = samples.uuids(1)
+            with self.cell.writer() as connection:
+                instances.create(connection, [samples.instance(
+                    self.uuid, build_attempts=1,
+                    **{'task_state': None, **state})], self.clock.now())
+
+            self.try_next('a2')
+
+            self.assertEqual([], self.agents.sent)
+            self.assertIsNone(self.holds(self.uuid))
+
+    def test_nothing_is_claimed_for_what_was_deleted(self):
+        self.delete_row()
+
+        self.try_next('a1')
+
+        self.assertEqual([], self.agents.sent)
+        self.assertIsNone(self.holds(self.uuid))
+
+    def test_deletion_while_it_is_given_up_leaves_no_claim(self):
+        self.claim('a1')
+        claim = self.claims.claim
+
+        def delete_first(claims):
+            self.delete_row()
+            claim(claims)
+            raise oslo_messaging.MessagingTimeout()
+
+        self.claims.claim = delete_first
+        self.try_next('a1')
+
+        self.assertEqual('deleted', self.row(self.uuid).vm_state)
+        self.assertIsNone(self.holds(self.uuid))
+
+    def test_agent_that_cannot_be_told_is_an_error(self):
+        self.agents.failure = oslo_messaging.MessageDeliveryFailure('secret')
+
+        self.try_next('a1')
+
+        self.assertInError('MessageDeliveryFailure')
+        self.assertNotIn('secret', self.reason(self.uuid))
+        self.assertEqual(1, self.row(self.uuid).build_attempts)
+
+    def test_agent_that_was_told_all_the_same_keeps_the_build(self):
+        def told(*args, **arguments):
+            with self.cell.writer() as connection:
+                instances.update(
+                    connection, self.uuid,
+                    {'host': 'a1', 'task_state': 'spawning'},
+                    self.clock.now())
+            raise oslo_messaging.MessagingTimeout()
+
+        self.agents.build_and_run_instance = told
+        self.try_next('a1')
+
+        self.assertEqual('building', self.row(self.uuid).vm_state)
+        self.assertEqual('a1', self.holds(self.uuid))
+
+    def test_store_that_fails_is_an_error(self):
+        self.claims.claim = None
+
+        self.try_next('a1')
+
+        self.assertInError('TypeError')
+
+    def test_first_try_without_a_word_of_retries_counts_as_one(self):
+        self.task.run(base.USER, [samples.instance(self.uuid)], {}, None,
+                      [[self.selection('a1')]])
+
+        [sent] = self.agents.sent
+        self.assertEqual(
+            {'num_attempts': 2, 'hosts': [['a1', 'node-a1']]},
+            sent.arguments['filter_properties']['retry'])
+
+    def test_several_are_tried_each_with_its_hosts(self):
+        other = self.handed_on()
+
+        self.task.run(
+            base.USER,
+            [samples.instance(self.uuid), samples.instance(other)],
+            steps.filter_properties(self.selection('a3')), None,
+            [[self.selection('a1')], [self.selection('a2')]])
+
+        self.assertEqual([('a1', self.uuid), ('a2', other)], self.sent())

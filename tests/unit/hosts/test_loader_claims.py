@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Filling the host table from the claim store."""
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import models
+from cellsched import exception
+from tests.unit.db import samples
+from tests.unit.hosts import loading
+from tests.unit.hosts import world
+
+
+class Claims(memory.MemoryClaims):
+    """A store that fails when it is told to, and notes what it is asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.failing = False
+        self.asked = []
+
+    def usages(self, since=None, providers=None):
+        if self.failing:
+            raise exception.DatabaseUnreachable(
+                schema='claims', url='x', reason='y')
+        self.asked.append((since, providers and sorted(providers)))
+        return super().usages(since, providers)
+
+
+class TestClaims(loading.LoaderTestCase):
+
+    def setUp(self):
+        super().setUp()
+        claims = Claims()
+        for usage in self.world.claims.usages().usages:
+            claims.set_inventory(usage.provider, {
+                name: claims_base.Inventory(total)
+                for name, total in usage.capacity.items()})
+        self.world.claims = claims
+        self.loader = self.world.loader()
+
+    def test_what_is_taken_is_what_the_store_says(self):
+        self.world.claim('a1', 3)
+
+        self.refresh()
+
+        self.assertEqual(
+            (5, 3, 1), (self.value('a1', 'room:VCPU'),
+                        self.value('a1', 'vcpus_used'),
+                        self.value('a1', 'num_instances')))
+        self.assertEqual(4, self.value('b1', 'room:VCPU'))
+
+    def test_changes_are_applied_as_they_come(self):
+        self.refresh()
+        consumer = self.world.claim('a1', 3)
+        self.refresh()
+        self.assertEqual(5, self.value('a1', 'room:VCPU'))
+        self.world.claims.release([consumer])
+        self.world.claims.set_inventory(
+            self.b1, {'VCPU': claims_base.Inventory(9)})
+
+        self.refresh()
+
+        self.assertEqual([8, 9], [
+            self.value(host, 'room:VCPU') for host in ('a1', 'b1')])
+
+    def test_only_what_changed_is_asked_for(self):
+        self.refresh()
+        self.refresh()
+
+        (first, _), (second, _) = self.world.claims.asked
+        self.assertIsNone(first)
+        self.assertIsNotNone(second)
+
+    def test_host_that_was_not_reported_to_the_store_has_no_room(self):
+        with self.world.writer('cell1') as connection:
+            self.world.providers['a2'] = compute_nodes.save(
+                connection, samples.uuids(1)[0], 'a2', 'a2',
+                self.world.node_values(8, 8192, 100), samples.NOW)
+        self.world.report('cell1', 'a2')
+
+        self.refresh()
+
+        self.assertEqual(0, self.value('a2', 'room:VCPU'))
+
+    def test_reload_sets_these_hosts_right_and_no_others(self):
+        self.refresh()
+        for host in ('a1', 'b1'):
+            self.loader.table.take(
+                self.loader.table.row(self.world.providers[host]),
+                {'VCPU': 2})
+
+        self.loader.reload([self.a1])
+
+        self.assertEqual([8, 2], [
+            self.value(host, 'room:VCPU') for host in ('a1', 'b1')])
+
+    def test_reload_that_fails_is_made_up_for(self):
+        self.refresh()
+        self.loader.table.take(self.loader.table.row(self.a1), {'VCPU': 2})
+        self.world.claims.failing = True
+        self.assertRaises(exception.DatabaseUnreachable,
+                          self.loader.reload, [self.a1])
+        self.assertEqual(6, self.value('a1', 'room:VCPU'))
+        self.world.claims.failing = False
+
+        self.refresh()
+        self.assertEqual(8, self.value('a1', 'room:VCPU'))
+
+        asked = len(self.world.claims.asked)
+        self.refresh()
+        self.assertEqual(asked + 1, len(self.world.claims.asked))
+
+    def test_host_that_comes_while_the_store_fails_has_its_room_later(self):
+        self.change('cell1', models.compute_nodes, 'a1', deleted=1)
+        self.world.add_host('cell1', 'a2')
+        self.change('cell1', models.compute_nodes, 'a2', deleted=1)
+        # From here on the store has nothing new to tell of it.
+        self.refresh()
+        self.change('cell1', models.compute_nodes, 'a2', deleted=0)
+        self.world.claims.failing = True
+        self.world.clock.advance(1)
+        self.assertRaises(exception.DatabaseUnreachable,
+                          self.loader.refresh, world.CONTEXT)
+        self.assertEqual(['a2', 'b1'], self.names())
+        self.world.claims.failing = False
+
+        self.refresh()
+
+        self.assertEqual(8, self.value('a2', 'room:VCPU'))
+
+    def test_table_is_read_again_after_the_store_failed(self):
+        self.world.claims.failing = True
+        self.assertRaises(exception.DatabaseUnreachable,
+                          self.loader.refresh, world.CONTEXT)
+        self.world.claims.failing = False
+
+        self.assertTrue(self.loader.refresh(world.CONTEXT))
+        self.assertEqual(8, self.value('a1', 'room:VCPU'))

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small deployment that a host table is read from."""
+
+from concurrent import futures
+import queue
+
+import fixtures
+
+from cellsched.cells import discovery
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched.cells import target
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
+from cellsched import context
+from cellsched.db.api import host_mappings
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import services
+from cellsched.db import session
+from cellsched.hosts import loader
+from cellsched.testing import clock
+from cellsched.testing import databases
+from tests.unit.db import samples
+
+CONTEXT = context.admin()
+
+#: Seconds that a cell may take to answer.
+TIMEOUT_S = 10.0
+
+
+class Targets(target.Targets):
+    """The ways into cells; ``behaviour`` is called first, by cell name."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.behaviour = {}
+
+    def aim(self, context, cell):
+        self.behaviour.get(cell.name, lambda: None)()
+        return super().aim(context, cell)
+
+    def _transport(self, cell):
+        return None
+
+
+class Threads(futures.ThreadPoolExecutor):
+    """Threads; what they are given is in ``submitted`` too."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.submitted = queue.Queue()
+
+    def submit(self, *args, **kwargs):
+        future = super().submit(*args, **kwargs)
+        self.submitted.put(future)
+        return future
+
+
+class World(fixtures.Fixture):
+    """Cells with hosts, a claim store, and loaders that read them."""
+
+    def __init__(self, *cells):
+        self._names = cells
+        self.providers = {}
+
+    def _setUp(self):
+        self.clock = clock.FakeClock()
+        self.claims = memory.MemoryClaims()
+        self.database = self.useFixture(databases.APIDatabase()).database
+        opened = session.Databases()
+        self.addCleanup(opened.close)
+        self.targets = Targets(opened, None)
+        self.threads = Threads(4)
+        self.addCleanup(self.threads.shutdown)
+        self.cells = {name: self.add_cell(name) for name in self._names}
+
+    def add_cell(self, name):
+        url = self.useFixture(databases.CellDatabase()).url
+        return samples.map_cell(self.database, samples.cell(
+            name, database_connection=url))
+
+    def add_host(self, cell, host, *nodes, vcpus=8, memory_mb=8192,
+                 disk_gb=100, **inventory):
+        """Have an agent report a host; return the uuid of its last node."""
+        with self.writer(cell) as connection:
+            for node in nodes or [host]:
+                uuid = compute_nodes.save(connection, samples.uuids(1)[0],
+                                          host, node, self.node_values(
+                                              vcpus, memory_mb, disk_gb),
+                                          self.clock.now())
+                self.providers[node] = uuid
+                self.claims.set_inventory(uuid, {
+                    'VCPU': claims_base.Inventory(vcpus),
+                    'MEMORY_MB': claims_base.Inventory(memory_mb),
+                    'DISK_GB': claims_base.Inventory(disk_gb), **inventory})
+        self.report(cell, host)
+        return uuid
+
+    @staticmethod
+    def node_values(vcpus, memory_mb, disk_gb, **values):
+        return {'vcpus': vcpus, 'vcpus_used': 0, 'memory_mb': memory_mb,
+                'memory_mb_used': 0, 'local_gb': disk_gb, 'local_gb_used': 0,
+                'hypervisor_type': 'fake', 'hypervisor_version': 1,
+                'cpu_info': '', 'cpu_allocation_ratio': 1.0,
+                'ram_allocation_ratio': 1.0, 'disk_allocation_ratio': 1.0,
+                **values}
+
+    def report(self, cell, host):
+        """Have a host say that it is alive."""
+        with self.writer(cell) as connection:
+            services.report(connection, samples.uuids(1)[0], host,
+                            services.COMPUTE, 'compute', self.clock.now())
+
+    def writer(self, cell):
+        return self.targets.database(self.cells[cell]).writer()
+
+    def mapped(self, *hosts):
+        """Return the names of the cells of hosts."""
+        with self.database.reader() as connection:
+            found = host_mappings.get_many(connection, hosts)
+        return {host: cell.name for host, cell in found.items()}
+
+    def loader(self, interval_s=1.0, kind=loader.Loader,
+               timeout_s=TIMEOUT_S, **options):
+        cells = registry.CellRegistry(self.database, self.clock, 0)
+        return kind(
+            self.database, cells,
+            gather.Gatherer(
+                self.threads, self.targets, self.clock, timeout_s),
+            discovery.Discovery(
+                self.database, cells, self.targets, self.clock),
+            self.claims, self.clock, interval_s, 'nova', **options)
+
+    def claim(self, host, vcpus, consumer=None):
+        """Claim on a host; return the consumer."""
+        consumer = consumer or samples.uuids(1)[0]
+        self.claims.claim([claims_base.Claim(
+            consumer, self.providers[host], {'VCPU': vcpus})])
+        return consumer

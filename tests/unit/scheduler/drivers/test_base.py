@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of a scheduler driver."""
+
+from cellsched import plugins
+from cellsched.scheduler.drivers import base as drivers
+from tests.unit import base
+
+
+class TestDriver(base.TestCase):
+
+    def test_driver_must_select(self):
+        self.assertRaises(
+            TypeError, type('Partial', (drivers.Driver,), {}), None, None)
+
+        whole = type('Whole', (drivers.Driver,), {
+            'select_destinations': lambda self: None})
+        driver = whole('conf', 'parts')
+        self.assertEqual(('conf', 'parts'), (driver.conf, driver.parts))
+        self.assertEqual([], driver.opts())
+
+    def test_every_driver_that_is_installed_is_one(self):
+        loaded = plugins.load_all(plugins.DRIVERS, base=drivers.Driver)
+
+        self.assertEqual({'chance_scheduler', 'filter_scheduler'},
+                         set(loaded) & {'chance_scheduler',
+                                        'filter_scheduler'})

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts, and a driver that chooses among them as a deployment's does."""
+
+import random
+
+from cellsched import assembly
+from cellsched.conf import loading
+from cellsched import plugins
+from cellsched.scheduler.drivers import base as drivers
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit.db import samples
+from tests.unit.hosts import world
+
+
+class DriverTestCase(base.TestCase):
+    """``driver`` is the name of the entry point."""
+
+    name = ''
+
+    def setUp(self):
+        super().setUp()
+        self.world = self.useFixture(world.World('cell1', 'cell2'))
+
+    def driver(self, seed=0, **options):
+        path = self.temporary_directory() / 'conf'
+        lines = ['[api_database]', f'connection = {self.world.database.url}',
+                 '[scheduler]', 'refresh_interval = 0']
+        lines += [f'{name} = {value}' for name, value in options.items()]
+        path.write_text('\n'.join(lines))
+        parts = assembly.Parts(
+            loading.load(files=[str(path)], dirs=[]), self.world.clock,
+            random.Random(seed), self.world.claims)
+        parts.targets = self.world.targets
+        self.addCleanup(parts.close)
+        return plugins.load_all(
+            plugins.DRIVERS, [self.name], drivers.Driver)[self.name](
+                parts.conf, parts)
+
+    def select(self, driver, count=1, alternates=0, **wishes):
+        """Return the hosts that a driver chooses for each instance."""
+        return [[each.service_host for each in place] for place
+                in driver.select_destinations(
+                    world.CONTEXT, builders.request(**wishes),
+                    samples.uuids(count), alternates)]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedulers of one deployment, and a store that can refuse them."""
+
+from cellsched.claims import memory
+from cellsched import exception
+from cellsched.hosts import loader
+from cellsched.scheduler import pipeline
+from cellsched.scheduler import placing
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit.db import samples
+from tests.unit.hosts import world
+
+#: A loader that uses this reads once and then only when it is told to.
+FOR_EVER_S = 1e9
+
+ATTEMPTS_MAX = 4
+
+
+class Claims(memory.MemoryClaims):
+    """A store that says what it is asked, and refuses what it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+        self.refuses = ()
+        self.failure = None
+
+    def claim(self, claims):
+        self.batches.append(claims)
+        if self.failure is not None:
+            raise self.failure
+        for claim in claims:
+            if claim.provider in self.refuses:
+                raise exception.ClaimRefused(
+                    provider=claim.provider, resource='VCPU', amount=1,
+                    consumer=claim.consumer)
+        super().claim(claims)
+
+
+class World(world.World):
+
+    def _setUp(self):
+        super()._setUp()
+        self.claims = Claims()
+
+    def placing(self, interval_s=FOR_EVER_S, kind=loader.Loader,
+                filters=(), weighers=(), attempts_max=ATTEMPTS_MAX):
+        """Return another scheduler's placing, and its loader."""
+        made = self.loader(interval_s, kind)
+        return placing.Placing(
+            made, pipeline.Pipeline(filters, weighers), self.claims,
+            self.clock, attempts_max), made
+
+
+def hosts(places):
+    """Return the hosts that were chosen for each instance."""
+    return [[each.service_host for each in place] for place in places]
+
+
+def taken(table):
+    """Return what is left on each host, and how many servers it has."""
+    return {host: (int(room), int(count)) for host, room, count in zip(
+        table['host'], table.room('VCPU'), table['num_instances'])}
+
+
+class PlacingTestCase(base.TestCase):
+
+    #: CPUs of hosts by name; those with an a are in cell1, others in cell2.
+    hosts = {'a1': 4, 'a2': 4, 'a3': 4, 'b1': 4, 'b2': 4}
+
+    def setUp(self):
+        super().setUp()
+        self.world = self.useFixture(World('cell1', 'cell2'))
+        for host, vcpus in self.hosts.items():
+            self.world.add_host(
+                'cell1' if host[0] == 'a' else 'cell2', host, vcpus=vcpus)
+        self.placing, self.loader = self.world.placing()
+
+    def place(self, count=1, alternates=0, by=None, uuids=None, **wishes):
+        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
+        return (by or self.placing).place(
+            world.CONTEXT, builders.request(**wishes),
+            samples.uuids(count) if uuids is None else uuids, alternates)
+
+    def fill(self, *names):
+        return [self.world.claim(host, self.hosts[host]) for host in names]
+
+    def used(self, host):
+        [usage] = self.world.claims.usages(
+            providers=[self.world.providers[host]]).usages
+        return usage.used.get('VCPU', 0)
+
+    def assertTableIsRight(self, made=None):
+        made = made or self.loader
+        before = taken(made.table)
+        made.reload([*self.world.providers.values()])
+        self.assertEqual(taken(made.table), before)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choosing hosts and claiming them."""
+
+import numpy as np
+
+from cellsched.claims import base as claims_base
+from cellsched import exception
+from cellsched.filters import different_host
+from cellsched.testing import builders
+from tests.unit.db import samples
+from tests.unit.scheduler import schedulers
+from tests.unit.scheduler import toys
+
+
+class TestPlace(schedulers.PlacingTestCase):
+
+    def test_host_is_claimed_and_told(self):
+        [uuid] = samples.uuids(1)
+
+        [[chosen]] = self.place(uuids=[uuid], vcpus=2)
+
+        self.assertEqual(
+            ('a1', 'a1', self.world.providers['a1'],
+             self.world.cells['cell1'].uuid, 'nova'),
+            (chosen.service_host, chosen.nodename, chosen.compute_node_uuid,
+             chosen.cell_uuid, chosen.availability_zone))
+        self.assertEqual({}, chosen.to_dict()['limits'])
+        [claim] = self.world.claims.held([uuid])[uuid]
+        self.assertEqual(
+            [claim], claims_base.of_selection(uuid, chosen))
+        self.assertEqual({'VCPU': 2, 'MEMORY_MB': 1}, claim.resources)
+        self.assertTableIsRight()
+
+    def test_batch_is_placed_in_order_and_claimed_at_once(self):
+        uuids = samples.uuids(3)
+
+        places = self.place(uuids=uuids)
+
+        self.assertEqual([['a1'], ['a2'], ['a3']], schedulers.hosts(places))
+        [batch] = self.world.claims.batches
+        self.assertEqual(uuids, [claim.consumer for claim in batch])
+        self.assertTableIsRight()
+
+    def test_instances_share_a_host_while_it_has_room(self):
+        places = self.place(3, vcpus=2)
+
+        self.assertEqual([['a1'], ['a1'], ['a2']], schedulers.hosts(places))
+        self.assertTableIsRight()
+
+    def test_heaviest_host_is_chosen(self):
+        self.placing, self.loader = self.world.placing(
+            weighers=[toys.Weigher([1, 2, 5, 4, 3])])
+
+        self.assertEqual([['a3'], ['b1']], schedulers.hosts(self.place(2)))
+
+    def test_filters_know_where_instances_are(self):
+        self.placing, self.loader = self.world.placing(
+            filters=[builders.plugin(different_host.DifferentHostFilter)])
+        [other] = samples.uuids(1)
+        self.world.claim('a1', 1, other)
+
+        places = self.place(vcpus=1, hints={'different_host': [other]})
+
+        self.assertEqual([['a2']], schedulers.hosts(places))
+
+    def test_repeated_request_gets_the_same_answer_and_takes_nothing(self):
+        uuids = samples.uuids(3)
+        places = self.place(2, uuids=uuids[:2])
+        before = schedulers.taken(self.loader.table)
+        other, its_loader = self.world.placing()
+
+        for by in (self.placing, other):
+            again = self.place(uuids=uuids[:2], by=by)
+            self.assertEqual(schedulers.hosts(places), schedulers.hosts(again))
+        self.assertEqual(before, schedulers.taken(self.loader.table))
+        self.assertEqual(1, len(self.world.claims.batches))
+        # Of a request that is held in part, the rest is chosen.
+        self.assertEqual([['a1'], ['a2'], ['a3']], schedulers.hosts(
+            self.place(uuids=uuids)))
+        self.assertTableIsRight()
+
+    def test_instance_whose_host_is_not_known_is_not_placed_elsewhere(self):
+        [uuid] = samples.uuids(1)
+        self.world.claims.set_inventory(
+            'elsewhere', {'VCPU': claims_base.Inventory(4)})
+        claim = claims_base.Claim(uuid, 'elsewhere', {'VCPU': 4})
+        self.world.claims.claim([claim])
+
+        self.assertRaises(exception.NoValidHost, self.place, uuids=[uuid])
+
+        self.assertEqual([claim], self.world.claims.held([uuid])[uuid])
+
+
+class TestAlternates(schedulers.PlacingTestCase):
+
+    def test_they_are_the_next_best_of_the_same_cell(self):
+        self.placing, self.loader = self.world.placing(
+            weighers=[toys.Weigher([2, 1, 3, 9, 8])])
+
+        self.assertEqual([['b1', 'b2']], schedulers.hosts(self.place(alternates=2)))
+        self.fill('b2')
+        self.assertEqual([['a3', 'a1', 'a2']], schedulers.hosts(
+            self.place(alternates=2)))
+
+    def test_there_are_no_more_than_wanted(self):
+        self.assertEqual([['a1', 'a2']], schedulers.hosts(self.place(alternates=1)))
+
+    def test_they_are_none_of_the_chosen_hosts(self):
+        places = self.place(4, alternates=2)
+
+        self.assertEqual(
+            [['a1'], ['a2'], ['a3'], ['b1', 'b2']], schedulers.hosts(places))
+
+    def test_they_have_room_after_what_was_chosen(self):
+        places = self.place(2, alternates=2, vcpus=3)
+
+        self.assertEqual([['a1', 'a3'], ['a2', 'a3']], schedulers.hosts(places))
+
+    def test_they_are_not_claimed(self):
+        self.place(alternates=2)
+
+        self.assertEqual([4, 0, 0], [
+            self.used(host) for host in ('a1', 'a2', 'a3')])
+        self.assertTableIsRight()
+
+    def test_repeated_request_gets_some_too(self):
+        uuids = samples.uuids(1)
+        self.place(uuids=uuids, alternates=2)
+
+        self.assertEqual([['a1', 'a2', 'a3']], schedulers.hosts(
+            self.place(uuids=uuids, alternates=2)))
+
+
+class TestNoValidHost(schedulers.PlacingTestCase):
+
+    def refusal(self, *args, **wishes):
+        return self.assertRaises(
+            exception.NoValidHost, self.place, *args, **wishes)
+
+    def test_it_says_why(self):
+        error = self.refusal(vcpus=5)
+
+        self.assertEqual(
+            [('size:VCPU', 5)],
+            [(each['by'], each['hosts']) for each in error.rejections])
+
+    def test_it_says_for_how_many_there_was_room(self):
+        error = self.refusal(7)
+
+        self.assertEqual(5, error.kwargs['placed'])
+
+    def test_nothing_is_claimed_and_the_table_is_as_it_was(self):
+        self.refusal(7)
+
+        self.assertEqual([], self.world.claims.batches)
+        self.assertEqual({name: (4, 0) for name in self.hosts},
+                         schedulers.taken(self.loader.table))
+
+    def test_silent_cells_are_named(self):
+        def fail():
+            raise exception.CellUnreachable(cell='cell2', reason='x')
+
+        self.world.targets.behaviour['cell2'] = fail
+
+        error = self.refusal(4)
+
+        self.assertEqual(3, error.kwargs['placed'])
+        self.assertEqual(
+            [self.world.cells['cell2'].identity],
+            error.rejections[-1]['cells'])
+
+    def test_plugin_that_fails_takes_nothing(self):
+        for calls in (0, 1):
+            self.placing, self.loader = self.world.placing(weighers=[
+                toys.Weigher(self.failing_after(calls))])
+
+            self.assertRaises(exception.PluginFailed, self.place, 3)
+
+            self.assertEqual({name: (4, 0) for name in self.hosts},
+                             schedulers.taken(self.loader.table))
+            self.assertEqual([], self.world.claims.batches)
+
+    @staticmethod
+    def failing_after(calls):
+        left = [None] * calls
+
+        def answer(hosts):
+            if not left:
+                raise KeyError('as told')
+            left.pop()
+            return np.arange(len(hosts))
+
+        return answer
+
+    def test_plugin_that_fails_at_the_alternates_takes_nothing(self):
+        self.placing, self.loader = self.world.placing(
+            weighers=[toys.Weigher(self.failing_after(2))])
+
+        self.assertRaises(
+            exception.PluginFailed, self.place, 2, alternates=1)
+
+        self.assertEqual({name: (4, 0) for name in self.hosts},
+                         schedulers.taken(self.loader.table))
+
+    def test_store_that_fails_leaves_the_table_as_it_was(self):
+        self.world.claims.failure = exception.DatabaseUnreachable(
+            schema='claims', url='x', reason='y')
+
+        self.assertRaises(exception.DatabaseUnreachable, self.place, 3)
+
+        self.assertEqual({name: (4, 0) for name in self.hosts},
+                         schedulers.taken(self.loader.table))

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services as assembly makes them: they run, they stop, they leave nothing."""
+
+from concurrent import futures
+import threading
+
+from cellsched import assembly
+from cellsched import context
+from cellsched.db.api import host_mappings
+from cellsched.db.cell import compute_nodes
+from cellsched import exception
+from cellsched import objects
+from cellsched.rpc import client
+from cellsched.rpc import local
+from cellsched.rpc import server
+from cellsched.scheduler.drivers import base as drivers
+from cellsched.testing import builders
+from tests.unit import assembling
+from tests.unit.db import samples
+
+
+class TestService(assembling.AssemblyTestCase):
+
+    def service(self, *periodic, servers=()):
+        return assembly.Service(
+            assembly.Parts(self.conf()), servers, periodic)
+
+    def test_periodic_work_is_done_again_and_again(self):
+        done = threading.Semaphore(0)
+        service = self.service((done.release, 0.01))
+        service.start()
+
+        for _ in range(3):
+            self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+        service.stop()
+
+    def test_periodic_work_that_fails_is_done_again(self):
+        done = threading.Semaphore(0)
+
+        def fail():
+            done.release()
+            raise KeyError('as told')
+
+        service = self.service((fail, 0.01))
+        service.start()
+
+        for _ in range(3):
+            self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+        service.stop()
+        self.assertIn('as told', self.logs.output)
+
+    def test_stop_waits_for_periodic_work_that_was_begun(self):
+        begun, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+        still_open = []
+
+        def work():
+            begun.set()
+            go_on.wait(assembling.DEADLINE_S)
+            still_open.append('transports' if service.parts.transports._open
+                              else None)
+
+        service = self.service((work, 0.01))
+        service.parts.transports.get()
+        service.start()
+        begun.wait(assembling.DEADLINE_S)
+        stopping = threading.Thread(target=service.stop)
+        stopping.start()
+        stopping.join(0.05)
+        self.assertTrue(stopping.is_alive())
+        go_on.set()
+        stopping.join(assembling.DEADLINE_S)
+
+        self.assertFalse(stopping.is_alive())
+        self.assertEqual(['transports'], still_open)
+
+    def test_stop_waits_for_messages_that_were_received(self):
+        begun, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        class Endpoint:
+
+            def work(self, context):
+                begun.set()
+                go_on.wait(assembling.DEADLINE_S)
+                return 'done'
+
+        service = self.service()
+        transport = service.parts.transports.get()
+        service = assembly.Service(service.parts, [
+            server.server(transport, 'topic', 'host', [Endpoint()])])
+        service.start()
+        with futures.ThreadPoolExecutor(2) as threads:
+            asked = client.Client(transport, 'topic', '1.0')
+            answer = threads.submit(asked.call, context.admin(), 'work')
+            self.assertTrue(begun.wait(assembling.DEADLINE_S))
+            stopped = threads.submit(service.stop)
+            futures.wait([stopped], 0.05)
+            self.assertFalse(stopped.done())
+            go_on.set()
+
+            self.assertEqual('done', answer.result(assembling.DEADLINE_S))
+            stopped.result(assembling.DEADLINE_S)
+
+    def test_service_stops_however_far_it_came(self):
+        class Server:
+
+            def start(self):
+                raise exception.DatabaseUnreachable(
+                    schema='x', url='x', reason='x')
+
+            stop = wait = None
+
+        never_started = self.service((lambda: None, 60))
+        never_started.stop()
+
+        half_started = self.service(servers=[Server()])
+        self.assertRaises(exception.DatabaseUnreachable, half_started.start)
+        half_started.stop()
+
+        at_once = self.service((lambda: None, 60))
+        at_once.start()
+        for _ in range(2):
+            at_once.stop()
+
+    def test_nothing_is_left_of_services_that_ran(self):
+        before = set(threading.enumerate())
+        for make in assembling.SERVICES:
+            service = make(self.conf_for(make))
+            service.start()
+            service.stop()
+
+            self.assertEqual({}, service.parts.databases._open)
+            self.assertEqual({}, service.parts.transports._open)
+            self.assertNotIn(self.world, str(local._worlds))
+        self.until_threads_are(before)
+
+
+class TestRunning(assembling.AssemblyTestCase):
+
+    def ping(self, topic):
+        parts = assembly.Parts(self.conf())
+        self.addCleanup(parts.close)
+        return client.Client(
+            parts.transports.get(), topic, '1.1', 'baseapi', assembling.DEADLINE_S,
+        ).call(context.admin(), 'ping', arg='?')['service']
+
+    def test_services_of_a_cell_know_no_api_database(self):
+        for make, topic in ((assembly.conductor, 'conductor'),
+                            (assembly.compute, 'compute')):
+            service = self.run_service(self.make(make, self.conf(cell=True)))
+
+            self.assertEqual(topic, self.ping(topic))
+            self.assertNotIn('database', service.parts.__dict__)
+
+    def test_conductor_is_what_its_databases_make_it(self):
+        for databases_, endpoints in (
+                ({'api': True}, ['SuperConductor']),
+                ({'cell': True}, ['CellConductor']),
+                ({'api': True, 'cell': True},
+                 ['SuperConductor', 'CellConductor'])):
+            service = self.make(assembly.conductor, self.conf(**databases_))
+
+            [server] = service._servers
+            self.assertEqual(endpoints, [
+                type(each).__name__ for each in server.dispatcher.endpoints
+                if type(each).__name__ != 'BaseAPI'])
+            self.assertEqual(
+                1 if 'api' in databases_ else 0, len(service._periodic))
+
+    def test_agent_has_reported_when_it_is_made(self):
+        self.make(assembly.compute, self.conf(cell=True))
+
+        with self.cell.database.reader() as connection:
+            [node] = compute_nodes.list_with_services(connection)
+        self.assertEqual('host1', node.host)
+
+    def test_agent_that_knows_the_api_database_is_mapped(self):
+        self.map_cell()
+
+        self.make(assembly.compute, self.conf(api=True, cell=True))
+
+        with self.api.database.reader() as connection:
+            found = host_mappings.get_many(connection, ['host1'])
+        self.assertEqual('cell1', found['host1'].name)
+
+    def test_agent_of_no_cell_that_is_mapped_is_refused(self):
+        self.map_cell(database_connection='sqlite:///elsewhere')
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.make, assembly.compute,
+            self.conf(api=True, cell=True))
+
+        self.assertEqual('[database] connection', error.field)
+
+    def test_agent_with_the_name_of_another_cells_host_is_refused(self):
+        self.map_cell()
+        other = self.map_cell('cell2', database_connection='sqlite:///other')
+        with self.api.database.writer() as connection:
+            host_mappings.create_missing(
+                connection, ['host1'], other.id, samples.NOW)
+
+        error = self.assertRaises(
+            exception.HostMappingExists, self.make, assembly.compute,
+            self.conf(api=True, cell=True))
+
+        self.assertEqual(other.identity, error.mapped_cell)
+        with self.cell.database.reader() as connection:
+            self.assertEqual(
+                [], compute_nodes.list_with_services(connection))
+
+    def test_scheduler_finds_the_hosts_of_agents(self):
+        self.map_cell()
+        self.make(assembly.compute, self.conf(cell=True))
+        service = self.run_service(assembly.scheduler(self.conf(api=True)))
+        [wanted] = samples.uuids(1)
+
+        [[chosen]] = client.Client(
+            service.parts.transports.get(), 'scheduler', '4.5',
+        ).call(context.admin(), 'select_destinations',
+               spec_obj=builders.request(), instance_uuids=[wanted],
+               return_objects=True)
+
+        self.assertIsInstance(chosen, objects.Selection)
+        self.assertEqual('host1', chosen.service_host)
+        self.assertIn(wanted, service.parts.claims.held([wanted]))
+
+    def test_scheduler_has_the_driver_that_is_configured(self):
+        for name, kind in (('filter_scheduler', 'FilterScheduler'),
+                           ('chance_scheduler', 'ChanceScheduler')):
+            service = self.make(assembly.scheduler, self.conf(
+                api=True, scheduler={'driver': name}))
+
+            [server] = service._servers
+            driver = server.dispatcher.endpoints[0]._driver
+            self.assertIsInstance(driver, drivers.Driver)
+            self.assertEqual(kind, type(driver).__name__)
+
+    def test_api_reads_and_writes(self):
+        api = self.make(assembly.api, self.conf(api=True))
+
+        api.flavors.create('small', 1, 512, 10)
+
+        self.assertEqual(['small'], [
+            flavor.name for flavor in api.flavors.list_all()])
+        self.assertEqual([], api.servers.list_all(context.admin()).servers)
+        api.close()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RPC clients that send nothing."""
+
+import oslo_messaging
+
+from cellsched import context
+from cellsched import objects
+from cellsched.testing import builders
+from cellsched.testing import clients
+from tests.unit import base
+from tests.unit.db import samples
+
+CONTEXT = context.admin()
+
+
+class TestClients(base.TestCase):
+
+    def test_scheduler_answers_what_it_is_told_to(self):
+        def answer(instance_uuids, **arguments):
+            return [[objects.Selection(service_host=uuid)]
+                    for uuid in instance_uuids]
+
+        scheduler = clients.Scheduler(answer)
+
+        [[chosen]] = scheduler.select_destinations(
+            CONTEXT, builders.request(vcpus=3), ['a'])
+
+        self.assertEqual('a', chosen.service_host)
+        [sent] = scheduler.sent
+        self.assertEqual(('select_destinations', None),
+                         (sent.method, sent.host))
+        self.assertEqual(3, sent.arguments['spec_obj'].flavor.vcpus)
+        self.assertTrue(sent.arguments['return_alternates'])
+
+    def test_agents_and_conductors_keep_what_they_are_sent(self):
+        [uuid] = samples.uuids(1)
+        instance = samples.instance(uuid)
+        compute, conductor = clients.Compute(), clients.Conductor()
+
+        compute.terminate_instance(CONTEXT, 'host1', instance)
+        conductor.build_and_schedule(CONTEXT, [uuid])
+        instance.host = 'changed later'
+
+        [sent] = compute.sent
+        self.assertEqual(
+            (CONTEXT, 'terminate_instance', 'host1', uuid, None),
+            (sent.context, sent.method, sent.host,
+             sent.arguments['instance'].uuid,
+             sent.arguments['instance'].get('host')))
+        [sent] = conductor.sent
+        self.assertEqual(
+            ('build_and_schedule', None, {'instance_uuids': [uuid]}),
+            (sent.method, sent.host, sent.arguments))
+
+    def test_they_fail_as_long_as_they_are_told_to(self):
+        conductor = clients.Conductor()
+        conductor.failure = oslo_messaging.MessagingTimeout()
+        self.assertRaises(
+            oslo_messaging.MessagingTimeout, conductor.build_and_schedule,
+            CONTEXT, [])
+        self.assertEqual([], conductor.sent)
+
+        conductor.failure = None
+        conductor.build_and_schedule(CONTEXT, [])
+        self.assertEqual(1, len(conductor.sent))
+
+    def test_each_transport_has_a_client(self):
+        every = clients.ComputeAPIs()
+
+        self.assertIs(every.get('a'), every.get('a'))
+        self.assertIsNot(every.get('a'), every.get('b'))
+        self.assertEqual({'a', 'b'}, set(every.clients))
+
+    def test_what_cannot_travel_is_refused(self):
+        self.assertRaises(
+            ValueError, clients.Conductor().build_and_schedule, CONTEXT,
+            [object()])

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of a virtualisation driver."""
+
+from cellsched import plugins
+from cellsched.virt import base as virt
+from tests.unit import base
+
+
+class TestDriver(base.TestCase):
+
+    def test_driver_says_what_it_must(self):
+        for missing in ('nodes', 'spawn', 'destroy', 'list_instances'):
+            whole = {name: lambda self: None for name in (
+                'nodes', 'spawn', 'destroy', 'list_instances')}
+            driver = type('Whole', (virt.Driver,), whole)(None, None)
+            self.assertEqual([], driver.opts())
+
+            del whole[missing]
+            self.assertRaises(
+                TypeError, type('Partial', (virt.Driver,), whole), None, None)
+
+    def test_every_driver_that_is_installed_is_one(self):
+        loaded = plugins.load_all(plugins.VIRT, base=virt.Driver)
+
+        self.assertIn('fake', loaded)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A driver that builds nothing, and can be told to be slow or to fail."""
+
+from concurrent import futures
+
+from oslo_config import cfg
+
+from cellsched import exception
+from cellsched import objects
+from cellsched.testing import clock
+from cellsched.virt import base as virt
+from cellsched.virt import fake
+from tests.unit import base
+from tests.unit.db import samples
+
+
+class TestFakeDriver(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = clock.FakeClock()
+        self.servers = [objects.Instance(uuid=uuid)
+                        for uuid in samples.uuids(4)]
+        self.server = self.servers[0]
+
+    def driver(self, **options):
+        conf = cfg.ConfigOpts()
+        conf.register_opts(fake.FakeDriver.opts(), group='fake_virt')
+        conf.register_opt(cfg.StrOpt('host', default='host1'))
+        conf([], default_config_files=[], default_config_dirs=[])
+        for name, value in options.items():
+            conf.set_override(name, value, 'fake_virt')
+        return fake.FakeDriver(conf, self.clock)
+
+    def test_it_is_a_driver(self):
+        self.assertIsInstance(self.driver(), virt.Driver)
+
+    def test_it_has_one_node_with_what_its_options_say(self):
+        [(name, node)] = self.driver(
+            vcpus=3, memory_mb=5, local_gb=7).nodes().items()
+
+        self.assertEqual('host1', name)
+        self.assertEqual(
+            (3, 5, 7, 'fake'), (node.vcpus, node.memory_mb, node.local_gb,
+                                node.hypervisor_type))
+
+    def test_what_is_spawned_runs_until_it_is_destroyed(self):
+        driver = self.driver()
+
+        for _ in range(2):
+            driver.spawn(self.server, 'host1')
+            self.assertEqual([self.server.uuid], driver.list_instances())
+        for _ in range(2):
+            driver.destroy(self.server)
+            self.assertEqual([], driver.list_instances())
+
+    def test_build_takes_the_time_that_it_is_told_to(self):
+        self.driver(build_delay=7.0).spawn(self.server, 'host1')
+
+        self.assertEqual(7.0, self.clock.monotonic())
+
+    def test_first_builds_fail_and_leave_nothing(self):
+        driver = self.driver(fail_builds=2, abort_builds=1)
+
+        for server, error in zip(self.servers, [
+                exception.BuildFailed, exception.BuildFailed,
+                exception.BuildAborted]):
+            self.assertRaises(error, driver.spawn, server, 'host1')
+        self.assertEqual([], driver.list_instances())
+        driver.spawn(self.servers[3], 'host1')
+        self.assertEqual([self.servers[3].uuid], driver.list_instances())
+
+    def test_builds_wait_as_long_as_they_are_held(self):
+        driver = self.driver()
+        go_on = driver.hold_builds()
+        with futures.ThreadPoolExecutor(2) as threads:
+            try:
+                builds = [threads.submit(driver.spawn, server, 'host1')
+                          for server in self.servers[:2]]
+                self.assertEqual([], driver.list_instances())
+            finally:
+                go_on.set()
+            for build in builds:
+                build.result(30)
+
+        self.assertEqual(2, len(driver.list_instances()))
