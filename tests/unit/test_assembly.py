@@ -63,7 +63,8 @@ class TestRefusal(assembling.AssemblyTestCase):
                  'cellsched-manage api_db sync'),
                 ('database', (assembly.conductor, assembly.compute),
                  'cellsched-manage db sync'),
-                ('claims', assembling.SERVICES, 'cellsched-manage claims_db sync')):
+                ('claims', assembling.SERVICES,
+                 'cellsched-manage claims_db sync')):
             for make in makes:
                 error = self.refused(
                     make, self.conf_for(make, **{group: {'connection': new}}),

@@ -97,13 +97,15 @@ class TestAlternates(schedulers.PlacingTestCase):
         self.placing, self.loader = self.world.placing(
             weighers=[toys.Weigher([2, 1, 3, 9, 8])])
 
-        self.assertEqual([['b1', 'b2']], schedulers.hosts(self.place(alternates=2)))
+        self.assertEqual([['b1', 'b2']], schedulers.hosts(
+            self.place(alternates=2)))
         self.fill('b2')
         self.assertEqual([['a3', 'a1', 'a2']], schedulers.hosts(
             self.place(alternates=2)))
 
     def test_there_are_no_more_than_wanted(self):
-        self.assertEqual([['a1', 'a2']], schedulers.hosts(self.place(alternates=1)))
+        self.assertEqual([['a1', 'a2']], schedulers.hosts(
+            self.place(alternates=1)))
 
     def test_they_are_none_of_the_chosen_hosts(self):
         places = self.place(4, alternates=2)
@@ -114,7 +116,8 @@ class TestAlternates(schedulers.PlacingTestCase):
     def test_they_have_room_after_what_was_chosen(self):
         places = self.place(2, alternates=2, vcpus=3)
 
-        self.assertEqual([['a1', 'a3'], ['a2', 'a3']], schedulers.hosts(places))
+        self.assertEqual(
+            [['a1', 'a3'], ['a2', 'a3']], schedulers.hosts(places))
 
     def test_they_are_not_claimed(self):
         self.place(alternates=2)

@@ -138,14 +138,16 @@ class TestConflict(schedulers.PlacingTestCase):
             'VCPU': claims_base.Inventory(4, step_size=3),
             'MEMORY_MB': claims_base.Inventory(8192)})
 
-        self.assertEqual([['a2', 'a3']], schedulers.hosts(self.place(alternates=2)))
+        self.assertEqual([['a2', 'a3']], schedulers.hosts(
+            self.place(alternates=2)))
 
     def test_choices_are_bounded(self):
         self.world.claims.refuses = self.world.providers.values()
 
         error = self.assertRaises(exception.NoValidHost, self.place)
 
-        self.assertEqual(schedulers.ATTEMPTS_MAX, len(self.world.claims.batches))
+        self.assertEqual(
+            schedulers.ATTEMPTS_MAX, len(self.world.claims.batches))
         self.assertEqual(('claims', 2), (
             error.rejections[-1]['by'], error.rejections[-1]['hosts']))
         self.assertEqual(0, error.kwargs['placed'])

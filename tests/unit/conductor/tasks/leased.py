@@ -9,9 +9,6 @@ from tests.unit.conductor import base
 ME, OTHER = 'me', 'other'
 
 
-ME, OTHER = 'me', 'other'
-
-
 class StepTestCase(base.TestCase):
 
     def builds(self, hosts, owner=ME, **fields):

@@ -19,8 +19,8 @@ class TestRecovery(base.TestCase):
         for place in range(ends.REQUEST_GONE):
             self.claims.release(uuid for _, uuid in self.sent())
             [uuid] = self.accept()
-            self.assertRaises(
-                ends.Death, self.task_with(place, ends.die).run, base.USER, [uuid])
+            self.assertRaises(ends.Death, self.task_with(
+                place, ends.die).run, base.USER, [uuid])
             self.assertTrue(self.requested(uuid))
 
             self.run_late([uuid])
@@ -31,8 +31,8 @@ class TestRecovery(base.TestCase):
         for place in range(ends.REQUEST_GONE):
             self.chosen = ['b1']
             [uuid] = self.accept()
-            self.assertRaises(
-                ends.Death, self.task_with(place, ends.die).run, base.USER, [uuid])
+            self.assertRaises(ends.Death, self.task_with(
+                place, ends.die).run, base.USER, [uuid])
 
             self.claims.release([uuid])
             self.chosen = ['a1']
@@ -45,8 +45,8 @@ class TestRecovery(base.TestCase):
         for place in range(ends.REQUEST_GONE):
             self.chosen = ['b1']
             [uuid] = self.accept()
-            self.assertRaises(
-                ends.Death, self.task_with(place, ends.die).run, base.USER, [uuid])
+            self.assertRaises(ends.Death, self.task_with(
+                place, ends.die).run, base.USER, [uuid])
 
             self.clock.advance(base.LEASE_S)
             self.task_with(1, ends.fail).run(base.USER, [uuid])

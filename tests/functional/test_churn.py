@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever is asked for at once ends as what was asked for."""
+
+import random
+import threading
+
+from cellsched import exception
+from cellsched.testing import deployment
+from tests.functional import base
+
+#: By then every lease has run out.
+LATE_S = 3600
+
+USERS = 4
+REQUESTS = 8
+
+
+class User(threading.Thread):
+    """Creates servers, deletes some of them, and has messages come again.
+
+    :ivar wanted: the servers that are to be there in the end
+    :ivar deleted: those that are not
+    """
+
+    def __init__(self, case, seed):
+        super().__init__()
+        self.case = case
+        self.random = random.Random(seed)
+        self.wanted = []
+        self.deleted = []
+        self.failure = None
+
+    def run(self):
+        try:
+            for _ in range(REQUESTS):
+                self.create()
+                while self.wanted and self.random.random() < 0.6:
+                    self.delete()
+        except Exception as exc:
+            self.failure = exc
+
+    def create(self):
+        uuids = self.case.create(
+            min_count=1, max_count=self.random.choice([1, 1, 3]))
+        self.wanted += uuids
+        if self.random.random() < 0.5:
+            # A conductor that thinks that the first one is dead.
+            self.case.task(late_s=LATE_S).run(base.USER, uuids)
+        base.CLOCK.sleep(self.random.choice([0, 0.005, 0.02]))
+
+    def delete(self):
+        uuid = self.wanted.pop(self.random.randrange(len(self.wanted)))
+        self.deleted.append(uuid)
+        for _ in range(self.random.choice([1, 2])):
+            try:
+                self.case.delete(uuid)
+            except exception.InstanceNotFound:
+                pass
+        if self.random.random() < 0.3:
+            self.case.task(late_s=LATE_S).run(base.USER, [uuid])
+
+
+class TestChurn(base.TestCase):
+
+    def test_each_server_has_its_fate_and_nothing_is_left_of_the_rest(self):
+        self.deploy({f'cell{number}': [
+            deployment.Host(f'{name}{number}', vcpus=6, behaviour={
+                'fail_builds': 3, 'abort_builds': 1, 'build_delay': delay})
+            for name, delay in (('fast', 0), ('slow', 0.02))]
+            for number in range(1, 4)})
+        users = [User(self, seed) for seed in range(USERS)]
+        for user in users:
+            user.start()
+        for user in users:
+            user.join()
+
+        self.assertEqual([None] * USERS, [user.failure for user in users])
+        found = self.settled(
+            [uuid for user in users for uuid in user.wanted])
+        deleted = [uuid for user in users for uuid in user.deleted]
+        self.gone(*deleted)
+        for each in found:
+            self.assertIsIn(each.cell, each.uuid)
+        for uuid in deleted:
+            self.assertLeftNothing(uuid)
+        self.assertClaimsMatch()
+        self.assertEqual(
+            sorted(each.uuid for each in found if each.status == 'ACTIVE'),
+            sorted(uuid for host in self.world.agents
+                   for uuid in self.driver(host).list_instances()))
+        self.assertEqual(
+            sorted(each.uuid for each in found), sorted(self.listed()))
