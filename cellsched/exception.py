@@ -29,7 +29,8 @@
     ├── PluginFailed                 names the plug-in
     └── DatabaseError
         ├── DatabaseUnreachable
-        └── SchemaOutOfDate          names the command that mends it
+        ├── SchemaOutOfDate          names the command that mends it
+        └── TransactionLost          to another one; it may be tried again
 
 An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
 as attributes, and travel over RPC in ``kwargs``, so they are plain data.
@@ -201,3 +202,11 @@ class DatabaseUnreachable(DatabaseError):
 class SchemaOutOfDate(DatabaseError):
     msg_fmt = ('The %(schema)s database at %(url)s has schema version '
                '%(version)s, not %(expected)s; run: %(command)s')
+
+
+class TransactionLost(DatabaseError):
+    """Another transaction was faster; this one was rolled back."""
+
+    msg_fmt = ('A transaction of the %(schema)s database lost to another: '
+               '%(reason)s')
+    code = 503

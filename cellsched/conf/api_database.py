@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the API database: ``[api_database]``, as oslo.db defines them."""
+"""Options of the API database: ``[api_database]``, the same as a cell's."""
 
 import copy
 
 from oslo_config import cfg
-from oslo_db import options
+
+from cellsched.conf import database
 
 GROUP = cfg.OptGroup('api_database', title='Database of the API')
 
-OPTS = copy.deepcopy(options.database_opts)
-
-# oslo.db's own defaults wait for a hundred seconds, so that a database that is
-# down looks like one that is slow.
-cfg.set_defaults(OPTS, max_retries=1, retry_interval=1)
+OPTS = copy.deepcopy(database.OPTS)
 
 
 def register_opts(conf):

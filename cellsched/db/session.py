@@ -94,7 +94,7 @@ class Database:
 
         An exception rolls it back and goes on.
 
-        :raises oslo_db.exception.DBDeadlock: it lost to another transaction
+        :raises cellsched.exception.TransactionLost: it lost to another one
             and may be tried again
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
@@ -121,9 +121,11 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
+        except db_exc.DBDeadlock as exc:
+            raise self._lost(exc) from None
         except _UNREACHABLE as exc:
             if _lost(exc):
-                raise db_exc.DBDeadlock(exc) from None
+                raise self._lost(exc) from None
             if getattr(exc, 'statement', None) is not None:
                 raise
             raise exception.DatabaseUnreachable(
@@ -137,6 +139,10 @@ class Database:
                 schema=self.schema, url=urls.mask(self.url), version='none',
                 expected=f'one with the table {table}',
                 command=SYNC_COMMANDS[self.schema]) from None
+
+    def _lost(self, exc: Exception) -> exception.TransactionLost:
+        return exception.TransactionLost(
+            schema=self.schema, reason=self._reason(exc))
 
     def _reason(self, exc: Exception) -> str:
         """Return the driver's first line without the URL's secrets."""

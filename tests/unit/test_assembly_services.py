@@ -143,7 +143,8 @@ class TestRunning(assembling.AssemblyTestCase):
         self.addCleanup(parts.close)
         return client.Client(
             parts.transports.get(), topic, '1.1', 'baseapi',
-            assembling.DEADLINE_S).call(context.admin(), 'ping', arg='?')['service']
+            assembling.DEADLINE_S,
+        ).call(context.admin(), 'ping', arg='?')['service']
 
     def test_services_of_a_cell_know_no_api_database(self):
         for make, topic in ((assembly.conductor, 'conductor'),

@@ -40,6 +40,7 @@ PLUGINS = {
 #: Who may import it, by the top of the module's name.
 RESERVED = {
     'alembic': ('cellsched/db/*', 'cellsched/claims/sql*'),
+    'oslo_db': ('cellsched/conf/*', 'cellsched/db/*', 'cellsched/claims/sql*'),
     'sqlalchemy': ('cellsched/db/*', 'cellsched/claims/sql*'),
     'stevedore': ('cellsched/plugins.py',),
     'time': ('cellsched/clock.py',),

@@ -167,8 +167,8 @@ def _repeat(
     for _ in range(_ATTEMPTS_MAX):
         try:
             return attempt()
-        except (db_exc.DBConsistencyError, db_exc.DBDeadlock,
-                db_exc.DBDuplicateEntry, writing.NoRoom):
+        except (db_exc.DBConsistencyError, db_exc.DBDuplicateEntry,
+                exception.TransactionLost, writing.NoRoom):
             look_again()
     raise exception.DatabaseError(
         schema='claims',

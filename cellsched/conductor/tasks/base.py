@@ -6,10 +6,10 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 
-from oslo_db import exception as db_exc
 from oslo_log import log
 
 from cellsched import context as context_
+from cellsched import exception
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -126,7 +126,7 @@ def _do(
         try:
             return step.do(
                 context, [build for build in builds if not build.ended])
-        except db_exc.DBDeadlock as exc:
+        except exception.TransactionLost as exc:
             if not left:
                 raise
             LOG.info('Step %s is done again: %s', type(step).__name__, exc)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
-from oslo_db import exception as db_exc
 from oslo_log import log
 
 from cellsched.cells import target
@@ -215,7 +214,7 @@ class WriteRows(base.Step):
         for cell, batch in by_cell(builds):
             try:
                 self._write(context, cell, batch)
-            except db_exc.DBDeadlock:
+            except exception.TransactionLost:
                 raise
             except Exception as exc:
                 LOG.exception('Cell %s cannot be written', cell.identity)

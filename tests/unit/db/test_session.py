@@ -152,7 +152,7 @@ class TestErrors(DatabaseCase):
 
         self.assertRaises(sa.exc.OperationalError, mistake)
 
-    def test_lost_serialization_is_a_deadlock(self):
+    def test_lost_serialization_is_a_lost_transaction(self):
         # What PostgreSQL says of it, which may be as late as at a commit.
         lost = types.SimpleNamespace(pgcode='40001')
         kept = types.SimpleNamespace(pgcode='40003')
@@ -161,7 +161,7 @@ class TestErrors(DatabaseCase):
             with self.database.writer():
                 raise sa.exc.OperationalError('UPDATE', {}, orig)
 
-        self.assertRaises(db_exc.DBDeadlock, lose, lost)
+        self.assertRaises(exception.TransactionLost, lose, lost)
         self.assertRaises(sa.exc.OperationalError, lose, kept)
 
 

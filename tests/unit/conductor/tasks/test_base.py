@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running steps over a batch of builds, and undoing them."""
 
-from oslo_db import exception as db_exc
-
 from cellsched.conductor.tasks import base as tasks
 from cellsched import context
+from cellsched import exception
 from cellsched import objects
 from tests.unit import base
 
@@ -13,6 +12,10 @@ CONTEXT = context.admin()
 
 class Failure(Exception):
     pass
+
+
+def lost():
+    return exception.TransactionLost(schema='API', reason='a deadlock')
 
 
 class Step(tasks.Step):
@@ -170,7 +173,7 @@ class TestRun(base.TestCase):
         self.assertNotIn('do 2 ', self.notes)
 
     def test_step_that_lost_to_another_transaction_is_done_again(self):
-        losses = [db_exc.DBDeadlock(), db_exc.DBDeadlock()]
+        losses = [lost(), lost()]
 
         def doing(builds):
             end('a', failed=Failure())(builds)
@@ -185,9 +188,9 @@ class TestRun(base.TestCase):
 
     def test_step_that_loses_for_ever_fails(self):
         def doing(builds):
-            raise db_exc.DBDeadlock()
+            raise lost()
 
         self.assertEqual([], self.run_steps(self.step('1', doing)))
 
-        self.assertIsInstance(self.a.failed, db_exc.DBDeadlock)
+        self.assertIsInstance(self.a.failed, exception.TransactionLost)
         self.assertEqual(5, self.notes.count('do 1 abc'))

@@ -141,6 +141,7 @@ class TestBuildInstances(base.TestCase):
     def test_build_that_was_not_handed_on_is_not_tried_elsewhere(self):
         for state in ({'task_state': 'scheduling'},
                       {'task_state': 'spawning', 'host': 'a1'},
+                      {'task_state': None, 'host': 'a1'},
                       {'vm_state': 'active', 'host': 'a1'}):
             [self.uuid] = samples.uuids(1)
             with self.cell.writer() as connection:
