@@ -2,10 +2,10 @@
 """Running a service as a process, or as several."""
 
 from collections.abc import Callable
+import os
 import pathlib
 import signal
 import sys
-import threading
 
 from oslo_concurrency import processutils
 from oslo_config import cfg
@@ -90,10 +90,12 @@ class _Launched(service.Service):
         self._make = make
         self._at_hangup = at_hangup
         self._service: assembly.Service | None = None
-        self._stopped = threading.Event()
 
     def start(self) -> None:
         super().start()
+        # An event would do, but for the lock in it: a signal that came while
+        # this thread has it would wait for itself.
+        self._ended, self._end = os.pipe()
         hangup = self._at_hangup
         if hangup is not None:
             signal.signal(signal.SIGHUP, lambda number, frame: hangup())
@@ -103,7 +105,7 @@ class _Launched(service.Service):
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
 
     def wait(self) -> None:
-        self._stopped.wait()
+        os.read(self._ended, 1)
 
     def stop(self, graceful: bool = False) -> None:
         if self._service is None:
@@ -113,4 +115,4 @@ class _Launched(service.Service):
         self._service.stop()
         super().stop(graceful)
         LOG.info('%s has stopped', self._program)
-        self._stopped.set()
+        os.write(self._end, b'.')

@@ -30,7 +30,9 @@ Availability zone of the hosts that no aggregate puts into one.
     cfg.IntOpt('cell_worker_thread_pool_size', default=5, min=1, help="""
 Threads that ask cells something at the same time.
 
-A cell that hangs holds at most one of them.
+A cell that hangs keeps those that asked it before its ``[cells] timeout`` was
+over, and is asked nothing more until it answers. Raise this where many ask at
+the same time.
 """),
     cfg.IntOpt('long_rpc_timeout', default=1800, min=1, help="""
 Seconds to wait for a call that may take long, such as a scheduling decision.

@@ -60,6 +60,8 @@ class Schema:
 
     def version(self, database: session.Database) -> str | None:
         """Return the version that a database has; None if it is empty."""
+        if not database.exists():
+            return None
         with database.reader() as connection:
             return self._current(connection)
 

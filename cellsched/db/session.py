@@ -12,6 +12,7 @@ transaction::
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import pathlib
 import re
 import threading
 from typing import Any
@@ -87,6 +88,17 @@ class Database:
                 if self._engine is None:
                     self._engine = _open(self.url, self.options)
         return self._engine
+
+    def exists(self) -> bool:
+        """Return False where there is none, and to look would make one.
+
+        SQLite makes the file of a URL that it is given, however mistyped.
+        """
+        url = sa.engine.make_url(self.url)
+        if url.get_backend_name() != 'sqlite' or not url.database:
+            return True
+        file = pathlib.Path(url.database)
+        return file.exists() or not file.parent.is_dir()
 
     @contextlib.contextmanager
     def writer(self) -> Iterator[sa.Connection]:

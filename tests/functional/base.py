@@ -140,6 +140,17 @@ class TestCase(base.TestCase):
             CLOCK.sleep(0.005)
         return found
 
+    def soon(self, check: Callable[[], None]) -> None:
+        """Check until it holds: what is given back is given back last."""
+        deadline = CLOCK.monotonic() + TIMEOUT_S / 2
+        while True:
+            try:
+                return check()
+            except AssertionError:
+                if CLOCK.monotonic() > deadline:
+                    raise
+            CLOCK.sleep(0.005)
+
     def settled(self, uuids: Iterable[str]) -> list[server.Server]:
         """Return servers once each has its fate."""
         def settled(uuid: str) -> server.Server | None:
@@ -267,15 +278,26 @@ class TestCase(base.TestCase):
         self.assertEqual(cell, self.mapped(uuid))
         self.assertFalse(self.requested(uuid))
 
+    def assertHoldsNothing(self, uuid: str) -> None:
+        """The server has given back what it had claimed."""
+        self.soon(lambda: self.assertEqual([], self.held(uuid)))
+
     def assertLeftNothing(self, uuid: str) -> None:
         """There is no trace of the server that anybody could meet."""
-        self.assertEqual({}, self.rows(uuid))
-        self.assertFalse(self.requested(uuid))
-        self.assertEqual([], self.held(uuid))
-        self.assertNotIn(uuid, self.listed())
+        def check() -> None:
+            self.assertEqual({}, self.rows(uuid))
+            self.assertFalse(self.requested(uuid))
+            self.assertEqual([], self.held(uuid))
+            self.assertNotIn(uuid, self.listed())
+
+        self.soon(check)
 
     def assertClaimsMatch(self) -> None:
         """What is claimed is what the servers on the hosts take."""
+        self.soon(lambda: self.assertEqual(self._taken(), self._claimed()))
+
+    def _taken(self) -> dict[str, Any]:
+        """Return what servers take, by compute node."""
         table, nodes = cell_models.instances, cell_models.compute_nodes
         taken: dict[str, Any] = collections.defaultdict(collections.Counter)
         for cell in self.cells():
@@ -286,10 +308,12 @@ class TestCase(base.TestCase):
                 taken[row.provider].update({
                     'VCPU': row.vcpus, 'MEMORY_MB': row.memory_mb,
                     'DISK_GB': row.root_gb})
+        return {node: dict(amounts) for node, amounts in taken.items()}
+
+    def _claimed(self) -> dict[str, Any]:
+        """Return what is claimed, by compute node."""
         claimed = {
             usage.provider: {name: amount for name, amount
                              in usage.used.items() if amount}
             for usage in self.world.api.parts.claims.usages().usages}
-        self.assertEqual(
-            {provider: dict(amounts) for provider, amounts in taken.items()},
-            {provider: used for provider, used in claimed.items() if used})
+        return {node: used for node, used in claimed.items() if used}

@@ -126,7 +126,7 @@ class TestCell0Down(base.TestCase):
         self.task().run(base.USER, [uuid])
         self.assertEqual('BUILD', self.get(uuid).status)
         self.assertTrue(self.requested(uuid))
-        self.assertEqual([], self.held(uuid))
+        self.assertHoldsNothing(uuid)
         return uuid
 
     def test_what_it_could_not_take_is_buried_when_it_is_back(self):

@@ -11,7 +11,7 @@ class TestNoValidHost(base.TestCase):
         self.assertEqual(('ERROR', 'cell0', None, 0), (
             found.status, found.cell, found.host, found.attempts))
         self.assertIsIn('cell0', found.uuid)
-        self.assertEqual([], self.held(found.uuid))
+        self.assertHoldsNothing(found.uuid)
         row = self.rows(found.uuid)['cell0']
         self.assertEqual(('error', None, None), (
             row.vm_state, row.task_state, row.node))

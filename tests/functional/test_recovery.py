@@ -86,7 +86,7 @@ class TestRecoverer(RecoveryTestCase):
 
         self.recover(59)
         self.assertTrue(self.requested(uuid))
-        self.assertEqual([], self.held(uuid))
+        self.assertHoldsNothing(uuid)
 
         self.recover(61)
         self.assertBuilt(uuid)

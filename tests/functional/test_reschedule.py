@@ -51,7 +51,7 @@ class TestReschedule(base.TestCase):
         self.assertIn('Exceeded maximum number of retries', found.reason)
         self.assertIn('Exhausted all hosts', found.reason)
         self.assertIsIn('cell1', found.uuid)
-        self.assertEqual([], self.held(found.uuid))
+        self.assertHoldsNothing(found.uuid)
         self.assertEqual([], self.driver('b1').list_instances())
 
     def test_build_is_tried_no_more_often_than_is_configured(self):
@@ -66,7 +66,7 @@ class TestReschedule(base.TestCase):
         self.assertEqual(('ERROR', 2), (found.status, found.attempts))
         self.assertIn('Exceeded max scheduling attempts 2', found.reason)
         self.assertIn('it was told to fail', found.reason)
-        self.assertEqual([], self.held(found.uuid))
+        self.assertHoldsNothing(found.uuid)
 
     def test_alternate_without_room_is_passed_over(self):
         self.deploy({'cell1': [
@@ -100,7 +100,7 @@ class TestReschedule(base.TestCase):
         self.assertEqual(('ERROR', 'cell1', None, 1), (
             found.status, found.cell, found.host, found.attempts))
         self.assertIn('it was told to give up', found.reason)
-        self.assertEqual([], self.held(found.uuid))
+        self.assertHoldsNothing(found.uuid)
         self.assertIsIn('cell1', found.uuid)
         [fault] = self.faults('cell1', found.uuid)
         self.assertEqual('a1', fault.host)

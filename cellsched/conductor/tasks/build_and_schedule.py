@@ -72,7 +72,8 @@ class BuildAndSchedule:
         gone_on = base.run(
             context, self._steps(leased[0].min_count, owner), builds,
             settle=lambda ended: self._settle(ended, owner))
-        self._bury(context, [build for build in builds if build.to_bury])
+        self._bury(
+            context, [build for build in builds if build.to_bury], owner)
         LOG.info('Of %d builds %d were handed to compute hosts',
                  len(builds), len(gone_on))
 
@@ -140,7 +141,8 @@ class BuildAndSchedule:
         ]
 
     def _bury(
-        self, context: context_.RequestContext, builds: list[base.Build]
+        self, context: context_.RequestContext, builds: list[base.Build],
+        owner: str,
     ) -> None:
         for _, group in itertools.groupby(
                 builds, key=lambda build: id(build.failed)):
@@ -149,7 +151,8 @@ class BuildAndSchedule:
             assert reason is not None
             try:
                 self._cell0.bury(
-                    context, [build.instance for build in batch], reason)
+                    context, [build.instance for build in batch], reason,
+                    owner)
             except Exception:
                 LOG.exception('Cell0 cannot take %s; they stay until it can',
                               [build.uuid for build in batch])

@@ -66,6 +66,12 @@ class TestSchema(base.TestCase):
         self.assertIsNone(self.make_schema().version(self.database))
         self.assertEqual(set(), self.tables())
 
+    def test_looking_for_a_database_does_not_make_one(self):
+        self.assertRaises(exception.SchemaOutOfDate,
+                          self.make_schema().check, self.database)
+
+        self.assertFalse((self.directory / 'test.db').exists())
+
     def test_sync_makes_the_tables(self):
         schema = self.make_schema(tables=('one', 'two'))
 
