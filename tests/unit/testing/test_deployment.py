@@ -67,10 +67,11 @@ class TestDeployment(base.TestCase):
     def test_zones_are_aggregates_too(self):
         world = self.start(
             [deployment.Cell('c1', [
-                deployment.Host('h1', availability_zone='lab'),
+                deployment.Host('h1', availability_zone='lab',
+                                aggregates=['zone-lab']),
                 deployment.Host('h2', aggregates=['backup']),
                 deployment.Host('h3', availability_zone='lab',
-                                aggregates=['backup', 'zone-lab'])])],
+                                aggregates=['backup'])])],
             aggregates_={'backup': {'when': 'weekly'},
                          'zone-lab': {'when': 'never'}})
 
@@ -79,7 +80,8 @@ class TestDeployment(base.TestCase):
                 connection, 'availability_zone')
             times = aggregates.metadata_by_host(connection, 'when')
         self.assertEqual({'h1': 'lab', 'h3': 'lab'}, zones)
-        self.assertEqual({'h2': 'weekly', 'h3': 'weekly'}, times)
+        self.assertEqual(
+            {'h1': 'never', 'h2': 'weekly', 'h3': 'weekly'}, times)
 
     def test_options_are_every_services(self):
         world = self.make(options={
