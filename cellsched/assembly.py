@@ -19,7 +19,9 @@ from futurist import ThreadPoolExecutor
 from oslo_config import cfg
 import oslo_messaging
 
+from cellsched.api import aggregates
 from cellsched.api import flavors
+from cellsched.api import server_groups
 from cellsched.api import servers
 from cellsched.api import validation
 from cellsched.cells import cell0
@@ -31,6 +33,7 @@ from cellsched import claims as claims_
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.compute import agent
+from cellsched.compute import outcomes as outcomes_
 from cellsched.compute import tracker
 from cellsched.conductor import recoverer
 from cellsched.conductor import service as conductor_service
@@ -40,8 +43,9 @@ from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched.db import session
 from cellsched import exception
-from cellsched.filters import base as filters
+from cellsched.filters import loading as filters
 from cellsched.listing import instances as listing
+from cellsched.notify import notifier
 from cellsched import plugins
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
@@ -49,6 +53,8 @@ from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import server as rpc_server
 from cellsched.rpc import transport
 from cellsched.scheduler.drivers import base as drivers
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import recorder
 from cellsched.scheduler import service as scheduler_service
 from cellsched.virt import base as virt
 
@@ -126,6 +132,12 @@ class Parts:
                            self.clock, self.conf.host)
 
     @functools.cached_property
+    def decisions(self) -> recorder.Recorder:
+        """Keeps what schedulers of this process decide."""
+        return recorder.Recorder(
+            self.database, self.clock, self.conf.scheduler.decision_retention)
+
+    @functools.cached_property
     def driver(self) -> virt.Driver:
         """The virtualisation driver of this host."""
         name = self.conf.compute_driver
@@ -134,6 +146,9 @@ class Parts:
 
     def close(self) -> None:
         """Close what was opened here."""
+        if 'decisions' in self.__dict__:
+            # They go before the database does.
+            self.decisions.close()
         if 'executor' in self.__dict__:
             self.executor.shutdown(wait=False)
         self.transports.close()
@@ -208,11 +223,14 @@ class API:
 
     def __init__(
         self, parts: Parts, servers_: servers.Servers,
-        flavors_: flavors.Flavors,
+        flavors_: flavors.Flavors, server_groups_: server_groups.ServerGroups,
+        aggregates_: aggregates.Aggregates,
     ) -> None:
         self.parts = parts
         self.servers = servers_
         self.flavors = flavors_
+        self.server_groups = server_groups_
+        self.aggregates = aggregates_
 
     def close(self) -> None:
         self.parts.close()
@@ -243,9 +261,26 @@ def scheduler(conf: cfg.ConfigOpts, parts: Parts) -> Service:
         plugins.DRIVERS, [name], base=drivers.Driver)[name](conf, parts)
     manager = scheduler_service.Scheduler(
         driver, conf.scheduler.max_attempts,
-        conf.scheduler.max_instances_per_request)
+        conf.scheduler.max_instances_per_request, notifier.Notifier(
+            parts.transports.notifications(), conf.host,
+            conf.notifications.notification_format,
+            conf.notifications.versioned_notifications_topics))
     return Service(parts, [rpc_server.server(
-        parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager])])
+        parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager])],
+        driver.periodic())
+
+
+@_factory
+def planner(
+    conf: cfg.ConfigOpts, parts: Parts
+) -> filter_scheduler.FilterScheduler:
+    """Return what plans on the live deployment, and takes nothing.
+
+    It decides with the configured filters and weighers.
+    """
+    api_schema.SCHEMA.check(parts.database)
+    parts.claims.check()
+    return filter_scheduler.FilterScheduler(conf, parts)
 
 
 @_factory
@@ -290,14 +325,16 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     """
     cell_schema.SCHEMA.check(parts.cell_database)
     parts.claims.check()
+    outcomes = outcomes_.Outcomes()
     reports = tracker.Tracker(
-        conf, parts.cell_database, parts.claims, parts.driver, parts.clock)
+        conf, parts.cell_database, parts.claims, parts.driver, parts.clock,
+        outcomes)
     if conf.api_database.connection:
         _map_own_host(parts)
     own = parts.transports.get()
     builder = agent.Agent(
         conf.host, parts.cell_database, parts.claims, parts.driver,
-        conductor_rpc.ConductorAPI(own), parts.clock)
+        conductor_rpc.ConductorAPI(own), parts.clock, outcomes)
     server = rpc_server.server(own, compute_rpc.TOPIC, conf.host, [builder])
     reports.report()
     return Service(parts, [server],
@@ -314,7 +351,8 @@ def api(conf: cfg.ConfigOpts, parts: Parts) -> API:
         each.hints for each in filters.make(
             conf, conf.filter_scheduler.enabled_filters)))
     bounds = validation.Bounds(
-        conf.scheduler.max_instances_per_request, conf.api.max_limit, hints)
+        conf.scheduler.max_instances_per_request, conf.api.max_limit, hints,
+        conf.api.server_group_members)
     return API(
         parts,
         servers.Servers(
@@ -323,7 +361,10 @@ def api(conf: cfg.ConfigOpts, parts: Parts) -> API:
                 parts.transports.get(), conf.api.send_retries),
             compute_rpc.ComputeAPIs(conf.api.send_retries), parts.claims,
             parts.clock, bounds),
-        flavors.Flavors(parts.database, parts.clock))
+        flavors.Flavors(parts.database, parts.clock),
+        server_groups.ServerGroups(
+            parts.database, parts.clock, conf.api.max_limit),
+        aggregates.Aggregates(parts.database, parts.clock))
 
 
 def _build_and_schedule(parts: Parts) -> build_and_schedule.BuildAndSchedule:

@@ -9,15 +9,23 @@
     │   └── ConfigurationInvalid
     │       └── PluginNotFound       lists the plug-ins that are there
     ├── NotFound
+    │   ├── AggregateHostNotFound
+    │   ├── AggregateNotFound
     │   ├── BuildRequestNotFound
     │   ├── CellMappingNotFound
+    │   ├── ComputeHostMetricNotFound
+    │   ├── DecisionNotFound
     │   ├── FlavorNotFound
     │   ├── HostMappingNotFound
+    │   ├── InstanceGroupNotFound
     │   ├── InstanceMappingNotFound
-    │   └── InstanceNotFound
+    │   ├── InstanceNotFound
+    │   └── ServiceNotFound
     ├── Exists
+    │   ├── AggregateExists
     │   ├── CellMappingExists
     │   ├── FlavorExists
+    │   ├── HostInOtherZone          names its zone
     │   └── HostMappingExists        names both cells
     ├── NoValidHost                  carries rejections, never host names
     │   └── MaxRetriesExceeded
@@ -94,12 +102,29 @@ class NotFound(CellschedException):
     code = 404
 
 
+class AggregateHostNotFound(NotFound):
+    msg_fmt = "Host '%(host)s' is not in aggregate %(aggregate)s."
+
+
+class AggregateNotFound(NotFound):
+    msg_fmt = 'There is no aggregate %(aggregate)s.'
+
+
 class BuildRequestNotFound(NotFound):
     msg_fmt = 'There is no build request for instance %(uuid)s.'
 
 
 class CellMappingNotFound(NotFound):
     msg_fmt = 'There is no cell %(uuid)s.'
+
+
+class ComputeHostMetricNotFound(NotFound):
+    msg_fmt = ('Host %(host)s, node %(node)s does not report the metric '
+               '%(name)s.')
+
+
+class DecisionNotFound(NotFound):
+    msg_fmt = 'There is no decision on %(name)s; %(kept)s.'
 
 
 class FlavorNotFound(NotFound):
@@ -110,6 +135,10 @@ class HostMappingNotFound(NotFound):
     msg_fmt = "Host '%(host)s' is not mapped to any cell."
 
 
+class InstanceGroupNotFound(NotFound):
+    msg_fmt = 'There is no server group %(uuid)s.'
+
+
 class InstanceMappingNotFound(NotFound):
     msg_fmt = 'Instance %(uuid)s is not mapped to a cell.'
 
@@ -118,9 +147,17 @@ class InstanceNotFound(NotFound):
     msg_fmt = 'There is no server %(uuid)s.'
 
 
+class ServiceNotFound(NotFound):
+    msg_fmt = "Host '%(host)s' has no service %(binary)s."
+
+
 class Exists(CellschedException):
     msg_fmt = 'It exists already.'
     code = 409
+
+
+class AggregateExists(Exists):
+    msg_fmt = 'There is an aggregate with the name %(name)s already.'
 
 
 class CellMappingExists(Exists):
@@ -129,6 +166,11 @@ class CellMappingExists(Exists):
 
 class FlavorExists(Exists):
     msg_fmt = 'There is a flavor with the %(field)s %(value)s already.'
+
+
+class HostInOtherZone(Exists):
+    msg_fmt = ("Host '%(host)s' is in availability zone %(zone)s already; it "
+               'can be in one only.')
 
 
 class HostMappingExists(Exists):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
+from oslo_utils import importutils
 import stevedore
 from stevedore import exception as stevedore_exception
 
@@ -86,3 +87,26 @@ def load_all(
                 field=f'{namespace} {name}',
                 expected=f'a subclass of {base.__module__}.{base.__name__}')
     return loaded
+
+
+def load_path(path: str) -> Any:
+    """Return the class that an import path names.
+
+    :raises cellsched.exception.ConfigurationInvalid: it cannot be imported
+    """
+    try:
+        return importutils.import_class(path)
+    except Exception as exc:
+        raise exception.ConfigurationInvalid(
+            field=path, expected='the import path of a class: '
+                                 f'{str(exc) or type(exc).__name__}') from exc
+
+
+def group(plugin: Any) -> str | None:
+    """Return the group of a plug-in's options, as oslo.config names it."""
+    return None if plugin.group == 'DEFAULT' else plugin.group
+
+
+def options(conf: Any, plugin: Any) -> Any:
+    """Return what holds a plug-in's options as attributes."""
+    return conf if plugin.group == 'DEFAULT' else conf[plugin.group]

@@ -17,6 +17,7 @@ from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import flavors
+from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
 from cellsched.db.cell import instances
@@ -68,10 +69,14 @@ class Servers:
         ``min_count`` do.
 
         :param flavor: its id or its name
+        :param hints: scheduler hints; ``group`` is the id of a server group
+            of the project, whose members the servers become
         :param max_count: ``min_count`` unless it is given
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.FlavorNotFound: no such flavor
+        :raises cellsched.exception.InstanceGroupNotFound: the project has no
+            such server group
         """
         count = min_count if max_count is None else max_count
         request = validation.ServerRequest(
@@ -79,9 +84,10 @@ class Servers:
             {} if hints is None else hints, min_count, count)
         request.check(self._bounds)
         with self._database.writer() as connection:
+            group = self._group(connection, context, request)
             sizes = flavors.get(connection, flavor)
             made = self._instances(context, request, sizes)
-            self._accept(connection, context, request, sizes, made)
+            self._accept(connection, context, request, sizes, group, made)
         uuids = [instance.uuid for instance in made]
         try:
             self._conductor.build_and_schedule(context, uuids)
@@ -126,6 +132,7 @@ class Servers:
             unbuilt = build_requests.delete(connection, [uuid])
             instance_mappings.mark_deleted(
                 connection, [uuid], self._clock.now())
+            instance_groups.remove_members(connection, [uuid])
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
         if mapping is not None and mapping.cell_mapping is not None:
             # It may be there before its request is gone, and left there by a
@@ -183,9 +190,31 @@ class Servers:
                 availability_zone=request.availability_zone)
             for index in range(request.max_count)]
 
+    def _group(
+        self, connection: Any, context: context_.RequestContext,
+        request: validation.ServerRequest,
+    ) -> objects.InstanceGroup | None:
+        """Return the group to join, without its members.
+
+        They change, and are read again when the servers are placed.
+        """
+        if request.group is None:
+            return None
+        group = instance_groups.get(
+            connection, request.group, context.project_id or '', lock=True)
+        most, there = self._bounds.group_members_max, len(group.members)
+        if there + request.max_count > most:
+            raise exception.InvalidField(
+                where='server', field='hints.group',
+                expected=f'a server group with room for {request.max_count} '
+                         f'more; it has {there} of at most {most} members')
+        group.members = []
+        return group
+
     def _accept(
         self, connection: Any, context: context_.RequestContext,
         request: validation.ServerRequest, flavor: objects.Flavor,
+        group: objects.InstanceGroup | None,
         made: Sequence[objects.Instance],
     ) -> None:
         now = self._clock.now()
@@ -195,26 +224,31 @@ class Servers:
                                  project_id=project_id, instance=instance)
             for instance in made], now, request.min_count)
         request_specs.create(
-            connection, _specs(context, request, flavor, made), now)
+            connection, _specs(context, request, flavor, group, made), now)
         instance_mappings.create(connection, [
             objects.InstanceMapping(
                 instance_uuid=instance.uuid, project_id=project_id,
                 user_id=context.user_id)
             for instance in made], now)
+        if group is not None:
+            instance_groups.add_members(
+                connection, group.id, [each.uuid for each in made], now)
 
 
 def _specs(
     context: context_.RequestContext, request: validation.ServerRequest,
-    flavor: objects.Flavor, made: Sequence[objects.Instance],
+    flavor: objects.Flavor, group: objects.InstanceGroup | None,
+    made: Sequence[objects.Instance],
 ) -> list[dict[str, object]]:
     """Return the primitives of request specs, which differ in the uuid."""
     spec = objects.RequestSpec(
         project_id=context.project_id, user_id=context.user_id,
         availability_zone=request.availability_zone, flavor=flavor,
-        image={'id': request.image_ref} if request.image_ref else None,
+        image=(objects.ImageMeta(id=request.image_ref)
+               if request.image_ref else None),
         num_instances=len(made), instance_uuid=made[0].uuid,
         ignore_hosts=None, force_hosts=None, force_nodes=None, retry=None,
-        limits=None, instance_group=None, is_bfv=False,
+        limits=None, instance_group=group, is_bfv=False,
         scheduler_hints={name: list(values)
                          for name, values in request.hints.items()},
     ).obj_to_primitive()

@@ -2,6 +2,7 @@
 """What users may say."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
@@ -11,6 +12,12 @@ TEXT_MAX = 255
 
 #: Values that one scheduler hint may have.
 HINT_VALUES_MAX = 100
+
+#: Scheduler hints that are read whatever filters are enabled.
+HINTS = frozenset({'group'})
+
+#: Characters of a hint's value, where more than other texts may have.
+HINT_LENGTHS = {'query': 16384}
 
 #: Characters of a wrong value that a message quotes.
 _SHOWN_MAX = 60
@@ -22,12 +29,14 @@ class Bounds:
 
     :param instances_max: servers that one request may ask for
     :param limit_max: servers that one listing returns
-    :param hints: names of the scheduler hints that are read
+    :param hints: names of the scheduler hints that enabled filters read
+    :param group_members_max: servers that a server group may have
     """
 
     instances_max: int
     limit_max: int
     hints: frozenset[str]
+    group_members_max: int = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +73,17 @@ class ServerRequest:
                 where=where, field='hints',
                 expected=f'a mapping, not {_shown(self.hints)}')
         for hint, values in self.hints.items():
-            _check_hint(where, hint, values, bounds.hints)
+            _check_hint(where, hint, values, bounds.hints | HINTS)
+        if len(self.hints.get('group', [None])) != 1:
+            raise exception.InvalidField(
+                where=where, field='hints.group',
+                expected='the id of one server group')
+
+    @property
+    def group(self) -> str | None:
+        """The server group that its servers are to be members of."""
+        values = self.hints.get('group')
+        return values[0] if values else None
 
 
 def check_text(
@@ -99,22 +118,35 @@ def check_count(
                      f'{_shown(value)}')
 
 
+def check_choice(
+    where: str, field: str, value: Any, choices: Sequence[str]
+) -> None:
+    """Make sure that a value is one of a few texts.
+
+    :raises cellsched.exception.InvalidField: it is not
+    """
+    if not (isinstance(value, str) and value in choices):
+        raise exception.InvalidField(
+            where=where, field=field,
+            expected=f'one of {", ".join(choices)}, not {_shown(value)}')
+
+
 def _check_hint(
     where: str, hint: Any, values: Any, known: frozenset[str]
 ) -> None:
     if hint not in known:
         raise exception.InvalidField(
             where=where, field='hints',
-            expected='names that an enabled filter reads ('
-                     f'{", ".join(sorted(known)) or "there are none"}), not '
-                     f'{_shown(hint)}')
+            expected='names that are read here, or by an enabled filter ('
+                     f'{", ".join(sorted(known))}), not {_shown(hint)}')
     if not isinstance(values, (list, tuple)) or (
             not 1 <= len(values) <= HINT_VALUES_MAX):
         raise exception.InvalidField(
             where=where, field=f'hints.{hint}',
             expected=f'a list of 1 to {HINT_VALUES_MAX} values')
     for value in values:
-        check_text(where, f'hints.{hint}', value)
+        check_text(where, f'hints.{hint}', value,
+                   HINT_LENGTHS.get(hint, TEXT_MAX))
 
 
 def _shown(value: Any) -> str:

@@ -150,12 +150,13 @@ class ClaimStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def claim(self, claims: Sequence[Claim]) -> None:
-        """Take a batch, whole or not at all.
+    def claim(self, claims: Sequence[Claim]) -> int:
+        """Take a batch, whole or not at all; return how much of it was new.
 
         A consumer may appear several times with different providers. To take
         again what a consumer already holds must succeed and change nothing,
-        so that a caller may repeat itself after a lost reply.
+        so that a caller may repeat itself after a lost reply. What is
+        returned counts claims, and may be less after such a loss.
 
         A claim that fits must not fail because something else changed: room
         is checked by a predicate in the write itself, not by a generation.

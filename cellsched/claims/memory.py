@@ -38,7 +38,7 @@ class MemoryClaims(base.ClaimStore):
     def from_conf(cls, conf: cfg.ConfigOpts, parts: Any) -> Self:
         return cls()
 
-    def claim(self, claims: Sequence[base.Claim]) -> None:
+    def claim(self, claims: Sequence[base.Claim]) -> int:
         base.check_claims(claims)
         with self._lock:
             taken = base.outstanding(
@@ -52,6 +52,7 @@ class MemoryClaims(base.ClaimStore):
                         claim, resources=dict(claim.resources)))
                 self._count(claim, 1)
             self._note(claim.provider for claim in taken)
+            return len(taken)
 
     def release(self, consumers: Iterable[str]) -> None:
         with self._lock:

@@ -75,7 +75,7 @@ class CreateServer(base.Lister):
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         args = parsed_args
         _check_wait(args)
-        hints = _hints(args.hint)
+        hints = read_hints(args.hint)
         uuids = self.app.api.servers.create(
             self.app.context(), args.name, args.flavor, args.image,
             args.availability_zone, hints, args.min, args.max)
@@ -207,7 +207,7 @@ def _check_wait(args: argparse.Namespace) -> None:
         'options', '--timeout', args.timeout, _TIMEOUT_MAX_S, least=0)
 
 
-def _hints(pairs: Iterable[str]) -> dict[str, list[str]]:
+def read_hints(pairs: Iterable[str]) -> dict[str, list[str]]:
     hints: dict[str, list[str]] = {}
     for pair in pairs:
         name, equals, value = pair.partition('=')

@@ -11,6 +11,7 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
+from cellsched.compute import outcomes as outcomes_
 from cellsched import context as context_
 from cellsched.db.cell import instances
 from cellsched.db import session
@@ -41,6 +42,7 @@ class Agent:
         self, host: str, database: session.Database,
         claims: claims_base.ClaimStore, driver: virt_base.Driver,
         conductor: conductor_rpc.ConductorAPI, clock: clock_.Clock,
+        outcomes: outcomes_.Outcomes,
     ) -> None:
         self._host = host
         self._database = database
@@ -48,6 +50,7 @@ class Agent:
         self._driver = driver
         self._conductor = conductor
         self._clock = clock
+        self._outcomes = outcomes
 
     def build_and_run_instance(
         self, context: context_.RequestContext, instance: objects.Instance,
@@ -63,13 +66,16 @@ class Agent:
             try:
                 self._driver.spawn(instance, node)
             except exception.BuildFailed as exc:
+                self._outcomes.failed(node)
                 self._hand_on(context, instance, request_spec,
                               dict(filter_properties), host_list, exc)
             except Exception as exc:
+                self._outcomes.failed(node)
                 LOG.exception('The build of %s failed for good',
                               instance.uuid)
                 self._end_in_error(instance, exc, self._host)
             else:
+                self._outcomes.succeeded(node)
                 self._finish(instance)
 
     def terminate_instance(

@@ -2,32 +2,45 @@
 """Reporting what a host has."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import datetime
 from typing import Any
 
 from oslo_config import cfg
+from oslo_serialization import jsonutils
 from oslo_utils import uuidutils
 
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
+from cellsched.compute import outcomes as outcomes_
+from cellsched.compute import stats
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instances
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 from cellsched.rpc import compute
 from cellsched.virt import base as virt_base
 
+#: Transactions that a report may lose before it fails. Hosts move the same
+#: lanes of the feed, and strict databases have one of two lose then.
+_ATTEMPTS_MAX = 20
+
 
 class Tracker:
     """Reports a host's nodes to its cell and to the claim store.
 
     What is taken on the host is in the claim store alone, so the cell is told
-    only what the host has and what it keeps for itself.
+    only what the host has, what it keeps for itself, and what it is busy with.
+
+    :param outcomes: of the builds on this host
     """
 
     def __init__(
         self, conf: cfg.ConfigOpts, database: session.Database,
         claims: claims_base.ClaimStore, driver: virt_base.Driver,
-        clock: clock_.Clock,
+        clock: clock_.Clock, outcomes: outcomes_.Outcomes,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         self._conf = conf
@@ -35,30 +48,63 @@ class Tracker:
         self._claims = claims
         self._driver = driver
         self._clock = clock
+        self._outcomes = outcomes
         self._new_uuid = new_uuid
-        self._reported: dict[str, dict[str, claims_base.Inventory]] = {}
+        # What was last said of each node, to the cell and to the store.
+        self._told: dict[str, Mapping[str, Any]] = {}
+        self._providers: dict[str, str] = {}
+        self._reported: dict[
+            str, tuple[str, dict[str, claims_base.Inventory]]] = {}
 
     def report(self) -> None:
         """Say that the host is alive, and what it has where that changed.
+
+        What builds have come to is said here too, and not when they end: it
+        can wait for the next report, and builds need not wait for it.
 
         The service is reported last: a host is chosen only when its nodes and
         inventories are known.
         """
         now = self._clock.now()
-        for node, resources in self._driver.nodes().items():
-            inventory = self._inventory(resources)
-            if self._reported.get(node) == inventory:
-                continue
-            with self._database.writer() as connection:
-                provider = compute_nodes.save(
-                    connection, self._new_uuid(), self._conf.host, node,
-                    self._values(resources), now)
+        nodes = self._driver.nodes()
+        with self._database.reader() as connection:
+            servers = instances.count_states(connection, self._conf.host)
+        for node, resources in nodes.items():
+            self._report_node(node, resources, servers, now)
+        self._write(
+            services.report, self._new_uuid(), self._conf.host,
+            services.COMPUTE, compute.TOPIC, now)
+
+    def _report_node(
+        self, node: str, resources: virt_base.NodeResources,
+        servers: Sequence[Any], now: datetime.datetime,
+    ) -> None:
+        inventory = self._inventory(resources)
+        values = self._values(resources)
+        values['stats'] = _text({
+            **resources.stats,
+            **stats.of_servers(row for row in servers if row.node == node),
+            'failed_builds': self._outcomes.failed_in_a_row(node)})
+        if self._told.get(node) != values:
+            self._providers[node] = self._write(
+                compute_nodes.save, self._new_uuid(), self._conf.host, node,
+                values, now)
+            self._told[node] = values
+        # A node that was deleted meanwhile has come back as another one.
+        provider = self._providers[node]
+        if self._reported.get(node) != (provider, inventory):
             self._claims.set_inventory(provider, inventory)
-            self._reported[node] = inventory
-        with self._database.writer() as connection:
-            services.report(
-                connection, self._new_uuid(), self._conf.host,
-                services.COMPUTE, compute.TOPIC, now)
+            self._reported[node] = provider, inventory
+
+    def _write(self, query: Callable[..., Any], *args: Any) -> Any:
+        """Run a query in a transaction until it loses to no other host's."""
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                with self._database.writer() as connection:
+                    return query(connection, *args)
+            except exception.TransactionLost:
+                if attempt == _ATTEMPTS_MAX - 1:
+                    raise
 
     def _inventory(
         self, resources: virt_base.NodeResources
@@ -89,7 +135,12 @@ class Tracker:
             'free_disk_gb': resources.local_gb - disk_gb,
             'hypervisor_type': resources.hypervisor_type,
             'hypervisor_version': resources.hypervisor_version,
-            'cpu_info': '', 'cpu_allocation_ratio': cpu,
+            'cpu_info': _text(resources.cpu_info),
+            'supported_instances': _text(resources.supported_instances),
+            'host_ip': resources.host_ip,
+            'metrics': _text(resources.metrics),
+            'traits': _text(sorted(resources.traits)),
+            'cpu_allocation_ratio': cpu,
             'ram_allocation_ratio': ram, 'disk_allocation_ratio': disk,
         }
 
@@ -112,3 +163,10 @@ class Tracker:
 
     def _reserved_disk_gb(self) -> int:
         return -(-self._conf.reserved_host_disk_mb // 1024)
+
+
+def _text(said: Any) -> str:
+    """Return what a driver says as JSON text; a text is taken for it."""
+    if isinstance(said, str):
+        return said
+    return jsonutils.dumps(said, sort_keys=True)

@@ -11,6 +11,11 @@ OPTS = [
     cfg.IntOpt('max_limit', default=1000, min=1, help="""
 Servers that one listing returns at most.
 """),
+    cfg.IntOpt('server_group_members', default=1000, min=1, help="""
+Servers that a server group may have at most.
+
+All of them are read each time one of them is placed.
+"""),
     cfg.IntOpt('send_retries', default=2, min=0, help="""
 Times to try again to send a message when a broker does not answer.
 

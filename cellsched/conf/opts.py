@@ -9,11 +9,13 @@ from cellsched.conf import conductor
 from cellsched.conf import database
 from cellsched.conf import default
 from cellsched.conf import filter_scheduler
+from cellsched.conf import metrics
+from cellsched.conf import notifications
 from cellsched.conf import scheduler
 from cellsched import plugins
 
 MODULES = (api, api_database, cells, claims, conductor, database, default,
-           filter_scheduler, scheduler)
+           filter_scheduler, metrics, notifications, scheduler)
 
 #: Kinds of plug-ins that have options; a plug-in says them by ``opts()`` and
 #: where they go by ``group``.
@@ -26,9 +28,7 @@ def register_opts(conf):
     for module in MODULES:
         module.register_opts(conf)
     for plugin in _plugins():
-        # oslo.config would make a second, separate group of that name.
-        group = None if plugin.group == 'DEFAULT' else plugin.group
-        conf.register_opts(plugin.opts(), group=group)
+        conf.register_opts(plugin.opts(), group=plugins.group(plugin))
 
 
 def list_opts():
@@ -48,4 +48,7 @@ def list_opts():
 
 def _plugins():
     for namespace in NAMESPACES:
-        yield from plugins.load_all(namespace).values()
+        for plugin in plugins.load_all(namespace).values():
+            # Those that are written as Nova's have none.
+            if hasattr(plugin, 'opts'):
+                yield plugin

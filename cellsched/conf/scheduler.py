@@ -29,10 +29,59 @@ Each keeps its own table of hosts; the claim store settles their races.
 Times to choose again for one request when another scheduler took the room.
 """),
     cfg.FloatOpt('refresh_interval', default=1.0, min=0.0, help="""
-Seconds for which a scheduler trusts its table of hosts before it reads again.
+Seconds between readings of what changed in the cells and the claim store.
 
-A request that finds no host makes it read at once. With zero it reads for
-each request.
+A request that finds no host makes the scheduler read at once. With zero it
+reads for each request.
+"""),
+    cfg.FloatOpt('full_refresh_interval', default=300.0, min=0.0, help="""
+Seconds between readings of everything in the cells.
+
+What the services of this project write is followed as it changes. Whoever else
+writes hosts to the cells' databases, such as Nova's own compute service, is
+seen only by reading everything.
+"""),
+    cfg.FloatOpt('stale_cell_timeout', default=30.0, min=0.0, help="""
+Seconds of silence after which the hosts of a cell get no more servers.
+
+Until then a cell that does not answer is decided on as it was last known. Keep
+it below ``[DEFAULT] service_down_time``: a host whose reports cannot be read
+seems to be down.
+"""),
+    cfg.FloatOpt('cell_failure_half_life', default=300.0, min=1.0, help="""
+Seconds in which half of a cell's failures are forgotten.
+
+Failed builds and failed readings of its database count; see
+``CellFailureWeigher``.
+"""),
+    cfg.IntOpt('decision_retention', default=3600, min=0, help="""
+Seconds for which decisions are kept for ``cellsched explain``; zero for none.
+"""),
+    cfg.BoolOpt('limit_tenants_to_placement_aggregate', default=False, help="""
+Keep projects in the host aggregates that are theirs.
+
+An aggregate is a project's, if its metadata has the project's id for a key
+that begins with ``filter_tenant_id``.
+"""),
+    cfg.BoolOpt('placement_aggregate_required_for_tenants', default=False,
+                help="""
+Refuse projects that have no host aggregate.
+
+Related options:
+
+* ``limit_tenants_to_placement_aggregate`` must be set.
+"""),
+    cfg.BoolOpt('enable_isolated_aggregate_filtering', default=False, help="""
+Keep hosts for servers that need what they can do.
+
+The hosts of an aggregate whose metadata has ``trait:NAME`` as ``required``
+take only servers whose flavor or image requires all those traits.
+"""),
+    cfg.BoolOpt('query_placement_for_image_type_support', default=False,
+                help="""
+Choose only hosts that have the trait of the image's disk format.
+
+It is named ``COMPUTE_IMAGE_TYPE_`` and the format, such as ``QCOW2``.
 """),
     cfg.IntOpt('max_instances_per_request', default=1000, min=1, help="""
 Instances that one request may ask for.

@@ -23,6 +23,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy import pool
 
+from cellsched import clock
+from cellsched.db import pinging
 from cellsched import exception
 from cellsched import urls
 
@@ -268,6 +270,8 @@ def _engine_and_target(
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if sqlite:
         _tune_sqlite(engine)
+    else:
+        pinging.ask_seldom(engine, clock.Clock())
     return engine, engine
 
 

@@ -4,7 +4,7 @@
 import numpy as np
 
 from cellsched.filters import base
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 
 
@@ -17,6 +17,6 @@ class AllHostsFilter(base.Filter):
     run_filter_once_per_request = True
 
     def keep(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Mask:
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
         return np.ones(len(hosts), dtype=bool)

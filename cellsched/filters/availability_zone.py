@@ -2,7 +2,7 @@
 """Keep hosts in the availability zone that was asked for."""
 
 from cellsched.filters import base
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 
 
@@ -21,7 +21,7 @@ class AvailabilityZoneFilter(base.Filter):
         return bool(request.get('availability_zone'))
 
     def keep(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Mask:
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
         zone = hosts.code('availability_zone', request.availability_zone)
         return hosts['availability_zone'] == zone

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep hosts whose compute service is up and enabled."""
 
+from typing import Any
+
 import numpy as np
 from oslo_config import cfg
 
 from cellsched.conf import default
 from cellsched.filters import base
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 
 
@@ -28,11 +30,17 @@ class ComputeFilter(base.Filter):
         return [option for option in default.OPTS
                 if option.name == 'service_down_time']
 
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._down_time = options.service_down_time
+
     def keep(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Mask:
-        silent_s = np.abs(hosts['last_seen_up'] - hosts.now)
-        up = silent_s <= self.options.service_down_time
-        up &= ~hosts['service_disabled']
-        up &= ~hosts['forced_down']
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        seen = hosts['last_seen_up']
+        up = seen >= hosts.now - self._down_time
+        up &= seen <= hosts.now + self._down_time
+        # Of booleans, that is "and not" in one pass.
+        np.greater(up, hosts['service_disabled'], out=up)
+        np.greater(up, hosts['forced_down'], out=up)
         return up

@@ -4,7 +4,7 @@
 from oslo_config import cfg
 
 from cellsched.filters import base
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 
 
@@ -15,6 +15,7 @@ class NumInstancesFilter(base.Filter):
     """
 
     reason = 'already runs its limit of instances'
+    local = True
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
@@ -24,11 +25,28 @@ Instances that a host may run before it is passed over.
 
 Related options:
 
-* ``[filter_scheduler] enabled_filters`` must name ``NumInstancesFilter``.
+* ``[filter_scheduler] enabled_filters`` must name ``NumInstancesFilter`` or
+  ``AggregateNumInstancesFilter``.
 """),
         ]
 
     def keep(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Mask:
-        return hosts['num_instances'] < self.options.max_instances_per_host
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        return hosts['num_instances'] < self.limit(hosts)
+
+    def limit(self, hosts: view.Hosts) -> float | view.Column:
+        """Return how many instances the hosts may run."""
+        return self.options.max_instances_per_host
+
+
+class AggregateNumInstancesFilter(NumInstancesFilter):
+    """Reject a host that already runs the limit that its aggregates set.
+
+    The limit is the least ``max_instances_per_host`` in the metadata of the
+    host's aggregates, else ``[filter_scheduler] max_instances_per_host``.
+    """
+
+    def limit(self, hosts: view.Hosts) -> float | view.Column:
+        return hosts.number(
+            'max_instances_per_host', self.options.max_instances_per_host)

@@ -4,13 +4,21 @@
 import dataclasses
 from typing import Any
 
+#: Whole numbers, kept as float64, which compares and multiplies fastest and
+#: is exact up to 2**53.
+WHOLE = 'whole'
+
+#: Any hashable value, kept as a code; hosts with equal values share it.
+CODED = 'coded'
+
 
 @dataclasses.dataclass(frozen=True)
 class Column:
     """A column: one value for each host.
 
     :param name: Nova's name of the host state's attribute, where it has one
-    :param dtype: NumPy's type of the values; ``object`` for text
+    :param dtype: NumPy's type of the values, ``object`` for text,
+        :data:`WHOLE` or :data:`CODED`
     :param default: value of a host that has not said its own
     :param doc: what it is, with its unit
     """
@@ -20,43 +28,73 @@ class Column:
     default: Any
     doc: str
 
+    @property
+    def stored(self) -> str:
+        """NumPy's type of the array."""
+        return {WHOLE: 'float64', CODED: 'int32'}.get(self.dtype, self.dtype)
+
 
 #: Columns that every table has.
 STANDARD = (
     Column('host', 'object', '', 'service host'),
     Column('nodename', 'object', '', 'name of the node'),
     Column('uuid', 'object', '', 'uuid of the compute node'),
-    Column('cell', 'int32', -1, 'code of the cell, see HostTable.cells'),
-    Column('availability_zone', 'int32', -1,
-           'code of the availability zone, see HostTable.code'),
+    Column('host_ip', 'object', '', 'address of the host, as text'),
+    Column('cell', CODED, '', 'uuid of the cell'),
+    Column('availability_zone', CODED, '', 'name of the availability zone'),
+    Column('aggregates', CODED, (), 'the host aggregates, a tuple of '
+           ':class:`~cellsched.hosts.aggregate.Aggregate` by their ids'),
+    Column('traits', CODED, frozenset(), 'names of what the host can do, a '
+           'frozenset'),
     Column('service_disabled', 'bool', False, 'an operator disabled it'),
     Column('forced_down', 'bool', False, 'an operator said that it is down'),
     Column('last_seen_up', 'float64', 0.0,
            'its last report, in seconds since the epoch'),
-    Column('vcpus_total', 'int64', 0, 'physical CPUs'),
-    Column('vcpus_used', 'int64', 0, 'virtual CPUs taken'),
+    Column('vcpus_total', WHOLE, 0, 'physical CPUs'),
+    Column('vcpus_used', WHOLE, 0, 'virtual CPUs taken'),
     Column('cpu_allocation_ratio', 'float64', 1.0,
            'virtual CPUs for each physical one'),
-    Column('total_usable_ram_mb', 'int64', 0, 'physical memory, MB'),
-    Column('free_ram_mb', 'int64', 0,
+    Column('total_usable_ram_mb', WHOLE, 0, 'physical memory, MB'),
+    Column('free_ram_mb', WHOLE, 0,
            'physical memory that is neither reserved nor taken, MB; below '
            'zero where it is overcommitted'),
-    Column('unreserved_ram_mb', 'int64', 0,
+    Column('unreserved_ram_mb', WHOLE, 0,
            'physical memory that the host does not keep for itself, MB'),
     Column('ram_allocation_ratio', 'float64', 1.0,
            'memory offered as a multiple of the physical memory'),
-    Column('total_usable_disk_gb', 'int64', 0, 'physical disk, GB'),
-    Column('free_disk_mb', 'int64', 0,
+    Column('total_usable_disk_gb', WHOLE, 0, 'physical disk, GB'),
+    Column('free_disk_mb', WHOLE, 0,
            'physical disk that is neither reserved nor taken, MB'),
-    Column('unreserved_disk_mb', 'int64', 0,
+    Column('unreserved_disk_mb', WHOLE, 0,
            'physical disk that the host does not keep for itself, MB'),
-    Column('disk_mb_used', 'int64', 0, 'disk taken, MB'),
+    Column('disk_mb_used', WHOLE, 0, 'disk taken, MB'),
     Column('disk_allocation_ratio', 'float64', 1.0,
            'disk offered as a multiple of the physical disk'),
-    Column('num_instances', 'int32', 0, 'servers that hold a claim here'),
-    Column('num_io_ops', 'int32', 0, 'builds and moves in progress'),
-    Column('failed_builds', 'int32', 0, 'builds that failed in a row'),
-    Column('hypervisor_version', 'int64', 0, 'version of the hypervisor'),
+    Column('num_instances', WHOLE, 0, 'servers that hold a claim here'),
+    Column('num_io_ops', WHOLE, 0, 'builds and moves in progress'),
+    Column('failed_builds', WHOLE, 0, 'builds that failed in a row'),
+    Column('free_pci_devices', WHOLE, 0, 'PCI devices that nobody uses'),
+    Column('hypervisor_type', CODED, '', 'kind of the hypervisor'),
+    Column('hypervisor_version', WHOLE, 0, 'version of the hypervisor'),
+    Column('cpu_info', CODED, '', 'what the CPUs are, as JSON text'),
+    Column('supported_instances', CODED, (), 'what the host can run, a tuple '
+           'of tuples of architecture, hypervisor type and VM mode'),
+    Column('stats', CODED, '', 'statistics, as JSON text of an object'),
+    Column('metrics', CODED, '', 'metrics, as JSON text of a list of objects '
+           'with ``name`` and ``value``'),
+)
+
+#: Facts of the host's cell, which are made when they are asked for.
+CELL_FACTS = (
+    Column('cell_free_share', 'float64', 0.0,
+           'least share of CPUs, memory or disk that is free in the cell'),
+    Column('cell_builds', WHOLE, 0,
+           'builds and moves in progress in the cell'),
+    Column('cell_failures', 'float64', 0.0,
+           'failures of builds and of the database in the cell, forgotten by '
+           'and by'),
+    Column('cell_silent_s', 'float64', 0.0,
+           'seconds since the cell was heard'),
 )
 
 #: Prefix of the columns that say how much of a resource class can still be

@@ -1,93 +1,153 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filling the host table from the cells' databases and the claim store."""
+"""Keeping the host table as the cells and the claim store are."""
 
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
-import datetime
+import dataclasses
+import math
 import threading
 from typing import Any
+import zlib
 
 from oslo_log import log
 
-from cellsched.cells import discovery
+from cellsched.cells import discovery as discovery_
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.api import aggregates
-from cellsched.db.cell import compute_nodes
 from cellsched.db import session
 from cellsched.hosts import columns
+from cellsched.hosts import facts
+from cellsched.hosts import follower as follower_
+from cellsched.hosts import grouping as grouping_
+from cellsched.hosts import snapshot as snapshot_
 from cellsched.hosts import table
-from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
-#: Aggregates' key for the availability zone of their hosts.
-ZONE_KEY = 'availability_zone'
+#: Seconds after which a build that was begun on a host, and that the host did
+#: not report, is counted there no more.
+_PENDING_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """How often a table is brought up to date.
+
+    :param interval_s: seconds between readings of what changed
+    :param full_interval_s: seconds between readings of everything
+    :param half_life_s: seconds in which half of a cell's failures are
+        forgotten
+    """
+
+    interval_s: float = 1.0
+    full_interval_s: float = 300.0
+    half_life_s: float = 300.0
 
 
 class Loader:
-    """Keeps a host table as the deployment is.
+    """Keeps a host table as the deployment is, by what changed.
 
-    Facts of hosts come from their cells; what is taken comes from the claim
-    store, which reports only what changed. A compute node that nobody mapped
-    yet is mapped when it is first seen.
+    Facts of hosts come from their cells, aggregates from the API database,
+    and what is taken from the claim store. A cell that does not answer keeps
+    what was last known of it, and holds up no other.
 
     Whoever reads or changes :attr:`table` holds :attr:`lock`, and does nothing
     meanwhile that blocks.
 
     :param database: the API database
     :param claims: the claim store
-    :param interval_s: seconds for which the table is good
     :param default_zone: availability zone of hosts that are in none
     """
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, hosts: discovery.Discovery, claims: Any,
-        clock: clock_.Clock, interval_s: float, default_zone: str,
+        gatherer: gather.Gatherer, discovery: discovery_.Discovery,
+        claims: Any, clock: clock_.Clock, pace: Pace, default_zone: str,
         extra_columns: Iterable[columns.Column] = (),
     ) -> None:
         self._database = database
         self._cells = cells
         self._gatherer = gatherer
-        self._discovery = hosts
+        self._discovery = discovery
         self._claims = claims
         self._clock = clock
-        self._interval_s = interval_s
-        self._default_zone = default_zone
+        self._pace = pace
+        self._grouping = grouping_.Grouping(default_zone)
+        self._followers: dict[str, follower_.Follower] = {}
         self._refreshing = threading.Lock()
         # What is read first is applied first.
         self._reading = threading.Lock()
         self._read_at: float | None = None
-        self._token: Any = None
+        self._claims_token: Any = None
+        self._aggregates_token: Any = None
+        self._aggregates_full_at = 0.0
         self._doubtful: set[str] = set()
-        self._strangers: set[tuple[str, str]] = set()
         self.lock = threading.Lock()
-        self.table = table.HostTable((*columns.STANDARD, *extra_columns))
+        self.table = table.HostTable(
+            (*columns.STANDARD, *extra_columns),
+            facts.Cells(pace.half_life_s))
         #: Cells that did not answer when they were last asked, by identity.
         self.silent: list[str] = []
+
+    def follow(self, context: context_.RequestContext) -> bool:
+        """Make sure that the table is as new as a request may expect.
+
+        Waits only for the first reading. Afterwards somebody else should call
+        :meth:`refresh` all the time; if nobody did, it is done here.
+
+        :returns: whether the table was read just now
+        """
+        if self._read_at is None:
+            return self.refresh(context, -math.inf)
+        age_s = self._clock.monotonic() - self._read_at
+        if age_s < 2 * self._pace.interval_s or self._refreshing.locked():
+            return False
+        return self.refresh(context, self._read_at)
 
     def refresh(
         self, context: context_.RequestContext, since: float | None = None
     ) -> bool:
-        """Bring the table up to date if it is older than it may be.
+        """Bring the table up to date.
 
-        :param since: a monotonic time; what was read before it is too old
-        :returns: whether it was too old
+        :param since: a monotonic time; unless it was read after that
+        :returns: whether it was read now
         """
         with self._refreshing:
             now = self._clock.monotonic()
-            if since is None:
-                since = now - self._interval_s
-            if self._read_at is not None and self._read_at > since:
+            if (since is not None and self._read_at is not None
+                    and self._read_at > since):
                 return False
-            self._read_cells(context)
-            self._read_claims()
+            first = self._claims_token is None
+            if not first:
+                self._read_claims()
+            self._read_aggregates(now)
+            self._read_cells(context, now)
+            with self.lock:
+                if first:
+                    # What is taken anywhere is read now.
+                    self._doubtful.clear()
+                unread = first or bool(self._doubtful)
+                self.table.settle(self._clock.timestamp() - _PENDING_S)
+            if unread:
+                self._read_claims()
             self._read_at = now
             return True
+
+    def snapshot(
+        self, context: context_.RequestContext
+    ) -> snapshot_.Snapshot:
+        """Return the hosts as they are now.
+
+        The table is this one: what is returned is good until the next refresh.
+        """
+        self.follow(context)
+        return snapshot_.Snapshot(
+            self.table, self._clock.timestamp(),
+            {cell.uuid: cell.name or cell.uuid
+             for cell in self._cells.enabled()}, self.silent)
 
     def reload(self, providers: Sequence[str]) -> None:
         """Set what is taken to what the claim store says by now.
@@ -99,97 +159,65 @@ class Loader:
             self._doubtful.update(providers)
         self._read_claims()
 
-    def _read_cells(self, context: context_.RequestContext) -> None:
+    def _read_cells(
+        self, context: context_.RequestContext, now: float
+    ) -> None:
         cells = {cell.uuid: cell for cell in self._cells.enabled()}
+        for uuid in self._followers.keys() - cells.keys():
+            self._followers.pop(uuid).forget()
+        for uuid, cell in cells.items():
+            if uuid not in self._followers:
+                self._followers[uuid] = follower_.Follower(
+                    cell, self.table, self.lock, self._grouping,
+                    self._discovery)
+            self._followers[uuid].cell = cell
         gathered = self._gatherer.gather(
             context, cells.values(),
-            lambda aimed: self._read_nodes(aimed, cells))
+            lambda aimed: self._read_cell(aimed, now))
         for uuid, failure in gathered.failures.items():
             LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
                         failure)
-        with self._database.reader() as connection:
-            zones = aggregates.metadata_by_host(connection, ZONE_KEY)
-        nodes = {uuid: gathered.results[uuid]
-                 for uuid in cells if uuid in gathered.results}
+        quiet = gathered.silent | gathered.failures.keys()
         with self.lock:
-            self.silent = sorted(
-                cells[uuid].identity
-                for uuid in gathered.silent | gathered.failures.keys())
-            known = {uuid for rows in nodes.values()
-                     for uuid in (row.uuid for row in rows)}
-            self.table.drop(set(self.table['uuid']) - known)
-            if self._token is not None:
-                self._doubtful.update(
-                    uuid for uuid in known if self.table.row(uuid) is None)
-            for uuid, rows in nodes.items():
-                self._put(uuid, rows, zones)
+            for uuid in quiet:
+                self.table.cells.failed(uuid, 1, self._clock.timestamp())
+            self.silent = sorted(cells[uuid].identity for uuid in quiet)
 
-    def _read_nodes(
-        self, aimed: context_.RequestContext,
-        cells: Mapping[str, objects.CellMapping],
-    ) -> Sequence[Any]:
-        """Return a cell's nodes, within the time that the cell has."""
-        assert aimed.cell is not None
-        with aimed.cell.database.reader() as connection:
-            rows = compute_nodes.list_with_services(connection)
-        return self._mapped(cells[aimed.cell.uuid], rows)
-
-    def _mapped(
-        self, cell: objects.CellMapping, rows: Sequence[Any]
-    ) -> Sequence[Any]:
-        """Return the nodes whose hosts are this cell's; map new ones."""
-        new = [row for row in rows if row.mapped < 1]
-        if not new:
-            return rows
-        owners = self._discovery.adopt(cell, new)
-        strangers = {host for host, owner in owners.items()
-                     if owner.uuid != cell.uuid}
-        for host in strangers - {
-                host for host, uuid in self._strangers if uuid == cell.uuid}:
-            LOG.error('Host %s of cell %s is mapped to cell %s and is left '
-                      'out; host names are unique across cells',
-                      host, cell.identity, owners[host].identity)
-            self._strangers.add((host, cell.uuid))
-        return [row for row in rows if row.host not in strangers]
-
-    def _put(
-        self, cell_uuid: str, rows: Sequence[Any], zones: dict[str, str]
+    def _read_cell(
+        self, aimed: context_.RequestContext, now: float
     ) -> None:
-        if not rows:
-            return
-        self.table.put([row.uuid for row in rows], {
-            'host': [row.host for row in rows],
-            'nodename': [row.hypervisor_hostname for row in rows],
-            'cell': cell_uuid,
-            'availability_zone': [
-                zones.get(row.host, self._default_zone) for row in rows],
-            'service_disabled': [bool(row.disabled) for row in rows],
-            'forced_down': [bool(row.forced_down) for row in rows],
-            'last_seen_up': [_timestamp(row.last_seen_up or row.created_at)
-                             for row in rows],
-            'vcpus_total': [row.vcpus for row in rows],
-            'total_usable_ram_mb': [row.memory_mb for row in rows],
-            'unreserved_ram_mb': [
-                row.memory_mb - row.memory_mb_used for row in rows],
-            'total_usable_disk_gb': [row.local_gb for row in rows],
-            'unreserved_disk_mb': [
-                (row.local_gb - row.local_gb_used) * 1024 for row in rows],
-            'cpu_allocation_ratio': [
-                row.cpu_allocation_ratio or 1.0 for row in rows],
-            'ram_allocation_ratio': [
-                row.ram_allocation_ratio or 1.0 for row in rows],
-            'disk_allocation_ratio': [
-                row.disk_allocation_ratio or 1.0 for row in rows],
-            'num_io_ops': 0,
-            'hypervisor_version': [row.hypervisor_version for row in rows],
-        })
+        """Read a cell, within the time that the cell has."""
+        assert aimed.cell is not None
+        follower = self._followers[aimed.cell.uuid]
+        everything = now >= follower.full_at
+        new = follower.read(
+            aimed.cell.database, everything, self._clock.timestamp())
+        if everything:
+            # Not all cells at once, for that takes its time.
+            share = zlib.crc32(aimed.cell.uuid.encode()) % 1000 / 2000
+            follower.full_at = now + self._pace.full_interval_s * (1 - share)
+        with self.lock:
+            self._doubtful.update(new)
+
+    def _read_aggregates(self, now: float) -> None:
+        if now >= self._aggregates_full_at:
+            self._aggregates_token = None
+            self._aggregates_full_at = now + self._pace.full_interval_s
+        with self._database.reader() as connection:
+            changes = aggregates.changes(connection, self._aggregates_token)
+        with self.lock:
+            touched = self._grouping.apply(changes)
+            if touched:
+                for follower in self._followers.values():
+                    follower.regroup(touched)
+        self._aggregates_token = changes.token
 
     def _read_claims(self) -> None:
         with self._reading:
-            changes = self._claims.usages(since=self._token)
+            changes = self._claims.usages(since=self._claims_token)
             with self.lock:
                 self._apply(changes.usages)
-                self._token = changes.token
+                self._claims_token = changes.token
                 doubtful = list(self._doubtful)
             if doubtful:
                 changes = self._claims.usages(providers=doubtful)
@@ -201,10 +229,3 @@ class Loader:
         for usage in usages:
             self.table.set_usage(usage.provider, usage.capacity, usage.used,
                                  usage.consumers)
-
-
-def _timestamp(time: datetime.datetime | None) -> float:
-    """Return seconds since the epoch of a time as databases keep it."""
-    if time is None:
-        return 0.0
-    return time.replace(tzinfo=datetime.UTC).timestamp()

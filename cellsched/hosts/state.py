@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One row of the host table as an object, for plug-ins that work by rows."""
+"""One host as an object, for plug-ins that work by rows."""
 
 from collections.abc import Mapping
 import datetime
+import functools
+import json
 import types
 from typing import Any
 
 import numpy as np
 
-from cellsched.hosts import table
+from cellsched.hosts import columns
+from cellsched.hosts import view
 
 
 class HostState:
@@ -16,13 +19,14 @@ class HostState:
 
     A column is an attribute of the same name, and is read when it is asked
     for, so a plug-in costs what it looks at. What the table does not know is
-    no attribute. Rows move when hosts come and go: a host state serves one
-    request and is not kept.
+    no attribute. A host state serves one request and is not kept.
+
+    :param place: which of these hosts it is
     """
 
-    def __init__(self, hosts: table.HostTable, row: int) -> None:
+    def __init__(self, hosts: view.Hosts, place: int) -> None:
         self._hosts = hosts
-        self._row = row
+        self._place = place
         #: What filters allow a build to use here beyond the host's totals.
         self.limits: dict[str, Any] = {}
 
@@ -30,7 +34,12 @@ class HostState:
         if name.startswith('_') or name not in self._hosts:
             raise AttributeError(
                 f'the host table has no column {name!r}', name=name, obj=self)
-        value = self._hosts[name][self._row]
+        value = self._hosts[name][self._place]
+        kind = self._hosts.kind(name)
+        if kind == columns.CODED:
+            return self._hosts.value(name, int(value))
+        if kind == columns.WHOLE:
+            return int(value)
         return value.item() if isinstance(value, np.generic) else value
 
     def __repr__(self) -> str:
@@ -45,12 +54,30 @@ class HostState:
 
     @property
     def cell_uuid(self) -> str:
-        return self._text('cell')
+        return self.cell
 
     @property
-    def availability_zone(self) -> str:
-        """The zone's name; the empty text for a host in none."""
-        return self._text('availability_zone')
+    def aggregates(self) -> list[Any]:
+        """The host's aggregates, each with ``name`` and ``metadata``."""
+        return list(self.__getattr__('aggregates'))
+
+    @property
+    def stats(self) -> Mapping[str, Any]:
+        return parsed(self.__getattr__('stats')) or {}
+
+    @property
+    def metrics(self) -> list[Any]:
+        """Metrics, each a mapping with ``name`` and ``value``."""
+        return parsed(self.__getattr__('metrics')) or []
+
+    @property
+    def instances(self) -> Mapping[str, Any]:
+        """Instances on this host by uuid, as far as the request names them.
+
+        Those of its server group and of hints are known.
+        """
+        return {uuid: types.SimpleNamespace(uuid=uuid)
+                for uuid in self._hosts.instances_on(self.uuid)}
 
     @property
     def service(self) -> Mapping[str, Any]:
@@ -64,5 +91,15 @@ class HostState:
             'last_seen_up': seen,
         })
 
-    def _text(self, name: str) -> str:
-        return self._hosts.text(name, int(self._hosts[name][self._row]))
+
+@functools.lru_cache(4096)
+def parsed(text: str) -> Any:
+    """Return what a JSON text says; None where it is none.
+
+    Hosts share texts, so each is parsed once; what is returned is shared too
+    and must not be changed.
+    """
+    try:
+        return json.loads(text)
+    except (RecursionError, ValueError):
+        return None

@@ -4,19 +4,15 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import copy
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cellsched.hosts import coding as coding_
 from cellsched.hosts import columns as columns_
-
-Column = npt.NDArray[Any]
-Mask = npt.NDArray[np.bool_]
-
-#: Columns that hold codes of texts, which compare as fast as numbers.
-_CODED = ('cell', 'availability_zone')
+from cellsched.hosts import facts
+from cellsched.hosts import pending
+from cellsched.hosts import view as view_
 
 #: What a resource class takes from columns with Nova's names:
 #: (column, the amount's factor). Memory is in MB, disk in GB.
@@ -26,31 +22,48 @@ _TAKES = {
     'DISK_GB': (('free_disk_mb', -1024), ('disk_mb_used', 1024)),
 }
 
+#: Columns that change seldom, on which what is kept of a table relies.
+_LASTING = frozenset({
+    'host', 'nodename', 'host_ip', 'cell', 'aggregates',
+    'service_disabled', 'forced_down', 'vcpus_total', 'total_usable_ram_mb',
+    'total_usable_disk_gb'})
+
+#: Values of a coded column that may be there for nothing, beyond one for each
+#: host.
+_SPARE_VALUES = 1000
+
 
 class HostTable:
-    """Hosts in rows, facts in columns.
+    """Hosts in rows, facts in columns; what loaders write.
 
-    ``hosts['free_ram_mb']`` is a column, an array with one value for each
-    host. Plug-ins only read: the arrays that they get are read-only.
+    Plug-ins read it through a :class:`~cellsched.hosts.view.Hosts`; the
+    arrays that they get are read-only.
 
     A table has one writer at a time, and nobody reads while it writes. Rows
     move when hosts are dropped, so only uuids last.
     """
 
     def __init__(
-        self, columns: Iterable[columns_.Column] = columns_.STANDARD
+        self, columns: Iterable[columns_.Column] = columns_.STANDARD,
+        cells: facts.Cells | None = None,
     ) -> None:
-        self._specs = {column.name: column for column in columns}
+        self.specs = {column.name: column for column in columns}
         self._columns = {
-            name: np.empty(0, dtype=spec.dtype)
-            for name, spec in self._specs.items()}
+            name: np.empty(0, dtype=spec.stored)
+            for name, spec in self.specs.items()}
+        self._codings = {
+            name: coding_.Coding(spec.default)
+            for name, spec in self.specs.items()
+            if spec.dtype == columns_.CODED}
         self._length = 0
         self._rows: dict[str, int] = {}
-        self._codes: dict[str, dict[str, int]] = {name: {} for name in _CODED}
-        self._texts: dict[str, list[str]] = {name: [] for name in _CODED}
-        self._located: Mapping[str, str] = {}
-        #: Wall clock time of the request, in seconds since the epoch.
-        self.now = 0.0
+        self._pending = pending.Pending()
+        #: How often something was taken or given back.
+        self.takings = 0
+        #: What was heard of cells.
+        self.cells = cells or facts.Cells()
+        #: What was made of the hosts, until something lasting changes.
+        self.kept: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         return self._length
@@ -58,7 +71,7 @@ class HostTable:
     def __contains__(self, name: str) -> bool:
         return name in self._columns
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> view_.Column:
         """Return a column by name.
 
         :raises KeyError: no such column
@@ -72,74 +85,57 @@ class HostTable:
         """The names of all columns."""
         return list(self._columns)
 
-    def room(self, resource: str) -> Column:
-        """Return how much of a resource class each host has left to claim."""
-        name = columns_.ROOM + resource
-        if name in self._columns:
-            return self[name]
-        return np.zeros(self._length, dtype='int64')
+    def coding(self, name: str) -> coding_.Coding:
+        """Return the values of a coded column.
 
-    def code(self, name: str, text: str) -> int:
-        """Return the code of a text in a coded column; -2 if it is in none."""
-        return self._codes[name].get(text, -2)
-
-    def text(self, name: str, code: int) -> str:
-        """Return the text of a code; the empty text for no code."""
-        texts = self._texts[name]
-        return texts[code] if 0 <= code < len(texts) else ''
-
-    @property
-    def cells(self) -> list[str]:
-        """The uuids of the cells, in the order of their codes."""
-        return list(self._texts['cell'])
+        :raises KeyError: the column is not coded
+        """
+        return self._codings[name]
 
     def row(self, uuid: str) -> int | None:
         """Return the row of a compute node, or None."""
         return self._rows.get(uuid)
 
-    def rows_of(self, instances: Iterable[str]) -> Column:
-        """Return the rows of the hosts that these instances are on.
-
-        Knows those that a filter's ``located`` named; others are left out.
-        """
-        rows = {self._rows.get(self._located.get(uuid, ''))
-                for uuid in instances}
-        return np.array(sorted(row for row in rows if row is not None),
-                        dtype='int64')
-
     def view(
         self, now: float, located: Mapping[str, str] | None = None
-    ) -> 'HostTable':
-        """Return the same rows as one request sees them, at no cost.
-
-        A view follows what is taken, and is good until hosts are put or
-        dropped.
+    ) -> view_.Hosts:
+        """Return the hosts as one request sees them, at no cost.
 
         :param now: wall clock time, seconds since the epoch
         :param located: compute node uuids by instance uuid
         """
-        view = copy.copy(self)
-        view.now = now
-        view._located = located or {}
-        return view
+        return view_.Hosts(self, now, dict(located or {}))
 
     # What follows writes, and is for loaders, placing and tests.
 
     def put(self, uuids: Sequence[str], values: Mapping[str, Any]) -> None:
         """Add hosts or change them.
 
-        :param values: a sequence of one value for each uuid, or one value for
-            all, by column; texts for coded columns. Columns that are left
-            out keep what they had, or their default in a new row.
+        :param values: by column a list or an array of one value for each
+            uuid, or one value for all. Columns that are left out keep what
+            they had, or their default in a new row.
         :raises KeyError: no such column
         """
         rows = self._place(uuids)
         for name, given in values.items():
-            if name in self._codes:
-                given = self._encode(name, given)
-            if name.startswith(columns_.ROOM):
+            coding = self._codings.get(name)
+            if coding is not None:
+                given = coding.encode(_listed(given))
+            elif name.startswith(columns_.ROOM):
                 self._room_column(name.removeprefix(columns_.ROOM))
-            self._columns[name][rows] = given
+            column = self._columns[name]
+            if name in _LASTING:
+                before = column[rows]
+                column[rows] = given
+                if self.kept and not np.array_equal(before, column[rows]):
+                    self.kept.clear()
+            else:
+                column[rows] = given
+            if coding is not None and (
+                    len(coding.values) > self._length + _SPARE_VALUES):
+                self._compact(name, coding)
+        if 'num_io_ops' in values:
+            self._pending.forget(uuids)
 
     def drop(self, uuids: Iterable[str]) -> None:
         """Remove hosts; those that are not there are no matter."""
@@ -148,10 +144,12 @@ class HostTable:
             return
         stay = np.ones(self._length, dtype=bool)
         stay[gone] = False
+        self._pending.forget(self['uuid'][~stay])
         for name, column in self._columns.items():
             self._columns[name] = column[:self._length][stay]
         self._length = int(stay.sum())
         self._rows = {uuid: row for row, uuid in enumerate(self['uuid'])}
+        self.kept.clear()
 
     def set_usage(
         self, uuid: str, capacity: Mapping[str, int], used: Mapping[str, int],
@@ -178,20 +176,34 @@ class HostTable:
         columns['num_instances'][row] = consumers
 
     def take(
-        self, row: int, resources: Mapping[str, int], count: int = 1
+        self, row: int, resources: Mapping[str, int], count: int = 1,
+        now: float = 0.0,
     ) -> None:
         """Count one more instance on a host, ahead of the store's report.
 
         :param count: -1 to take it back
+        :param now: wall clock time, in seconds since the epoch
         """
+        columns = self._columns
+        self.takings += 1
         for resource, amount in resources.items():
             self._room_column(resource)[row] -= count * amount
             for name, factor in _TAKES.get(resource, ()):
-                self._columns[name][row] += count * factor * amount
-        self._columns['num_instances'][row] += count
-        self._columns['num_io_ops'][row] += count
+                columns[name][row] += count * factor * amount
+        columns['num_instances'][row] += count
+        columns['num_io_ops'][row] += count
+        self._pending.add(columns['uuid'][row], count, now)
 
-    def _place(self, uuids: Sequence[str]) -> Column:
+    def settle(self, before: float) -> None:
+        """Count no more builds that were begun before then.
+
+        A host reports builds in progress itself; until it does, what was
+        taken here is counted in their place.
+        """
+        for uuid, count in self._pending.expire(before):
+            self._columns['num_io_ops'][self._rows[uuid]] -= count
+
+    def _place(self, uuids: Sequence[str]) -> view_.Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
         new = [uuid for uuid in dict.fromkeys(uuids)
                if uuid not in self._rows]
@@ -202,32 +214,31 @@ class HostTable:
             self._columns['uuid'][self._length:end] = new
             self._rows.update(zip(new, range(self._length, end)))
             self._length = end
+            self.kept.clear()
         return np.fromiter((self._rows[uuid] for uuid in uuids), 'int64')
 
-    def _grown(self, name: str, column: Column, end: int) -> Column:
+    def _grown(
+        self, name: str, column: view_.Column, end: int
+    ) -> view_.Column:
         if len(column) < end:
             bigger = np.empty(max(end, len(column) * 2), dtype=column.dtype)
             bigger[:self._length] = column[:self._length]
             column = bigger
-        spec = self._specs.get(name)
-        column[self._length:end] = spec.default if spec else 0
+        spec = self.specs.get(name)
+        column[self._length:end] = (
+            spec.default if spec and name not in self._codings else 0)
         return column
 
-    def _encode(self, name: str, given: Any) -> Any:
-        if isinstance(given, str):
-            return self._new_code(name, given)
-        return [self._new_code(name, text) for text in given]
+    def _compact(self, name: str, coding: coding_.Coding) -> None:
+        self._columns[name] = coding.compact(self[name])
+        self.kept.clear()
 
-    def _new_code(self, name: str, text: str) -> int:
-        codes, texts = self._codes[name], self._texts[name]
-        if text not in codes:
-            codes[text] = len(texts)
-            texts.append(text)
-        return codes[text]
-
-    def _room_column(self, resource: str) -> Column:
+    def _room_column(self, resource: str) -> view_.Column:
         name = columns_.ROOM + resource
         if name not in self._columns:
-            self._columns[name] = np.zeros(
-                len(self._columns['uuid']), dtype='int64')
+            self._columns[name] = np.zeros(len(self._columns['uuid']))
         return self._columns[name]
+
+
+def _listed(given: Any) -> Iterable[Any]:
+    return given if isinstance(given, (list, np.ndarray)) else [given]

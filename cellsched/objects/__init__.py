@@ -14,7 +14,10 @@ from cellsched.objects.compute_node import ComputeNode
 from cellsched.objects.compute_node import ComputeNodeList
 from cellsched.objects.flavor import Flavor
 from cellsched.objects.host_mapping import HostMapping
+from cellsched.objects.image_meta import ImageMeta
+from cellsched.objects.image_meta import ImageMetaProps
 from cellsched.objects.instance import Instance
+from cellsched.objects.instance_group import InstanceGroup
 from cellsched.objects.instance_mapping import InstanceMapping
 from cellsched.objects.request_spec import Destination
 from cellsched.objects.request_spec import RequestSpec
@@ -24,7 +27,7 @@ from cellsched.objects.selection import Selection
 
 __all__ = (
     'BuildRequest', 'CELL0_UUID', 'CellMapping', 'ComputeNode',
-    'ComputeNodeList', 'Destination', 'Flavor', 'HostMapping', 'Instance',
-    'InstanceMapping', 'RequestSpec', 'SchedulerLimits', 'SchedulerRetries',
-    'Selection',
+    'ComputeNodeList', 'Destination', 'Flavor', 'HostMapping', 'ImageMeta',
+    'ImageMetaProps', 'Instance', 'InstanceGroup', 'InstanceMapping',
+    'RequestSpec', 'SchedulerLimits', 'SchedulerRetries', 'Selection',
 )

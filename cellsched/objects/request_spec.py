@@ -67,7 +67,7 @@ class RequestSpec(base.Object):
 
     fields = {
         'id': fields.IntegerField(),
-        'image': base.RawField(nullable=True),
+        'image': fields.ObjectField('ImageMeta', nullable=True),
         'numa_topology': base.RawField(nullable=True),
         'pci_requests': base.RawField(nullable=True),
         'project_id': fields.StringField(nullable=True),
@@ -82,7 +82,7 @@ class RequestSpec(base.Object):
             'Destination', nullable=True, default=None),
         'retry': fields.ObjectField('SchedulerRetries', nullable=True),
         'limits': fields.ObjectField('SchedulerLimits', nullable=True),
-        'instance_group': base.RawField(nullable=True),
+        'instance_group': fields.ObjectField('InstanceGroup', nullable=True),
         'scheduler_hints': fields.DictOfListOfStringsField(nullable=True),
         'instance_uuid': fields.UUIDField(),
         'security_groups': base.RawField(),
@@ -97,6 +97,22 @@ class RequestSpec(base.Object):
         """Return what a scheduler hint says; nothing where it is not given."""
         hints = self.get('scheduler_hints') or {}
         return list(hints.get(name) or ())
+
+    def get_scheduler_hint(self, name: str, default: Any = None) -> Any:
+        """Return a hint as filters written for Nova read it.
+
+        A single value stands for itself, several are a list.
+        """
+        if name not in (self.get('scheduler_hints') or {}):
+            return default
+        hint = self.hint(name)
+        return hint[0] if len(hint) == 1 else hint
+
+    def image_property(self, name: str, default: Any = None) -> Any:
+        """Return a property of the image, or the default without one."""
+        image = self.get('image')
+        properties = image.get('properties') if image else None
+        return properties.get(name, default) if properties else default
 
     def resources(self) -> dict[str, int]:
         """Return what one instance takes, by resource class.

@@ -2,6 +2,7 @@
 """A place that the scheduler chose."""
 
 from collections.abc import Mapping
+import json
 from typing import Any
 
 from oslo_serialization import jsonutils
@@ -36,7 +37,7 @@ class Selection(base.Object):
         provider: str, resources: Mapping[str, int]
     ) -> str:
         """Return an allocation request for one provider."""
-        return jsonutils.dumps(
+        return json.dumps(
             {'allocations': {provider: {'resources': dict(resources)}}})
 
     def wanted(self) -> dict[str, dict[str, int]]:

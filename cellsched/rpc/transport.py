@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transports of a process: its own, and those of the cells."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 import threading
 
@@ -34,7 +35,7 @@ class Transports:
         self._conf = conf
         self._allowed_remote_exmods = list(allowed_remote_exmods)
         self._lock = threading.Lock()
-        self._open: dict[str, oslo_messaging.Transport] = {}
+        self._open: dict[tuple[Callable, str], oslo_messaging.Transport] = {}
 
     def get(self, url: str | None = None) -> oslo_messaging.Transport:
         """Return the transport at a URL, or at ``[DEFAULT] transport_url``.
@@ -44,15 +45,35 @@ class Transports:
         :raises cellsched.exception.Invalid: the URL says that there is no
             transport, as that of cell0 does
         """
-        field = 'transport_url' if url else '[DEFAULT] transport_url'
+        return self._get(
+            oslo_messaging.get_rpc_transport, url, 'transport_url')
+
+    def notifications(self) -> oslo_messaging.Transport:
+        """Return the one that notifications go by.
+
+        It is at ``[oslo_messaging_notifications] transport_url``, or where
+        that is not set at ``[DEFAULT] transport_url``. To have it connects to
+        nothing yet.
+
+        :raises cellsched.exception.ConfigurationInvalid: as :meth:`get`
+        """
+        return self._get(
+            oslo_messaging.get_notification_transport,
+            self._conf.oslo_messaging_notifications.transport_url,
+            '[oslo_messaging_notifications] transport_url')
+
+    def _get(
+        self, opener: Callable, url: str | None, field: str
+    ) -> oslo_messaging.Transport:
+        field = field if url else '[DEFAULT] transport_url'
         url = url or self._own_url()
         if url.partition(':')[0].lower() == NO_TRANSPORT:
             raise exception.Invalid(
                 f'{field}: {NO_TRANSPORT}:// says that there is no transport.')
         with self._lock:
-            if url not in self._open:
-                self._open[url] = self._opened(url, field)
-            return self._open[url]
+            if (opener, url) not in self._open:
+                self._open[opener, url] = self._opened(opener, url, field)
+            return self._open[opener, url]
 
     def close(self) -> None:
         """Close all of them. Servers on them must have stopped before."""
@@ -68,10 +89,11 @@ class Transports:
                 expected='the URL of a message transport; it is not set')
         return self._conf.transport_url
 
-    def _opened(self, url: str, field: str) -> oslo_messaging.Transport:
+    def _opened(
+        self, opener: Callable, url: str, field: str
+    ) -> oslo_messaging.Transport:
         try:
-            return oslo_messaging.get_rpc_transport(
-                self._conf, url, self._allowed_remote_exmods)
+            return opener(self._conf, url, self._allowed_remote_exmods)
         except oslo_messaging.DriverLoadFailure:
             schemes = ', '.join(plugins.names(_DRIVERS))
             expected = f'a URL that begins with one of: {schemes}'

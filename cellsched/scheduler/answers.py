@@ -11,7 +11,7 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base as filters_
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base as weighers_
 
@@ -37,11 +37,13 @@ def ask(
 
 
 def mask(
-    stage: filters_.Filter, hosts: table.HostTable,
+    stage: filters_.Filter, hosts: view.Hosts,
     request: objects.RequestSpec,
-) -> table.Mask:
-    """Return a filter's verdict on every host."""
+) -> view.Mask | None:
+    """Return a filter's verdict on every host; None if it keeps them all."""
     answer = ask(stage, stage.keep, hosts, request)
+    if answer is None:
+        return None
     if not _is_column(answer, 'b', len(hosts)):
         raise exception.PluginFailed(
             plugin=stage.name,
@@ -50,11 +52,13 @@ def mask(
 
 
 def scores(
-    weigher: weighers_.Weigher, hosts: table.HostTable,
+    weigher: weighers_.Weigher, hosts: view.Hosts,
     request: objects.RequestSpec,
-) -> table.Column:
-    """Return a weigher's score for every host."""
+) -> view.Column | None:
+    """Return a weigher's score for every host; None if it likes all alike."""
     answer = ask(weigher, weigher.score, hosts, request)
+    if answer is None:
+        return None
     if not _is_column(answer, 'biuf', len(hosts)):
         raise exception.PluginFailed(
             plugin=weigher.name,
@@ -63,11 +67,11 @@ def scores(
 
 
 def multiplier(
-    weigher: weighers_.Weigher, hosts: table.HostTable
-) -> float | table.Column:
+    weigher: weighers_.Weigher, hosts: view.Hosts
+) -> float | view.Column:
     """Return a weigher's multiplier, for all hosts or for each."""
     answer = ask(weigher, weigher.multiplier, hosts)
-    if isinstance(answer, numbers.Real):
+    if type(answer) is float or isinstance(answer, numbers.Real):
         finite = math.isfinite(answer)
     elif _is_column(answer, 'iuf', len(hosts)):
         finite = bool(np.isfinite(answer).all())

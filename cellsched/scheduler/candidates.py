@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hosts that may take a request, and why the others may not."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
-import functools
 
 import numpy as np
 
 from cellsched.filters import base
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler import answers
+from cellsched.scheduler import sifting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,56 +38,62 @@ class Candidates:
     """Hosts that passed, and what each of the others failed at.
 
     :param stages: what the hosts are asked, in this order
-    :param mask: the hosts that passed all stages
-    :param rejected: the hosts that failed, by stage; a host is in one of them
+    :param sifted: the hosts that passed all stages
     """
 
     stages: tuple[base.Filter, ...]
-    mask: table.Mask
-    rejected: Mapping[base.Filter, table.Mask]
+    sifted: sifting.Sifted
 
-    @functools.cached_property
-    def rows(self) -> table.Column:
+    @property
+    def rows(self) -> view.Column:
         """The rows of the hosts that passed."""
-        return np.flatnonzero(self.mask)
+        return self.sifted.rows
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.sifted.left
 
-    def without(self, row: int) -> 'Candidates':
-        """Return the others, as when the claim store refused this host."""
-        mask = self.mask.copy()
-        mask[row] = False
-        return dataclasses.replace(self, mask=mask)
+    def without(self, rows: Sequence[int]) -> 'Candidates':
+        """Return the others, as when the claim store refused these hosts."""
+        return Candidates(self.stages, self.sifted.without(rows))
 
-    def rejections(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> list[Rejection]:
+    def rejected(self, stage: base.Filter) -> view.Column:
+        """Return the rows that failed at a stage; each is in one of them."""
+        found = [step.rejected for step in self.sifted.steps
+                 if step.stage is stage]
+        return np.concatenate(found) if found else np.empty(0, 'int64')
+
+    def rejections(self, request: objects.RequestSpec) -> list[Rejection]:
         """Return what hosts failed at, in the order of the stages.
 
         The nearest misses are those of the moment: what the request itself
         took on a host counts.
         """
-        return [
-            Rejection(
-                stage.name, int(np.count_nonzero(out)), stage.reason,
-                answers.ask(stage, _nearest, stage, hosts, request, out))
-            for stage in self.stages
-            if (out := self.rejected.get(stage)) is not None]
+        return list(self._rejections(request))
+
+    def _rejections(
+        self, request: objects.RequestSpec
+    ) -> Iterator[Rejection]:
+        for stage in self.stages:
+            rows = np.sort(self.rejected(stage))
+            if len(rows):
+                nearest = answers.ask(
+                    stage, _nearest, stage, self.sifted.hosts.at(rows),
+                    request)
+                yield Rejection(stage.name, len(rows), stage.reason, nearest)
 
 
 def _nearest(
-    stage: base.Filter, hosts: table.HostTable, request: objects.RequestSpec,
-    out: table.Mask,
+    stage: base.Filter, out: view.Hosts, request: objects.RequestSpec
 ) -> Nearest | None:
-    answer = stage.shortfall(hosts, request)
+    answer = stage.shortfall(out, request)
     if answer is None:
         return None
     amounts, unit = answer
-    amounts = amounts[out]
     # Where room was given back meanwhile, nothing is missing.
     amounts = amounts[amounts > 0]
     if not len(amounts):
         return None
-    least = amounts.min()
-    return Nearest(int(np.count_nonzero(amounts == least)), least.item(), unit)
+    least = amounts.min().item()
+    if least == int(least):
+        least = int(least)
+    return Nearest(int(np.count_nonzero(amounts == least)), least, unit)

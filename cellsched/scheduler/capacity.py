@@ -6,11 +6,12 @@ the hosts that it would refuse, and tells by how much they fall short.
 """
 
 import abc
+import math
 from typing import ClassVar
 
 from cellsched import exception
 from cellsched.filters import base
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 
 #: The most of one resource class that a store can keep.
@@ -36,6 +37,7 @@ class _Stage(base.Filter):
     """Compares an amount; made for one request, and always in the pipeline."""
 
     kind: ClassVar[str]
+    local = True
 
     def __init__(self, resource: str, amount: int) -> None:
         super().__init__(options=None)
@@ -48,17 +50,17 @@ class _Stage(base.Filter):
         return f'{self.kind}:{self.resource}'
 
     @abc.abstractmethod
-    def offered(self, hosts: table.HostTable) -> table.Column:
+    def offered(self, hosts: view.Hosts) -> view.Column:
         """Return how much each host may give."""
 
     def keep(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Mask:
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
         return self.offered(hosts) >= self.amount
 
     def shortfall(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> tuple[table.Column, str]:
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> tuple[view.Column, str]:
         return self.amount - self.offered(hosts), self.unit
 
 
@@ -75,8 +77,19 @@ class Size(_Stage):
         super().__init__(resource, amount)
         self.reason = f'is too small in {self.word}'
 
-    def offered(self, hosts: table.HostTable) -> table.Column:
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        smallest = hosts.memo(('smallest', self.resource), self._smallest)
+        if self.amount <= smallest:
+            return None
+        return super().keep(hosts, request)
+
+    def offered(self, hosts: view.Hosts) -> view.Column:
         return hosts[_SIZES[self.resource]]
+
+    def _smallest(self, hosts: view.Hosts) -> float:
+        return self.offered(hosts).min(initial=math.inf)
 
 
 class Capacity(_Stage):
@@ -88,7 +101,7 @@ class Capacity(_Stage):
         super().__init__(resource, amount)
         self.reason = f'lacks {self.word}'
 
-    def offered(self, hosts: table.HostTable) -> table.Column:
+    def offered(self, hosts: view.Hosts) -> view.Column:
         return hosts.room(self.resource)
 
 

@@ -13,6 +13,9 @@ from typing import Any
 from cellsched import exception
 from cellsched.scheduler import candidates
 
+#: Under which hosts are counted whose claims were refused.
+CLAIMS = 'claims'
+
 _LOST = 'lost its room to another request'
 _LEFT = 'was left untried'
 _SILENT = 'does not answer'
@@ -72,7 +75,7 @@ class Diagnosis:
                 del figure['nearest']
             figures.append(figure)
         if self.lost:
-            figures.append({'by': 'claims', 'hosts': self.lost,
+            figures.append({'by': CLAIMS, 'hosts': self.lost,
                             'reason': _LOST})
         if self.silent:
             figures.append({'by': 'cells', 'hosts': 0, 'reason': _SILENT,

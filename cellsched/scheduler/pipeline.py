@@ -1,139 +1,236 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decision: which hosts may take a request, and which is best.
 
-A function of a host table and a request. There is no clock here, no RPC and
-no database; who calls brings the table up to date, claims and logs.
+A function of hosts and a request. There is no clock here, no RPC and no
+database; who calls brings the table up to date, claims and logs.
 
 Several instances of one request are decided one by one: choose a host, take
-the room in the table, :meth:`Pipeline.recheck`, choose again.
+the room in the table, :meth:`Pipeline.recheck`, :meth:`Pipeline.reweigh`,
+choose again.
 """
 
 from collections.abc import Iterable
+import dataclasses
 
 import numpy as np
 
+from cellsched import exception
 from cellsched.filters import base as filters_
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler import answers
 from cellsched.scheduler import candidates as candidates_
 from cellsched.scheduler import capacity
-from cellsched.scheduler import ranking
+from cellsched.scheduler import ranking as ranking_
+from cellsched.scheduler import sifting
 from cellsched.weighers import base as weighers_
+
+
+#: If less than one host in so many is left, only those are weighed, and else
+#: whole columns: to pick nearly all out of a column takes longer than to weigh
+#: a few more.
+_FEW = 8 / 7
 
 
 class Pipeline:
     """Filters and weighers in order, and the rules by which they decide.
 
-    Room for what the request takes comes before the filters. A plug-in that
-    fails, or whose answer is not one, fails the request with a
-    :class:`cellsched.exception.PluginFailed` that names it. When it finds the
-    input bad, its :class:`cellsched.exception.Invalid` is passed on.
+    First comes what the request itself says of where it may go, then room for
+    what it takes, then the filters. A request that is forced to a host passes
+    the filters by. A plug-in that fails, or whose answer is not one, fails
+    the request with a :class:`cellsched.exception.PluginFailed` that names
+    it. When it finds the input bad, its :class:`cellsched.exception.Invalid`
+    is passed on.
+
+    :param destinations: stages that every request has to pass
     """
 
     def __init__(
         self, filters: Iterable[filters_.Filter],
         weighers: Iterable[weighers_.Weigher],
+        destinations: Iterable[filters_.Filter] = (),
     ) -> None:
         self._filters = tuple(filters)
         self._weighers = tuple(weighers)
+        self._destinations = tuple(destinations)
+        self._limiting = frozenset(
+            each for each in self._filters
+            if type(each).limits is not filters_.Filter.limits)
+        everyone: tuple[filters_.Filter | weighers_.Weigher, ...] = (
+            *self._destinations, *self._filters, *self._weighers)
+        self._locating = tuple(
+            each for each in everyone if type(each).located not in (
+                filters_.Filter.located, weighers_.Weigher.located))
+        self._serves = frozenset[str]().union(
+            *(each.serves for each in self._filters),
+            *(each.serves for each in self._weighers))
         #: Scheduler hints that some filter reads.
         self.hints = frozenset(
             hint for each in self._filters for hint in each.hints)
 
     def located(self, request: objects.RequestSpec) -> set[str]:
-        """Return the instances whose hosts the filters need to know."""
+        """Return the instances whose hosts the plug-ins need to know."""
         instances: set[str] = set()
-        for each in _that_apply(self._filters, request):
-            named = answers.ask(each, each.located, request)
-            answers.ask(each, instances.update, named)
+        for each in self._locating:
+            if answers.ask(each, each.applies, request):
+                named = answers.ask(each, each.located, request)
+                answers.ask(each, instances.update, named)
         return instances
 
     def candidates(
-        self, hosts: table.HostTable, request: objects.RequestSpec
+        self, hosts: view.Hosts, request: objects.RequestSpec,
+        rebuild: bool = False,
     ) -> candidates_.Candidates:
-        """Return the hosts that may take an instance of the request."""
-        stages = _that_apply((*capacity.stages(request), *self._filters),
-                             request)
-        everyone = candidates_.Candidates(
-            stages, np.ones(len(hosts), dtype=bool), {})
-        return _sift(everyone, stages, hosts, request)
+        """Return the hosts that may take an instance of the request.
+
+        :param rebuild: the server stays on its host and takes nothing more;
+            only what depends on the image is asked
+        """
+        self._check_group(request)
+        stages: tuple[filters_.Filter, ...]
+        if rebuild:
+            stages = tuple(each for each in self._filters
+                           if each.run_on_rebuild)
+        else:
+            forced = request.get('force_hosts') or request.get('force_nodes')
+            stages = (*self._destinations, *capacity.stages(request),
+                      *(() if forced else self._filters))
+        stages = tuple(stage for stage in stages
+                       if answers.ask(stage, stage.applies, request))
+        everyone = sifting.Sifted(hosts, None, len(hosts))
+        left = everyone.through(stages, request).narrowed(_FEW)
+        return candidates_.Candidates(stages, left)
+
+    def _check_group(self, request: objects.RequestSpec) -> None:
+        """Refuse a server group whose wish would not be heard.
+
+        :raises cellsched.exception.InvalidField: names the wish
+        """
+        group = request.get('instance_group')
+        if group is None:
+            return
+        policy = group.get('policy')
+        if policy and policy not in self._serves:
+            raise exception.InvalidField(
+                where='server group', field='policy',
+                expected=f'one that is enabled here, not {policy:.60}')
+        if 'spread' in group.rules and 'spread' not in self._serves:
+            raise exception.InvalidField(
+                where='server group', field='rules.spread',
+                expected='no rule that is not enabled here')
 
     def recheck(
-        self, hosts: table.HostTable, request: objects.RequestSpec,
-        candidates: candidates_.Candidates,
+        self, request: objects.RequestSpec,
+        candidates: candidates_.Candidates, row: int,
     ) -> candidates_.Candidates:
-        """Return those who still are candidates after something was taken.
+        """Return those who still are candidates after a host was chosen.
 
-        Only stages whose verdict that can change run again, and a host that
-        was out stays out.
+        Only stages whose verdict that can change are asked again, those that
+        are local about that host alone; and a host that was out stays out.
+
+        :param row: the host on which something was taken
         """
         again = [stage for stage in candidates.stages
                  if not stage.run_filter_once_per_request]
-        return _sift(candidates, again, hosts, request)
+        left = candidates.sifted
+        chosen = sifting.Sifted(left.hosts.at(np.array([row])), None, 1)
+        asked = chosen.through(
+            [stage for stage in again if stage.local], request)
+        if not asked.left:
+            left = dataclasses.replace(
+                left.without([row]), steps=(*left.steps, *asked.steps))
+        left = left.through(
+            [stage for stage in again if not stage.local], request)
+        return candidates_.Candidates(candidates.stages, left)
+
+    def limits(
+        self, request: objects.RequestSpec,
+        candidates: candidates_.Candidates, row: int,
+    ) -> dict[str, int]:
+        """Return what a build may use on a host, as the filters say."""
+        limits: dict[str, int] = {}
+        if not self._limiting:
+            return limits
+        chosen = candidates.sifted.hosts.at(np.array([row]))
+        for stage in candidates.stages:
+            if stage in self._limiting:
+                said = answers.ask(stage, stage.limits, chosen, request)
+                limits.update((name, int(column[0]))
+                              for name, column in said.items())
+        return limits
 
     def weigh(
-        self, hosts: table.HostTable, request: objects.RequestSpec,
+        self, request: objects.RequestSpec,
         candidates: candidates_.Candidates,
-    ) -> ranking.Ranking:
+    ) -> ranking_.Ranking:
         """Return the candidates by weight.
 
         A weight is the sum of each weigher's score, scaled to 0..1 over the
         candidates and multiplied. Fewer than two have nothing to weigh.
         """
-        rows = candidates.rows
-        weights = np.zeros(len(rows))
-        if len(rows) > 1:
-            for weigher in self._weighers:
-                _add_part(weights, weigher, hosts, request, rows)
-        return ranking.Ranking(rows, weights)
+        weighers = [each for each in self._weighers
+                    if answers.ask(each, each.applies, request)]
+        sifted = candidates.sifted
+        if any(each.by_row for each in weighers):
+            sifted = sifted.narrowed()
+        hosts, mask = sifted.hosts, sifted.mask
+        parts = []
+        for weigher in weighers if len(candidates) > 1 else ():
+            multiplier = answers.multiplier(weigher, hosts)
+            if isinstance(multiplier, np.ndarray) or multiplier:
+                scores = answers.scores(weigher, hosts, request)
+                if scores is None:
+                    continue
+                parts.append(answers.ask(
+                    weigher, ranking_.Part, weigher, scores, multiplier,
+                    mask))
+        return ranking_.Ranking(hosts, mask, parts)
 
+    def reweigh(
+        self, request: objects.RequestSpec,
+        candidates: candidates_.Candidates, ranking: ranking_.Ranking,
+        row: int,
+    ) -> ranking_.Ranking:
+        """Return the candidates by weight after a host was chosen.
 
-def _that_apply(
-    stages: Iterable[filters_.Filter], request: objects.RequestSpec
-) -> tuple[filters_.Filter, ...]:
-    return tuple(stage for stage in stages
-                 if answers.ask(stage, stage.applies, request))
+        That is what :meth:`weigh` returns, at a cost of what changed.
 
-
-def _sift(
-    candidates: candidates_.Candidates, stages: Iterable[filters_.Filter],
-    hosts: table.HostTable, request: objects.RequestSpec,
-) -> candidates_.Candidates:
-    """Return the candidates that pass these stages."""
-    mask, rejected = candidates.mask, dict(candidates.rejected)
-    left = np.count_nonzero(mask)
-    for stage in stages:
-        if not left:
-            break
-        passed = mask & answers.mask(stage, hosts, request)
-        passed_count = np.count_nonzero(passed)
-        if passed_count < left:
-            out = mask ^ passed
-            if stage in rejected:
-                out |= rejected[stage]
-            rejected[stage] = out
-            mask, left = passed, passed_count
-    if mask is candidates.mask:
-        return candidates
-    return candidates_.Candidates(candidates.stages, mask, rejected)
-
-
-def _add_part(
-    weights: table.Column, weigher: weighers_.Weigher, hosts: table.HostTable,
-    request: objects.RequestSpec, rows: table.Column,
-) -> None:
-    """Add one weigher's part to the weights of these rows."""
-    multiplier = answers.multiplier(weigher, hosts)
-    if isinstance(multiplier, np.ndarray):
-        multiplier = multiplier[rows]
-    elif multiplier == 0:
-        return
-    scores = answers.scores(weigher, hosts, request)
-    if len(rows) < len(hosts):
-        scores = scores[rows]
-    part = answers.ask(
-        weigher, ranking.scaled, scores, weigher.minval, weigher.maxval)
-    if np.ndim(multiplier) or multiplier != 1:
-        part *= multiplier
-    weights += part
+        :param ranking: the weights before, of a ranking that was detached
+            from the table; it is used up
+        :param row: the host on which something was taken
+        """
+        hosts, mask = candidates.sifted.hosts, candidates.sifted.mask
+        place = ranking.place(row)
+        still = place is not None and (mask is None or bool(mask[place]))
+        lost = len(ranking) - len(candidates)
+        if (hosts is not ranking.hosts or place is None
+                or len(candidates) < 2 or lost != (not still)):
+            again = self.weigh(request, candidates)
+            again.detach()
+            return again
+        chosen = hosts.at(np.array([row]))
+        ranking.mask = mask
+        moved = False
+        for part in ranking.parts:
+            weigher = part.weigher
+            if still and weigher.fixed:
+                continue
+            if not weigher.local:
+                scores = answers.scores(weigher, hosts, request)
+                part.scores = (np.zeros(len(hosts)) if scores is None
+                               else scores)
+                part.detach(mask)
+                answers.ask(weigher, part.find_bounds, mask)
+                moved = True
+            elif still:
+                scores = answers.scores(weigher, chosen, request)
+                if scores is not None:
+                    moved |= answers.ask(
+                        weigher, part.change, place, float(scores[0]), mask)
+            elif mask is not None:
+                moved |= part.leave_out(place, mask)
+        if moved:
+            ranking.add_up()
+        else:
+            ranking.change(place)
+        return ranking

@@ -2,8 +2,11 @@
 """Choosing hosts for a request and claiming them."""
 
 import collections
+from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import copy
 import dataclasses
 
 from oslo_log import log
@@ -13,14 +16,20 @@ from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched import exception
 from cellsched.hosts import loader as loader_
-from cellsched.hosts import table
 from cellsched import objects
-from cellsched.scheduler import candidates as candidates_
+from cellsched.scheduler import choosing as choosing_
+from cellsched.scheduler import decision as decision_
 from cellsched.scheduler import diagnosis
 from cellsched.scheduler import pipeline as pipeline_
-from cellsched.scheduler import ranking as ranking_
 
 LOG = log.getLogger(__name__)
+
+#: The hint that has the instances of a request spread over failure domains.
+SPREAD = 'spread'
+
+Record = Callable[
+    [context_.RequestContext, objects.RequestSpec, Sequence[str],
+     decision_.Decision], None]
 
 
 class Placing:
@@ -30,19 +39,23 @@ class Placing:
     and then claimed. When the store refuses, somebody else was faster: the
     table is set right and the choice made again.
 
+    :param taste: which of the best hosts is chosen
     :param attempts_max: times to choose for one request
+    :param record: is told each decision; must neither block nor fail
     """
 
     def __init__(
         self, loader: loader_.Loader, pipeline: pipeline_.Pipeline,
         claims: claims_base.ClaimStore, clock: clock_.Clock,
-        attempts_max: int,
+        taste: choosing_.Taste, attempts_max: int, record: Record,
     ) -> None:
         self._loader = loader
         self._pipeline = pipeline
         self._claims = claims
         self._clock = clock
+        self._taste = taste
         self._attempts_max = attempts_max
+        self._record = record
 
     def place(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -52,82 +65,151 @@ class Placing:
 
         :raises cellsched.exception.NoValidHost: not all of them fit
         """
+        request = with_members(request, uuids)
         asked_at = self._clock.monotonic()
-        fresh = self._loader.refresh(context)
+        fresh = self._loader.follow(context)
         refused: collections.Counter[str] = collections.Counter()
         chosen = 0
+        # Hardly any request comes twice, and the store finds those that do:
+        # to ask it before costs as much as to claim.
+        again = False
         while chosen < self._attempts_max:
-            located = self._locate(
-                [*uuids, *self._pipeline.located(request)])
-            places, why = self._choose(
+            located = self._locate(request, uuids, again)
+            places, why, decision = self._choose(
                 request, uuids, alternates, located, refused)
-            if not places and fresh:
-                raise self._error(why)
+            if not places and fresh and again:
+                assert why is not None
+                raise self._error(context, request, uuids, why, decision)
             if not places:
                 # Somebody else may have read it since, after this choice.
-                self._loader.refresh(context, since=asked_at)
-                fresh = True
+                if not fresh:
+                    self._loader.refresh(context, since=asked_at)
+                fresh = again = True
+                continue
+            try:
+                provider = self._claim(
+                    uuids, request.resources(), places, located)
+            except exception.ClaimConflict:
+                if again:
+                    raise
+                again = True
                 continue
             chosen += 1
-            provider = self._claim(uuids, places, located)
             if provider is None:
                 LOG.info('Placed %d instances on %s', len(uuids), sorted(
                     {first.service_host for first, *_ in places}))
+                self._record(context, request, uuids, decision)
                 return places
             refused[provider] += 1
-        raise self._error(dataclasses.replace(
-            why, placed=0, lost=len(refused)))
+        assert why is not None
+        why = dataclasses.replace(why, placed=0, lost=len(refused))
+        decision.examples[diagnosis.CLAIMS] = self._names(refused)
+        raise self._error(context, request, uuids, why, decision)
 
-    def _error(self, why: diagnosis.Diagnosis) -> exception.NoValidHost:
+    def plan(
+        self, context: context_.RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], alternates: int,
+    ) -> tuple[list[list[objects.Selection]], decision_.Decision]:
+        """Choose as :meth:`place` does, and take nothing.
+
+        :returns: nothing chosen and a reason, where not all of them fit
+        """
+        request = with_members(request, uuids)
+        self._loader.follow(context)
+        located = self._locate(request, uuids, again=True)
+        places, why, decision = self._choose(
+            request, uuids, alternates, located, {}, keep=False)
+        if not places:
+            assert why is not None
+            _explain(decision, why)
+        return places, decision
+
+    def _error(
+        self, context: context_.RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], why: diagnosis.Diagnosis,
+        decision: decision_.Decision,
+    ) -> exception.NoValidHost:
         error = why.error()
         LOG.info('%s', error)
+        _explain(decision, why)
+        self._record(context, request, uuids, decision)
         return error
 
-    def _locate(self, instances: Sequence[str]) -> dict[str, str]:
-        """Return the nodes that instances hold claims on."""
+    def _locate(
+        self, request: objects.RequestSpec, uuids: Sequence[str], again: bool
+    ) -> dict[str, str]:
+        """Return the nodes that instances hold claims on.
+
+        :param again: ask about the request's own instances too, even if that
+            takes a query that is needed for nothing else
+        """
+        instances = self._pipeline.located(request)
+        if instances or again:
+            instances.update(uuids)
+        if not instances:
+            return {}
         return {consumer: claims[0].provider for consumer, claims
                 in self._claims.held(instances).items()}
 
     def _choose(
         self, request: objects.RequestSpec, uuids: Sequence[str],
         alternates: int, located: Mapping[str, str],
-        refused: Mapping[str, int],
-    ) -> tuple[list[list[objects.Selection]], diagnosis.Diagnosis]:
+        refused: Mapping[str, int], keep: bool = True,
+    ) -> tuple[list[list[objects.Selection]], diagnosis.Diagnosis | None,
+               decision_.Decision]:
         """Choose for each instance in turn, and take what is chosen.
 
         When there is no host for one of them, nothing stays taken, and no
-        place is returned but why. A host that was refused although the table,
-        set right, had room for it, is passed over.
+        place is returned but why; so it is told too when hosts were refused.
+        A host that was refused although the table, set right, had room for
+        it, is passed over.
+
+        :param keep: whether what is chosen stays taken
         """
         lost = [provider for provider, times in refused.items() if times > 1]
         with self._loader.lock:
             hosts = self._loader.table.view(self._clock.timestamp(), located)
-            choosing = _Choosing(self._pipeline, hosts, request, lost)
+            choosing = choosing_.Choosing(
+                self._pipeline, self._taste, hosts, request, lost)
+            taken = False
             try:
                 complete = all(
-                    choosing.choose(located.get(uuid)) for uuid in uuids)
-                why = choosing.diagnosis(self._loader.silent, len(uuids))
-                if complete:
-                    return choosing.selections(alternates), why
-            except BaseException:
-                choosing.give_back()
-                raise
-            choosing.give_back()
-            return [], why
+                    choosing.choose(uuid, located.get(uuid),
+                                    last=uuid == uuids[-1])
+                    for uuid in uuids)
+                quiet = complete and not refused and self._attempts_max > 1
+                why = (None if quiet else
+                       choosing.diagnosis(self._loader.silent, len(uuids)))
+                places = choosing.selections(alternates) if complete else []
+                taken = complete and keep
+                decision = choosing.decision()
+                if why is not None:
+                    decision.examples = choosing.examples()
+                return places, why, decision
+            finally:
+                if not taken:
+                    choosing.give_back()
+
+    def _names(self, providers: Iterable[str]) -> list[str]:
+        """Return the hosts of nodes, as far as they are still known."""
+        with self._loader.lock:
+            table = self._loader.table
+            return [table['host'][row] for row in map(table.row, providers)
+                    if row is not None]
 
     def _claim(
-        self, uuids: Sequence[str],
+        self, uuids: Sequence[str], resources: Mapping[str, int],
         places: Sequence[Sequence[objects.Selection]],
         located: Mapping[str, str],
     ) -> str | None:
         """Claim what was chosen; return the host that was refused, if any."""
-        batch = [claim for uuid, (first, *_) in zip(uuids, places)
-                 for claim in claims_base.of_selection(uuid, first)
+        batch = [claims_base.Claim(uuid, first.compute_node_uuid, resources)
+                 for uuid, (first, *_) in zip(uuids, places)
                  if uuid not in located]
         if not batch:
             return None
         try:
-            self._claims.claim(batch)
+            new = self._claims.claim(batch)
         except exception.ClaimRefused as exc:
             LOG.info('Choosing again: %s', exc)
             self._loader.reload([claim.provider for claim in batch])
@@ -135,112 +217,37 @@ class Placing:
         except Exception:
             self._loader.reload([claim.provider for claim in batch])
             raise
+        if new < len(batch):
+            # The request came twice; what it held was taken twice here.
+            self._loader.reload([claim.provider for claim in batch])
         return None
 
 
-class _Choosing:
-    """Choosing for the instances of one request, one after the other.
+def with_members(
+    request: objects.RequestSpec, uuids: Sequence[str]
+) -> objects.RequestSpec:
+    """Return a request whose own instances are members of its server group.
 
-    :param lost: hosts that were refused before, which are passed over
+    Instances that are to be spread are a group for the time of the request,
+    where they are in none.
     """
+    group = request.get('instance_group')
+    if group is None and request.hint(SPREAD):
+        group = objects.InstanceGroup(
+            policy=None, members=[], hosts=[], rules={})
+    if group is None:
+        return request
+    members = dict.fromkeys([*(group.get('members') or ()), *uuids])
+    # What the caller holds stays as it is; a deep copy would cost more than
+    # the decision.
+    request, group = copy.copy(request), copy.copy(group)
+    group.members = list(members)
+    request.instance_group = group
+    return request
 
-    def __init__(
-        self, pipeline: pipeline_.Pipeline, hosts: table.HostTable,
-        request: objects.RequestSpec, lost: Sequence[str],
-    ) -> None:
-        self._pipeline = pipeline
-        self._hosts = hosts
-        self._request = request
-        self._resources = request.resources()
-        self._lost = [row for row in map(hosts.row, lost) if row is not None]
-        self._rows: list[int] = []
-        self._taken: list[int] = []
-        self._candidates: candidates_.Candidates | None = None
-        self._ranking: ranking_.Ranking | None = None
 
-    def choose(self, held_on: str | None) -> bool:
-        """Choose a host for one more instance; return whether there is one.
-
-        :param held_on: the node that it holds a claim on already, which it
-            keeps
-        """
-        if held_on is not None:
-            row = self._hosts.row(held_on)
-            if row is None:
-                return False
-        else:
-            best = self._rank().top(1)
-            if not best:
-                return False
-            row = best[0]
-            self._hosts.take(row, self._resources)
-            self._taken.append(row)
-        self._rows.append(row)
-        return True
-
-    def give_back(self) -> None:
-        """Take back what was taken."""
-        for row in self._taken:
-            self._hosts.take(row, self._resources, -1)
-        self._taken.clear()
-
-    def selections(self, alternates: int) -> list[list[objects.Selection]]:
-        """Return what was chosen, with alternates in the same cell."""
-        others: dict[int, list[objects.Selection]] = {}
-        return [[self._selection(row), *self._others(row, alternates, others)]
-                for row in self._rows]
-
-    def diagnosis(
-        self, silent: Sequence[str], wanted: int
-    ) -> diagnosis.Diagnosis:
-        """Return what became of the hosts."""
-        rejections = (self._candidates.rejections(self._hosts, self._request)
-                      if self._candidates is not None else ())
-        return diagnosis.Diagnosis(
-            len(self._hosts), rejections, len(self._lost), silent, wanted,
-            len(self._rows))
-
-    def _rank(self) -> ranking_.Ranking:
-        """Return the hosts that are left, by weight."""
-        hosts, request = self._hosts, self._request
-        if self._candidates is None:
-            self._candidates = self._pipeline.candidates(hosts, request)
-            for row in self._lost:
-                self._candidates = self._candidates.without(row)
-        else:
-            self._candidates = self._pipeline.recheck(
-                hosts, request, self._candidates)
-        self._ranking = self._pipeline.weigh(hosts, request, self._candidates)
-        return self._ranking
-
-    def _others(
-        self, row: int, count: int, known: dict[int, list[objects.Selection]]
-    ) -> list[objects.Selection]:
-        """Return the best hosts of the row's cell that nobody was given."""
-        if not count:
-            return []
-        cells = self._hosts['cell']
-        cell = int(cells[row])
-        if cell not in known:
-            ranking = (self._rank() if len(self._rows) > 1
-                       or self._ranking is None else self._ranking)
-            free = cells == cell
-            free[self._rows] = False
-            known[cell] = [self._selection(other)
-                           for other in ranking.top(count, among=free)]
-        return known[cell]
-
-    def _selection(self, row: int) -> objects.Selection:
-        hosts = self._hosts
-        uuid = hosts['uuid'][row]
-        return objects.Selection(
-            compute_node_uuid=uuid, service_host=hosts['host'][row],
-            nodename=hosts['nodename'][row],
-            cell_uuid=hosts.text('cell', int(hosts['cell'][row])),
-            limits=objects.SchedulerLimits(
-                numa_topology=None, vcpu=None, disk_gb=None, memory_mb=None),
-            allocation_request=objects.Selection.allocation(
-                uuid, self._resources),
-            allocation_request_version='1.36',
-            availability_zone=hosts.text(
-                'availability_zone', int(hosts['availability_zone'][row])))
+def _explain(
+    decision: decision_.Decision, why: diagnosis.Diagnosis
+) -> None:
+    decision.reason = why.text()
+    decision.rejections = why.to_list()

@@ -2,78 +2,328 @@
 """Hosts in the order of their weights, and how a weight is made."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import math
 
 import numpy as np
 
-from cellsched.hosts import table
+from cellsched.hosts import view
+from cellsched.weighers import base
+
+#: Where scores lie this many times their range away from zero, they are moved
+#: to zero before they are multiplied, so that no digit is lost.
+_FAR = 1e3
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """What one weigher gave one host.
+
+    :param raw: its score
+    :param scaled: the score, scaled to 0..1 over all that passed
+    :param weight: that, multiplied
+    """
+
+    by: str
+    raw: float
+    scaled: float
+    multiplier: float
+    weight: float
+
+
+class Part:
+    """What one weigher adds to the weights.
+
+    :param scores: its scores, one for each host
+    :param multiplier: for all hosts or for each
+    :param mask: the hosts that count; all where it is None
+    :raises ValueError: a score is not finite
+    """
+
+    def __init__(
+        self, weigher: base.Weigher, scores: view.Column,
+        multiplier: float | view.Column, mask: view.Mask | None,
+    ) -> None:
+        self.weigher = weigher
+        self.scores = scores
+        self.multiplier = multiplier
+        self._how: tuple[float, float, bool] | None = None
+        self.find_bounds(mask)
+
+    def find_bounds(self, mask: view.Mask | None = None) -> bool:
+        """Find between what scores are scaled; return whether that changed.
+
+        A bound that the weigher does not set is the least or the greatest of
+        the scores of the hosts that count.
+        """
+        before, low, high = (
+            self._how, self.weigher.minval, self.weigher.maxval)
+        least = _end(self.scores, None if low is not None else mask,
+                     np.minimum)
+        most = _end(self.scores, None if high is not None else mask,
+                    np.maximum)
+        if not math.isfinite(least) or not math.isfinite(most):
+            raise ValueError('its scores are not all finite')
+        self.low = least if low is None else float(low)
+        self.high = max(most, self.low) if high is None else float(high)
+        if low is None:
+            self.low = min(least, self.high)
+        self._clamped = least < self.low or most > self.high
+        self._ends = least, most
+        self._how = self.low, self.high, self._clamped
+        return self._how != before
+
+    @property
+    def counts(self) -> bool:
+        """Whether it tells hosts apart; where bounds are equal, all are 0."""
+        return self.low < self.high
+
+    def weighted(self, out: view.Column) -> float:
+        """Write what it adds to the weights, up to a constant; return that.
+
+        :param out: an array with one entry for each host
+        """
+        scores, span = self.scores, self.high - self.low
+        if self._clamped:
+            scores = np.clip(scores, self.low, self.high)
+        offset = -self.low
+        if self._moved:
+            scores, offset = scores - self.low, 0.0
+        factor = self.multiplier / span
+        np.multiply(scores, factor, out=out)
+        return float(offset * factor) if offset else 0.0
+
+    def weighted_at(self, place: int) -> float:
+        """Return what it adds to one host's weight, up to that constant."""
+        score = float(self.scores[place])
+        if self._clamped:
+            score = min(max(score, self.low), self.high)
+        if self._moved:
+            score -= self.low
+        multiplier = (self.multiplier[place] if isinstance(
+            self.multiplier, np.ndarray) else self.multiplier)
+        return float(score * (multiplier / (self.high - self.low)))
+
+    @property
+    def _moved(self) -> bool:
+        """Whether scores are moved to zero before they are multiplied."""
+        return (isinstance(self.multiplier, np.ndarray)
+                or abs(self.low) > _FAR * (self.high - self.low))
+
+    def share(self, place: int) -> Share:
+        """Return what it gives the host in a place."""
+        raw = float(self.scores[place])
+        multiplier = float(self.multiplier[place] if isinstance(
+            self.multiplier, np.ndarray) else self.multiplier)
+        scaled = 0.0
+        if self.counts:
+            clamped = min(max(raw, self.low), self.high)
+            scaled = (clamped - self.low) / (self.high - self.low)
+        return Share(self.weigher.name, raw, scaled, multiplier,
+                     multiplier * scaled)
+
+    def detach(self, mask: view.Mask | None) -> None:
+        """Keep the scores as they are, whatever becomes of the table.
+
+        Hosts that do not count get the score of one that does, so that
+        bounds are hardly ever found among them.
+        """
+        self.scores = np.array(self.scores, dtype='float64')
+        if mask is not None and mask.any():
+            np.putmask(self.scores, ~mask, self.scores[mask.argmax()])
+
+    def change(
+        self, place: int, score: float, mask: view.Mask | None
+    ) -> bool:
+        """Take over a host's score; return whether that moved the bounds.
+
+        The scores are detached.
+
+        :param mask: the hosts that count
+        """
+        before = float(self.scores[place])
+        self.scores[place] = score
+        least, most = self._ends
+        if least < min(before, score) and max(before, score) < most:
+            return False
+        # The score that is kept for hosts that are out may be outdated.
+        return self.find_bounds(mask)
+
+    def leave_out(self, place: int, mask: view.Mask) -> bool:
+        """Let a host count no more; return whether that moved the bounds.
+
+        :param mask: the hosts that count
+        """
+        return self.change(place, float(self.scores[mask.argmax()]), mask)
+
+
 class Ranking:
     """Hosts with their weights; the heavier, the better.
 
-    :param rows: rows of the table, ascending
-    :param weights: the weight of each of these rows
+    :param mask: the hosts that count; all where it is None
+    :param parts: what makes the weights; nothing, where there is nothing to
+        choose
     """
 
-    rows: table.Column
-    weights: table.Column
+    def __init__(
+        self, hosts: view.Hosts, mask: view.Mask | None = None,
+        parts: Sequence[Part] = (),
+    ) -> None:
+        self.hosts = hosts
+        self.mask = mask
+        self.parts = list(parts)
+        self.add_up()
+
+    def add_up(self) -> None:
+        """Make the weights of the parts."""
+        weights, self._offset = None, 0.0
+        buffer = np.empty(len(self.hosts))
+        for part in self.parts:
+            if not part.counts:
+                continue
+            if weights is None:
+                weights = np.empty(len(self.hosts))
+                self._offset += part.weighted(weights)
+            else:
+                self._offset += part.weighted(buffer)
+                weights += buffer
+        if weights is None:
+            weights = np.zeros(len(self.hosts))
+        self._weights = weights
+        self._sunk = self.mask is None
+
+    def _sink(self) -> None:
+        """Give the hosts that do not count the least weight.
+
+        That takes long, and is needed only when one of them is on top.
+        """
+        if not self._sunk:
+            assert self.mask is not None
+            self._weights[~self.mask] = -math.inf
+            self._sunk = True
+
+    def change(self, place: int) -> None:
+        """Make the weight of one host anew, as the bounds are the same."""
+        counts = self.mask is None or bool(self.mask[place])
+        self._weights[place] = sum(
+            part.weighted_at(place) for part in self.parts if part.counts
+        ) if counts else -math.inf
+
+    def detach(self) -> None:
+        """Keep all scores as they are, whatever becomes of the table."""
+        for part in self.parts:
+            part.detach(self.mask)
+
+    @property
+    def rows(self) -> view.Column:
+        """The rows of the table of the hosts that count, ascending."""
+        rows = self.hosts.rows
+        return rows if self.mask is None else rows[self.mask]
+
+    @property
+    def weights(self) -> view.Column:
+        """The weight of each of the rows."""
+        weights = self._weights + self._offset
+        return weights if self.mask is None else weights[self.mask]
+
+    def __len__(self) -> int:
+        return (len(self.hosts) if self.mask is None
+                else int(np.count_nonzero(self.mask)))
 
     def __iter__(self) -> Iterator[int]:
         """Yield the rows, best first; equals in the order of the table."""
         count, done = 1, 0
         # Nearly always the first is taken, and to find it needs no sort.
-        while done < len(self.rows):
-            best = self.top(count)
+        while len(best := self.top(count)) > done:
             yield from best[done:]
             count, done = count * 32, len(best)
 
-    def top(self, count: int, among: table.Mask | None = None) -> list[int]:
+    def top(self, count: int, among: view.Mask | None = None) -> list[int]:
         """Return the best rows, best first; equals in the table's order.
 
         :param among: hosts to choose from, one entry for each row of the
             table
         """
-        rows, weights = self.rows, self.weights
+        if count == 1 and among is None:
+            place = self._best()
+            return ([] if place is None
+                    else [int(self.hosts.table_rows(place))])
+        places = None
         if among is not None:
-            chosen = np.flatnonzero(among[rows])
-            rows, weights = rows[chosen], weights[chosen]
-        if count == 1 and len(rows):
-            return [int(rows[weights.argmax()])]
-        if 0 < count < len(rows):
+            mask = among if self.hosts.is_whole else among[self.hosts.rows]
+            if self.mask is not None:
+                mask = mask & self.mask
+            places = np.flatnonzero(mask)
+        else:
+            self._sink()
+        weights = self._weights if places is None else self._weights[places]
+        if count < len(weights):
             least = np.partition(weights, -count)[-count]
-            chosen = np.flatnonzero(weights >= least)
-            rows, weights = rows[chosen], weights[chosen]
-        order = np.argsort(-weights, kind='stable')[:count]
-        return rows[order].tolist()
+            best = np.flatnonzero(weights >= least)
+            best = best[np.argsort(-weights[best], kind='stable')][:count]
+        else:
+            best = np.argsort(-weights, kind='stable')
+        best = best[weights[best] > -math.inf]
+        return self.hosts.table_rows(
+            best if places is None else places[best]).tolist()
+
+    def _best(self) -> int | None:
+        """Return the place of the greatest weight."""
+        if not len(self._weights):
+            return None
+        best = int(self._weights.argmax())
+        if self.mask is not None and not self.mask[best]:
+            self._sink()
+            best = int(self._weights.argmax())
+        return best if self._weights[best] > -math.inf else None
+
+    def second(self, first: int) -> int | None:
+        """Return the row that is best without this one."""
+        place = self.place(first)
+        if place is None or len(self.hosts) < 2:
+            return None
+        weights = self._weights
+        kept, weights[place] = weights[place], -math.inf
+        best = self._best()
+        weights[place] = kept
+        return None if best is None else int(self.hosts.table_rows(best))
+
+    def tied(self) -> list[int]:
+        """Return the rows that share the greatest weight."""
+        if not len(self):
+            return []
+        self._sink()
+        best = np.flatnonzero(self._weights == self._weights.max())
+        return self.hosts.table_rows(best).tolist()
+
+    def place(self, row: int) -> int | None:
+        """Return where a row of the table is among the hosts, or None."""
+        return self.hosts.place(row)
+
+    def shares(self, row: int) -> list[Share]:
+        """Return what each weigher gave the host in a row."""
+        place = self.place(row)
+        return [] if place is None else [
+            part.share(place) for part in self.parts]
+
+    def weight(self, row: int) -> float:
+        """Return the weight of the host in a row."""
+        place = self.place(row)
+        if place is None:
+            return 0.0
+        return float(self._weights[place] + self._offset)
 
 
-def scaled(
-    scores: table.Column, minval: float | None, maxval: float | None
-) -> table.Column:
-    """Return scores clamped to these bounds and scaled to 0..1.
+def _end(
+    scores: view.Column, mask: view.Mask | None, end: np.ufunc
+) -> float:
+    """Return the least or the greatest of the scores that count.
 
-    A bound that is None is the least or the greatest of the scores. Where
-    the bounds are equal, so that nothing tells hosts apart, all are 0.
-
-    :raises ValueError: a score is not finite
+    To find where it is costs less than to pick those that count, which is
+    seldom needed then.
     """
-    least, most = float(scores.min()), float(scores.max())
-    if not math.isfinite(least) or not math.isfinite(most):
-        raise ValueError('its scores are not all finite')
-    low, high = least, most
-    if minval is not None:
-        low, high = float(minval), max(high, float(minval))
-    if maxval is not None:
-        low, high = min(low, float(maxval)), float(maxval)
-    if low == high:
-        return np.zeros(len(scores))
-    if least < low or most > high:
-        scores = np.clip(scores, low, high)
-    result = scores.astype('float64')
-    if low:
-        result -= low
-    result /= high - low
-    return result
+    found = end.reduce(scores)
+    if mask is not None and not mask[(scores == found).argmax()]:
+        found = end.reduce(scores[mask])
+    return float(found)

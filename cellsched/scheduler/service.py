@@ -10,6 +10,7 @@ from oslo_utils import uuidutils
 
 from cellsched import context as context_
 from cellsched import exception
+from cellsched.notify import notifier as notifier_
 from cellsched import objects
 from cellsched.rpc import scheduler
 from cellsched.scheduler.drivers import base
@@ -20,14 +21,17 @@ class Scheduler:
 
     :param attempts_max: hosts to offer for each instance
     :param instances_max: instances that one request may ask for
+    :param notifier: tells who listens of requests and of their success
     """
 
     target = oslo_messaging.Target(version=scheduler.VERSION)
 
     def __init__(
-        self, driver: base.Driver, attempts_max: int, instances_max: int
+        self, driver: base.Driver, attempts_max: int, instances_max: int,
+        notifier: notifier_.Notifier,
     ) -> None:
         self._driver = driver
+        self._notifier = notifier
         self._attempts_max = attempts_max
         self._instances_max = instances_max
 
@@ -48,8 +52,12 @@ class Scheduler:
         self._check(spec_obj, instance_uuids)
         alternates = (self._attempts_max - 1
                       if return_objects and return_alternates else 0)
+        self._notifier.select_destinations(
+            context, 'start', spec_obj, instance_uuids)
         selections = self._driver.select_destinations(
             context, spec_obj, instance_uuids, alternates)
+        self._notifier.select_destinations(
+            context, 'end', spec_obj, instance_uuids)
         if return_objects:
             return selections
         return [first.to_dict() for first, *_ in selections]
@@ -63,6 +71,13 @@ class Scheduler:
         for name in ('vcpus', 'memory_mb', 'root_gb'):
             if flavor.get(name) is None:
                 raise _invalid(f'spec_obj.flavor.{name}', 'a number')
+        for hint in spec.get('scheduler_hints') or ():
+            # Users write hints, so nothing that steers a decision past its
+            # checks is taken from them.
+            if hint.startswith('_'):
+                raise _invalid(
+                    f'spec_obj.scheduler_hints.{hint:.40}',
+                    'no hint whose name begins with _')
         if not isinstance(uuids, Sequence) or not all(map(_is_uuid, uuids)):
             raise _invalid('instance_uuids', 'a list of uuids')
         if not 1 <= len(set(uuids)) == len(uuids) <= self._instances_max:

@@ -4,7 +4,6 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 from typing import TypeVar
 import uuid
@@ -13,8 +12,10 @@ import numpy as np
 from oslo_config import cfg
 
 from cellsched.filters import base as filters
+from cellsched.hosts import aggregate as aggregate_
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base as weighers
 
@@ -25,7 +26,7 @@ NOW = 1_700_000_000.0
 CELL = '10000000-0000-4000-8000-000000000000'
 
 #: What follows from other columns unless it is given, in this order.
-_FOLLOWING: dict[str, Callable[[table.HostTable], table.Column]] = {
+_FOLLOWING: dict[str, Callable[[view.Hosts], view.Column]] = {
     'unreserved_ram_mb': lambda it: it['total_usable_ram_mb'],
     'free_ram_mb': lambda it: it['unreserved_ram_mb'],
     'unreserved_disk_mb': lambda it: it['total_usable_disk_gb'] * 1024,
@@ -46,8 +47,9 @@ def hosts(
     count: int | None = None, *, now: float = NOW,
     located: Mapping[str, int] | None = None,
     room: Mapping[str, Any] | None = None,
+    failures: Mapping[str, float] | None = None,
     columns: Iterable[columns_.Column] = (), **values: Any,
-) -> table.HostTable:
+) -> view.Hosts:
     """Return a table of hosts that are up and have room.
 
     ``hosts(num_instances=[1, 2, 3])`` has three. A host has 8 CPUs offered
@@ -58,9 +60,10 @@ def hosts(
     :param now: wall clock time of the request
     :param located: rows of instances, by uuid
     :param room: what can still be claimed, by resource class
+    :param failures: what failed just now, by cell
     :param columns: columns beyond the standard ones
     :param values: a list of one value for each host, or one for all, by
-        column; texts for cells and availability zones
+        column; for aggregates a tuple of :func:`aggregate`
     """
     given = {**values, **{columns_.ROOM + resource: amount
                           for resource, amount in (room or {}).items()}}
@@ -72,18 +75,28 @@ def hosts(
         if name not in result and not name.startswith(columns_.ROOM):
             raise ValueError(f'the host table has no column {name!r}')
     result.put(uuids, _defaults(count, now) | given)
+    for cell, failed in (failures or {}).items():
+        result.cells.failed(cell, failed, now)
     for name, follow in _FOLLOWING.items():
         if name not in given:
-            result.put(uuids, {name: follow(result)})
+            result.put(uuids, {name: follow(result.view(now))})
     return result.view(now, {instance: uuids[row] for instance, row
                              in (located or {}).items()})
+
+
+def aggregate(number: int = 1, **metadata: str) -> aggregate_.Aggregate:
+    """Return an aggregate with this metadata."""
+    return aggregate_.Aggregate(
+        number, str(uuid.UUID(int=number)), f'aggregate{number}', metadata)
 
 
 def request(**fields: Any) -> objects.RequestSpec:
     """Return a request for one server of 1 CPU, 512 MB and 1 GB of disk.
 
-    :param fields: fields of the request and of its flavor, and in ``hints``
-        scheduler hints, each a value or a list of values
+    :param fields: fields of the request and of its flavor; in ``hints``
+        scheduler hints, each a value or a list of values; in ``image`` the
+        properties of an image, or its fields with ``properties`` among them;
+        in ``group`` fields and ``rules`` of a server group
     """
     flavor = {'id': 1, 'flavorid': '1', 'name': 'small', 'vcpus': 1,
               'memory_mb': 512, 'root_gb': 1, 'ephemeral_gb': 0, 'swap': 0,
@@ -95,6 +108,10 @@ def request(**fields: Any) -> objects.RequestSpec:
     spec['scheduler_hints'] = {
         name: list(hint) if isinstance(hint, (list, tuple)) else [hint]
         for name, hint in hints.items()}
+    if isinstance(fields.get('image'), Mapping):
+        fields['image'] = _image(fields['image'])
+    if 'group' in fields:
+        fields['instance_group'] = _group(fields.pop('group'))
     for name, value in fields.items():
         if name in objects.RequestSpec.fields:
             spec[name] = value
@@ -122,10 +139,24 @@ def plugin(kind: type[_Plugin], **options: Any) -> _Plugin:
     return kind(conf[group])
 
 
+def _image(given: Mapping[str, Any]) -> objects.ImageMeta:
+    if 'properties' not in given:
+        given = {'properties': given}
+    return objects.ImageMeta(**{
+        'id': str(uuid.UUID(int=2)), 'name': 'image', **given,
+        'properties': objects.ImageMetaProps(**given['properties'])})
+
+
+def _group(given: Mapping[str, Any]) -> objects.InstanceGroup:
+    return objects.InstanceGroup(**{
+        'id': 1, 'uuid': str(uuid.UUID(int=3)), 'name': 'group',
+        'project_id': 'project', 'user_id': 'user', 'policy': None,
+        'members': [], 'hosts': [], 'rules': {}, **given})
+
+
 def _count(count: int | None, given: Mapping[str, Any]) -> int:
     lengths = {len(value) for value in given.values()
-               if isinstance(value, (Sequence, np.ndarray))
-               and not isinstance(value, str)}
+               if isinstance(value, (list, np.ndarray))}
     if count is not None:
         lengths.add(count)
     if len(lengths) > 1:
@@ -133,9 +164,9 @@ def _count(count: int | None, given: Mapping[str, Any]) -> int:
     return lengths.pop() if lengths else 1
 
 
-def _offered(it: table.HostTable, name: str, kind: str) -> table.Column:
+def _offered(it: view.Hosts, name: str, kind: str) -> view.Column:
     """Return what may be claimed in all of a resource."""
-    return np.floor(it[name] * it[f'{kind}_allocation_ratio']).astype('int64')
+    return np.floor(it[name] * it[f'{kind}_allocation_ratio'])
 
 
 def _defaults(count: int, now: float) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 """The contract of a virtualisation driver."""
 
 import abc
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 from typing import Any
 from typing import ClassVar
@@ -13,13 +15,35 @@ from cellsched import objects
 
 @dataclasses.dataclass(frozen=True)
 class NodeResources:
-    """What a node physically has; memory in MB, disk in GB."""
+    """What a node physically has, and what it can do.
+
+    Filters and weighers of schedulers read it as it is said here. The cell is
+    told again when some of it changed, so that figures which always move,
+    such as metrics, had better be rounded.
+
+    :param memory_mb: memory in MB
+    :param local_gb: disk in GB
+    :param cpu_info: what the CPUs are, in a form that JSON has, or as its text
+    :param supported_instances: what the node can run: architecture,
+        hypervisor type and VM mode of each kind
+    :param host_ip: address of the host
+    :param metrics: each a mapping of ``name`` and ``value``
+    :param traits: names of what the node can do
+    :param stats: more figures by name, in a form that JSON has; those that
+        the agent counts itself go before them
+    """
 
     vcpus: int
     memory_mb: int
     local_gb: int
     hypervisor_type: str = 'unknown'
     hypervisor_version: int = 0
+    cpu_info: str | Mapping[str, Any] = ''
+    supported_instances: Sequence[tuple[str, str, str]] = ()
+    host_ip: str | None = None
+    metrics: Sequence[Mapping[str, Any]] = ()
+    traits: frozenset[str] = frozenset()
+    stats: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Driver(abc.ABC):

@@ -4,10 +4,16 @@
 import threading
 
 from oslo_config import cfg
+from oslo_config import types
 
 from cellsched import exception
 from cellsched import objects
 from cellsched.virt import base
+
+#: What hosts that can take images of these formats say.
+_IMAGE_TRAITS = frozenset(
+    f'COMPUTE_IMAGE_TYPE_{kind}'
+    for kind in ('AMI', 'ISO', 'QCOW2', 'RAW', 'VHD', 'VHDX', 'VMDK'))
 
 
 class FakeDriver(base.Driver):
@@ -31,6 +37,22 @@ Physical memory of the host, in MB.
 """),
             cfg.IntOpt('local_gb', default=200, min=0, help="""
 Physical disk of the host, in GB.
+"""),
+            cfg.StrOpt('cpu_arch', default='x86_64', help="""
+Architecture of the host, of its CPUs and of what it can run.
+"""),
+            cfg.StrOpt('hypervisor_type', default='fake', help="""
+Kind of the hypervisor that the host says it has.
+"""),
+            cfg.IPOpt('host_ip', help="""
+Address of the host.
+"""),
+            cfg.ListOpt('traits', default=[], help="""
+Traits of the host, besides those of the image formats that it can take.
+"""),
+            cfg.Opt('metrics', type=types.Dict(types.Float()), default={},
+                    help="""
+Metrics of the host, such as ``cpu.percent:0.5``.
 """),
             cfg.FloatOpt('build_delay', default=0.0, min=0.0, help="""
 Seconds that each build takes.
@@ -67,8 +89,15 @@ Builds that fail for good, after those of ``fail_builds``.
         options = self.conf.fake_virt
         return {self.conf.host: base.NodeResources(
             vcpus=options.vcpus, memory_mb=options.memory_mb,
-            local_gb=options.local_gb, hypervisor_type='fake',
-            hypervisor_version=1)}
+            local_gb=options.local_gb,
+            hypervisor_type=options.hypervisor_type, hypervisor_version=1,
+            cpu_info={'arch': options.cpu_arch},
+            supported_instances=(
+                (options.cpu_arch, options.hypervisor_type, 'hvm'),),
+            host_ip=options.host_ip,
+            metrics=[{'name': name, 'value': value}
+                     for name, value in options.metrics.items()],
+            traits=_IMAGE_TRAITS.union(options.traits))}
 
     def spawn(self, instance: objects.Instance, node: str) -> None:
         if self.conf.fake_virt.build_delay:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefer the hosts with the most free CPUs."""
 
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base
 
@@ -15,10 +15,11 @@ class CPUWeigher(base.Weigher):
 
     multiplier_name = 'cpu_weight_multiplier'
     minval = 0
+    local = True
 
     def score(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Column:
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Column:
         free = hosts['vcpus_total'] * hosts['cpu_allocation_ratio']
         free -= hosts['vcpus_used']
         return free

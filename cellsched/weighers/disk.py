@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefer the hosts with the most free disk."""
 
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base
 
@@ -15,8 +15,9 @@ class DiskWeigher(base.Weigher):
 
     multiplier_name = 'disk_weight_multiplier'
     minval = 0
+    local = True
 
     def score(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Column:
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Column:
         return hosts['free_disk_mb']

@@ -68,7 +68,7 @@ class Columns(_Listing):
     def lines(self) -> list[str]:
         lines = ['.. list-table::', '   :header-rows: 1', '',
                  '   * - Column', '     - Type', '     - Meaning']
-        for column in columns.STANDARD:
+        for column in (*columns.STANDARD, *columns.CELL_FACTS):
             lines += [f'   * - ``{column.name}``', f'     - {column.dtype}',
                       f'     - {column.doc}']
         return lines

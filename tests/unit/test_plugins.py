@@ -4,6 +4,7 @@
 from importlib import metadata
 import sys
 
+from oslo_config import cfg
 import stevedore
 
 from cellsched import exception
@@ -102,3 +103,49 @@ class TestPlugins(base.TestCase):
 
             self.assertIn('cellsched.filters.base.Filter', str(error))
             self.assertIn(f'{NAMESPACE} {name}', str(error))
+
+
+class TestPath(base.TestCase):
+
+    def test_class_is_what_its_path_names(self):
+        self.assertIs(filters.Filter, plugins.load_path(
+            'cellsched.filters.base.Filter'))
+
+    def test_path_that_names_nothing_is_an_error_that_says_why(self):
+        for path in ('cellsched.filters.base.Missing', 'nowhere.at.all.X',
+                     'X', '', '.', 'a..b'):
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, plugins.load_path, path)
+
+            self.assertIn('the import path of a class', str(error))
+            self.assertEqual(path, error.kwargs['field'])
+
+    def test_module_that_fails_is_an_error_that_says_why(self):
+        directory = self.temporary_directory()
+        (directory / 'failing_plugin.py').write_text('1 / 0\n')
+        sys.path.insert(0, str(directory))
+        self.addCleanup(sys.path.remove, str(directory))
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, plugins.load_path,
+            'failing_plugin.Filter')
+
+        self.assertIn('division by zero', str(error))
+
+
+class TestOptions(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conf = cfg.ConfigOpts()
+        self.conf.register_opt(cfg.IntOpt('limit', default=1))
+        self.conf.register_opt(cfg.IntOpt('limit', default=2), group='some')
+        self.conf([], default_config_files=[], default_config_dirs=[])
+
+    def test_options_are_those_of_the_group(self):
+        for group, wanted, limit in (
+                ('DEFAULT', None, 1), ('some', 'some', 2)):
+            plugin = type('Plugin', (), {'group': group})
+
+            self.assertEqual(wanted, plugins.group(plugin))
+            self.assertEqual(limit, plugins.options(self.conf, plugin).limit)

@@ -37,6 +37,10 @@ PLUGINS = {
     'cellsched/weighers': 'cellsched.scheduler.weighers',
 }
 
+#: Modules among the plug-ins that are none: contracts, and what some share.
+NO_PLUGINS = ('attributes', 'base', 'extra_specs_ops', 'image_needs',
+              'json_operands', 'json_query', 'loading', 'rows')
+
 #: Who may import it, by the top of the module's name.
 RESERVED = {
     'alembic': ('cellsched/db/*', 'cellsched/claims/sql*'),
@@ -253,7 +257,7 @@ def plugin_modules(modules, entry_points):
         there = {module.removesuffix('.py').removesuffix('/__init__')
                  for module in modules
                  if re.fullmatch(room + r'/\w+(/__init__)?\.py', module)}
-        there -= {room, f'{room}/base', f'{room}/loading'}
+        there -= {f'{room}/{name}' for name in NO_PLUGINS} | {room}
         for module in there - named:
             yield f'{module} is no entry point in {namespace}'
         for module in named - there:

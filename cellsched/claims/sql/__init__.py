@@ -19,6 +19,7 @@ from cellsched.claims import base
 from cellsched.claims.sql import reading
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import writing
+from cellsched.db import feed
 from cellsched.db import session
 from cellsched.db import statements
 from cellsched import exception
@@ -55,12 +56,8 @@ class SQLClaims(base.ClaimStore):
     The UPDATE that takes room is also the check that there is room. A batch
     is one transaction of a handful of statements, whatever its size.
 
-    The feed orders changes without a clock. It has lanes, and a transaction
-    that changes providers moves one lane by one position and marks the
-    providers with both. It keeps the lane locked until it is committed, so a
-    lane's positions become visible in order; a token is the positions of all
-    lanes, and what has a later position has changed since. What was not yet
-    committed when a token was made has a later one for certain.
+    What changed is told by a feed of :mod:`cellsched.db.feed`, whose rows are
+    the providers.
 
     The database is that of ``[claims] connection``, or else of
     ``[api_database] connection``; ``cellsched-manage claims_db sync`` makes
@@ -82,7 +79,7 @@ class SQLClaims(base.ClaimStore):
     def sync(self) -> None:
         schema.SCHEMA.sync(self._database)
 
-    def claim(self, claims: Sequence[base.Claim]) -> None:
+    def claim(self, claims: Sequence[base.Claim]) -> int:
         base.check_claims(claims)
         left = list(claims)
 
@@ -97,6 +94,7 @@ class SQLClaims(base.ClaimStore):
             self._refuse(left)
 
         _repeat(attempt, look_again)
+        return len(left)
 
     def release(self, consumers: Iterable[str]) -> None:
         consumers = list(consumers)
@@ -138,13 +136,13 @@ class SQLClaims(base.ClaimStore):
                     for usage in reading.usages(
                         connection, reading.named(chunk))])
             # The token comes first: what is committed later is told twice.
-            until = reading.token(connection)
-            if since is None or not reading.follows(since, until):
+            until = schema.FEED.token(connection)
+            if since is None or not feed.follows(since, until):
                 return base.Changes(until, reading.usages(connection))
             if since == until:
                 return base.Changes(until, [])
             return base.Changes(until, reading.usages(
-                connection, reading.changed(since, until)))
+                connection, feed.changed(schema.providers, since, until)))
 
     def _refuse(self, claims: Sequence[base.Claim]) -> None:
         """Raise the refusal of a batch unless there is room for it now."""

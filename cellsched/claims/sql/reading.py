@@ -14,10 +14,6 @@ from cellsched.db import statements
 _providers = schema.providers
 _inventories = schema.inventories
 _allocations = schema.allocations
-_lanes = schema.feed_lanes
-
-#: Positions of the feed's lanes, in the order of the lanes.
-Token = tuple[int, ...]
 
 _INVENTORY_FIELDS = tuple(
     field.name for field in dataclasses.fields(base.Inventory))
@@ -76,12 +72,6 @@ def inventory(
     return inventories(connection, [provider])[0].get(provider, {})
 
 
-def token(connection: sa.Connection) -> Token:
-    """Return how far the feed has come."""
-    return tuple(connection.execute(
-        sa.select(_lanes.c.position).order_by(_lanes.c.lane)).scalars())
-
-
 def usages(
     connection: sa.Connection, *conditions: sa.ColumnElement[bool]
 ) -> list[base.Usage]:
@@ -106,20 +96,3 @@ def usages(
 def named(providers: Sequence[str]) -> sa.ColumnElement[bool]:
     """Return the condition of being one of these providers."""
     return _providers.c.uuid.in_(providers)
-
-
-def changed(since: Token, until: Token) -> sa.ColumnElement[bool]:
-    """Return the condition of having changed between two tokens."""
-    return sa.or_(sa.false(), *(
-        sa.and_(_providers.c.lane == lane, _providers.c.position > then)
-        for lane, (then, now) in enumerate(zip(since, until))
-        if now > then))
-
-
-def follows(since: Token, until: Token) -> bool:
-    """Whether a token may be an earlier one of the same feed.
-
-    It is not where the database was made anew or restored from a copy.
-    """
-    return (len(since) == len(until)
-            and all(then <= now for then, now in zip(since, until)))

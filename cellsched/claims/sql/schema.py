@@ -10,6 +10,7 @@ stop each other.
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from cellsched.db import feed
 from cellsched.db import migration
 
 #: How many feed lanes there are. More than transactions that commit at a time,
@@ -30,15 +31,11 @@ def _text(length: int) -> sa.String:
 
 METADATA = sa.MetaData()
 
-#: ``lane`` and ``position`` say when the provider changed last: in the
-#: transaction that moved that lane to that position.
 providers = sa.Table(
     'providers', METADATA,
     sa.Column('uuid', _text(36), primary_key=True),
     sa.Column('consumers', sa.Integer, nullable=False),
-    sa.Column('lane', sa.Integer, nullable=False),
-    sa.Column('position', sa.BigInteger, nullable=False),
-    sa.Index('providers_lane_position_idx', 'lane', 'position'),
+    *feed.mark_columns('providers', nullable=False),
 )
 
 #: ``capacity`` follows from the rest, so that a predicate is a comparison.
@@ -67,11 +64,7 @@ allocations = sa.Table(
     sa.Column('amount', sa.BigInteger, nullable=False),
 )
 
-#: How far each lane of the feed has come.
-feed_lanes = sa.Table(
-    'feed_lanes', METADATA,
-    sa.Column('lane', sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column('position', sa.BigInteger, nullable=False),
-)
+#: What changed of providers.
+FEED = feed.Feed('feed_lanes', METADATA, LANES)
 
 SCHEMA = migration.Schema('claims', 'cellsched.claims.sql', METADATA)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 from typing import Any
-import zlib
 
 import sqlalchemy as sa
 
@@ -27,7 +26,6 @@ from cellsched.db import statements
 _providers = schema.providers
 _inventories = schema.inventories
 _allocations = schema.allocations
-_lanes = schema.feed_lanes
 
 
 class NoRoom(Exception):
@@ -145,13 +143,8 @@ def _note(
     connection: sa.Connection, groups: Mapping[demand.Demand, list[str]],
     sign: int, key: str,
 ) -> None:
-    """Count the consumers, and let the feed know of the providers.
-
-    Whoever moves a lane keeps it locked until the commit. So positions of a
-    lane become visible in their order, which those of a sequence do not.
-    """
-    lane = zlib.crc32(key.encode()) % schema.LANES
-    connection.execute(_MOVE_LANE, {'in_lane': lane})
+    """Count the consumers, and let the feed know of the providers."""
+    lane = schema.FEED.move(connection, key)
     for wanted, uuids in _chunks(groups):
         connection.execute(_NOTE, {
             'uuids': uuids, 'in_lane': lane,
@@ -222,13 +215,7 @@ def _insert_arrays() -> sa.Insert:
 
 _INSERT_ARRAYS = _insert_arrays()
 
-_MOVE_LANE = sa.update(_lanes).where(
-    _lanes.c.lane == sa.bindparam('in_lane')).values(
-    position=_lanes.c.position + 1)
-
 _NOTE = sa.update(_providers).where(
     _providers.c.uuid.in_(sa.bindparam('uuids', expanding=True))).values(
     consumers=_providers.c.consumers + sa.bindparam('change'),
-    lane=sa.bindparam('in_lane'),
-    position=sa.select(_lanes.c.position).where(
-        _lanes.c.lane == sa.bindparam('in_lane')).scalar_subquery())
+    **schema.FEED.marks)

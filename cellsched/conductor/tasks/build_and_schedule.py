@@ -129,7 +129,8 @@ class BuildAndSchedule:
         every moment and a conductor that dies leaves the request to another.
         """
         return [
-            steps.Schedule(self._scheduler, self._claims, min_count),
+            steps.Schedule(
+                self._database, self._scheduler, self._claims, min_count),
             steps.FindCell(self._database),
             steps.Decide(
                 self._database, self._targets, self._clock, owner,

@@ -15,6 +15,7 @@ from cellsched.conductor.tasks import base
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instances
@@ -58,13 +59,16 @@ class Schedule(base.Step):
     """Ask the scheduler, once for the batch.
 
     If not all of them fit but as many as were asked for at least, the first
-    ones are placed and the others fail.
+    ones are placed and the others fail. It is told who is in their server
+    group now: others joined and left since they were accepted.
     """
 
     def __init__(
-        self, scheduler: scheduler_rpc.SchedulerAPI,
+        self, database: session.Database,
+        scheduler: scheduler_rpc.SchedulerAPI,
         claims: claims_base.ClaimStore, min_count: int,
     ) -> None:
+        self._database = database
         self._scheduler = scheduler
         self._claims = claims
         self._min_count = min_count
@@ -90,10 +94,24 @@ class Schedule(base.Step):
     ) -> None:
         spec = builds[0].spec
         spec.num_instances = len(builds)
+        self._read_group(spec)
         chosen = self._scheduler.select_destinations(
             context, spec, [build.uuid for build in builds])
         for build, selections in zip(builds, chosen, strict=True):
             build.selections = selections
+
+    def _read_group(self, spec: objects.RequestSpec) -> None:
+        group = spec.get('instance_group')
+        if group is None:
+            return
+        with self._database.reader() as connection:
+            spec.instance_group = instance_groups.find(connection, group.uuid)
+        if spec.instance_group is None:
+            # It was deleted, so there is nothing left to be placed by.
+            spec.scheduler_hints = {
+                name: values for name, values
+                in (spec.get('scheduler_hints') or {}).items()
+                if name != 'group'}
 
     def undo(
         self, context: context_.RequestContext, builds: Sequence[base.Build]

@@ -3,33 +3,187 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
 import datetime
 
+from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.db.api import models
+from cellsched.db import feed
+from cellsched.db import statements
+from cellsched import exception
 
 _TABLE = models.aggregates
 _HOSTS = models.aggregate_hosts
 _METADATA = models.aggregate_metadata
 
+#: Digits of the largest id that surely fits into its column.
+_DIGITS_MAX = 9
+
+_HOSTS_OF = (
+    sa.select(_HOSTS.c.aggregate_id, _HOSTS.c.host)
+    .where(statements.in_list(_HOSTS.c.aggregate_id)).order_by(_HOSTS.c.id))
+
+_METADATA_OF = (
+    sa.select(_METADATA.c.aggregate_id, _METADATA.c.key, _METADATA.c.value)
+    .where(statements.in_list(_METADATA.c.aggregate_id))
+    .order_by(_METADATA.c.id))
+
+_CHANGE = sa.update(_TABLE).where(
+    _TABLE.c.id == sa.bindparam('number')).values(
+    {'updated_at': sa.bindparam('now'), **models.FEED.marks})
+
+
+@dataclasses.dataclass(frozen=True)
+class Aggregate:
+    """Hosts that have metadata in common."""
+
+    id: int
+    uuid: str
+    name: str
+    metadata: dict[str, str]
+    hosts: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """What changed of the aggregates; some of it may have been told before.
+
+    :param token: tells what changes from now on
+    :param complete: ``aggregates`` are all that there are
+    :param aggregates: those that changed, as they are now, by id
+    :param ids: those that there are, or None where nothing changed
+    """
+
+    token: feed.Token
+    complete: bool
+    aggregates: Sequence[Aggregate]
+    ids: frozenset[int] | None
+
+
+def changes(
+    connection: sa.Connection, since: feed.Token | None = None
+) -> Changes:
+    """Return the aggregates that changed since a token.
+
+    Without a token, or with one that this database did not give, all are
+    returned. Rows that others than this project write are no change.
+    """
+    # The token comes first: what is committed later is told again.
+    until = models.FEED.token(connection)
+    if since == until:
+        return Changes(until, False, [], None)
+    complete = since is None or not feed.follows(since, until)
+    told = (sa.true() if since is None or complete
+            else feed.changed(_TABLE, since, until))
+    rows = connection.execute(
+        sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.name,
+                  told.label('told')).order_by(_TABLE.c.id)).all()
+    return Changes(
+        until, complete, _filled(connection, [r for r in rows if r.told]),
+        frozenset(row.id for row in rows))
+
+
+def list_all(connection: sa.Connection) -> list[Aggregate]:
+    """Return every aggregate, by id."""
+    return _filled(connection, connection.execute(
+        sa.select(_TABLE).order_by(_TABLE.c.id)).all())
+
+
+def get(connection: sa.Connection, name: str) -> Aggregate:
+    """Return an aggregate by its id or its name; an id goes first.
+
+    :raises cellsched.exception.AggregateNotFound: there is neither
+    """
+    named = _TABLE.c.name == name
+    if name.isascii() and name.isdecimal() and len(name) <= _DIGITS_MAX:
+        named = sa.or_(named, _TABLE.c.id == int(name))
+    found = _filled(connection, connection.execute(
+        sa.select(_TABLE).where(named)).all())
+    known = {aggregate.name: aggregate for aggregate in found}
+    known.update((str(aggregate.id), aggregate) for aggregate in found)
+    if name not in known:
+        raise exception.AggregateNotFound(aggregate=name)
+    return known[name]
+
 
 def create(
     connection: sa.Connection, uuid: str, name: str, hosts: Iterable[str],
     metadata: Mapping[str, str], now: datetime.datetime,
+) -> int:
+    """Add an aggregate with its hosts and metadata; return its id.
+
+    :raises cellsched.exception.AggregateExists: its name is taken
+    """
+    lane = models.FEED.move(connection, name)
+    try:
+        key = connection.execute(sa.insert(_TABLE).values(
+            created_at=now, uuid=uuid, name=name, lane=lane,
+            position=models.FEED.position(connection, lane),
+        )).inserted_primary_key
+    except db_exc.DBDuplicateEntry:
+        raise exception.AggregateExists(name=name) from None
+    assert key is not None
+    _insert_hosts(connection, key[0], hosts, now)
+    _insert_metadata(connection, key[0], metadata, now)
+    return int(key[0])
+
+
+def set_metadata(
+    connection: sa.Connection, number: int,
+    metadata: Mapping[str, str | None], now: datetime.datetime,
 ) -> None:
-    """Add an aggregate with its hosts and metadata."""
-    key = connection.execute(sa.insert(_TABLE).values(
-        created_at=now, uuid=uuid, name=name)).inserted_primary_key
-    number = key[0] if key else None
-    rows = [{'created_at': now, 'aggregate_id': number, 'host': host}
-            for host in hosts]
-    if rows:
-        connection.execute(sa.insert(_HOSTS), rows)
-    pairs = [{'created_at': now, 'aggregate_id': number, 'key': key,
-              'value': value} for key, value in metadata.items()]
-    if pairs:
-        connection.execute(sa.insert(_METADATA), pairs)
+    """Change keys of an aggregate's metadata; None takes a key away.
+
+    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    """
+    _note(connection, number, now)
+    for chunk in statements.chunks(metadata):
+        connection.execute(sa.delete(_METADATA).where(
+            _METADATA.c.aggregate_id == number, _METADATA.c.key.in_(chunk)))
+    _insert_metadata(connection, number, {
+        key: value for key, value in metadata.items() if value is not None},
+        now)
+
+
+def add_hosts(
+    connection: sa.Connection, number: int, hosts: Iterable[str],
+    now: datetime.datetime,
+) -> None:
+    """Add hosts to an aggregate; those that are in it stay there.
+
+    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    """
+    _note(connection, number, now)
+    _insert_hosts(connection, number, hosts, now)
+
+
+def remove_hosts(
+    connection: sa.Connection, number: int, hosts: Iterable[str],
+    now: datetime.datetime,
+) -> None:
+    """Take hosts out of an aggregate; those that are not in it stay out.
+
+    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    """
+    _note(connection, number, now)
+    for chunk in statements.chunks(hosts):
+        connection.execute(sa.delete(_HOSTS).where(
+            _HOSTS.c.aggregate_id == number, _HOSTS.c.host.in_(chunk)))
+
+
+def delete(
+    connection: sa.Connection, number: int, now: datetime.datetime
+) -> None:
+    """Delete an aggregate, whatever is in it.
+
+    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    """
+    _note(connection, number, now)
+    for column in _HOSTS.c.aggregate_id, _METADATA.c.aggregate_id, _TABLE.c.id:
+        connection.execute(sa.delete(column.table).where(column == number))
 
 
 def metadata_by_host(
@@ -48,3 +202,62 @@ def metadata_by_host(
             .order_by(_METADATA.c.aggregate_id)):
         values.setdefault(host, value)
     return values
+
+
+def values_by_host(
+    connection: sa.Connection, key: str, hosts: Iterable[str]
+) -> dict[str, set[str]]:
+    """Return all that aggregates of hosts say for a key, by host."""
+    values: dict[str, set[str]] = {}
+    for chunk in statements.chunks(hosts):
+        for host, value in connection.execute(
+                sa.select(_HOSTS.c.host, _METADATA.c.value)
+                .join(_METADATA,
+                      _METADATA.c.aggregate_id == _HOSTS.c.aggregate_id)
+                .where(_METADATA.c.key == key, _HOSTS.c.host.in_(chunk))):
+            values.setdefault(host, set()).add(value)
+    return values
+
+
+def _note(
+    connection: sa.Connection, number: int, now: datetime.datetime
+) -> None:
+    """Let the feed know of an aggregate, and lock it."""
+    lane = models.FEED.move(connection, str(number))
+    if not connection.execute(_CHANGE, {
+            'number': number, 'now': now, 'in_lane': lane}).rowcount:
+        raise exception.AggregateNotFound(aggregate=number)
+
+
+def _insert_hosts(
+    connection: sa.Connection, number: int, hosts: Iterable[str],
+    now: datetime.datetime,
+) -> None:
+    statements.insert_missing(connection, _HOSTS.c.host, [
+        {'created_at': now, 'aggregate_id': number, 'host': host}
+        for host in dict.fromkeys(hosts)])
+
+
+def _insert_metadata(
+    connection: sa.Connection, number: int, metadata: Mapping[str, str],
+    now: datetime.datetime,
+) -> None:
+    if metadata:
+        connection.execute(sa.insert(_METADATA), [
+            {'created_at': now, 'aggregate_id': number, 'key': key,
+             'value': value} for key, value in metadata.items()])
+
+
+def _filled(
+    connection: sa.Connection, rows: Sequence[sa.Row]
+) -> list[Aggregate]:
+    """Return aggregates with their hosts and metadata."""
+    found = {row.id: Aggregate(row.id, row.uuid, row.name, {}, [])
+             for row in rows}
+    for chunk in statements.chunks(found):
+        for number, host in connection.execute(_HOSTS_OF, {'these': chunk}):
+            found[number].hosts.append(host)
+        for number, key, value in connection.execute(
+                _METADATA_OF, {'these': chunk}):
+            found[number].metadata[key] = value
+    return list(found.values())

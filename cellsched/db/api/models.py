@@ -8,6 +8,8 @@ what is not read or written here is left out.
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from cellsched.db import feed
+
 METADATA = sa.MetaData()
 
 #: Nova's MediumText: 16 MB where the database makes a difference.
@@ -114,10 +116,48 @@ flavor_extra_specs = _table(
                         name='uniq_flavor_extra_specs0flavor_id0key'),
 )
 
+instance_groups = _table(
+    'instance_groups',
+    sa.Column('user_id', sa.String(255)),
+    sa.Column('project_id', sa.String(255)),
+    sa.Column('uuid', sa.String(36), nullable=False),
+    sa.Column('name', sa.String(255)),
+    sa.UniqueConstraint('uuid', name='uniq_instance_groups0uuid'),
+    sa.Index('instance_groups_project_id_idx', 'project_id'),
+)
+
+instance_group_policy = _table(
+    'instance_group_policy',
+    sa.Column('policy', sa.String(255)),
+    sa.Column('group_id', sa.Integer,
+              sa.ForeignKey('instance_groups.id',
+                            name='fk_instance_group_policy_group'),
+              nullable=False),
+    sa.Column('rules', sa.Text),
+    sa.Index('instance_group_policy_policy_idx', 'policy'),
+    sa.Index('instance_group_policy_group_id_idx', 'group_id'),
+)
+
+# The unique constraint is ours: a server is a member once.
+instance_group_member = _table(
+    'instance_group_member',
+    sa.Column('instance_uuid', sa.String(255)),
+    sa.Column('group_id', sa.Integer,
+              sa.ForeignKey('instance_groups.id',
+                            name='fk_instance_group_member_group'),
+              nullable=False),
+    sa.UniqueConstraint(
+        'group_id', 'instance_uuid',
+        name='uniq_instance_group_member0group_id0instance_uuid'),
+    sa.Index('instance_group_member_instance_idx', 'instance_uuid'),
+)
+
 aggregates = _table(
     'aggregates',
     sa.Column('uuid', sa.String(36)),
     sa.Column('name', sa.String(255)),
+    # Ours: when it changed last, its hosts and its metadata included.
+    *feed.mark_columns('aggregates'),
     sa.UniqueConstraint('name', name='uniq_aggregate0name'),
     sa.Index('aggregate_uuid_idx', 'uuid'),
 )
@@ -145,3 +185,33 @@ aggregate_metadata = _table(
                         name='uniq_aggregate_metadata0aggregate_id0key'),
     sa.Index('aggregate_metadata_key_idx', 'key'),
 )
+
+# Ours: what schedulers decided and how, and the instances that it is about.
+scheduler_decisions = _table(
+    'scheduler_decisions',
+    sa.Column('uuid', sa.String(36), nullable=False),
+    sa.Column('request_id', sa.String(255)),
+    # In seconds since the epoch.
+    sa.Column('decided_at', sa.Float(53), nullable=False),
+    sa.Column('document', MEDIUM_TEXT, nullable=False),
+    sa.UniqueConstraint('uuid', name='uniq_scheduler_decisions0uuid'),
+    sa.Index('scheduler_decisions_request_id_idx', 'request_id'),
+    sa.Index('scheduler_decisions_decided_at_idx', 'decided_at'),
+)
+
+decision_instances = _table(
+    'decision_instances',
+    sa.Column('decision_uuid', sa.String(36),
+              sa.ForeignKey('scheduler_decisions.uuid',
+                            name='fk_decision_instances_decision'),
+              nullable=False),
+    sa.Column('instance_uuid', sa.String(36), nullable=False),
+    sa.UniqueConstraint(
+        'decision_uuid', 'instance_uuid',
+        name='uniq_decision_instances0decision_uuid0instance_uuid'),
+    sa.Index('decision_instances_instance_uuid_idx', 'instance_uuid'),
+)
+
+# Ours: what changed of aggregates. That is so seldom that one lane does, and
+# who changes several of them waits for nobody in a circle.
+FEED = feed.Feed('aggregate_lanes', METADATA, 1)

@@ -31,11 +31,15 @@ def save(
     mine = sa.and_(_TABLE.c.host == host,
                    _TABLE.c.hypervisor_hostname == node,
                    _TABLE.c.deleted == 0)
-    change = sa.update(_TABLE).where(mine).values(updated_at=now, **values)
-    if not connection.execute(change).rowcount:
+    lane = models.FEED.move(connection, host)
+    change = sa.update(_TABLE).where(mine).values(
+        {'updated_at': now, **values, **models.FEED.marks})
+    if not connection.execute(change, {'in_lane': lane}).rowcount:
         statements.insert_missing(connection, _TABLE.c.uuid, [{
             'created_at': now, 'updated_at': now, 'uuid': uuid, 'host': host,
-            'hypervisor_hostname': node, 'deleted': 0, 'mapped': 0, **values}])
+            'hypervisor_hostname': node, 'deleted': 0, 'mapped': 0, **values,
+            'lane': lane,
+            'position': models.FEED.position(connection, lane)}])
     return connection.execute(
         sa.select(_TABLE.c.uuid).where(mine)).scalar_one()
 
@@ -72,7 +76,10 @@ def list_unmapped(connection: sa.Connection) -> Sequence[Any]:
 
 
 def mark_mapped(connection: sa.Connection, uuids: Iterable[str]) -> None:
-    """Remember that the hosts of these nodes are mapped."""
+    """Remember that the hosts of these nodes are mapped.
+
+    Who follows the nodes maps them, so that is no change to the feed.
+    """
     for chunk in statements.chunks(uuids):
         connection.execute(
             sa.update(_TABLE).where(_TABLE.c.uuid.in_(chunk))

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import datetime
 import functools
 from typing import Any
@@ -26,6 +27,13 @@ _FIELDS = tuple(name for name in objects.Instance.fields
 
 _ONE = sa.select(_TABLE).where(
     _TABLE.c.uuid == sa.bindparam('of'), _TABLE.c.deleted == 0)
+
+_STATES = (_TABLE.c.node, _TABLE.c.vm_state, _TABLE.c.task_state,
+           _TABLE.c.project_id)
+
+_COUNT_STATES = sa.select(*_STATES, sa.func.count().label('servers')).where(
+    _TABLE.c.host == sa.bindparam('on'), _TABLE.c.deleted == 0
+).group_by(*_STATES)
 
 _PRESENT = sa.select(_TABLE.c.uuid).where(statements.in_list(_TABLE.c.uuid))
 
@@ -76,6 +84,14 @@ def list_all(
     if project_id is not None:
         query = query.where(_TABLE.c.project_id == project_id)
     return [_from_row(row) for row in connection.execute(query)]
+
+
+def count_states(connection: sa.Connection, host: str) -> Sequence[Any]:
+    """Return how many ``servers`` of a host are alike.
+
+    Each row has ``node``, ``vm_state``, ``task_state`` and ``project_id``.
+    """
+    return connection.execute(_COUNT_STATES, {'on': host}).all()
 
 
 def update(

@@ -9,6 +9,12 @@ what is not read or written here is left out. A row is deleted by setting
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from cellsched.db import feed
+
+#: How many lanes the feed of hosts has: about as many as agents that commit
+#: at a time, since each waits for the lane that another one moved.
+LANES = 8
+
 METADATA = sa.MetaData()
 
 #: Nova's MediumText: 16 MB where the database makes a difference.
@@ -38,6 +44,8 @@ services = _table(
     sa.Column('last_seen_up', sa.DateTime),
     sa.Column('forced_down', sa.Boolean, default=False),
     sa.Column('version', sa.Integer, default=0),
+    # Ours: when it changed last.
+    *feed.mark_columns('services'),
     sa.UniqueConstraint('uuid', name='uniq_services0uuid'),
     sa.UniqueConstraint('host', 'topic', 'deleted',
                         name='uniq_services0host0topic0deleted'),
@@ -67,11 +75,16 @@ compute_nodes = _table(
     sa.Column('cpu_info', MEDIUM_TEXT, nullable=False),
     sa.Column('host_ip', sa.String(39)),
     sa.Column('supported_instances', sa.Text),
+    sa.Column('metrics', sa.Text),
+    sa.Column('pci_stats', sa.Text),
     sa.Column('stats', sa.Text),
     sa.Column('ram_allocation_ratio', sa.Float),
     sa.Column('cpu_allocation_ratio', sa.Float),
     sa.Column('disk_allocation_ratio', sa.Float),
     sa.Column('mapped', sa.Integer, default=0),
+    # Ours: a JSON list of names, and when the node changed last.
+    sa.Column('traits', sa.Text),
+    *feed.mark_columns('compute_nodes'),
     sa.UniqueConstraint('uuid', name='uniq_compute_nodes0uuid'),
     sa.UniqueConstraint('host', 'hypervisor_hostname', 'deleted',
                         name='uniq_compute_nodes0host0hypervisor_hostname'),
@@ -142,3 +155,6 @@ instance_actions = _table(
     sa.Column('message', sa.String(255)),
     sa.Index('instance_actions_instance_uuid_idx', 'instance_uuid'),
 )
+
+# Ours: what changed of services and compute nodes.
+FEED = feed.Feed('host_lanes', METADATA, LANES)

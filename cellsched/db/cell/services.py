@@ -2,11 +2,13 @@
 """Queries for the services of a cell."""
 
 import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
 from cellsched.db import statements
+from cellsched import exception
 
 _TABLE = models.services
 
@@ -24,21 +26,62 @@ def list_hosts(connection: sa.Connection, binary: str) -> list[str]:
 def report(
     connection: sa.Connection, uuid: str, host: str, binary: str, topic: str,
     now: datetime.datetime,
-) -> int:
-    """Say that a service is alive; return its id.
+) -> None:
+    """Say that a service is alive.
 
     :param uuid: the service's uuid, if it is new
     """
-    mine = sa.and_(_TABLE.c.host == host, _TABLE.c.binary == binary,
-                   _TABLE.c.deleted == 0)
-    alive = (sa.update(_TABLE).where(mine).values(
-        updated_at=now, last_seen_up=now,
-        report_count=_TABLE.c.report_count + 1))
-    if not connection.execute(alive).rowcount:
+    lane = models.FEED.move(connection, host)
+    if not _change(connection, host, binary, lane, {
+            'updated_at': now, 'last_seen_up': now,
+            'report_count': _TABLE.c.report_count + 1}):
         statements.insert_missing(connection, _TABLE.c.uuid, [{
             'created_at': now, 'uuid': uuid, 'host': host, 'binary': binary,
             'topic': topic, 'last_seen_up': now, 'report_count': 1,
             'disabled': False, 'forced_down': False, 'deleted': 0,
-            'version': 0}])
-    return connection.execute(
-        sa.select(_TABLE.c.id).where(mine)).scalar_one()
+            'version': 0, 'lane': lane,
+            'position': models.FEED.position(connection, lane)}])
+
+
+def set_disabled(
+    connection: sa.Connection, host: str, disabled: bool, reason: str | None,
+    now: datetime.datetime,
+) -> None:
+    """Have builds avoid a host, or let them come again.
+
+    :param reason: why they avoid it; what is enabled has none
+    :raises cellsched.exception.ServiceNotFound: the host has no compute
+        service
+    """
+    _set(connection, host, {
+        'updated_at': now, 'disabled': disabled,
+        'disabled_reason': reason if disabled else None})
+
+
+def set_forced_down(
+    connection: sa.Connection, host: str, forced_down: bool,
+    now: datetime.datetime,
+) -> None:
+    """Have a host count as dead whatever it reports, or not any more.
+
+    :raises cellsched.exception.ServiceNotFound: the host has no compute
+        service
+    """
+    _set(connection, host, {'updated_at': now, 'forced_down': forced_down})
+
+
+def _set(connection: sa.Connection, host: str, values: dict[str, Any]) -> None:
+    lane = models.FEED.move(connection, host)
+    if not _change(connection, host, COMPUTE, lane, values):
+        raise exception.ServiceNotFound(host=host, binary=COMPUTE)
+
+
+def _change(
+    connection: sa.Connection, host: str, binary: str, lane: int,
+    values: dict[str, Any],
+) -> bool:
+    """Change a service; return whether it is there."""
+    change = sa.update(_TABLE).where(
+        _TABLE.c.host == host, _TABLE.c.binary == binary,
+        _TABLE.c.deleted == 0).values({**values, **models.FEED.marks})
+    return connection.execute(change, {'in_lane': lane}).rowcount > 0

@@ -2,6 +2,7 @@
 """The contract of a scheduler driver."""
 
 import abc
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
@@ -31,6 +32,13 @@ class Driver(abc.ABC):
     def __init__(self, conf: cfg.ConfigOpts, parts: Any) -> None:
         self.conf = conf
         self.parts = parts
+
+    def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
+        """Return what is to be done all the time, none by default.
+
+        Pairs of a function and the seconds between its calls.
+        """
+        return []
 
     @abc.abstractmethod
     def select_destinations(

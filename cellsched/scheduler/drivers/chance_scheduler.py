@@ -3,8 +3,8 @@
 
 import numpy as np
 
-from cellsched.filters import base as filters
-from cellsched.hosts import table
+from cellsched.filters import loading as filters
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import pipeline
@@ -21,7 +21,8 @@ class ChanceScheduler(filter_scheduler.FilterScheduler):
     def make_pipeline(self) -> pipeline.Pipeline:
         return pipeline.Pipeline(
             filters.make(self.conf, ['ComputeFilter']),
-            [_Dice(self.parts.random.getrandbits(64))])
+            [_Dice(self.parts.random.getrandbits(64))],
+            filter_scheduler.always(self.conf))
 
 
 class _Dice(weighers.Weigher):
@@ -33,10 +34,10 @@ class _Dice(weighers.Weigher):
         super().__init__(options=None)
         self._generator = np.random.default_rng(seed)
 
-    def multiplier(self, hosts: table.HostTable) -> float:
+    def multiplier(self, hosts: view.Hosts) -> float:
         return 1.0
 
     def score(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Column:
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Column:
         return self._generator.random(len(hosts))

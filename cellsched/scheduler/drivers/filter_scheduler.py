@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver that keeps hosts in columns, and filters and weighs them."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
+import random as random_
 from typing import Any
 
 from oslo_config import cfg
 
 from cellsched import context as context_
-from cellsched.filters import base as filters
+from cellsched.filters import availability_zone
+from cellsched.filters import base as filters_base
+from cellsched.filters import loading as filters
 from cellsched.hosts import loader
 from cellsched import objects
 from cellsched import plugins
+from cellsched.scheduler import choosing
+from cellsched.scheduler import destinations
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler import pipeline
 from cellsched.scheduler import placing
-from cellsched.weighers import base as weighers
+from cellsched.scheduler import prefilters
+from cellsched.scheduler import recorder
+from cellsched.weighers import loading as weighers
 
 
 class FilterScheduler(base.Driver):
@@ -28,24 +36,75 @@ class FilterScheduler(base.Driver):
         super().__init__(conf, parts)
         self.loader = loader.Loader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, conf.scheduler.refresh_interval,
+            parts.claims, parts.clock, loader.Pace(
+                conf.scheduler.refresh_interval,
+                conf.scheduler.full_refresh_interval,
+                conf.scheduler.cell_failure_half_life),
             conf.default_availability_zone,
             [column for more in plugins.load_all(plugins.COLUMNS).values()
              for column in more])
-        self._placing = placing.Placing(
+        self.placing = placing.Placing(
             self.loader, self.make_pipeline(), parts.claims, parts.clock,
-            conf.scheduler.claim_attempts)
+            taste_of(conf, parts.random),
+            conf.scheduler.claim_attempts, parts.decisions.record)
 
     def make_pipeline(self) -> pipeline.Pipeline:
         """Return the decision that this driver makes."""
-        options = self.conf.filter_scheduler
-        return pipeline.Pipeline(
-            filters.make(self.conf, options.enabled_filters),
-            weighers.make(self.conf, options.weight_classes))
+        return pipeline_of(self.conf)
+
+    def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
+        tasks = [(self.parts.decisions.flush, recorder.SPACING_S)]
+        interval_s = self.conf.scheduler.refresh_interval
+        if interval_s:
+            tasks.append((self._refresh, interval_s))
+        return tasks
+
+    def _refresh(self) -> None:
+        self.loader.refresh(context_.admin())
 
     def select_destinations(
         self, context: context_.RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int,
     ) -> list[list[objects.Selection]]:
-        return self._placing.place(
+        return self.placing.place(
             context, request, instance_uuids, alternates)
+
+    def plan(
+        self, context: context_.RequestContext, request: objects.RequestSpec,
+        instance_uuids: Sequence[str], alternates: int,
+    ) -> Any:
+        """Decide as :meth:`select_destinations` does, and take nothing."""
+        return self.placing.plan(
+            context, request, instance_uuids, alternates)
+
+
+def pipeline_of(conf: cfg.ConfigOpts) -> pipeline.Pipeline:
+    """Return the configured filters and weighers."""
+    options = conf.filter_scheduler
+    enabled = filters.make(conf, options.enabled_filters)
+    return pipeline.Pipeline(
+        enabled, weighers.make(conf, options.weight_classes),
+        always(conf, enabled))
+
+
+def taste_of(
+    conf: cfg.ConfigOpts, random: random_.Random
+) -> choosing.Taste:
+    """Return which of the best hosts is chosen."""
+    options = conf.filter_scheduler
+    return choosing.Taste(random, options.host_subset_size,
+                          options.shuffle_best_same_weighed_hosts)
+
+
+def always(
+    conf: cfg.ConfigOpts, filters_: Sequence[filters_base.Filter] = ()
+) -> list[filters_base.Filter]:
+    """Return the stages that every request has to pass.
+
+    :param filters_: the filters that come after them
+    """
+    zones = not any(
+        isinstance(each, availability_zone.AvailabilityZoneFilter)
+        for each in filters_)
+    return [*destinations.stages(conf.scheduler.stale_cell_timeout),
+            *prefilters.stages(conf.scheduler, zones)]

@@ -13,7 +13,7 @@ from cellsched.testing.suite import claim_cases
 
 _THREADS = 8
 
-_Call = Callable[[base.ClaimStore], None]
+_Call = Callable[[base.ClaimStore], object]
 
 
 class ClaimRaces(claim_cases.ClaimStoreCase):

@@ -184,8 +184,8 @@ class ClaimStoreSuite(
         provider = self.make_provider(store, VCPU=2)
         claim = self.make_claim(provider, VCPU=2)
 
-        for _ in range(3):
-            store.claim([claim])
+        self.assertEqual([1, 0, 0], [
+            store.claim([claim]) for _ in range(3)])
 
         self.assertHolds(store, claim)
         self.assertUsed(store, provider, 1, VCPU=2)
@@ -195,8 +195,8 @@ class ClaimStoreSuite(
         provider = self.make_provider(store, VCPU=4)
         claims = [self.make_claim(provider, VCPU=1) for _ in range(4)]
 
-        store.claim(claims[1:3])
-        store.claim(claims)
+        self.assertEqual([2, 2], [
+            store.claim(batch) for batch in (claims[1:3], claims)])
 
         self.assertUsed(store, provider, 4, VCPU=4)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
 from cellsched.scheduler import diagnosis
@@ -39,7 +39,7 @@ class FilterSuite(suite.ColumnPluginSuite):
     namespace = plugins.FILTERS
 
     def assertKeeps(
-        self, expected: Sequence[bool], hosts: table.HostTable,
+        self, expected: Sequence[bool], hosts: view.Hosts,
         request: objects.RequestSpec | None = None, **options: Any,
     ) -> None:
         """Check which hosts the filter keeps, with these options.
@@ -51,12 +51,12 @@ class FilterSuite(suite.ColumnPluginSuite):
         self.assertEqual(list(expected), answer.tolist())
 
     def ask(
-        self, plugin: Any, hosts: table.HostTable,
+        self, plugin: Any, hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> np.ndarray:
-        if not plugin.applies(request):
-            return np.ones(len(hosts), dtype=bool)
-        return plugin.keep(hosts, request)
+        answer = (plugin.keep(hosts, request) if plugin.applies(request)
+                  else None)
+        return np.ones(len(hosts), dtype=bool) if answer is None else answer
 
     def test_mask_is_of_booleans(self) -> None:
         for _, mask in self.answers(10):
@@ -88,7 +88,9 @@ class FilterSuite(suite.ColumnPluginSuite):
         plugin = builders.plugin(self.plugin)
         for request in self.make_requests():
             hosts = self.make_hosts(10)
-            answer = plugin.shortfall(hosts, request)
+            answer = None
+            if plugin.applies(request):
+                answer = plugin.shortfall(hosts, request)
             if answer is not None:
                 amounts, unit = answer
                 self.assertEqual((10,), amounts.shape)

@@ -115,6 +115,32 @@ class ColumnPluginSuite(_Case):
             self.ask(plugin, self.make_hosts(10), request)
         self.assertEqual(before, vars(plugin))
 
+    def test_local_answers_depend_on_no_other_host(self) -> None:
+        if not self.plugin.local:
+            return
+        plugin = builders.plugin(self.plugin)
+        for request in self.make_requests():
+            hosts = self.make_hosts(10)
+            answer = self.ask(plugin, hosts, request).copy()
+            for start in (0, 1):
+                rows = np.arange(start, 10, 2)
+                np.testing.assert_array_equal(
+                    answer[rows], self.ask(plugin, hosts.at(rows), request))
+
+    def test_local_answers_on_others_stay_when_something_is_taken(
+        self,
+    ) -> None:
+        if not self.plugin.local:
+            return
+        plugin = builders.plugin(self.plugin)
+        for request in self.make_requests():
+            hosts = self.make_hosts(10)
+            before = self.ask(plugin, hosts, request).copy()
+            hosts.take(4, request.resources(), request.instance_uuid)
+            after = self.ask(plugin, hosts, request)
+            np.testing.assert_array_equal(
+                np.delete(before, 4), np.delete(after, 4))
+
     def test_table_and_request_are_left_alone(self) -> None:
         plugin = builders.plugin(self.plugin)
         for request in self.make_requests():

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
 from cellsched.testing import builders
@@ -31,19 +31,24 @@ class WeigherSuite(suite.ColumnPluginSuite):
     namespace = plugins.WEIGHERS
 
     def assertScores(
-        self, expected: Sequence[float], hosts: table.HostTable,
+        self, expected: Sequence[float], hosts: view.Hosts,
         request: objects.RequestSpec | None = None, **options: Any,
     ) -> None:
-        """Check the scores of hosts before they are scaled."""
+        """Check the scores of hosts before they are scaled.
+
+        Like the pipeline, asks a weigher only what applies to it.
+        """
         plugin = builders.plugin(self.plugin, **options)
         answer = self.ask(plugin, hosts, request or builders.request())
         self.assertEqual(list(expected), answer.tolist())
 
     def ask(
-        self, plugin: Any, hosts: table.HostTable,
+        self, plugin: Any, hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> np.ndarray:
-        return plugin.score(hosts, request)
+        answer = (plugin.score(hosts, request) if plugin.applies(request)
+                  else None)
+        return np.zeros(len(hosts)) if answer is None else answer
 
     def test_scores_are_finite_numbers(self) -> None:
         for count in (1, 10):

@@ -29,7 +29,9 @@ class TestCase(base.TestCase):
         cls.schema.sync(cls.database)
 
     def make_database(self):
-        tables = ', '.join(self.schema.metadata.tables)
+        # Lanes of feeds are made once, by migrations.
+        tables = ', '.join(name for name in self.schema.metadata.tables
+                           if not name.endswith('_lanes'))
         with self.database.writer() as connection:
             connection.execute(sa.text(
                 f'TRUNCATE {tables} RESTART IDENTITY CASCADE'))

@@ -8,11 +8,14 @@ from tests.integration.db import base
 from tests.unit.db.api import test_aggregates
 from tests.unit.db.api import test_build_requests
 from tests.unit.db.api import test_cell_mappings
+from tests.unit.db.api import test_decisions
 from tests.unit.db.api import test_flavors
 from tests.unit.db.api import test_host_mappings
+from tests.unit.db.api import test_instance_groups
 from tests.unit.db.api import test_instance_mappings
 from tests.unit.db.api import test_request_specs
 from tests.unit.db.cell import test_compute_nodes
+from tests.unit.db.cell import test_hosts
 from tests.unit.db.cell import test_instance_actions
 from tests.unit.db.cell import test_instance_faults
 from tests.unit.db.cell import test_instances
@@ -31,6 +34,10 @@ class TestDeleteCounted(
 
 
 class TestAggregates(base.APITestCase, test_aggregates.TestAggregates):
+    pass
+
+
+class TestAggregateChanges(base.APITestCase, test_aggregates.TestChanges):
     pass
 
 
@@ -61,12 +68,21 @@ class TestCreateApart(
     pass
 
 
+class TestDecisions(base.APITestCase, test_decisions.TestDecisions):
+    pass
+
+
 class TestFlavors(base.APITestCase, test_flavors.TestFlavors):
     pass
 
 
 class TestHostMappings(
         base.APITestCase, test_host_mappings.TestHostMappings):
+    pass
+
+
+class TestInstanceGroups(
+        base.APITestCase, test_instance_groups.TestInstanceGroups):
     pass
 
 
@@ -82,6 +98,10 @@ class TestRequestSpecs(
 
 class TestComputeNodes(
         base.CellTestCase, test_compute_nodes.TestComputeNodes):
+    pass
+
+
+class TestHostChanges(base.CellTestCase, test_hosts.TestChanges):
     pass
 
 

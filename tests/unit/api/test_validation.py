@@ -67,14 +67,32 @@ class TestServerRequest(base.TestCase):
             self.assertTrue(str(error).isprintable(), str(error))
             self.assertLess(len(str(error)), 250)
 
-    def test_hint_is_refused_where_no_filter_reads_any(self):
+    def test_hint_that_no_filter_reads_is_refused_with_those_that_are(self):
         bounds = validation.Bounds(1000, 100, frozenset())
 
         error = self.assertRaises(
             exception.InvalidField,
-            request(hints={'group': ['g']}).check, bounds)
+            request(hints={'different_host': ['g']}).check, bounds)
 
-        self.assertIn('there are none', str(error))
+        self.assertIn('(group)', str(error))
+
+    def test_server_group_is_taken_whatever_filters_are_enabled(self):
+        bounds = validation.Bounds(1000, 100, frozenset())
+        wanted = request(hints={'group': ['g']})
+
+        wanted.check(bounds)
+
+        self.assertEqual('g', wanted.group)
+        self.assertIsNone(request().group)
+
+    def test_servers_join_one_group(self):
+        for bad in (['a', 'b'], [], ['a', 'a'], 'a', None, [None], ['a\0'],
+                    ['x' * 256]):
+            error = self.assertRaises(
+                exception.InvalidField,
+                request(hints={'group': bad}).check, BOUNDS)
+
+            self.assertEqual('hints.group', error.field)
 
     def test_name_leaves_room_for_the_number_of_each_server(self):
         for count, longest in ((1, 255), (9, 253), (1000, 250)):
@@ -97,6 +115,17 @@ class TestChecks(base.TestCase):
             self.assertTrue(str(exc).isprintable())
         else:
             self.assertTrue(good)
+
+    def test_choice_is_taken_if_it_is_one(self):
+        validation.check_choice('here', 'field', 'b', ('a', 'b'))
+        for bad in (*hostile.NAMES, 'A', 'ab', 'c'):
+            error = self.assertRaises(
+                exception.InvalidField, validation.check_choice, 'here',
+                'field', bad, ('a', 'b'))
+
+            self.assertTrue(str(error).startswith(
+                'here: field: one of a, b, not '))
+            self.assertLess(len(str(error)), 100)
 
     @hypothesis.settings(max_examples=100, deadline=None)
     @hypothesis.given(strategies.integers(-5, 15))

@@ -76,7 +76,7 @@ class TestSQLClaims(
         token = store.usages().token
         with self.make_database().writer() as connection:
             connection.execute(
-                sa.update(schema.feed_lanes).values(position=0))
+                sa.update(schema.FEED.table).values(position=0))
 
         self.assertEqual(
             {provider}, self.told(store.usages(token).usages))

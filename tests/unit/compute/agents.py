@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched.compute import agent
+from cellsched.compute import outcomes
 from cellsched import context
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
@@ -60,6 +61,7 @@ class AgentTestCase(base.TestCase):
         self.claims.set_inventory(
             self.provider, {'VCPU': claims_base.Inventory(8)})
         self.conductor = clients.Conductor()
+        self.outcomes = outcomes.Outcomes()
         self.driver = self.make_driver()
         self.agent = self.make_agent('host1')
         [self.uuid] = samples.uuids(1)
@@ -77,7 +79,8 @@ class AgentTestCase(base.TestCase):
 
     def make_agent(self, host, driver=None):
         return agent.Agent(host, self.cell, self.claims,
-                           driver or self.driver, self.conductor, self.clock)
+                           driver or self.driver, self.conductor, self.clock,
+                           self.outcomes)
 
     def build(self, tried=1, hosts=(), by=None, retry=True):
         properties = {'limits': {}}

@@ -166,3 +166,38 @@ class TestFailure(agents.AgentTestCase):
         self.build()
 
         self.assertState('building', 'scheduling', None)
+
+
+class TestOutcomes(agents.AgentTestCase):
+
+    def failed(self, node='node1'):
+        return self.outcomes.failed_in_a_row(node)
+
+    def test_builds_that_fail_in_whatever_way_are_counted(self):
+        for error in (exception.BuildFailed, exception.BuildAborted):
+            self.driver.error = error(uuid=self.uuid, reason='it broke')
+            before = self.failed()
+            self.build()
+            self.assertEqual(before + 1, self.failed())
+            with self.cell.writer() as connection:
+                instances.update(
+                    connection, self.uuid,
+                    {'task_state': 'scheduling'}, self.clock.now())
+
+        self.assertEqual(0, self.failed('node2'))
+
+    def test_success_ends_the_row(self):
+        self.outcomes.failed('node1')
+        self.outcomes.failed('node2')
+
+        self.build()
+
+        self.assertEqual((0, 1), (self.failed(), self.failed('node2')))
+
+    def test_build_that_is_passed_over_is_not_counted(self):
+        self.outcomes.failed('node1')
+        self.delete()
+
+        self.build()
+
+        self.assertEqual(1, self.failed())

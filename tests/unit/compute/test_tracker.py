@@ -1,67 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reporting what a host has, when it has changed, and that it is alive."""
 
-from oslo_config import cfg
-import sqlalchemy as sa
+import contextlib
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import memory
-from cellsched.compute import tracker
-from cellsched.conf import default
 from cellsched.db.cell import models
+from cellsched.db import session
 from cellsched import exception
-from cellsched.testing import clock
-from cellsched.testing import databases
 from cellsched.virt import base as virt
-from tests.unit import base
+from tests.unit.compute import tracking
 from tests.unit.db import samples
 
 
-class Driver:
-    """Has the nodes that a test gives it."""
+class Losing(session.Database):
+    """Has so many of its next transactions lose as ``left`` says."""
 
-    def __init__(self):
-        self.found = {'node1': virt.NodeResources(4, 8192, 100, 'kind', 7)}
+    left = 0
 
-    def nodes(self):
-        return self.found
-
-
-class Claims(memory.MemoryClaims):
-    """Counts what it is told."""
-
-    said = 0
-    failure = None
-
-    def set_inventory(self, provider, inventory):
-        if self.failure is not None:
-            raise self.failure
-        self.said += 1
-        super().set_inventory(provider, inventory)
+    @contextlib.contextmanager
+    def writer(self):
+        with super().writer() as connection:
+            yield connection
+            if self.left:
+                self.left -= 1
+                raise exception.TransactionLost(
+                    schema=self.schema, reason='another one was faster')
 
 
-class TestTracker(base.TestCase):
+class TestTracker(tracking.TrackerTestCase):
 
-    def setUp(self):
-        super().setUp()
-        self.cell = self.useFixture(databases.CellDatabase()).database
-        self.clock = clock.FakeClock()
-        self.claims = Claims()
-        self.driver = Driver()
+    def test_report_that_loses_is_made_again(self):
+        self.cell = Losing(self.cell.url, 'cell')
+        self.addCleanup(self.cell.close)
+        self.cell.left = 3
 
-    def tracker(self, **options):
-        conf = cfg.ConfigOpts()
-        default.register_opts(conf)
-        conf([], default_config_files=[], default_config_dirs=[])
-        for name, value in {'host': 'host1', **options}.items():
-            conf.set_override(name, value)
-        return tracker.Tracker(
-            conf, self.cell, self.claims, self.driver, self.clock)
+        self.tracker().report()
 
-    def rows(self, table):
-        with self.cell.reader() as connection:
-            return connection.execute(
-                sa.select(table).order_by(table.c.id)).all()
+        self.assertEqual(0, self.cell.left)
+        self.assertEqual(1, len(self.rows(models.compute_nodes)))
+        [service] = self.rows(models.services)
+        self.assertEqual(1, service.report_count)
+
+    def test_report_that_always_loses_fails(self):
+        self.cell = Losing(self.cell.url, 'cell')
+        self.addCleanup(self.cell.close)
+        self.cell.left = 1000
+
+        self.assertRaises(exception.TransactionLost, self.tracker().report)
+
+        self.assertLess(900, self.cell.left)
 
     def capacities(self, **options):
         self.tracker(**options).report()

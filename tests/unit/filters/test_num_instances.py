@@ -8,7 +8,9 @@ from cellsched.filters import num_instances
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from tests.unit import base
+from tests.unit.filters import agreeing
 from tests.unit.hosts import rows
+from tests.unit import strategies as tables
 
 
 class TestNumInstancesFilter(filters.FilterSuite, base.TestCase):
@@ -39,3 +41,39 @@ class TestNumInstancesFilter(filters.FilterSuite, base.TestCase):
         self.assertKeeps(
             [row['num_instances'] < limit for row in table],
             rows.hosts(table), max_instances_per_host=limit)
+
+
+class TestAggregateNumInstancesFilter(
+        agreeing.Agreeing, filters.FilterSuite, base.TestCase):
+
+    plugin = num_instances.AggregateNumInstancesFilter
+
+    def test_least_number_of_the_aggregates_is_the_limit(self):
+        two = builders.aggregate(1, max_instances_per_host='2')
+        nine = builders.aggregate(2, max_instances_per_host='9')
+        bad = builders.aggregate(3, max_instances_per_host='many')
+
+        self.assertKeeps(
+            [True, False, True, False, False, True, False],
+            builders.hosts(
+                num_instances=[1, 2, 8, 9, 2, 3, 4],
+                aggregates=[(two,), (two,), (nine,), (nine,), (two, nine),
+                            (bad,), ()]), max_instances_per_host=4)
+
+    def test_option_is_the_limit_where_no_aggregate_says_any(self):
+        self.assertKeeps(
+            [True, False], builders.hosts(num_instances=[49, 50]))
+
+    @hypothesis.given(table=tables.hosts({
+        'max_instances_per_host': strategies.sampled_from(
+            ['5', ' 30 ', '0', 'x', '', '1,2'])}), request=tables.requests())
+    @rows.settings
+    def test_column_verdict_is_that_of_each_row(self, table, request):
+        def passes(host, request):
+            texts = [each.metadata['max_instances_per_host'].strip()
+                     for each in host.aggregates
+                     if 'max_instances_per_host' in each.metadata]
+            return host.num_instances < min(
+                [int(text) for text in texts if text.isdigit()], default=50)
+
+        self.assertAgrees(passes, table, request)

@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filling the host table from the cells."""
 
-from concurrent import futures
-import queue
-import threading
-
 import sqlalchemy as sa
 
 from cellsched.db.api import aggregates
-from cellsched.db.api import models as api_models
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import hosts
 from cellsched.db.cell import models
-from cellsched import exception
+from cellsched.db.cell import services
 from cellsched.hosts import columns
 from tests.unit.db import samples
 from tests.unit.hosts import loading
-from tests.unit.hosts import world
-
-DEADLINE_S = 30
 
 
 class TestCells(loading.LoaderTestCase):
@@ -48,8 +41,7 @@ class TestCells(loading.LoaderTestCase):
         self.assertEqual('n2', self.value('n2', 'nodename'))
 
     def test_what_a_host_keeps_for_itself_is_not_free(self):
-        self.change('cell1', models.compute_nodes, 'a1',
-                    memory_mb_used=512, local_gb_used=10)
+        self.save('cell1', 'a1', memory_mb_used=512, local_gb_used=10)
 
         self.refresh()
 
@@ -68,9 +60,10 @@ class TestCells(loading.LoaderTestCase):
 
     def test_host_that_changes_is_changed(self):
         self.refresh()
-        self.change('cell1', models.services, 'a1', disabled=True)
-        self.change('cell2', models.services, 'b1', forced_down=True)
-        self.change('cell2', models.compute_nodes, 'b1', vcpus=5)
+        self.disable('cell1', 'a1')
+        with self.world.writer('cell2') as connection:
+            services.set_forced_down(connection, 'b1', True, samples.NOW)
+        self.save('cell2', 'b1', vcpus=5)
 
         self.refresh()
 
@@ -81,7 +74,8 @@ class TestCells(loading.LoaderTestCase):
     def test_host_that_goes_is_dropped(self):
         self.world.add_host('cell1', 'a2')
         self.refresh()
-        self.change('cell1', models.compute_nodes, 'a1', deleted=1)
+        with self.world.writer('cell1') as connection:
+            hosts.delete(connection, 'a1', samples.NOW)
 
         self.refresh()
 
@@ -120,18 +114,63 @@ class TestCells(loading.LoaderTestCase):
         self.assertEqual(['nova', 'east'], [
             self.value(host, 'availability_zone') for host in ('a1', 'b1')])
 
-    def test_disabled_cell_is_not_read(self):
+    def test_aggregates_are_followed(self):
         self.refresh()
         with self.world.database.writer() as connection:
-            connection.execute(
-                sa.update(api_models.cell_mappings)
-                .where(api_models.cell_mappings.c.name == 'cell1')
-                .values(disabled=True))
+            number = aggregates.create(
+                connection, samples.uuids(1)[0], 'z', ['a1', 'b1'],
+                {'availability_zone': 'east', 'ratio': '2'}, samples.NOW)
+        self.refresh()
+        self.assertEqual(['east', 'east'], self.zones())
+        self.assertEqual(2.0, self.view().number('ratio', 9.0)[0])
+
+        with self.world.database.writer() as connection:
+            aggregates.remove_hosts(connection, number, ['a1'], samples.NOW)
+        self.refresh()
+        self.assertEqual(['nova', 'east'], self.zones())
+
+        with self.world.database.writer() as connection:
+            aggregates.delete(connection, number, samples.NOW)
+        self.refresh()
+        self.assertEqual(['nova', 'nova'], self.zones())
+        self.assertEqual((), self.value('b1', 'aggregates'))
+
+    def zones(self):
+        return [self.value(host, 'availability_zone')
+                for host in ('a1', 'b1')]
+
+    def test_disabled_cell_is_not_read(self):
+        self.refresh()
+        self.map('cell1', disabled=True)
 
         self.refresh()
 
         self.assertEqual(['b1'], self.names())
         self.assertEqual([], self.loader.silent)
+
+        self.map('cell1', disabled=False)
+        self.refresh()
+        self.assertEqual(['a1', 'b1'], self.names())
+        self.assertEqual(8, self.room('a1'))
+
+    def test_cell_that_is_removed_takes_its_hosts_along(self):
+        self.refresh()
+        with self.world.database.writer() as connection:
+            for table in ('host_mappings', 'cell_mappings'):
+                connection.execute(sa.text(f'DELETE FROM {table}'))
+
+        self.refresh()
+
+        self.assertEqual([], self.names())
+
+    def test_cell_that_is_added_is_read(self):
+        self.refresh()
+        self.world.cells['cell3'] = self.world.add_cell('cell3')
+        self.world.add_host('cell3', 'c1')
+
+        self.refresh()
+
+        self.assertEqual(['a1', 'b1', 'c1'], self.names())
 
     def test_extra_columns_are_there(self):
         extra = columns.Column('colour', 'object', 'green', 'its colour')
@@ -154,139 +193,13 @@ class TestMapping(loading.LoaderTestCase):
                 self.assertEqual(
                     [], compute_nodes.list_unmapped(connection))
 
-    def test_host_of_another_cell_is_left_out_and_told_once(self):
-        self.refresh()
-        self.world.add_host('cell2', 'a1', 'stranger')
-
-        for _ in range(3):
-            self.refresh()
-
-        self.assertEqual(['a1', 'b1'], self.names())
-        self.assertEqual(
-            self.world.cells['cell1'].uuid, self.value('a1', 'cell'))
-        self.assertEqual({'a1': 'cell1'}, self.world.mapped('a1'))
-        self.assertEqual(1, self.logs.output.count(
-            'host names are unique across cells'))
-        self.assertIn(self.world.cells['cell2'].identity, self.logs.output)
-
     def test_cell_that_cannot_be_written_does_not_keep_the_others(self):
         cell = self.world.cells['cell1']
         path = cell.database_connection.removeprefix('sqlite:///')
-        with self.world.database.writer() as connection:
-            connection.execute(
-                sa.update(api_models.cell_mappings)
-                .where(api_models.cell_mappings.c.name == 'cell1').values(
-                    database_connection=f'sqlite:///file:{path}'
-                                        '?mode=ro&uri=true'))
+        self.map('cell1', database_connection=(
+            f'sqlite:///file:{path}?mode=ro&uri=true'))
 
         self.refresh()
 
         self.assertEqual(['b1'], self.names())
         self.assertEqual([cell.identity], self.loader.silent)
-
-
-class TestSilence(loading.LoaderTestCase):
-
-    def fail(self):
-        raise exception.CellUnreachable(cell='cell1', reason='as told')
-
-    def test_cell_that_fails_loses_its_rows_and_is_named(self):
-        self.refresh()
-        self.world.targets.behaviour['cell1'] = self.fail
-
-        self.refresh()
-
-        self.assertEqual(['b1'], self.names())
-        self.assertEqual(
-            [self.world.cells['cell1'].identity], self.loader.silent)
-        self.assertIn('as told', self.logs.output)
-
-    def test_cell_that_comes_back_has_its_rows_and_what_is_taken(self):
-        self.refresh()
-        self.world.targets.behaviour['cell1'] = self.fail
-        self.world.claim('a1', 3)
-        self.refresh()
-        del self.world.targets.behaviour['cell1']
-
-        self.refresh()
-
-        self.assertEqual(['a1', 'b1'], self.names())
-        self.assertEqual([], self.loader.silent)
-        self.assertEqual((5, 1), (self.value('a1', 'room:VCPU'),
-                                  self.value('a1', 'num_instances')))
-
-    def test_cell_that_hangs_loses_its_rows_and_is_named(self):
-        self.loader = self.world.loader(timeout_s=1.5)
-        self.refresh()
-        go_on = threading.Event()
-        self.addCleanup(go_on.set)
-        submitted = self.world.threads.submitted = queue.Queue()
-
-        def hang():
-            both = [submitted.get(timeout=DEADLINE_S) for _ in range(2)]
-            # Time passes when the other cell has answered.
-            futures.wait(both, DEADLINE_S, futures.FIRST_COMPLETED)
-            self.world.clock.advance(world.TIMEOUT_S)
-            go_on.wait(DEADLINE_S)
-
-        self.world.targets.behaviour['cell1'] = hang
-        self.refresh()
-
-        self.assertEqual(['b1'], self.names())
-        self.assertEqual(
-            [self.world.cells['cell1'].identity], self.loader.silent)
-        # It still hangs, so it is not asked.
-        self.refresh()
-        self.assertEqual(['b1'], self.names())
-
-    def test_all_may_be_silent(self):
-        self.refresh()
-        self.world.targets.behaviour.update(
-            cell1=self.fail, cell2=self.fail)
-
-        self.refresh()
-
-        self.assertEqual([], self.names())
-        self.assertEqual(2, len(self.loader.silent))
-
-
-class TestInterval(loading.LoaderTestCase):
-
-    def refreshed(self, after_s=0.0, loader=None, **options):
-        self.world.clock.advance(after_s)
-        return (loader or self.loader).refresh(world.CONTEXT, **options)
-
-    def test_table_is_good_for_so_long(self):
-        self.assertEqual(
-            [True, False, False, True, False],
-            [self.refreshed(after) for after in (0, 0.5, 0.4, 0.1, 0.9)])
-
-    def test_without_an_interval_it_is_read_each_time(self):
-        always = self.world.loader(interval_s=0.0)
-
-        self.assertEqual(
-            [True] * 3, [self.refreshed(loader=always) for _ in range(3)])
-
-    def test_caller_may_want_it_newer(self):
-        self.refreshed()
-        asked_at = self.world.clock.monotonic()
-
-        self.assertTrue(self.refreshed(0.1, since=asked_at))
-        self.assertFalse(self.refreshed(0.1, since=asked_at))
-
-    def test_threads_that_ask_at_once_read_it_once(self):
-        reads = []
-        self.world.targets.behaviour['cell1'] = lambda: reads.append(1)
-        start = threading.Barrier(4)
-
-        def ask():
-            start.wait()
-            self.refreshed()
-
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        self.assertEqual(1, len(reads))

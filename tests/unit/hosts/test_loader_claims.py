@@ -4,7 +4,6 @@
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched.db.cell import compute_nodes
-from cellsched.db.cell import models
 from cellsched import exception
 from tests.unit.db import samples
 from tests.unit.hosts import loading
@@ -16,13 +15,15 @@ class Claims(memory.MemoryClaims):
 
     def __init__(self):
         super().__init__()
-        self.failing = False
+        self.failing_after = None
         self.asked = []
 
     def usages(self, since=None, providers=None):
-        if self.failing:
+        if self.failing_after == 0:
             raise exception.DatabaseUnreachable(
                 schema='claims', url='x', reason='y')
+        if self.failing_after:
+            self.failing_after -= 1
         self.asked.append((since, providers and sorted(providers)))
         return super().usages(since, providers)
 
@@ -98,11 +99,11 @@ class TestClaims(loading.LoaderTestCase):
     def test_reload_that_fails_is_made_up_for(self):
         self.refresh()
         self.loader.table.take(self.loader.table.row(self.a1), {'VCPU': 2})
-        self.world.claims.failing = True
+        self.world.claims.failing_after = 0
         self.assertRaises(exception.DatabaseUnreachable,
                           self.loader.reload, [self.a1])
         self.assertEqual(6, self.value('a1', 'room:VCPU'))
-        self.world.claims.failing = False
+        self.world.claims.failing_after = None
 
         self.refresh()
         self.assertEqual(8, self.value('a1', 'room:VCPU'))
@@ -112,28 +113,53 @@ class TestClaims(loading.LoaderTestCase):
         self.assertEqual(asked + 1, len(self.world.claims.asked))
 
     def test_host_that_comes_while_the_store_fails_has_its_room_later(self):
-        self.change('cell1', models.compute_nodes, 'a1', deleted=1)
-        self.world.add_host('cell1', 'a2')
-        self.change('cell1', models.compute_nodes, 'a2', deleted=1)
-        # From here on the store has nothing new to tell of it.
         self.refresh()
-        self.change('cell1', models.compute_nodes, 'a2', deleted=0)
-        self.world.claims.failing = True
+        self.world.add_host('cell1', 'a2')
+        # The store has nothing new to tell of it, and fails when it is asked
+        # about what came.
+        self.loader.reload([])
+        self.world.claims.failing_after = 1
         self.world.clock.advance(1)
         self.assertRaises(exception.DatabaseUnreachable,
                           self.loader.refresh, world.CONTEXT)
-        self.assertEqual(['a2', 'b1'], self.names())
-        self.world.claims.failing = False
+        self.assertEqual(['a1', 'a2', 'b1'], self.names())
+        self.assertEqual(0, self.room('a2'))
+        self.world.claims.failing_after = None
 
         self.refresh()
 
-        self.assertEqual(8, self.value('a2', 'room:VCPU'))
+        self.assertEqual(8, self.room('a2'))
+
+    def test_host_that_comes_has_what_is_taken_there(self):
+        self.refresh()
+        self.world.add_host('cell1', 'a2')
+        self.world.claim('a2', 3)
+        self.loader.reload([])
+
+        self.refresh()
+
+        self.assertEqual((5, 1), (
+            self.room('a2'), self.value('a2', 'num_instances')))
+
+    def test_build_that_a_host_does_not_report_is_counted_for_a_while(self):
+        self.refresh()
+        now = self.world.clock.timestamp()
+        self.loader.table.take(
+            self.loader.table.row(self.a1), {'VCPU': 2}, now=now)
+        self.world.clock.advance(58)
+        self.refresh()
+        self.assertEqual(1, self.value('a1', 'num_io_ops'))
+
+        self.refresh()
+        self.refresh()
+
+        self.assertEqual(0, self.value('a1', 'num_io_ops'))
 
     def test_table_is_read_again_after_the_store_failed(self):
-        self.world.claims.failing = True
+        self.world.claims.failing_after = 0
         self.assertRaises(exception.DatabaseUnreachable,
                           self.loader.refresh, world.CONTEXT)
-        self.world.claims.failing = False
+        self.world.claims.failing_after = None
 
         self.assertTrue(self.loader.refresh(world.CONTEXT))
         self.assertEqual(8, self.value('a1', 'room:VCPU'))

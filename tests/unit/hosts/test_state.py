@@ -4,6 +4,8 @@
 import copy
 import datetime
 
+import numpy as np
+
 from cellsched.hosts import columns
 from cellsched.hosts import state
 from cellsched.testing import builders
@@ -11,6 +13,7 @@ from tests.unit import base
 
 
 class TestHostState(base.TestCase):
+    """A host under the names that Nova's has."""
 
     def test_attributes_have_the_names_that_nova_has(self):
         hosts = builders.hosts(
@@ -77,6 +80,46 @@ class TestHostState(base.TestCase):
 
         error = self.assertRaises(AttributeError, getattr, host, 'pci_stats')
         self.assertIn('pci_stats', str(error))
+        self.assertFalse(hasattr(host, '_limits'))
+
+    def test_host_is_the_one_in_its_place_among_those_seen(self):
+        hosts = builders.hosts(3).at(np.array([0, 2]))
+
+        self.assertEqual('host3', state.HostState(hosts, 1).host)
+
+    def test_facts_of_the_cell_are_attributes(self):
+        host = state.HostState(builders.hosts(num_io_ops=[2, 3]), 1)
+
+        self.assertEqual((5, 1.0), (host.cell_builds, host.cell_free_share))
+        self.assertIs(int, type(host.cell_builds))
+
+    def test_aggregates_are_a_list(self):
+        some = builders.aggregate(1, x='y'), builders.aggregate(2)
+        hosts = builders.hosts(aggregates=[some, ()])
+
+        self.assertEqual([list(some), []], [
+            state.HostState(hosts, place).aggregates for place in (0, 1)])
+
+    def test_json_texts_are_what_they_say(self):
+        host = state.HostState(builders.hosts(
+            stats='{"a": {"b": 1}}', metrics='[{"name": "m"}]'), 0)
+
+        self.assertEqual(({'a': {'b': 1}}, [{'name': 'm'}]),
+                         (host.stats, host.metrics))
+
+    def test_json_that_is_none_says_nothing(self):
+        for text in ('', 'nonsense', 'null', '[' * 100_000):
+            host = state.HostState(
+                builders.hosts(stats=text, metrics=text), 0)
+
+            self.assertEqual(({}, []), (host.stats, host.metrics))
+
+    def test_instances_are_those_that_the_request_names(self):
+        hosts = builders.hosts(2, located={'i': 1, 'j': 0, 'k': 1})
+        instances = state.HostState(hosts, 1).instances
+
+        self.assertEqual({'i', 'k'}, set(instances))
+        self.assertEqual('k', instances['k'].uuid)
 
     def test_limits_are_of_one_state(self):
         hosts = builders.hosts()

@@ -27,6 +27,9 @@ CONTEXT = context.admin()
 #: Seconds that a cell may take to answer.
 TIMEOUT_S = 10.0
 
+#: What is to be done after this time is never done by itself.
+FOR_EVER_S = 1e9
+
 
 class Targets(target.Targets):
     """The ways into cells; ``behaviour`` is called first, by cell name."""
@@ -121,7 +124,7 @@ class World(fixtures.Fixture):
         return {host: cell.name for host, cell in found.items()}
 
     def loader(self, interval_s=1.0, kind=loader.Loader,
-               timeout_s=TIMEOUT_S, **options):
+               timeout_s=TIMEOUT_S, full_interval_s=FOR_EVER_S, **options):
         cells = registry.CellRegistry(self.database, self.clock, 0)
         return kind(
             self.database, cells,
@@ -129,7 +132,8 @@ class World(fixtures.Fixture):
                 self.threads, self.targets, self.clock, timeout_s),
             discovery.Discovery(
                 self.database, cells, self.targets, self.clock),
-            self.claims, self.clock, interval_s, 'nova', **options)
+            self.claims, self.clock,
+            loader.Pace(interval_s, full_interval_s), 'nova', **options)
 
     def claim(self, host, vcpus, consumer=None):
         """Claim on a host; return the consumer."""

@@ -96,7 +96,7 @@ class TestTolerance(base.TestCase):
             ovo_exception.IncompatibleObjectVersion, read, sample)
 
     def test_unknown_object_is_refused(self):
-        for sample in (wire.IMAGE,
+        for sample in (wire.PCI_REQUESTS,
                        self.changed(wire.SELECTION, namespace='cinder')):
             self.assertRaises(
                 ovo_exception.UnsupportedObjectError, read, sample)
@@ -107,13 +107,13 @@ class TestTolerance(base.TestCase):
 
         again = read(sample).obj_to_primitive()['nova_object.data']
 
-        for name in ('image', 'pci_requests', 'security_groups',
-                     'request_level_params'):
+        for name in 'pci_requests', 'security_groups', 'request_level_params':
             self.assertEqual(untouched[name], again[name])
 
     def test_value_of_the_wrong_kind_is_an_error_that_names_the_field(self):
         for name, value in (('num_instances', 'many'), ('flavor', 'small'),
                             ('scheduler_hints', ['group']), ('limits', {}),
+                            ('image', {'id': 'i'}), ('instance_group', []),
                             ('instance_uuid', None)):
             sample = copy.deepcopy(wire.REQUEST_SPEC)
             sample['nova_object.data'][name] = value
@@ -160,14 +160,15 @@ class TestObject(base.TestCase):
 class TestRaw(base.TestCase):
 
     def test_anything_is_kept_as_it_came(self):
-        for value in ({'a': [1, None]}, [], 'text', 1.5, wire.IMAGE):
-            spec = objects.RequestSpec(image=value)
+        for value in ({'a': [1, None]}, [], 'text', 1.5, wire.PCI_REQUESTS):
+            spec = objects.RequestSpec(pci_requests=value)
 
-            self.assertIs(value, spec.image)
+            self.assertIs(value, spec.pci_requests)
             sent = spec.obj_to_primitive()
-            self.assertEqual(value, sent['nova_object.data']['image'])
+            self.assertEqual(value, sent['nova_object.data']['pci_requests'])
 
     def test_nothing_is_kept_where_it_may_be(self):
-        self.assertIsNone(objects.RequestSpec(image=None).image)
+        self.assertIsNone(objects.RequestSpec(
+            numa_topology=None).numa_topology)
         self.assertRaises(
             ValueError, objects.RequestSpec, security_groups=None)

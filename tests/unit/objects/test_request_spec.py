@@ -26,6 +26,32 @@ class TestRequestSpec(base.TestCase):
 
         self.assertEqual(['a'], spec.hint('group'))
 
+    def test_hint_is_read_as_by_filters_written_for_nova(self):
+        spec = objects.RequestSpec(
+            scheduler_hints={'one': ['a'], 'two': ['a', 'b'], 'none': []})
+
+        self.assertEqual('a', spec.get_scheduler_hint('one'))
+        self.assertEqual(['a', 'b'], spec.get_scheduler_hint('two'))
+        self.assertEqual([], spec.get_scheduler_hint('none', 'x'))
+        self.assertIsNone(spec.get_scheduler_hint('three'))
+        for hints in ({}, {'scheduler_hints': None}):
+            self.assertEqual('x', objects.RequestSpec(
+                **hints).get_scheduler_hint('one', 'x'))
+
+    def test_image_property_is_read_where_there_is_one(self):
+        properties = objects.ImageMetaProps(hw_architecture='x86_64')
+        spec = objects.RequestSpec(
+            image=objects.ImageMeta(properties=properties))
+
+        self.assertEqual('x86_64', spec.image_property('hw_architecture'))
+        self.assertIsNone(spec.image_property('img_hv_type'))
+        for image in (None, objects.ImageMeta(),
+                      objects.ImageMeta(properties=None)):
+            self.assertIsNone(objects.RequestSpec(
+                image=image).image_property('hw_architecture'))
+        self.assertEqual(
+            'any', objects.RequestSpec().image_property('x', 'any'))
+
     def resources(self, is_bfv=False, **flavor):
         return objects.RequestSpec(
             flavor=samples.flavor(**flavor), is_bfv=is_bfv).resources()

@@ -53,19 +53,32 @@ FLAVOR = as_sent(
     disabled=False, is_public=True, extra_specs={'hw:cpu_policy': 'shared'},
     description=None)
 
-#: What this project does not read, and passes on.
+IMAGE_PROPS = as_sent(
+    'ImageMetaProps', '1.44', hw_architecture='x86_64', hw_numa_nodes=2,
+    img_hidden=False, hw_numa_cpus=[[0], [1]], traits_required=[])
+
 IMAGE = as_sent(
-    'ImageMeta', '1.8', id=UUID, min_ram=0, min_disk=0,
-    properties=as_sent('ImageMetaProps', '1.44', hw_architecture='x86_64'))
+    'ImageMeta', '1.8', id=UUID, name='cirros', status='active',
+    visibility='public', protected=False, checksum='c', owner='project',
+    size=1, virtual_size=2, container_format='bare', disk_format='qcow2',
+    created_at='2026-01-02T03:04:05Z', updated_at=None, tags=['a'],
+    min_ram=0, min_disk=0, properties=IMAGE_PROPS)
+
+GROUP = as_sent(
+    'InstanceGroup', '1.11', id=3, user_id='user', project_id='project',
+    uuid=UUID, name='group', policies=['anti-affinity'], members=[UUID],
+    hosts=['h1'], policy='anti-affinity',
+    _rules={'max_server_per_host': '2'})
+
+#: What this project does not read, and passes on.
+PCI_REQUESTS = as_sent('InstancePCIRequests', '1.1', requests=[])
 
 REQUEST_SPEC = as_sent(
     'RequestSpec', '1.15', availability_zone='az1', flavor=FLAVOR,
     force_hosts=None, force_nodes=None, ignore_hosts=None, image=IMAGE,
-    instance_group=None, instance_uuid=UUID, limits=LIMITS, num_instances=1,
-    numa_topology=None,
-    pci_requests=as_sent('InstancePCIRequests', '1.1', requests=[]),
-    project_id='project', user_id='user',
-    request_level_params=envelope('RequestLevelParams', '1.1'),
+    instance_group=GROUP, instance_uuid=UUID, limits=LIMITS, num_instances=1,
+    numa_topology=None, pci_requests=PCI_REQUESTS, project_id='project',
+    user_id='user', request_level_params=envelope('RequestLevelParams', '1.1'),
     requested_destination=None, requested_resources=[], retry=None,
     scheduler_hints={'group': [UUID], 'query': ['["=", "$x", 1]']},
     security_groups=as_sent('SecurityGroupList', '1.1', objects=[]))
@@ -92,4 +105,5 @@ EMPTY_LIST = as_sent('ComputeNodeList', '1.17', objects=[])
 #: Every sample, by the name of its object.
 SAMPLES = {sample['nova_object.name']: sample for sample in (
     LIMITS, SELECTION, RETRIES, CELL_MAPPING, DESTINATION, FLAVOR,
-    REQUEST_SPEC, HOST_MAPPING, INSTANCE_MAPPING, BUILD_REQUEST, EMPTY_LIST)}
+    IMAGE_PROPS, IMAGE, GROUP, REQUEST_SPEC, HOST_MAPPING, INSTANCE_MAPPING,
+    BUILD_REQUEST, EMPTY_LIST)}

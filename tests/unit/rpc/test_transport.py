@@ -46,6 +46,34 @@ class TestTransports(base.RPCTestCase):
 
         self.assertEqual('local', transports.get()._driver._url.transport)
 
+    def test_notifications_go_by_the_transport_of_the_configuration(self):
+        self.conf.set_override('transport_url', f'{self.world}/cell')
+
+        told = self.transports.notifications()
+
+        self.assertIs(told, self.transports.notifications())
+        self.assertIsNot(self.transport, told)
+        self.assertEqual('cell', told._driver._url.virtual_host)
+
+    def test_notifications_may_have_a_transport_of_their_own(self):
+        self.conf.set_override('transport_url', f'{self.world}/cell')
+        self.conf.set_override('transport_url', f'{self.world}/told',
+                               'oslo_messaging_notifications')
+
+        told = self.transports.notifications()
+
+        self.assertEqual('told', told._driver._url.virtual_host)
+
+    def test_bad_url_for_notifications_is_named(self):
+        self.conf.set_override('transport_url', 'rabit://u:s3cret@host/',
+                               'oslo_messaging_notifications')
+
+        message = str(self.assertRaises(
+            exception.ConfigurationInvalid, self.transports.notifications))
+
+        self.assertIn('[oslo_messaging_notifications] transport_url', message)
+        self.assertNotIn('s3cret', message)
+
     def test_what_has_no_transport_says_so(self):
         error = self.assertRaises(
             exception.Invalid, self.transports.get, 'none:///')

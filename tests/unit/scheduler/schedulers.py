@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedulers of one deployment, and a store that can refuse them."""
 
+import random
+
+import numpy as np
+
 from cellsched.claims import memory
 from cellsched import exception
 from cellsched.hosts import loader
+from cellsched.scheduler import choosing
 from cellsched.scheduler import pipeline
 from cellsched.scheduler import placing
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world
+from tests.unit.scheduler import toys
 
 #: A loader that uses this reads once and then only when it is told to.
 FOR_EVER_S = 1e9
@@ -35,7 +41,7 @@ class Claims(memory.MemoryClaims):
                 raise exception.ClaimRefused(
                     provider=claim.provider, resource='VCPU', amount=1,
                     consumer=claim.consumer)
-        super().claim(claims)
+        return super().claim(claims)
 
 
 class World(world.World):
@@ -43,14 +49,33 @@ class World(world.World):
     def _setUp(self):
         super()._setUp()
         self.claims = Claims()
+        #: What was decided: request, instances and decision.
+        self.records = []
 
     def placing(self, interval_s=FOR_EVER_S, kind=loader.Loader,
-                filters=(), weighers=(), attempts_max=ATTEMPTS_MAX):
+                filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
+                taste=None):
         """Return another scheduler's placing, and its loader."""
         made = self.loader(interval_s, kind)
+        if weighers is None:
+            # In which order cells are read is chance.
+            weighers = [liking()]
         return placing.Placing(
             made, pipeline.Pipeline(filters, weighers), self.claims,
-            self.clock, attempts_max), made
+            self.clock, taste or choosing.Taste(random.Random(0)),
+            attempts_max, self.record), made
+
+    def record(self, context, request, uuids, decision):
+        self.records.append((request, uuids, decision))
+
+
+def liking(*names):
+    """Return a weigher that likes hosts in this order, others by name."""
+    def score(hosts):
+        order = [*names, *sorted(set(hosts['host']) - {*names})]
+        return -np.array([float(order.index(host))
+                          for host in hosts['host']])
+    return toys.Weigher(score)
 
 
 def hosts(places):
@@ -61,7 +86,7 @@ def hosts(places):
 def taken(table):
     """Return what is left on each host, and how many servers it has."""
     return {host: (int(room), int(count)) for host, room, count in zip(
-        table['host'], table.room('VCPU'), table['num_instances'])}
+        table['host'], table['room:VCPU'], table['num_instances'])}
 
 
 class PlacingTestCase(base.TestCase):

@@ -60,12 +60,15 @@ class TestMask(base.TestCase):
         self.assertEqual([True, False], self.ask([True, False]).tolist())
 
     def test_what_is_no_mask_fails(self):
-        for answer in ([True], [True] * 3, None, True, (True, True),
+        for answer in ([True], [True] * 3, True, (True, True),
                        np.True_, np.ones(2), np.ones((2, 1), bool),
                        np.array([True, None]), np.array(True)):
             error = self.assertRaises(
                 exception.PluginFailed, self.ask, lambda hosts: answer)
             self.assertEqual('Filter', error.plugin)
+
+    def test_none_keeps_everyone(self):
+        self.assertIsNone(self.ask(None))
 
     def test_plugin_that_writes_to_the_table_fails(self):
         def write(hosts):
@@ -87,8 +90,11 @@ class TestScores(base.TestCase):
             self.assertEqual([0, 1], self.ask(
                 lambda hosts: np.arange(2).astype(kind)).tolist())
 
+    def test_none_likes_all_alike(self):
+        self.assertIsNone(self.ask(None))
+
     def test_what_is_no_column_of_numbers_fails(self):
-        for answer in ([1], None, 1.0, [1, 2, 3], np.array(['a', 'b']),
+        for answer in ([1], 1.0, [1, 2, 3], np.array(['a', 'b']),
                        np.array([1, None]), np.ones((1, 2)), 1j * np.ones(2)):
             error = self.assertRaises(
                 exception.PluginFailed, self.ask, lambda hosts: answer)

@@ -30,9 +30,9 @@ class TestCandidates(base.TestCase):
         self.request = builders.request(**request)
         return self.pipeline.candidates(hosts, self.request)
 
-    def counts(self, found, hosts):
+    def counts(self, found):
         return [(each.by, each.hosts)
-                for each in found.rejections(hosts, self.request)]
+                for each in found.rejections(self.request)]
 
     def test_host_must_pass_every_filter(self):
         found = self.decide(
@@ -47,7 +47,7 @@ class TestCandidates(base.TestCase):
             [toys.Filter([False, True, False, True, True])], hosts)
 
         self.assertEqual([('capacity:MEMORY_MB', 2), ('Filter', 1)],
-                         self.counts(found, hosts))
+                         self.counts(found))
 
     def test_nothing_more_is_asked_once_no_host_is_left(self):
         late = toys.Filter([True, True])
@@ -65,7 +65,7 @@ class TestCandidates(base.TestCase):
         found = self.decide([never], hosts)
 
         self.assertEqual((0, 0), (len(found), never.asked))
-        self.assertEqual([], self.counts(found, hosts))
+        self.assertEqual([], self.counts(found))
 
     def test_filter_that_does_not_apply_is_not_asked(self):
         idle = toys.Filter([False], applies=False)
@@ -84,7 +84,7 @@ class TestCandidates(base.TestCase):
         self.assertEqual([3], found.rows.tolist())
         self.assertEqual(
             [('capacity:VCPU', 1), ('capacity:MEMORY_MB', 1),
-             ('capacity:DISK_GB', 1)], self.counts(found, hosts))
+             ('capacity:DISK_GB', 1)], self.counts(found))
 
     def test_server_larger_than_a_host_does_not_fit_an_empty_one(self):
         hosts = builders.hosts(vcpus_total=[8, 9], cpu_allocation_ratio=4.0)
@@ -92,7 +92,7 @@ class TestCandidates(base.TestCase):
         found = self.decide([], hosts, vcpus=9)
 
         self.assertEqual([1], found.rows.tolist())
-        self.assertEqual([('size:VCPU', 1)], self.counts(found, hosts))
+        self.assertEqual([('size:VCPU', 1)], self.counts(found))
 
     def test_mask_that_is_a_column_is_left_alone(self):
         hosts = builders.hosts(service_disabled=[True, False])
@@ -102,81 +102,69 @@ class TestCandidates(base.TestCase):
 
         self.assertEqual([True, False], hosts['service_disabled'].tolist())
 
+    def test_destinations_come_first_and_then_room(self):
+        order = []
 
-class TestRecheck(base.TestCase):
+        class Noting(toys.Filter):
+            def keep(self, hosts, request):
+                order.append((self.answer, len(hosts)))
 
-    def test_room_that_was_taken_is_missed(self):
-        hosts = builders.hosts(3, room={'MEMORY_MB': [700, 1200, 1024]})
-        request = builders.request(memory_mb=512)
-        decision = pipeline.Pipeline([], [])
-        found = decision.candidates(hosts, request)
+        hosts = builders.hosts(room={'VCPU': [0, 8]})
+        decision = pipeline.Pipeline(
+            [Noting('filter')], [], [Noting('destination')])
 
-        for row in (0, 1):
-            hosts.take(row, request.resources())
-        found = decision.recheck(hosts, request, found)
+        decision.candidates(hosts, builders.request())
 
-        self.assertEqual([1, 2], found.rows.tolist())
-        (rejection,) = found.rejections(hosts, request)
-        self.assertEqual((1, 324), (rejection.hosts,
-                                    rejection.nearest.amount))
+        self.assertEqual(['destination', 'filter'],
+                         [name for name, _ in order])
+        found = decision.candidates(hosts, builders.request())
+        self.assertEqual([1], found.rows.tolist())
 
-    def test_counts_add_up_over_the_instances(self):
-        hosts = builders.hosts(3, room={'MEMORY_MB': [100, 512, 512]})
-        request = builders.request(memory_mb=512)
-        decision = pipeline.Pipeline([], [])
-        found = decision.candidates(hosts, request)
+    def test_answer_of_none_keeps_everyone(self):
+        found = self.decide(
+            [toys.Filter(None), toys.Filter([False, True])],
+            builders.hosts(2))
 
-        for row in (1, 2):
-            hosts.take(row, request.resources())
-            found = decision.recheck(hosts, request, found)
+        self.assertEqual([1], found.rows.tolist())
+        self.assertEqual([('Filter', 1)], self.counts(found))
 
+    def test_forced_request_passes_filters_by(self):
+        strict = toys.Filter([False, False])
+        destination = toys.Filter([True, False])
+        decision = pipeline.Pipeline([strict], [], [destination])
+
+        for forced in ('force_hosts', 'force_nodes'):
+            found = decision.candidates(
+                builders.hosts(2), builders.request(**{forced: ['host1']}))
+            self.assertEqual([0], found.rows.tolist())
+        self.assertEqual(0, strict.asked)
+        # Room it needs all the same.
+        found = decision.candidates(
+            builders.hosts(2, room={'VCPU': 0}),
+            builders.request(force_hosts=['host1']))
         self.assertEqual(0, len(found))
-        (rejection,) = found.rejections(hosts, request)
-        self.assertEqual((3, 1, 412), (
-            rejection.hosts, rejection.nearest.hosts,
-            rejection.nearest.amount))
 
-    def test_filter_that_runs_once_is_not_asked_again(self):
-        once = toys.Filter([True, True], once=True)
-        always = toys.Filter([True, True])
-        decision = pipeline.Pipeline([once, always], [])
-        hosts, request = builders.hosts(2), builders.request()
+    def test_rebuild_asks_only_what_it_concerns(self):
+        image = toys.Filter([True, False], rebuild=True)
+        other = toys.Filter([False, False])
+        decision = pipeline.Pipeline([other, image], [], [other])
 
-        found = decision.candidates(hosts, request)
-        decision.recheck(hosts, request, found)
+        found = decision.candidates(
+            builders.hosts(2, room={'VCPU': 0}), builders.request(),
+            rebuild=True)
 
-        self.assertEqual((1, 2), (once.asked, always.asked))
-
-    def test_host_that_is_out_stays_out(self):
-        fickle = toys.Filter([False, True])
-        decision = pipeline.Pipeline([fickle], [])
-        hosts, request = builders.hosts(2), builders.request()
-        found = decision.candidates(hosts, request)
-
-        fickle.answer = [True, True]
-        found = decision.recheck(hosts, request, found)
-
-        self.assertEqual([1], found.rows.tolist())
-
-    def test_refused_host_stays_out_and_is_not_rejected(self):
-        decision = pipeline.Pipeline([], [])
-        hosts, request = builders.hosts(2), builders.request()
-
-        found = decision.candidates(hosts, request).without(0)
-        found = decision.recheck(hosts, request, found)
-
-        self.assertEqual([1], found.rows.tolist())
-        self.assertEqual([], found.rejections(hosts, request))
+        self.assertEqual([0], found.rows.tolist())
+        self.assertEqual(0, other.asked)
 
 
 class TestWeigh(base.TestCase):
 
     def weigh(self, weighers, hosts, passed=None):
-        decision = pipeline.Pipeline(
+        self.decision = decision = pipeline.Pipeline(
             [toys.Filter(passed)] if passed else [], weighers)
         request = builders.request()
         found = decision.candidates(hosts, request)
-        return decision.weigh(hosts, request, found)
+        return decision.weigh(request, found)
 
     def test_scaled_scores_are_multiplied_and_added_up(self):
         found = self.weigh(
@@ -330,7 +318,7 @@ class TestAgainstRows(base.TestCase):
             root_gb=root_gb)
 
         found = decision.candidates(hosts, request)
-        ranked = decision.weigh(hosts, request, found)
+        ranked = decision.weigh(request, found)
 
         rows_in, weights = self.plain(table, request, limit, multipliers)
         self.assertEqual(rows_in, ranked.rows.tolist())

@@ -5,9 +5,13 @@ import numpy as np
 
 from cellsched.claims import base as claims_base
 from cellsched import exception
-from cellsched.filters import different_host
+from cellsched.filters import instance_hints
+from cellsched.scheduler import placing
 from cellsched.testing import builders
+from cellsched.weighers import ram
+from tests.unit import base
 from tests.unit.db import samples
+from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
 from tests.unit.scheduler import toys
 
@@ -49,13 +53,13 @@ class TestPlace(schedulers.PlacingTestCase):
 
     def test_heaviest_host_is_chosen(self):
         self.placing, self.loader = self.world.placing(
-            weighers=[toys.Weigher([1, 2, 5, 4, 3])])
+            weighers=[schedulers.liking('a3', 'b1')])
 
         self.assertEqual([['a3'], ['b1']], schedulers.hosts(self.place(2)))
 
     def test_filters_know_where_instances_are(self):
         self.placing, self.loader = self.world.placing(
-            filters=[builders.plugin(different_host.DifferentHostFilter)])
+            filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
         self.world.claim('a1', 1, other)
 
@@ -73,11 +77,33 @@ class TestPlace(schedulers.PlacingTestCase):
             again = self.place(uuids=uuids[:2], by=by)
             self.assertEqual(schedulers.hosts(places), schedulers.hosts(again))
         self.assertEqual(before, schedulers.taken(self.loader.table))
-        self.assertEqual(1, len(self.world.claims.batches))
+        self.assertTableIsRight(its_loader)
         # Of a request that is held in part, the rest is chosen.
         self.assertEqual([['a1'], ['a2'], ['a3']], schedulers.hosts(
             self.place(uuids=uuids)))
         self.assertTableIsRight()
+
+    def test_repeated_request_takes_nothing_where_there_is_more_room(self):
+        uuids = samples.uuids(1)
+
+        for _ in range(3):
+            self.assertEqual([['a1']], schedulers.hosts(
+                self.place(uuids=uuids, vcpus=1)))
+
+        self.assertEqual(1, self.used('a1'))
+        self.assertTableIsRight()
+
+    def test_rest_of_a_request_is_chosen_with_alternates(self):
+        uuids = samples.uuids(2)
+        self.placing, self.loader = self.world.placing(
+            weighers=[builders.plugin(ram.RAMWeigher)])
+        self.place(uuids=uuids[:1], vcpus=1)
+        self.loader.refresh(world.CONTEXT)
+
+        (first, *_), (second, *_) = schedulers.hosts(
+            self.place(uuids=uuids, vcpus=1, alternates=1))
+
+        self.assertNotEqual(first, second)
 
     def test_instance_whose_host_is_not_known_is_not_placed_elsewhere(self):
         [uuid] = samples.uuids(1)
@@ -95,7 +121,7 @@ class TestAlternates(schedulers.PlacingTestCase):
 
     def test_they_are_the_next_best_of_the_same_cell(self):
         self.placing, self.loader = self.world.placing(
-            weighers=[toys.Weigher([2, 1, 3, 9, 8])])
+            weighers=[schedulers.liking('b1', 'b2', 'a3', 'a1')])
 
         self.assertEqual([['b1', 'b2']], schedulers.hosts(
             self.place(alternates=2)))
@@ -213,3 +239,99 @@ class TestNoValidHost(schedulers.PlacingTestCase):
 
         self.assertEqual({name: (4, 0) for name in self.hosts},
                          schedulers.taken(self.loader.table))
+
+
+class TestPlan(schedulers.PlacingTestCase):
+
+    def plan(self, count=1, **wishes):
+        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
+        return self.placing.plan(
+            world.CONTEXT, builders.request(**wishes), samples.uuids(count),
+            1)
+
+    def test_it_says_what_would_be_chosen_and_takes_nothing(self):
+        places, decision = self.plan(2)
+
+        self.assertEqual([['a1', 'a3'], ['a2', 'a3']],
+                         schedulers.hosts(places))
+        self.assertEqual(['a1', 'a2'],
+                         [pick.first.host for pick in decision.picks])
+        self.assertEqual({name: (4, 0) for name in self.hosts},
+                         schedulers.taken(self.loader.table))
+        self.assertEqual(([], []), (
+            self.world.claims.batches, self.world.records))
+
+    def test_it_says_why_there_is_none(self):
+        places, decision = self.plan(vcpus=5)
+
+        self.assertEqual([], places)
+        self.assertIn('5 are too small in CPUs', decision.reason)
+        self.assertEqual([('size:VCPU', 5)], [
+            (each['by'], each['hosts']) for each in decision.rejections])
+
+    def test_plan_is_what_is_then_done(self):
+        places, _ = self.plan(3, vcpus=2)
+
+        self.assertEqual(
+            schedulers.hosts(places),
+            schedulers.hosts(self.place(3, vcpus=2, alternates=1)))
+
+
+class TestRecord(schedulers.PlacingTestCase):
+
+    def test_decision_is_recorded(self):
+        uuids = samples.uuids(2)
+
+        self.place(uuids=uuids)
+
+        [(request, instances, decision)] = self.world.records
+        self.assertEqual((uuids, uuids, None), (
+            instances, [pick.instance for pick in decision.picks],
+            decision.reason))
+        self.assertEqual(4, request.flavor.vcpus)
+
+    def test_refusal_is_recorded_with_its_reason(self):
+        self.assertRaises(exception.NoValidHost, self.place, vcpus=5)
+
+        [(_, _, decision)] = self.world.records
+        self.assertIn('too small', decision.reason)
+        self.assertEqual([], decision.picks)
+
+    def test_choice_that_the_store_refused_is_not_recorded(self):
+        self.world.claims.refuses = [self.world.providers['a1']]
+
+        self.place()
+
+        [(_, _, decision)] = self.world.records
+        self.assertEqual('a2', decision.picks[0].first.host)
+
+
+class TestMembers(base.TestCase):
+
+    def members(self, request, *uuids):
+        given = placing.with_members(request, uuids)
+        group = given.get('instance_group')
+        return None if group is None else group.members
+
+    def test_instances_of_the_request_are_members_of_its_group(self):
+        request = builders.request(group={'members': ['a', 'b']})
+
+        self.assertEqual(['a', 'b', 'c'], self.members(request, 'b', 'c'))
+        # What the caller has stays as it is.
+        self.assertEqual(['a', 'b'], request.instance_group.members)
+
+    def test_group_may_have_no_members_yet(self):
+        for members in (None, []):
+            request = builders.request(group={'members': members})
+            self.assertEqual(['c'], self.members(request, 'c'))
+
+    def test_instances_that_are_to_be_spread_are_a_group(self):
+        request = builders.request(hints={'spread': 'cell'})
+
+        self.assertEqual(['a', 'b'], self.members(request, 'a', 'b'))
+        self.assertIsNone(request.get('instance_group'))
+
+    def test_request_without_a_group_has_none(self):
+        request = builders.request()
+
+        self.assertIs(request, placing.with_members(request, ['a']))

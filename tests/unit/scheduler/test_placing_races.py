@@ -27,9 +27,9 @@ class Loader(loader.Loader):
         before()
         return super().refresh(context, since)
 
-    def _read_cells(self, context):
+    def _read_cells(self, context, now):
         self.reads += 1
-        super()._read_cells(context)
+        super()._read_cells(context, now)
 
 
 class TestStaleTable(schedulers.PlacingTestCase):
@@ -69,9 +69,6 @@ class TestStaleTable(schedulers.PlacingTestCase):
 
     def test_choice_is_made_again_where_somebody_else_read_it(self):
         def somebody_reads():
-            self.loader.before = now
-
-        def now():
             self.world.claims.release(self.consumers[-1:])
             self.world.clock.advance(1)
             loader.Loader.refresh(
@@ -267,7 +264,7 @@ class TestAnyHistory(base.TestCase):
             for resource, capacity in usage.capacity.items():
                 self.assertEqual(
                     capacity - usage.used.get(resource, 0),
-                    made.table.room(resource)[row])
+                    made.table[f'room:{resource}'][row])
             self.assertEqual(
                 (usage.consumers, usage.used.get('VCPU', 0)),
                 (made.table['num_instances'][row],

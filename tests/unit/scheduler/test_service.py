@@ -3,8 +3,11 @@
 
 import uuid
 
+from oslo_messaging.notify import _impl_test as recorded
+
 from cellsched import context
 from cellsched import exception
+from cellsched.notify import notifier
 from cellsched import objects
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.scheduler.drivers import base as drivers
@@ -23,6 +26,7 @@ class Driver(drivers.Driver):
     """Chooses host1 and as many others as it is asked for."""
 
     error = None
+    asking = staticmethod(lambda: None)
 
     def __init__(self):
         super().__init__(None, None)
@@ -30,6 +34,7 @@ class Driver(drivers.Driver):
 
     def select_destinations(self, context, request, instance_uuids,
                             alternates):
+        self.asking()
         self.asked.append((context, request, instance_uuids, alternates))
         if self.error is not None:
             raise self.error
@@ -50,8 +55,15 @@ class SchedulerTestCase(base.RPCTestCase):
     def setUp(self):
         super().setUp()
         self.driver = Driver()
+        self.conf.set_override('transport_url', f'{self.world}/told')
+        self.conf.set_override(
+            'driver', ['test'], 'oslo_messaging_notifications')
+        recorded.reset()
+        self.addCleanup(recorded.reset)
         self.serve(service.Scheduler(
-            self.driver, ATTEMPTS_MAX, INSTANCES_MAX), scheduler_rpc.TOPIC)
+            self.driver, ATTEMPTS_MAX, INSTANCES_MAX, notifier.Notifier(
+                self.transports.notifications(), 'host0', 'unversioned',
+                [])), scheduler_rpc.TOPIC)
         self.client = scheduler_rpc.SchedulerAPI(self.transport)
         self.uuids = samples.uuids(2)
 
@@ -62,6 +74,45 @@ class SchedulerTestCase(base.RPCTestCase):
                 spec_obj if spec_obj is not None else builders.request()),
             instance_uuids=(instance_uuids if instance_uuids is not None
                             else self.uuids), **options)
+
+
+class TestNotifications(SchedulerTestCase):
+
+    def told(self):
+        return [message['event_type'].rpartition('.')[2]
+                for _, message, _, _ in recorded.NOTIFICATIONS]
+
+    def test_start_and_success_are_told(self):
+        self.select()
+
+        self.assertEqual(['start', 'end'], self.told())
+        _, message, _, _ = recorded.NOTIFICATIONS[0]
+        self.assertEqual(
+            ('scheduler.host0', 'scheduler.select_destinations.start'),
+            (message['publisher_id'], message['event_type']))
+
+    def test_start_is_told_before_the_driver_is_asked(self):
+        told = []
+        self.driver.asking = lambda: told.extend(self.told())
+
+        self.select()
+
+        self.assertEqual(['start'], told)
+
+    def test_of_what_has_no_success_only_the_start_is_told(self):
+        for error in (exception.NoValidHost(
+                reason='x', placed=0, rejections=[]), KeyError('x')):
+            recorded.reset()
+            self.driver.error = error
+            self.assertRaises(type(error), self.select)
+
+            self.assertEqual(['start'], self.told())
+
+    def test_of_bad_input_nothing_is_told(self):
+        self.assertRaises(exception.InvalidField, self.select,
+                          instance_uuids=[])
+
+        self.assertEqual([], self.told())
 
 
 class TestShapes(SchedulerTestCase):

@@ -8,18 +8,29 @@ from cellsched.weighers import base as weighers
 
 
 class Filter(filters.Filter):
-    """Keeps what ``answer`` says, and counts how often it is asked."""
+    """Keeps what ``answer`` says, and notes about which rows it is asked.
+
+    A list has an answer for each host of the table.
+    """
 
     reason = 'is no toy'
 
-    def __init__(self, answer, once=False, applies=True, located=(), hints=()):
+    def __init__(self, answer, once=False, applies=True, located=(), hints=(),
+                 local=False, by_row=False, rebuild=False):
         super().__init__(options=None)
         self.answer = answer
         self.run_filter_once_per_request = once
         self.located_instances = located
         self.hints = frozenset(hints)
         self.care = applies
-        self.asked = 0
+        self.local = local
+        self.by_row = by_row
+        self.run_on_rebuild = rebuild
+        self.rows = []
+
+    @property
+    def asked(self):
+        return len(self.rows)
 
     def applies(self, request):
         return self.care
@@ -28,14 +39,14 @@ class Filter(filters.Filter):
         return (instance for instance in self.located_instances)
 
     def keep(self, hosts, request):
-        self.asked += 1
+        self.rows.append(hosts.rows.tolist())
         if isinstance(self.answer, list):
-            return np.array(self.answer, dtype=bool)
+            return _of_rows(np.array(self.answer, dtype=bool), hosts)
         return self.answer(hosts) if callable(self.answer) else self.answer
 
 
 class Weigher(weighers.Weigher):
-    """Scores as ``answer`` says."""
+    """Scores as ``answer`` says; a list has a score for each host."""
 
     multiplier_name = 'toy_weight_multiplier'
 
@@ -46,12 +57,18 @@ class Weigher(weighers.Weigher):
         self.minval, self.maxval = minval, maxval
 
     def multiplier(self, hosts):
-        return self.times
+        return (_of_rows(self.times, hosts)
+                if isinstance(self.times, np.ndarray) else self.times)
 
     def score(self, hosts, request):
         if isinstance(self.answer, list):
-            return np.array(self.answer)
+            return _of_rows(np.array(self.answer), hosts)
         return self.answer(hosts) if callable(self.answer) else self.answer
+
+
+def _of_rows(column, hosts):
+    whole = column.shape == (len(hosts.whole),)
+    return column[hosts.rows] if whole else column
 
 
 def fail(*args):

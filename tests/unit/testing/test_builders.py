@@ -93,6 +93,24 @@ class TestRequest(base.TestCase):
         self.assertEqual(['b', 'c'], request.hint('others'))
         self.assertEqual([], request.hint('none'))
 
+    def test_image_is_its_properties_or_its_fields(self):
+        for image in ({'img_hv_type': 'kvm'},
+                      {'id': 'i', 'properties': {'img_hv_type': 'kvm'}}):
+            request = builders.request(image=image)
+
+            self.assertEqual('kvm', request.image_property('img_hv_type'))
+        self.assertEqual('i', request.image.id)
+        self.assertIsNone(builders.request(image=None).image)
+
+    def test_group_is_its_fields(self):
+        group = builders.request(group={
+            'policy': 'anti-affinity', 'members': ['a'],
+            'rules': {'max_server_per_host': 2}}).instance_group
+
+        self.assertEqual(('anti-affinity', ['a'], []),
+                         (group.policy, group.members, group.hosts))
+        self.assertEqual({'max_server_per_host': 2}, group.rules)
+
     def test_mistake_is_told(self):
         self.assertRaises(ValueError, builders.request, ram_mb=3)
 

@@ -44,6 +44,30 @@ class TestFakeDriver(base.TestCase):
             (3, 5, 7, 'fake'), (node.vcpus, node.memory_mb, node.local_gb,
                                 node.hypervisor_type))
 
+    def test_it_can_run_and_do_what_its_options_say(self):
+        [plain] = self.driver().nodes().values()
+        [said] = self.driver(
+            cpu_arch='aarch64', hypervisor_type='qemu',
+            host_ip='192.0.2.7', traits=['CUSTOM_A', 'HW_B'],
+            metrics='cpu.percent:0.5').nodes().values()
+
+        self.assertEqual((('x86_64', 'fake', 'hvm'),),
+                         plain.supported_instances)
+        self.assertEqual((None, []), (plain.host_ip, plain.metrics))
+        self.assertIn('COMPUTE_IMAGE_TYPE_QCOW2', plain.traits)
+        self.assertEqual((('aarch64', 'qemu', 'hvm'),),
+                         said.supported_instances)
+        self.assertEqual(
+            ('qemu', {'arch': 'aarch64'}, '192.0.2.7',
+             [{'name': 'cpu.percent', 'value': 0.5}]),
+            (said.hypervisor_type, said.cpu_info, said.host_ip,
+             said.metrics))
+        self.assertEqual(plain.traits | {'CUSTOM_A', 'HW_B'}, said.traits)
+
+    def test_metric_that_is_no_number_is_refused(self):
+        self.assertRaises(
+            ValueError, self.driver, metrics='cpu.percent:much')
+
     def test_what_is_spawned_runs_until_it_is_destroyed(self):
         driver = self.driver()
 

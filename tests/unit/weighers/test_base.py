@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weighers are made from their names."""
+"""The contract of a weigher."""
 
-from oslo_config import cfg
-
-from cellsched import exception
-from cellsched import plugins
 from cellsched.testing import builders
 from cellsched.weighers import base as weighers
 from cellsched.weighers import ram
@@ -16,42 +12,39 @@ class TestWeigher(base.TestCase):
     def test_name_is_that_of_the_class(self):
         self.assertEqual('RAMWeigher', builders.plugin(ram.RAMWeigher).name)
 
+    def test_weigher_must_score(self):
+        self.assertRaises(
+            TypeError, type('Partial', (weighers.Weigher,), {}), None)
+
     def test_multiplier_is_that_of_the_option(self):
         plugin = builders.plugin(ram.RAMWeigher, ram_weight_multiplier=-2.5)
 
         self.assertEqual(-2.5, plugin.multiplier(builders.hosts()))
 
+    def test_aggregates_override_it_for_their_hosts(self):
+        plugin = builders.plugin(ram.RAMWeigher)
+        hosts = builders.hosts(aggregates=[
+            (builders.aggregate(1, ram_weight_multiplier='3'),
+             builders.aggregate(2, ram_weight_multiplier='2')),
+            (builders.aggregate(3, ram_weight_multiplier='many'),), ()])
 
-class TestMake(base.TestCase):
+        self.assertEqual([2.0, 1.0, 1.0], plugin.multiplier(hosts).tolist())
 
-    def setUp(self):
-        super().setUp()
-        self.conf = cfg.ConfigOpts()
-        for plugin in plugins.load_all(plugins.WEIGHERS).values():
-            self.conf.register_opts(plugin.opts(), group=plugin.group)
+    def test_option_may_have_a_least_value(self):
+        for least in (None, 0.0):
+            kind = type('Some', (weighers.Weigher,), {
+                'multiplier_name': 'some', 'multiplier_min': least,
+                'multiplier_default': 4.0, 'score': None})
+            (option,) = kind.opts()
 
-    def names(self, wanted):
-        return [plugin.name for plugin in weighers.make(self.conf, wanted)]
+            self.assertEqual(('some', 4.0, least), (
+                option.name, option.default, option.type.min))
 
-    def test_weighers_come_in_the_order_of_their_names(self):
-        for names in (['RAMWeigher', 'CPUWeigher'],
-                      ['CPUWeigher', 'RAMWeigher'], []):
-            self.assertEqual(names, self.names(names))
+    def test_weigher_asks_for_nothing_unless_it_says_so(self):
+        plugin = type('Whole', (weighers.Weigher,), {
+            'multiplier_name': 'x', 'score': None})(None)
 
-    def test_all_weighers_stands_for_those_that_are_installed(self):
-        installed = plugins.names(plugins.WEIGHERS)
-
-        self.assertEqual(installed, self.names(['all_weighers']))
-        self.assertIn('RAMWeigher', installed)
-
-    def test_weigher_counts_once_however_often_it_is_named(self):
-        names = self.names(['RAMWeigher', 'all_weighers', 'RAMWeigher'])
-
-        self.assertEqual('RAMWeigher', names[0])
-        self.assertEqual(sorted(set(names)), sorted(names))
-
-    def test_unknown_name_lists_what_is_there(self):
-        error = self.assertRaises(exception.PluginNotFound, weighers.make,
-                                  self.conf, ['RamWeigher'])
-
-        self.assertIn('RAMWeigher', str(error))
+        self.assertTrue(plugin.applies(builders.request()))
+        self.assertEqual([], list(plugin.located(builders.request())))
+        self.assertEqual((None, None, False, False), (
+            plugin.minval, plugin.maxval, plugin.local, plugin.by_row))

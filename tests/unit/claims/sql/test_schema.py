@@ -22,7 +22,7 @@ class TestSchema(base.TestCase):
 
     def test_feed_has_its_lanes(self):
         with self.make_database().reader() as connection:
-            lanes = connection.execute(sa.select(schema.feed_lanes)).all()
+            lanes = connection.execute(sa.select(schema.FEED.table)).all()
 
         self.assertEqual([(lane, 0) for lane in range(schema.LANES)], lanes)
 

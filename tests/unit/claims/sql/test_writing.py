@@ -2,12 +2,12 @@
 """What the statements that write check for themselves."""
 
 from oslo_db import exception as db_exc
-import sqlalchemy as sa
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import writing
 from tests.unit.claims.sql import base
+from tests.unit.db import recording
 
 
 def claim(consumer, provider, **resources):
@@ -83,17 +83,10 @@ class TestTake(base.TestCase):
         self.assertEqual([], [
             text for text in self.statements(
                 lambda: self.store.release(['c', 'd']))
-            if not text.startswith(('SELECT', 'BEGIN'))])
+            if not text.startswith('SELECT')])
 
     def statements(self, call):
         """Return the statements that a call makes."""
-        statements = []
-
-        def listen(connection, cursor, text, parameters, context, many):
-            if text:
-                statements.append(text)
-        engine = self.database.engine
-        sa.event.listen(engine, 'before_cursor_execute', listen)
-        call()
-        sa.event.remove(engine, 'before_cursor_execute', listen)
-        return statements
+        with recording.recorded(self.database) as statements:
+            call()
+        return [text for text, _ in statements]

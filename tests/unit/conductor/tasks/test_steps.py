@@ -19,7 +19,8 @@ class TestSchedule(leased.StepTestCase):
         self.batch = self.builds(['a1'] * 3)
 
     def step(self, min_count=1):
-        return steps.Schedule(self.scheduler, self.claims, min_count)
+        return steps.Schedule(
+            self.database, self.scheduler, self.claims, min_count)
 
     def held(self):
         return [self.holds(build.uuid) for build in self.batch]

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for host aggregates."""
 
-from oslo_db import exception as db_exc
-
 from cellsched.db.api import aggregates
+from cellsched import exception
 from tests.unit.db.api import base
-from tests.unit.db import samples
+from tests.unit.db.api import following
+from tests.unit.db import recording
 
 
-class TestAggregates(base.TestCase):
-
-    def create(self, name, hosts, **metadata):
-        self.write(aggregates.create, samples.uuids(1)[0], name, hosts,
-                   metadata, samples.NOW)
+class TestAggregates(following.Writing, base.TestCase):
 
     def zones(self):
         return self.read(aggregates.metadata_by_host, 'availability_zone')
@@ -43,4 +39,130 @@ class TestAggregates(base.TestCase):
     def test_name_is_taken_once(self):
         self.create('one', [])
 
-        self.assertRaises(db_exc.DBDuplicateEntry, self.create, 'one', [])
+        error = self.assertRaises(
+            exception.AggregateExists, self.create, 'one', [])
+        self.assertIn('the name one already', str(error))
+
+    def test_aggregate_is_found_by_its_name(self):
+        self.create('one', ['a'], ssd='true')
+        number = self.create('two', ['c', 'b'], ssd='false', gpu='true')
+
+        found = self.read(aggregates.get, 'two')
+
+        self.assertEqual(
+            (number, 'two', {'ssd': 'false', 'gpu': 'true'}, {'b', 'c'}),
+            (found.id, found.name, found.metadata, set(found.hosts)))
+        self.assertEqual(36, len(found.uuid))
+        self.assertEqual(
+            ['one', 'two'],
+            [each.name for each in self.read(aggregates.list_all)])
+        self.assertRaises(
+            exception.AggregateNotFound, self.read, aggregates.get, 'three')
+
+    def test_metadata_is_changed_key_by_key(self):
+        number = self.create('one', [], a='1', b='2', c='3')
+
+        self.set_metadata(number, {'a': None, 'b': '4', 'd': '5', 'e': None})
+
+        self.assertEqual({'b': '4', 'c': '3', 'd': '5'},
+                         self.read(aggregates.get, 'one').metadata)
+
+    def test_hosts_come_and_go(self):
+        number = self.create('one', ['a', 'b'])
+        self.create('two', ['a', 'b'])
+
+        self.add_hosts(number, ['b', 'c', 'c'])
+        self.remove_hosts(number, ['a', 'd'])
+
+        self.assertEqual({'b', 'c'},
+                         set(self.read(aggregates.get, 'one').hosts))
+        self.assertEqual({'a', 'b'},
+                         set(self.read(aggregates.get, 'two').hosts))
+
+    def test_deleted_aggregate_is_gone_with_all_that_is_in_it(self):
+        number = self.create('one', ['a'], availability_zone='east')
+
+        self.delete(number)
+
+        self.assertEqual([], self.read(aggregates.list_all))
+        self.assertEqual({}, self.zones())
+
+    def test_aggregate_that_is_not_there_is_an_error(self):
+        for change, *arguments in (
+                (self.set_metadata, {'a': '1'}), (self.add_hosts, ['a']),
+                (self.remove_hosts, ['a']), (self.delete,)):
+            error = self.assertRaises(
+                exception.AggregateNotFound, change, 7, *arguments)
+            self.assertEqual('There is no aggregate 7.', str(error))
+
+
+class TestChanges(following.Tests, base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.follower = following.Follower(self.database)
+
+    def poll(self):
+        """Return names of what changed, and how many there are."""
+        changes = self.follower.poll()
+        return ([each.name for each in changes.aggregates],
+                changes.ids if changes.ids is None else len(changes.ids))
+
+    def test_each_write_is_a_change_of_its_aggregate(self):
+        self.create('one', ['a'])
+        number = self.create('two', [], ssd='true')
+        self.assertEqual((['one', 'two'], 2), self.poll())
+
+        for change, *arguments in (
+                (self.set_metadata, {'ssd': None}), (self.add_hosts, ['a']),
+                (self.remove_hosts, ['a'])):
+            change(number, *arguments)
+            self.assertEqual((['two'], 2), self.poll())
+        self.create('three', [])
+        self.assertEqual((['three'], 3), self.poll())
+
+    def test_aggregate_that_is_gone_is_no_more_among_the_ids(self):
+        number = self.create('one', [])
+        other = self.create('two', [])
+        self.poll()
+
+        self.delete(number)
+
+        changes = self.follower.poll()
+        self.assertFalse(changes.complete)
+        self.assertEqual([], changes.aggregates)
+        self.assertEqual({other}, changes.ids)
+
+    def test_token_of_another_database_tells_everything(self):
+        self.create('one', ['a'], ssd='true')
+        everything = self.read(aggregates.changes)
+
+        self.assertTrue(everything.complete)
+        self.assertEqual(everything, self.read(
+            aggregates.changes, (everything.token[0] + 1,)))
+        self.assertEqual(everything, self.read(aggregates.changes, (0, 0)))
+
+    def test_nothing_is_told_where_nothing_is(self):
+        self.assertEqual(([], 0), self.poll())
+        self.assertEqual(([], None), self.poll())
+
+    def test_poll_without_a_change_reads_the_lane_only(self):
+        self.create('one', ['a'], ssd='true')
+        self.poll()
+
+        with recording.recorded(self.database) as statements:
+            self.assertEqual(([], None), self.poll())
+
+        self.assertEqual(1, len(statements))
+        self.assertIn('aggregate_lanes', statements[0][0])
+
+    def test_statements_do_not_grow_with_the_aggregates(self):
+        self.poll()
+        for number in range(30):
+            self.create(f'many{number}', ['a', 'b'], ssd='true')
+
+        with recording.recorded(self.database) as statements:
+            names, count = self.poll()
+
+        self.assertEqual((30, 30), (len(names), count))
+        self.assertEqual(4, len(statements))

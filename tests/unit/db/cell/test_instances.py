@@ -152,6 +152,22 @@ class TestRead(InstanceCase):
             sorted(uuids, reverse=True),
             [each.uuid for each in self.read(instances.list_all)])
 
+    def test_servers_of_a_host_that_are_alike_are_counted(self):
+        for count, fields in (
+                (2, {'host': 'a', 'node': 'n', 'task_state': None}),
+                (1, {'host': 'a', 'node': 'n', 'task_state': 'spawning'}),
+                (1, {'host': 'a', 'node': None, 'project_id': 'other'}),
+                (1, {'host': 'b', 'node': 'n'}), (1, {})):
+            self.create(*samples.uuids(count), **fields)
+        gone = self.one(host='a', node='n')
+        self.write(instances.delete, gone, samples.LATER)
+
+        self.assertEqual(
+            {('n', 'building', None, 'project', 2),
+             ('n', 'building', 'spawning', 'project', 1),
+             (None, 'building', 'scheduling', 'other', 1)},
+            set(map(tuple, self.read(instances.count_states, 'a'))))
+
 
 class TestUpdate(InstanceCase):
 

@@ -22,7 +22,8 @@ TABLES = {
         'local_gb_used', 'hypervisor_type', 'hypervisor_version',
         'disk_available_least', 'free_ram_mb', 'free_disk_gb',
         'current_workload', 'running_vms', 'cpu_info', 'host_ip',
-        'supported_instances', 'stats', 'ram_allocation_ratio',
+        'metrics', 'pci_stats', 'supported_instances', 'stats',
+        'ram_allocation_ratio',
         'cpu_allocation_ratio', 'disk_allocation_ratio', 'mapped'},
     'instances': {
         'uuid', 'user_id', 'project_id', 'image_ref', 'launch_index',
@@ -39,7 +40,12 @@ TABLES = {
 }
 
 #: What is here and not in Nova.
-OURS = {'instances': {'build_attempts'}}
+OURS = {'instances': {'build_attempts'},
+        'services': {'lane', 'position'},
+        'compute_nodes': {'lane', 'position', 'traits'}}
+
+#: Tables that are here and not in Nova.
+OUR_TABLES = {'host_lanes': {'lane', 'position'}}
 
 
 class TestModels(base.TestCase):
@@ -59,7 +65,12 @@ class TestModels(base.TestCase):
 
     def test_tables_and_columns_have_novas_names(self):
         self.assertEqual(
-            {name: columns | EVERY | OURS.get(name, set())
-             for name, columns in TABLES.items()},
+            OUR_TABLES | {
+                name: columns | EVERY | OURS.get(name, set())
+                for name, columns in TABLES.items()},
             {table.name: set(table.columns.keys())
              for table in models.METADATA.tables.values()})
+
+    def test_feed_has_its_lanes(self):
+        self.assertEqual(
+            (0,) * models.FEED.lanes, self.read(models.FEED.token))

@@ -3,8 +3,10 @@
 
 import sqlalchemy as sa
 
+from cellsched.db.cell import hosts
 from cellsched.db.cell import models
 from cellsched.db.cell import services
+from cellsched import exception
 from tests.unit.db.cell import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -14,8 +16,8 @@ class TestServices(base.TestCase):
 
     def report(self, host='host', binary=services.COMPUTE, topic='compute',
                now=samples.NOW):
-        return self.write(services.report, samples.uuids(1)[0], host, binary,
-                          topic, now)
+        self.write(services.report, samples.uuids(1)[0], host, binary, topic,
+                   now)
 
     def rows(self):
         return self.read(lambda connection: connection.execute(
@@ -35,56 +37,95 @@ class TestServices(base.TestCase):
         self.assertEqual(0, row.deleted)
 
     def test_known_service_is_seen_again(self):
-        first = self.report()
+        self.report()
         before, = self.rows()
 
-        self.assertEqual(first, self.report(now=samples.LATER))
+        self.report(now=samples.LATER)
 
         after, = self.rows()
-        self.assertEqual(before.uuid, after.uuid)
+        self.assertEqual((before.id, before.uuid), (after.id, after.uuid))
         self.assertEqual(before.created_at, after.created_at)
         self.assertEqual(samples.LATER, after.last_seen_up)
         self.assertEqual(2, after.report_count)
 
     def test_report_leaves_what_operators_set(self):
         self.report()
-        self.write(lambda connection: connection.execute(
-            sa.update(models.services).values(
-                disabled=True, forced_down=True)))
+        self.write(services.set_disabled, 'host', True, 'broken', samples.NOW)
+        self.write(services.set_forced_down, 'host', True, samples.NOW)
 
         self.report()
 
         row, = self.rows()
         self.assertTrue(row.disabled)
+        self.assertEqual('broken', row.disabled_reason)
         self.assertTrue(row.forced_down)
 
-    def test_hosts_and_binaries_are_services_of_their_own(self):
-        numbers = {self.report(), self.report('other'),
-                   self.report(binary='nova-conductor', topic='conductor')}
+    def test_what_is_enabled_has_no_reason(self):
+        self.report()
+        self.write(services.set_disabled, 'host', True, 'broken', samples.NOW)
+        self.write(services.set_forced_down, 'host', True, samples.NOW)
 
-        self.assertEqual(3, len(numbers))
+        self.write(services.set_disabled, 'host', False, 'mended',
+                   samples.LATER)
+        self.write(services.set_forced_down, 'host', False, samples.LATER)
+
+        row, = self.rows()
+        self.assertFalse(row.disabled)
+        self.assertIsNone(row.disabled_reason)
+        self.assertFalse(row.forced_down)
+        self.assertEqual(samples.LATER, row.updated_at)
+
+    def test_only_compute_services_are_set(self):
+        self.report()
+        self.report('other')
+        self.report(binary='nova-conductor', topic='conductor')
+
+        self.write(services.set_disabled, 'host', True, None, samples.NOW)
+        self.write(services.set_forced_down, 'host', True, samples.NOW)
+
+        self.assertEqual(
+            [(True, True), (False, False), (False, False)],
+            [(row.disabled, row.forced_down) for row in self.rows()])
+
+    def test_host_without_a_compute_service_is_an_error(self):
+        self.report(binary='nova-conductor', topic='conductor')
+
+        for query, *arguments in (
+                (services.set_disabled, 'host', True, 'broken'),
+                (services.set_forced_down, 'host', True)):
+            error = self.assertRaises(
+                exception.ServiceNotFound, self.write, query, *arguments,
+                samples.NOW)
+            self.assertIn("Host 'host' has no service nova-compute",
+                          str(error))
+
+    def test_hosts_and_binaries_are_services_of_their_own(self):
+        self.report()
+        self.report('other')
+        self.report(binary='nova-conductor', topic='conductor')
+
+        self.assertEqual(3, len(self.rows()))
 
     def test_hosts_are_listed_by_binary(self):
-        first = self.report()
-        for host in 'other', 'gone':
-            last = self.report(host)
+        for host in 'host', 'other', 'gone':
+            self.report(host)
         self.report('third', 'nova-conductor', 'conductor')
-        self.write(lambda connection: connection.execute(
-            sa.update(models.services).values(deleted=last)
-            .where(models.services.c.id == last)))
+        self.write(hosts.delete, 'gone', samples.NOW)
 
         self.assertEqual(
             ['host', 'other'],
             self.read(services.list_hosts, services.COMPUTE))
-        self.assertLess(first, last)
 
     def test_service_that_was_deleted_is_new_again(self):
-        first = self.report()
-        self.write(lambda connection: connection.execute(
-            sa.update(models.services).values(deleted=first)))
+        self.report()
+        self.write(hosts.delete, 'host', samples.NOW)
 
-        self.assertNotEqual(first, self.report())
+        self.report()
+
+        gone, back = self.rows()
+        self.assertEqual((gone.id, 0), (gone.deleted, back.deleted))
+        self.assertNotEqual(gone.uuid, back.uuid)
 
     def test_service_that_reports_at_once_is_one(self):
-        self.assertEqual([1] * 6, racing.race(*[self.report] * 6))
+        self.assertEqual([None] * 6, racing.race(*[self.report] * 6))
         self.assertEqual(1, len(self.rows()))

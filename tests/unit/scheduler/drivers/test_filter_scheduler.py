@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver that filters and weighs, as its configuration says."""
 
+from cellsched.db.api import aggregates
+from cellsched.db.cell import services
 from cellsched import exception
 from cellsched import plugins
+from cellsched.scheduler import recorder
+from cellsched.testing import builders
+from tests.unit.db import samples
+from tests.unit.hosts import world as hosts
 from tests.unit.scheduler.drivers import world
 
 
@@ -17,16 +23,19 @@ class TestFilterScheduler(world.DriverTestCase):
         self.world.add_host('cell2', 'middle', vcpus=4, memory_mb=4096)
 
     def filtering(self, **options):
-        """Return a driver with options of ``[filter_scheduler]``."""
-        return self.driver(refresh_interval='0\n[filter_scheduler]',
-                           **options)
+        return self.driver(filters=options)
+
+    def refusal(self, driver, **wishes):
+        return str(self.assertRaises(
+            exception.NoValidHost, self.select, driver, **wishes))
 
     def test_heaviest_host_of_all_cells_comes_first(self):
-        self.assertEqual([['big'], ['big']], self.select(self.driver(), 2))
+        self.assertEqual([['big'], ['big']], self.select(
+            self.filtering(weight_classes='RAMWeigher'), 2))
 
     def test_alternates_are_of_the_same_cell(self):
         self.assertEqual([['big', 'small']], self.select(
-            self.driver(), alternates=2))
+            self.filtering(weight_classes='RAMWeigher'), alternates=2))
 
     def test_weighers_are_those_that_are_configured(self):
         packing = self.filtering(
@@ -34,13 +43,20 @@ class TestFilterScheduler(world.DriverTestCase):
 
         self.assertEqual([['small']], self.select(packing))
 
+    def test_one_of_the_best_is_chosen_by_chance(self):
+        driver = self.filtering(
+            weight_classes='RAMWeigher', host_subset_size=2)
+
+        chosen = self.select(driver, 20, vcpus=0, memory_mb=0, root_gb=1)
+
+        self.assertEqual({'big', 'middle'}, {host for [host] in chosen})
+
     def test_filters_are_those_that_are_configured(self):
         self.world.clock.advance(3600)
 
-        self.assertRaises(
-            exception.NoValidHost, self.select, self.driver())
-        self.assertEqual([['big']], self.select(
-            self.filtering(enabled_filters='AllHostsFilter')))
+        self.assertIn('down', self.refusal(self.filtering()))
+        self.assertEqual([['big']], self.select(self.filtering(
+            enabled_filters='AllHostsFilter', weight_classes='RAMWeigher')))
 
     def test_filter_that_is_not_there_is_named(self):
         error = self.assertRaises(
@@ -49,6 +65,51 @@ class TestFilterScheduler(world.DriverTestCase):
 
         self.assertEqual(('ComptueFilter', plugins.FILTERS), (
             error.name, error.namespace))
+
+    def test_zone_of_the_request_is_kept_whatever_is_enabled(self):
+        with self.world.database.writer() as connection:
+            aggregates.create(
+                connection, samples.uuids(1)[0], 'z', ['small'],
+                {'availability_zone': 'east'}, samples.NOW)
+
+        for enabled in ('ComputeFilter', 'ComputeFilter,'
+                                         'AvailabilityZoneFilter'):
+            driver = self.filtering(enabled_filters=enabled)
+            self.assertEqual([['small']], self.select(
+                driver, availability_zone='east'))
+            self.assertIn('are in another availability zone', self.refusal(
+                driver, availability_zone='north'))
+
+    def test_disabled_host_is_out_whatever_is_enabled(self):
+        self.disable('big')
+
+        driver = self.filtering(
+            enabled_filters='AllHostsFilter', weight_classes='RAMWeigher')
+
+        self.assertEqual([['middle']], self.select(driver))
+
+    def disable(self, host):
+        with self.world.writer('cell1') as connection:
+            services.set_disabled(
+                connection, host, True, 'x', self.world.clock.now())
+
+    def test_hosts_of_a_cell_that_is_silent_for_too_long_are_out(self):
+        driver = self.driver(stale_cell_timeout=30)
+        self.assertEqual([['small']], self.select(
+            driver, force_hosts=['small']))
+
+        def fail():
+            raise exception.CellUnreachable(cell='cell1', reason='x')
+
+        self.world.targets.behaviour['cell1'] = fail
+        self.world.clock.advance(30)
+        self.assertEqual([['small']], self.select(
+            driver, force_hosts=['small']))
+
+        self.world.clock.advance(1)
+        self.assertEqual([['middle']], self.select(driver))
+        self.assertIn('2 are in a cell that does not answer', self.refusal(
+            driver, force_hosts=['small']))
 
     def test_choices_are_as_many_as_configured(self):
         driver = self.driver(claim_attempts=2)
@@ -64,3 +125,27 @@ class TestFilterScheduler(world.DriverTestCase):
         self.assertRaises(exception.NoValidHost, self.select, driver)
 
         self.assertEqual(2, len(claimed))
+
+    def test_plan_takes_nothing(self):
+        driver = self.filtering(weight_classes='RAMWeigher')
+
+        places, decision = driver.plan(
+            hosts.CONTEXT, builders.request(), samples.uuids(1), 0)
+
+        self.assertEqual('big', places[0][0].service_host)
+        self.assertEqual('big', decision.picks[0].first.host)
+        self.assertEqual({}, self.world.claims.held(samples.uuids(1)))
+        self.assertEqual([0] * 3, [
+            usage.consumers for usage in self.world.claims.usages().usages])
+
+    def test_table_is_refreshed_all_the_time_and_decisions_are_written(self):
+        self.assertEqual([recorder.SPACING_S], [
+            spacing for _, spacing in self.driver().periodic()])
+
+        # The last one that is given counts.
+        (_, _), (refresh, spacing) = self.driver(
+            seed=0, full_refresh_interval='5\nrefresh_interval = 3',
+        ).periodic()
+
+        refresh()
+        self.assertEqual(3.0, spacing)

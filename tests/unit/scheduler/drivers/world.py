@@ -22,11 +22,18 @@ class DriverTestCase(base.TestCase):
         super().setUp()
         self.world = self.useFixture(world.World('cell1', 'cell2'))
 
-    def driver(self, seed=0, **options):
+    def driver(self, seed=0, filters=(), **options):
+        """Return a driver with options of ``[scheduler]``.
+
+        :param filters: options of ``[filter_scheduler]``
+        """
         path = self.temporary_directory() / 'conf'
         lines = ['[api_database]', f'connection = {self.world.database.url}',
                  '[scheduler]', 'refresh_interval = 0']
         lines += [f'{name} = {value}' for name, value in options.items()]
+        lines += ['[filter_scheduler]']
+        lines += [f'{name} = {value}' for name, value in dict(
+            {'enabled_filters': 'ComputeFilter'}, **dict(filters)).items()]
         path.write_text('\n'.join(lines))
         parts = assembly.Parts(
             loading.load(files=[str(path)], dirs=[]), self.world.clock,

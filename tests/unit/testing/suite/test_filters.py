@@ -60,9 +60,33 @@ class TestFilterSuite(base.TestCase):
         self.assertFinds('test_nothing_is_remembered', keep=keep)
         self.assertFinds('test_same_question_has_the_same_answer', keep=keep)
 
+    def test_local_filter_that_depends_on_other_hosts_is_found(self):
+        def below_mean(self, hosts, request):
+            return hosts['num_instances'] <= hosts['num_instances'].mean()
+
+        def below_all(self, hosts, request):
+            return (hosts['num_instances']
+                    < hosts.whole['num_instances'].sum() - 45)
+
+        self.assertFinds(
+            'test_local_answers_depend_on_no_other_host', keep=below_mean)
+        self.assertFinds(
+            'test_local_answers_on_others_stay_when_something_is_taken',
+            keep=below_all)
+        for keep in below_mean, below_all:
+            kind = type('Right', (NumInstancesFilter,), {
+                '__doc__': 'Is right.', 'keep': keep, 'local': False})
+            self.assertEqual(set(), runner.failures(Suite, kind))
+
+    def test_filter_that_keeps_all_at_no_cost_passes(self):
+        kind = type('Right', (NumInstancesFilter,), {
+            '__doc__': 'Is right.', 'keep': lambda *args: None})
+
+        self.assertEqual(set(), runner.failures(Suite, kind))
+
     def test_filter_that_changes_the_table_is_found(self):
         def keep(self, hosts, request):
-            hosts.put(list(hosts['uuid']), {'vcpus_used': 3})
+            hosts.take(0, {'VCPU': 3})
             return hosts['num_instances'] < 3
 
         self.assertFinds('test_table_and_request_are_left_alone', keep=keep)

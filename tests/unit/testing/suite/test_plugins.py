@@ -4,7 +4,7 @@
 import importlib
 import sys
 
-from cellsched.filters import different_host
+from cellsched.filters import instance_hints
 from cellsched.testing.suite import filters
 from tests.unit import base
 from tests.unit.testing.suite import runner
@@ -20,7 +20,7 @@ class Unsafe(all_hosts.AllHostsFilter):
 
 class TestColumnPluginSuite(filters.FilterSuite, base.TestCase):
 
-    plugin = different_host.DifferentHostFilter
+    plugin = instance_hints.DifferentHostFilter
 
     def test_hosts_differ(self):
         hosts = self.make_hosts(10)

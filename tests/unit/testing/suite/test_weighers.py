@@ -39,6 +39,19 @@ class TestWeigherSuite(base.TestCase):
                 'test_scores_are_finite_numbers',
                 score=lambda self, hosts, _: np.array([value] * len(hosts)))
 
+    def test_local_weigher_that_depends_on_other_hosts_is_found(self):
+        def part_of_all(self, hosts, request):
+            return hosts['free_ram_mb'] / len(hosts)
+
+        self.assertFinds('test_local_answers_depend_on_no_other_host',
+                         score=part_of_all)
+
+    def test_weigher_that_likes_all_alike_at_no_cost_passes(self):
+        kind = type('Right', (ram.RAMWeigher,), {
+            '__doc__': 'Is right.', 'score': lambda *args: None})
+
+        self.assertEqual(set(), runner.failures(Suite, kind))
+
     def test_multiplier_without_an_option_is_found(self):
         self.assertFinds('test_multiplier_is_an_option_with_its_default',
                          opts=classmethod(lambda cls: []))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that do not run any of the servers that a hint names."""
+"""Keep hosts by the servers on them that a hint names."""
 
 from collections.abc import Iterable
 import re
@@ -9,7 +9,7 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base
-from cellsched.hosts import table
+from cellsched.hosts import view
 from cellsched import objects
 
 #: Servers that one hint may name; each is looked up in the cells.
@@ -37,10 +37,35 @@ class DifferentHostFilter(base.Filter):
         return _servers(request, 'different_host')
 
     def keep(
-        self, hosts: table.HostTable, request: objects.RequestSpec
-    ) -> table.Mask:
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
         mask = np.ones(len(hosts), dtype=bool)
         mask[hosts.rows_of(_servers(request, 'different_host'))] = False
+        return mask
+
+
+class SameHostFilter(base.Filter):
+    """Reject a host that runs none of the servers to be next to.
+
+    The scheduler hint ``same_host`` names them by uuid, 100 at most; to be
+    next to one of them is enough.
+    """
+
+    reason = 'runs no server to be next to'
+    run_filter_once_per_request = True
+    hints = frozenset({'same_host'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(request.hint('same_host'))
+
+    def located(self, request: objects.RequestSpec) -> Iterable[str]:
+        return _servers(request, 'same_host')
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        mask = np.zeros(len(hosts), dtype=bool)
+        mask[hosts.rows_of(_servers(request, 'same_host'))] = True
         return mask
 
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole of ``select_destinations`` in a process, beside Nova's.
+
+Parameters: ``hosts``, ``cells``, ``instances`` of each request, and in
+``nova`` how often Nova does it. Claims are durable, in PostgreSQL; Nova runs
+with its Placement over PostgreSQL of the same settings, see ``peers``. The
+hosts are empty at first on both sides.
+"""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import uuid
+
+import decision
+from peers import environment
+import populated
+
+from cellsched import context
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.testing import builders
+
+
+def run(parameters, repeat):
+    samples = {'select_destinations': ours(parameters, repeat)}
+    if parameters.get('nova'):
+        samples['nova'] = theirs(parameters)
+    return samples
+
+
+def ours(parameters, repeat):
+    # What PostgreSQL needs is in the peers' environment; this is the same.
+    from peers import servers
+    with tempfile.TemporaryDirectory() as path:
+        pathlib.Path(path).chmod(0o755)
+        postgresql = servers.PostgreSQL(pathlib.Path(path) / 'postgresql')
+        try:
+            url = postgresql.create('api')
+            with populated.parts(
+                    parameters['hosts'], parameters['cells'], url) as parts:
+                driver = filter_scheduler.FilterScheduler(parts.conf, parts)
+                driver.loader.refresh(context.admin())
+                select(driver, parameters)
+                return [decision.timed(select, driver, parameters)
+                        for _ in range(repeat)]
+        finally:
+            postgresql.stop()
+
+
+def select(driver, parameters):
+    request = builders.request(
+        vcpus=2, memory_mb=2048, root_gb=20,
+        num_instances=parameters['instances'])
+    uuids = [str(uuid.uuid4()) for _ in range(parameters['instances'])]
+    chosen = driver.select_destinations(
+        context.admin(), request, uuids, alternates=2)
+    if len(chosen) != len(uuids):
+        raise RuntimeError('not all of them were placed')
+
+
+def theirs(parameters):
+    python = environment.make(environment.DEFAULT)
+    script = pathlib.Path(__file__).parent / 'peers' / 'nova_select.py'
+    done = subprocess.run(
+        [python, script, '--hosts', str(parameters['hosts']),
+         '--cells', str(parameters['cells']),
+         '--instances', str(parameters['instances']),
+         '--repeat', str(parameters['nova'])],
+        capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f'Nova failed: {done.stderr.strip()[-2000:]}')
+    return json.loads(done.stdout)['samples']

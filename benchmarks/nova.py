@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same decision by this project and by Nova's own classes.
+
+Parameters as of ``decision.py``. Nova runs in an environment of its own, see
+``peers``. Both sides get the same hosts and the same request; it is an error
+if not the same hosts pass, or if a weight differs.
+"""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+
+import cloud
+import decision
+from peers import environment
+
+#: Nova decides only so many times; each takes about a second.
+NOVA_REPEAT = 5
+
+#: By how much a weight may differ, as a share of the greatest.
+TOLERANCE = 1e-6
+
+
+def run(parameters, repeat):
+    said = cloud.document(parameters['cloud'])
+    asked = cloud.request_document(parameters['request'])
+    nova = ask_nova(said, asked, parameters.get('filters'))
+    ours = decision.make(parameters.get('filters'))
+    table, located = cloud.table(said)
+    request = cloud.request(asked)
+    samples = []
+    for _ in range(repeat):
+        samples.append(decision.timed(
+            decision.choose, ours, table, located, request, 1))
+    compare(nova, table, decision.choose(ours, table, located, request, 1))
+    return {'decision': samples, 'nova': nova['samples']}
+
+
+def ask_nova(said, asked, names):
+    python = environment.make(environment.DEFAULT)
+    script = pathlib.Path(__file__).parent / 'peers' / 'nova_decision.py'
+    with tempfile.TemporaryDirectory() as directory:
+        hosts = pathlib.Path(directory) / 'hosts.json'
+        hosts.write_text(json.dumps(said), encoding='utf-8')
+        request = pathlib.Path(directory) / 'request.json'
+        request.write_text(json.dumps(asked), encoding='utf-8')
+        command = [python, script, hosts, request, '--repeat',
+                   str(NOVA_REPEAT)]
+        if names:
+            command += ['--filters', ','.join(names)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f'Nova failed: {done.stderr.strip()[-2000:]}')
+    return json.loads(done.stdout)
+
+
+def compare(nova, table, ranking):
+    """Make sure that both sides decided the same."""
+    names = table['host'][ranking.rows]
+    if sorted(names) != sorted(host for host, _ in nova['passed']):
+        raise RuntimeError(
+            f'{len(names)} hosts passed here and {len(nova["passed"])} with '
+            'Nova, not the same ones')
+    theirs = [nova['weights'][name] for name in names]
+    most = max(1.0, *map(abs, theirs))
+    worst = max(abs(mine - their) / most for mine, their
+                in zip(ranking.weights, theirs))
+    if worst > TOLERANCE:
+        raise RuntimeError(f'a weight differs by {worst:.1e} of the greatest')

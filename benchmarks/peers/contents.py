@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts of a deployment, written where Nova and Placement keep them.
+
+A host is its service and compute node in the database of its cell, its
+mapping in the API database, and its provider in Placement. Hosts differ in
+size, and run nothing yet. They have no NUMA topology and no PCI devices, and
+their providers only the two traits that Nova's requests ask for, where real
+ones have dozens: all of that is to the advantage of Nova.
+"""
+
+import datetime
+import json
+import random
+import uuid
+
+from nova import context
+from nova.db.api import models as api_models
+from nova.db.main import models
+from nova import objects
+import os_traits
+from placement.db.sqlalchemy import models as placement_models
+import sqlalchemy
+
+import servers
+
+TRAITS = (os_traits.COMPUTE_NODE, os_traits.OWNER_NOVA)
+
+#: Resource class, what a host calls it, what is kept back, allocation ratio.
+INVENTORIES = (
+    ('VCPU', 'vcpus', 0, 4.0), ('MEMORY_MB', 'memory_mb', 512, 1.0),
+    ('DISK_GB', 'local_gb', 0, 1.0))
+
+CPU_INFO = json.dumps({
+    'arch': 'x86_64', 'vendor': 'Intel', 'model': 'Cascadelake-Server',
+    'topology': {'cells': 2, 'sockets': 1, 'cores': 16, 'threads': 2},
+    'features': ['aes', 'avx', 'avx2', 'sse4.2', 'vmx']})
+
+SUPPORTED = json.dumps([['x86_64', 'kvm', 'hvm'], ['i686', 'kvm', 'hvm']])
+
+STATS = json.dumps({
+    'num_instances': '0', 'io_workload': '0', 'failed_builds': '0'})
+
+
+def make_hosts(count, cells, seed=0):
+    """Return a list of hosts for each cell."""
+    random_source = random.Random(seed)
+    made = [[] for _ in range(cells)]
+    for number in range(count):
+        vcpus = random_source.choice([32, 48, 64, 96, 128])
+        made[number % cells].append({
+            'host': f'host-{number:06}',
+            'uuid': str(uuid.UUID(
+                int=random_source.getrandbits(128), version=4)),
+            'vcpus': vcpus,
+            'memory_mb': vcpus * 1024 * random_source.choice([4, 6, 8]),
+            'local_gb': vcpus * random_source.choice([25, 50, 100]),
+        })
+    return made
+
+
+def map_cells(api_url, cell0_url, urls, hosts):
+    """Write the mappings of cells and of their hosts."""
+    ctxt = context.get_admin_context()
+    objects.CellMapping(
+        ctxt, uuid=objects.CellMapping.CELL0_UUID, name='cell0',
+        database_connection=cell0_url, transport_url='none:///').create()
+    rows = []
+    for number, (url, members) in enumerate(zip(urls, hosts)):
+        cell = objects.CellMapping(
+            ctxt, uuid=str(uuid.uuid4()), name=f'cell-{number}',
+            database_connection=url, transport_url='none:///')
+        cell.create()
+        rows += [{'host': host['host'], 'cell_id': cell.id}
+                 for host in members]
+    insert(api_url, {api_models.HostMapping: rows})
+
+
+def write_cell(url, hosts):
+    """Write the services and compute nodes of a cell."""
+    now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    insert(url, {
+        models.Service: [{
+            'created_at': now, 'deleted': 0, 'uuid': str(uuid.uuid4()),
+            'host': host['host'], 'binary': 'nova-compute',
+            'topic': 'compute', 'report_count': 1, 'disabled': False,
+            'last_seen_up': now, 'forced_down': False,
+            'version': objects.service.SERVICE_VERSION,
+        } for host in hosts],
+        models.ComputeNode: [{
+            'created_at': now, 'updated_at': now, 'deleted': 0,
+            'uuid': host['uuid'], 'host': host['host'],
+            'hypervisor_hostname': host['host'], 'vcpus': host['vcpus'],
+            'vcpus_used': 0, 'memory_mb': host['memory_mb'],
+            'memory_mb_used': 512,
+            'free_ram_mb': host['memory_mb'] - 512,
+            'local_gb': host['local_gb'], 'local_gb_used': 0,
+            'free_disk_gb': host['local_gb'],
+            'disk_available_least': host['local_gb'],
+            'hypervisor_type': 'QEMU', 'hypervisor_version': 7002000,
+            'current_workload': 0, 'running_vms': 0,
+            'cpu_info': CPU_INFO, 'supported_instances': SUPPORTED,
+            'host_ip': servers.ADDRESS, 'metrics': '[]', 'stats': STATS,
+            'cpu_allocation_ratio': 4.0, 'ram_allocation_ratio': 1.0,
+            'disk_allocation_ratio': 1.0, 'mapped': 1,
+        } for host in hosts],
+    })
+
+
+def write_providers(url, hosts):
+    """Write the providers of all hosts, with inventories and traits."""
+    engine = servers.engine(url)
+    with engine.connect() as connection:
+        classes, traits = (
+            dict(connection.execute(sqlalchemy.select(
+                model.name, model.id)).all())
+            for model in (placement_models.ResourceClass,
+                          placement_models.Trait))
+    hosts = [host for members in hosts for host in members]
+    rows = {
+        placement_models.ResourceProvider: [{
+            'id': id_, 'uuid': host['uuid'], 'name': host['host'],
+            'generation': 1, 'root_provider_id': id_,
+        } for id_, host in enumerate(hosts, 1)],
+        placement_models.Inventory: [{
+            'resource_provider_id': id_,
+            'resource_class_id': classes[name], 'total': host[field],
+            'reserved': reserved, 'min_unit': 1, 'max_unit': host[field],
+            'step_size': 1, 'allocation_ratio': ratio,
+        } for id_, host in enumerate(hosts, 1)
+            for name, field, reserved, ratio in INVENTORIES],
+        placement_models.ResourceProviderTrait: [{
+            'resource_provider_id': id_, 'trait_id': traits[name],
+        } for id_ in range(1, len(hosts) + 1) for name in TRAITS],
+    }
+    insert(url, rows)
+
+
+def insert(url, rows):
+    """Insert rows by their models, and have them known to the planner."""
+    with servers.engine(url).connect() as connection:
+        for model, values in rows.items():
+            if values:
+                connection.execute(
+                    sqlalchemy.insert(model.__table__), values)
+        connection.commit()
+        connection.execution_options(isolation_level='AUTOCOMMIT')
+        connection.execute(sqlalchemy.text('VACUUM ANALYZE'))

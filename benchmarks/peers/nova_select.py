@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time the whole of Nova's select_destinations; print one JSON object.
+
+Run this by the python that ``environment.py`` prints. It starts PostgreSQL
+and Placement for itself, and calls Nova's own SchedulerManager in process, as
+its service does for a message of the conductor: prefilters, allocation
+candidates of Placement over HTTP, host states from the databases of all
+cells, filters, weighers, one claim over HTTP for each server, alternates.
+Each cell has a database of its own, all of them in one server; there is no
+broker, and notifications go nowhere, as is Nova's default. Services count as
+up however long this runs. What each host runs is known as when all computes
+have told it (``track_instance_changes``), so that it is not read.
+
+Allocations of a sample are taken back before the next. A first request, which
+connects to everything, is not among the samples.
+"""
+
+import native  # noqa: F401
+
+import argparse
+import json
+import logging
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import uuid
+
+from nova import config
+from nova import context
+from nova.db.api import api as api_db
+from nova.db.main import api as main_db
+from nova.db import migration
+from nova import exception
+from nova import objects
+from nova.scheduler import manager as scheduler
+from nova import thread_pool_factory
+from nova import version
+import oslo_messaging
+
+import contents
+import servers
+
+CONFIGURATION = """\
+[DEFAULT]
+transport_url = fake:///
+service_down_time = 1000000
+state_path = {directory}
+[oslo_concurrency]
+lock_path = {directory}
+[database]
+connection = {main}
+[api_database]
+connection = {api}
+[placement]
+auth_type = admin_token
+token = admin
+endpoint = {placement}
+[scheduler]
+max_placement_results = {results}
+"""
+
+
+def main(argv=None):
+    args = parse(argv)
+    logging.basicConfig(level=logging.ERROR)
+    # What was started must be stopped in that case, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    started, directory = [], pathlib.Path(tempfile.mkdtemp())
+    try:
+        # The user that PostgreSQL runs as must reach its directory.
+        directory.chmod(0o755)
+        samples, reading = run(args, directory, started)
+    except (OSError, RuntimeError, exception.NovaException) as exc:
+        print(f'{sys.argv[0]}: {exc}', file=sys.stderr)
+        return 1
+    except oslo_messaging.ExpectedException as exc:
+        # So is NoValidHost wrapped for the caller of the service.
+        print(f'{sys.argv[0]}: {exc.exc_info[1]}', file=sys.stderr)
+        return 1
+    finally:
+        for server in reversed(started):
+            server.stop()
+        shutil.rmtree(directory)
+    print(json.dumps({
+        'samples': samples,
+        'reading': reading,
+        'hosts': args.hosts,
+        'cells': args.cells,
+        'instances': args.instances,
+        'placement_results': args.placement_results,
+        'databases': 'PostgreSQL, one database for each cell, fsync off',
+        'nova': version.version_string(),
+    }))
+    return 0
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(
+        description='Time select_destinations of Nova with Placement.')
+    for name, default, meaning in (
+            ('hosts', 10000, 'hosts'), ('cells', 80, 'cells'),
+            ('instances', 1, 'servers in a request'),
+            ('repeat', 5, 'samples'),
+            ('reading', 0, 'samples of reading the states of all hosts'),
+            ('placement-results', 1000,
+             'candidates to ask for at most (1000 as Nova does)')):
+        parser.add_argument(
+            f'--{name}', type=int, default=default, metavar='N',
+            help=f'{meaning} (default {default})')
+    args = parser.parse_args(argv)
+    for name, value in vars(args).items():
+        if value < (0 if name == 'reading' else 1):
+            parser.error(f'--{name.replace("_", "-")}: expected a number '
+                         'above 0')
+    return args
+
+
+def run(args, directory, started):
+    """Return the samples of requests and of reading the hosts."""
+    postgres = servers.PostgreSQL(directory / 'postgres')
+    started.append(postgres)
+    placement = servers.Placement(
+        directory / 'placement', postgres.create('placement'))
+    started.append(placement)
+    hosts = contents.make_hosts(args.hosts, args.cells)
+    deploy(args, directory, postgres, placement, hosts)
+    manager = scheduler.SchedulerManager()
+    # It asks for the instances of all hosts in the background: that must not
+    # go on while something is timed.
+    thread_pool_factory.reset_all_executors()
+    for members in hosts:
+        for host in members:
+            manager.host_manager._instance_info[host['host']] = {
+                'instances': {}, 'updated': True}
+    select(manager, args.instances)
+    return ([select(manager, args.instances) for _ in range(args.repeat)],
+            [read(manager, hosts) for _ in range(args.reading)])
+
+
+def deploy(args, directory, postgres, placement, hosts):
+    """Make the databases and what is in them, and configure Nova."""
+    file = directory / 'nova.conf'
+    cell0 = postgres.create('cell0')
+    file.write_text(CONFIGURATION.format(
+        directory=directory, main=cell0, api=postgres.create('api'),
+        placement=placement.url, results=args.placement_results))
+    config.parse_args(['nova-scheduler'], default_config_files=[str(file)])
+    objects.register_all()
+    for database in ('main', 'api'):
+        migration.db_sync(database=database)
+    # A database cannot be copied while someone is connected to it.
+    main_db.get_engine().dispose()
+    urls = []
+    for number, members in enumerate(hosts):
+        urls.append(postgres.create(f'cell-{number}', template='cell0'))
+        contents.write_cell(urls[-1], members)
+    contents.map_cells(postgres.url('api'), cell0, urls, hosts)
+    api_db.get_engine().dispose()
+    contents.write_providers(postgres.url('placement'), hosts)
+
+
+def select(manager, count):
+    """Return how long a request takes in seconds."""
+    ctxt = context.RequestContext('user', 'project', is_admin=True)
+    uuids = [str(uuid.uuid4()) for _ in range(count)]
+    spec = make_request(ctxt, uuids)
+    start = time.perf_counter()
+    selections = manager.select_destinations(
+        ctxt, spec_obj=spec, instance_uuids=uuids, return_objects=True,
+        return_alternates=True)
+    elapsed = time.perf_counter() - start
+    if len(selections) != count:
+        raise RuntimeError(f'{len(selections)} of {count} have a host')
+    for consumer in uuids:
+        if not manager.placement_client.delete_allocation_for_instance(
+                ctxt, consumer, force=True):
+            raise RuntimeError(f'{consumer} had no allocation')
+    return elapsed
+
+
+def read(manager, hosts):
+    """Return how long it takes to get the states of all hosts."""
+    ctxt = context.get_admin_context()
+    uuids = [host['uuid'] for members in hosts for host in members]
+    start = time.perf_counter()
+    states = list(manager.host_manager.get_host_states_by_uuids(
+        ctxt, uuids, None))
+    elapsed = time.perf_counter() - start
+    if len(states) != len(uuids):
+        raise RuntimeError(f'{len(states)} of {len(uuids)} were read')
+    return elapsed
+
+
+def make_request(ctxt, uuids):
+    return objects.RequestSpec(
+        ctxt, project_id='project', user_id='user',
+        flavor=objects.Flavor(
+            id=1, flavorid='medium', name='medium', vcpus=2, memory_mb=4096,
+            root_gb=20, ephemeral_gb=0, swap=0, rxtx_factor=1.0,
+            is_public=True, disabled=False, extra_specs={}),
+        image=objects.ImageMeta.from_dict({
+            'id': str(uuid.uuid4()),
+            'properties': {'hw_architecture': 'x86_64'}}),
+        availability_zone=None, scheduler_hints={}, instance_group=None,
+        instance_uuid=uuids[0], num_instances=len(uuids), ignore_hosts=None,
+        force_hosts=None, force_nodes=None, requested_destination=None,
+        retry=None, numa_topology=None, pci_requests=None,
+        limits=objects.SchedulerLimits(),
+        security_groups=objects.SecurityGroupList(objects=[]),
+        requested_networks=objects.NetworkRequestList(objects=[]),
+        network_metadata=objects.NetworkMetadata(
+            physnets=set(), tunneled=False),
+        requested_resources=[], request_level_params=(
+            objects.RequestLevelParams()),
+        is_bfv=False)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers that the peers need: PostgreSQL and Placement.
+
+Both listen on free ports of the loopback interface, keep what they have in a
+temporary directory, and are stopped by the ids of their processes.
+"""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import sqlalchemy
+
+ADDRESS = '127.0.0.1'
+
+#: Like those of the servers that this project's own tests start: a commit
+#: waits for the system to take it, but not for its disk.
+SETTINGS = {
+    'listen_addresses': ADDRESS,
+    'unix_socket_directories': '',
+    'fsync': 'off',
+    'full_page_writes': 'off',
+    'max_connections': '600',
+}
+
+PLACEMENT_CONFIGURATION = """\
+[api]
+auth_strategy = noauth2
+[placement_database]
+connection = {url}
+sync_on_startup = true
+"""
+
+
+class Server:
+    """A process of ours with a log of its own."""
+
+    def start(self, args, directory, stop_signal, env=None):
+        self.log = directory / 'log'
+        self._stop_signal = stop_signal
+        with open(self.log, 'ab') as log:
+            self._process = subprocess.Popen(
+                args, cwd=directory, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, env={**os.environ, **(env or {})})
+
+    def wait(self, is_ready, timeout_s=120):
+        """Wait until it is ready, or stop it when it cannot be had."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            while not is_ready():
+                if (self._process.poll() is not None
+                        or time.monotonic() > deadline):
+                    raise RuntimeError(
+                        f'{type(self).__name__} does not start: '
+                        + self.log.read_text(errors='replace')[-4000:])
+                time.sleep(0.05)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self):
+        self._process.send_signal(self._stop_signal)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class PostgreSQL(Server):
+
+    def __init__(self, directory):
+        programs = {name: find(name) for name in ('postgres', 'initdb')}
+        directory.mkdir()
+        as_user = []
+        if os.geteuid() == 0:
+            # It refuses to run as root.
+            as_user = ['setpriv', '--reuid=postgres', '--regid=postgres',
+                       '--clear-groups']
+            shutil.chown(directory, 'postgres', 'postgres')
+        data = directory / 'data'
+        subprocess.run(
+            [*as_user, programs['initdb'], '--pgdata', data, '--auth',
+             'trust', '--username', 'postgres', '--encoding', 'UTF8',
+             '--no-locale', '--no-sync'],
+            cwd=directory, check=True, stdout=subprocess.DEVNULL)
+        self._port = free_port()
+        settings = {**SETTINGS, 'port': self._port}
+        self.start(
+            [*as_user, programs['postgres'], '-D', data,
+             *(word for name, value in settings.items()
+               for word in ('-c', f'{name}={value}'))],
+            directory, signal.SIGINT)
+        self.wait(lambda: 'ready to accept connections'
+                  in self.log.read_text(errors='replace'))
+        self._engine = engine(self.url('postgres'))
+
+    def url(self, name):
+        return (f'postgresql+psycopg2://postgres@{ADDRESS}:{self._port}/'
+                f'{name}')
+
+    def create(self, name, template='template0'):
+        """Make a database, and return its URL."""
+        with self._engine.connect() as connection:
+            connection.execution_options(isolation_level='AUTOCOMMIT')
+            connection.execute(sqlalchemy.text(
+                f'CREATE DATABASE "{name}" TEMPLATE "{template}"'))
+        return self.url(name)
+
+
+class Placement(Server):
+    """Placement behind a server whose connections stay open."""
+
+    def __init__(self, directory, database):
+        directory.mkdir()
+        (directory / 'placement.conf').write_text(
+            PLACEMENT_CONFIGURATION.format(url=database))
+        port = free_port()
+        self.url = f'http://{ADDRESS}:{port}'
+        self.start(
+            [sys.executable, '-m', 'gunicorn', 'placement.wsgi.api',
+             '--bind', f'{ADDRESS}:{port}', '--worker-class', 'gthread',
+             '--threads', '4', '--keep-alive', '600', '--timeout', '600'],
+            directory, signal.SIGTERM,
+            env={'OS_PLACEMENT_CONFIG_DIR': str(directory)})
+        self.wait(self._answers)
+
+    def _answers(self):
+        try:
+            urllib.request.urlopen(self.url, timeout=60).close()
+        except (urllib.error.URLError, ConnectionError):
+            return False
+        return True
+
+
+def find(program):
+    places = sorted(pathlib.Path('/usr/lib/postgresql').glob('*/bin'),
+                    key=lambda place: place.parent.name.zfill(8),
+                    reverse=True)
+    path = os.pathsep.join([*map(str, places), *os.get_exec_path()])
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise FileNotFoundError(f'{program} of PostgreSQL is not installed')
+    return found
+
+
+def engine(url):
+    """Return an engine that keeps no connection open."""
+    return sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        return probe.getsockname()[1]

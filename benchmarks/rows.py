@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a filter costs that looks at one host after the other.
+
+Parameters as of ``decision.py``; a host is chosen for one instance. The same
+decision is made with such a filter named last, where it sees the hosts that
+passed the filters on columns, and with it named first, where it sees all that
+have room. It is an error if it sees any other, or if the choice differs.
+
+The floor is the decision without that filter.
+"""
+
+import cloud
+import decision
+from oslo_config import cfg
+
+from cellsched.conf import opts
+from cellsched.filters import loading as filters
+from cellsched.filters import rows
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import pipeline
+from cellsched.testing import builders
+from cellsched.weighers import loading as weighers
+
+
+class Watchful(rows.BaseHostFilter):
+    """A filter as one writes it for Nova, but that it counts what it sees."""
+
+    def __init__(self):
+        self.seen = 0
+
+    def host_passes(self, host_state, spec_obj):
+        self.seen += 1
+        return (host_state.free_ram_mb >= spec_obj.flavor.memory_mb
+                and host_state.num_instances < 1000)
+
+
+def run(parameters, repeat):
+    """Return the samples of the three decisions, taken in turns."""
+    table, located = cloud.table(cloud.document(parameters['cloud']))
+    request = cloud.request(cloud.request_document(parameters['request']))
+    names, by_row = parameters['filters'], Watchful()
+    floor = make(names)
+    expected = decision.choose(floor, table, located, request, 1)
+
+    def left(made):
+        hosts = table.view(builders.NOW, located)
+        return len(made.candidates(hosts, request))
+
+    decisions = {
+        'floor': (floor, 0),
+        f'last, sees {left(floor)} hosts': (
+            make(names, last=by_row), left(floor)),
+        f'first, sees {left(make([]))} hosts': (
+            make(names, first=by_row), left(make([])))}
+    samples = {what: [] for what in decisions}
+    for _ in range(repeat):
+        for what, (made, seen) in decisions.items():
+            by_row.seen = 0
+            samples[what].append(decision.timed(
+                decision.choose, made, table, located, request, 1))
+            if by_row.seen != seen:
+                raise RuntimeError(f'{what}: it saw {by_row.seen} hosts')
+    for what, (made, _) in decisions.items():
+        found = decision.choose(made, table, located, request, 1)
+        if found.top(1) != expected.top(1):
+            raise RuntimeError(f'{what}: another host was chosen')
+    return samples
+
+
+def make(names, first=None, last=None):
+    """Return a decision with these filters, and one by row at an end."""
+    conf = cfg.ConfigOpts()
+    opts.register_opts(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    enabled = [*([rows.RowFilter(first)] if first else []),
+               *filters.make(conf, names),
+               *([rows.RowFilter(last)] if last else [])]
+    return pipeline.Pipeline(
+        enabled, weighers.make(conf, conf.filter_scheduler.weight_classes),
+        filter_scheduler.always(conf, enabled))

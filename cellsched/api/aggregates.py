@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Aggregates: create, get, list, change, delete."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_utils import uuidutils
+
+from cellsched.api import validation
+from cellsched import clock as clock_
+from cellsched.db.api import aggregates
+from cellsched.db.api import host_mappings
+from cellsched.db import session
+from cellsched import exception
+
+#: Hosts or keys that one call may name.
+NAMED_MAX = 10_000
+
+#: The key for the availability zone of an aggregate's hosts.
+ZONE_KEY = 'availability_zone'
+
+_WHERE = 'aggregate'
+
+
+class Aggregates:
+    """Keeps hosts that have metadata in common, of whatever cells.
+
+    An aggregate is named by its id or its name. The key
+    ``availability_zone`` says in which zone its hosts are; a host is in one
+    at most.
+    """
+
+    def __init__(
+        self, database: session.Database, clock: clock_.Clock,
+        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._new_uuid = new_uuid
+
+    def create(
+        self, name: str, metadata: Mapping[str, str] | None = None
+    ) -> aggregates.Aggregate:
+        """Add an aggregate without hosts and return it.
+
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.AggregateExists: its name is taken
+        """
+        metadata = {} if metadata is None else metadata
+        validation.check_text(_WHERE, 'name', name)
+        _check_metadata(metadata, removable=False)
+        with self._database.writer() as connection:
+            aggregates.create(connection, self._new_uuid(), name, [],
+                              metadata, self._clock.now())
+        return self.get(name)
+
+    def get(self, name: str) -> aggregates.Aggregate:
+        """Return an aggregate by its id or its name.
+
+        :raises cellsched.exception.InvalidField: no name that can be kept
+        :raises cellsched.exception.AggregateNotFound: there is neither
+        """
+        validation.check_text(_WHERE, 'name', name)
+        with self._database.reader() as connection:
+            return aggregates.get(connection, name)
+
+    def list_all(self) -> list[aggregates.Aggregate]:
+        """Return every aggregate, the oldest first."""
+        with self._database.reader() as connection:
+            return aggregates.list_all(connection)
+
+    def set_metadata(
+        self, name: str, metadata: Mapping[str, str | None]
+    ) -> aggregates.Aggregate:
+        """Change some keys and return the aggregate; None removes a key.
+
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.AggregateNotFound: there is none
+        :raises cellsched.exception.HostInOtherZone: one of its hosts is in
+            another zone than the one that it is to have
+        """
+        _check_metadata(metadata)
+        return self._change(name, aggregates.set_metadata, metadata)
+
+    def add_hosts(
+        self, name: str, hosts: Sequence[str]
+    ) -> aggregates.Aggregate:
+        """Add hosts that are mapped to cells and return the aggregate.
+
+        Those that are in it stay there.
+
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.AggregateNotFound: there is none
+        :raises cellsched.exception.HostMappingNotFound: a host is in no cell
+        :raises cellsched.exception.HostInOtherZone: a host is in another zone
+            than the aggregate's; none is added then
+        """
+        _check_hosts(hosts)
+        with self._database.reader() as connection:
+            mapped = host_mappings.get_many(connection, hosts)
+        for host in hosts:
+            if host not in mapped:
+                raise exception.HostMappingNotFound(host=host)
+        return self._change(name, aggregates.add_hosts, hosts)
+
+    def remove_hosts(
+        self, name: str, hosts: Sequence[str]
+    ) -> aggregates.Aggregate:
+        """Take hosts out and return the aggregate.
+
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.AggregateNotFound: there is none
+        :raises cellsched.exception.AggregateHostNotFound: a host is not in
+            it; all of them stay then
+        """
+        _check_hosts(hosts)
+        there = set(self.get(name).hosts)
+        for host in hosts:
+            if host not in there:
+                raise exception.AggregateHostNotFound(
+                    host=host, aggregate=name)
+        return self._change(name, aggregates.remove_hosts, hosts)
+
+    def delete(self, name: str) -> None:
+        """Delete an aggregate; its hosts are in it no more.
+
+        :raises cellsched.exception.InvalidField: no name that can be kept
+        :raises cellsched.exception.AggregateNotFound: there is neither
+        """
+        number = self.get(name).id
+        with self._database.writer() as connection:
+            aggregates.delete(connection, number, self._clock.now())
+
+    def _change(
+        self, name: str, query: Callable[..., None], values: Any
+    ) -> aggregates.Aggregate:
+        # Who changes one waits here for who changes another, so what is
+        # checked after the change is not about to become wrong.
+        number = self.get(name).id
+        with self._database.writer() as connection:
+            query(connection, number, values, self._clock.now())
+            changed = aggregates.get(connection, str(number))
+            zone = changed.metadata.get(ZONE_KEY)
+            if zone is not None:
+                _check_zones(zone, aggregates.values_by_host(
+                    connection, ZONE_KEY, changed.hosts))
+        return changed
+
+
+def _check_zones(zone: str, zones: Mapping[str, set[str]]) -> None:
+    for host, found in zones.items():
+        for other in sorted(found - {zone}):
+            raise exception.HostInOtherZone(host=host, zone=other)
+
+
+def _check_hosts(hosts: Sequence[str]) -> None:
+    if not isinstance(hosts, (list, tuple)):
+        raise exception.InvalidField(
+            where=_WHERE, field='hosts', expected='a list of names')
+    validation.check_count(_WHERE, 'number of hosts', len(hosts), NAMED_MAX)
+    for host in hosts:
+        validation.check_text(_WHERE, 'host', host)
+
+
+def _check_metadata(
+    metadata: Mapping[str, str | None], removable: bool = True
+) -> None:
+    if not isinstance(metadata, Mapping):
+        raise exception.InvalidField(
+            where=_WHERE, field='metadata', expected='a mapping')
+    validation.check_count(
+        _WHERE, 'number of keys', len(metadata), NAMED_MAX, least=0)
+    for key, value in metadata.items():
+        validation.check_text(_WHERE, 'key', key)
+        if value is not None or not removable:
+            validation.check_text(_WHERE, f'value of {key}', value)
+    # A request for a host names it as ZONE:HOST.
+    if ':' in (metadata.get(ZONE_KEY) or ''):
+        raise exception.InvalidField(
+            where=_WHERE, field=ZONE_KEY, expected='a name without a colon')

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server groups: create, get, list, delete."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_utils import uuidutils
+
+from cellsched.api import validation
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.api import instance_groups
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+from cellsched.objects import instance_group
+
+_WHERE = 'server group'
+
+_RULES = (*instance_group.BOUNDS, 'spread')
+
+
+class ServerGroups:
+    """Keeps the groups of servers that are placed with regard to each other.
+
+    A project sees its own, an administrator all of them.
+
+    :param limit_max: groups that one listing returns
+    """
+
+    def __init__(
+        self, database: session.Database, clock: clock_.Clock,
+        limit_max: int,
+        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._limit_max = limit_max
+        self._new_uuid = new_uuid
+
+    def create(
+        self, context: context_.RequestContext, name: str,
+        policy: str | None = None, rules: Mapping[str, Any] | None = None,
+    ) -> objects.InstanceGroup:
+        """Add a group, which has no members yet, and return it.
+
+        :param policy: ``affinity``, ``anti-affinity``, ``soft-affinity`` or
+            ``soft-anti-affinity``; may be left out where servers are spread
+        :param rules: ``max_server_per_host``, for ``anti-affinity`` alone;
+            ``spread``, which is ``cell``, ``az`` or ``host``, and
+            ``max_skew``, by how many members two of these may differ
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        """
+        rules = {} if rules is None else rules
+        validation.check_text(_WHERE, 'name', name)
+        _check_rules(policy, rules)
+        group = objects.InstanceGroup(
+            uuid=self._new_uuid(), name=name, policy=policy, rules=rules,
+            project_id=context.project_id or '', user_id=context.user_id)
+        with self._database.writer() as connection:
+            instance_groups.create(connection, group, self._clock.now())
+            return instance_groups.get(connection, group.uuid)
+
+    def get(
+        self, context: context_.RequestContext, uuid: str
+    ) -> objects.InstanceGroup:
+        """Return a group, with its members in the order they joined.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InstanceGroupNotFound: there is none
+        """
+        validation.check_text(_WHERE, 'id', uuid)
+        with self._database.reader() as connection:
+            return instance_groups.get(connection, uuid, _owner(context))
+
+    def list_all(
+        self, context: context_.RequestContext, limit: int | None = None
+    ) -> list[objects.InstanceGroup]:
+        """Return groups without their members, the newest first.
+
+        :raises cellsched.exception.InvalidField: a limit out of bounds
+        """
+        limit = self._limit_max if limit is None else limit
+        validation.check_count(
+            'server group list', 'limit', limit, self._limit_max, least=0)
+        with self._database.reader() as connection:
+            return instance_groups.list_all(
+                connection, _owner(context), limit)
+
+    def delete(self, context: context_.RequestContext, uuid: str) -> None:
+        """Delete a group; its servers stay, and stay where they are.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InstanceGroupNotFound: there is none
+        """
+        validation.check_text(_WHERE, 'id', uuid)
+        with self._database.writer() as connection:
+            instance_groups.delete(connection, uuid, _owner(context))
+
+
+def _owner(context: context_.RequestContext) -> str | None:
+    """Return whose groups may be seen; None stands for everybody's."""
+    return None if context.is_admin else context.project_id or ''
+
+
+def _check_rules(policy: Any, rules: Any) -> None:
+    if not isinstance(rules, Mapping):
+        raise exception.InvalidField(
+            where=_WHERE, field='rules', expected='a mapping')
+    for name, value in rules.items():
+        validation.check_choice(_WHERE, 'rules', name, _RULES)
+        if name == 'spread':
+            validation.check_choice(
+                _WHERE, 'rules.spread', value, instance_group.SPREADS)
+        else:
+            least, most = instance_group.BOUNDS[name]
+            validation.check_count(
+                _WHERE, f'rules.{name}', value, most, least)
+    if policy is not None or 'spread' not in rules:
+        validation.check_choice(
+            _WHERE, 'policy', policy, instance_group.POLICIES)
+    for name, needed, there in (
+            ('max_server_per_host', 'the policy anti-affinity',
+             policy == 'anti-affinity'),
+            ('max_skew', 'the rule spread', 'spread' in rules)):
+        if name in rules and not there:
+            raise exception.InvalidField(
+                where=_WHERE, field=f'rules.{name}',
+                expected=f'nothing without {needed}')

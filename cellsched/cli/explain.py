@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a server is where it is: ``cellsched explain``."""
+
+import argparse
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+from typing import TYPE_CHECKING
+
+from cellsched.cli import report
+from cellsched.cli import telling
+from cellsched import exception
+
+if TYPE_CHECKING:
+    from cellsched.cli import app as app_
+    from cellsched.db.api import decisions
+
+
+class Explain(report.Report):
+    """Show how a scheduler decided on a server.
+
+    Shows what was asked for, how many hosts each stage and each filter left,
+    and for the chosen host and the second how each weigher scored them. Where
+    there was no host, shows what rejected how many, what was missing where
+    least was missing, and the names of some of these hosts.
+
+    Decisions are kept for ``[scheduler] decision_retention`` seconds.
+
+    Examples::
+
+        cellsched explain 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+        cellsched explain req-0d1fb7f1-2d9e-4c62-8f3b-0a5c0f6a1c11 --all
+    """
+
+    app: 'app_.Shell'
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('name', metavar='SERVER|REQUEST_ID',
+                            help='id of a server or of a request')
+        parser.add_argument(
+            '--all', action='store_true',
+            help='show every decision that is kept, the newest first; by '
+                 'default the newest alone')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        found = self._find(parsed_args.name, parsed_args.all)
+        told = []
+        for each in found:
+            telling.check(each.document)
+            told.append({**each.document,
+                         'why_not_second': telling.reason(each.document)})
+        self.show(parsed_args.format, told if parsed_args.all else told[0],
+                  self._lines(told, parsed_args.name))
+
+    def _find(self, name: str, everything: bool) -> 'list[decisions.Decision]':
+        from cellsched.api import validation
+        from cellsched.db.api import decisions
+
+        validation.check_text('options', 'SERVER|REQUEST_ID', name)
+        with self.app.parts.database.reader() as connection:
+            found = decisions.find(connection, name, None if everything else 1)
+        if not found:
+            raise exception.DecisionNotFound(
+                name=name,
+                kept=_kept(self.app.conf.scheduler.decision_retention))
+        return found
+
+    def _lines(
+        self, told: list[dict[str, Any]], name: str
+    ) -> Iterator[str]:
+        cells = self._cells()
+        for number, minutes in enumerate(told):
+            if number:
+                yield '-' * 79
+            server = name if name in minutes['instances'] else None
+            yield from telling.lines(minutes, cells, server)
+
+    def _cells(self) -> Mapping[str, str]:
+        return {cell.uuid: cell.name or cell.uuid
+                for cell in self.app.parts.cells.all()}
+
+
+def _kept(retention_s: int) -> str:
+    if retention_s:
+        return (f'they are kept for {retention_s} seconds, as [scheduler] '
+                'decision_retention says')
+    return 'none are kept, as [scheduler] decision_retention is 0'

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts: ``cellsched host list|show|export``."""
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+import itertools
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any
+from typing import TextIO
+from typing import TYPE_CHECKING
+
+from cliff import columns
+
+from cellsched.cli import base
+from cellsched.cli import progress
+from cellsched import exception
+
+if TYPE_CHECKING:
+    from cellsched.cells import gather as gather_
+    from cellsched.cli import app as app_
+    from cellsched import context as context_
+    from cellsched.hosts import snapshot as snapshot_
+    from cellsched import objects
+
+#: The largest snapshot that is read.
+_BYTES_MAX = 1024 ** 3
+
+_COLUMNS = ('Host', 'Node', 'Cell', 'Zone', 'State', 'Status', 'VCPU',
+            'MEMORY_MB', 'DISK_GB', 'Instances')
+
+
+class ListHosts(base.Lister):
+    """List the hosts that a scheduler knows.
+
+    Of each resource it shows what can still be claimed, and of how much in
+    all. A cell that does not answer is named, and its hosts are missing.
+
+    Examples::
+
+        cellsched host list
+        cellsched host list --snapshot hosts.json -f csv
+    """
+
+    app: 'app_.Shell'
+    columns = _COLUMNS
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        return _add_snapshot(super().get_parser(prog_name))
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        snapshot = _snapshot(self.app, parsed_args.snapshot)
+        return self.columns, [
+            tuple(row.values()) for row in sorted(
+                _rows(snapshot, range(len(snapshot.table)),
+                      self.app.conf.service_down_time),
+                key=lambda row: (row['Cell'], row['Host'], row['Node']))]
+
+
+class ShowHost(base.ShowOne):
+    """Show a host, or a node of it, with all that filters can read.
+
+    Example::
+
+        cellsched host show n1
+    """
+
+    app: 'app_.Shell'
+    columns = (*_COLUMNS, 'Columns')
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('name', metavar='NAME',
+                            help='name of the host or of the node')
+        return _add_snapshot(parser)
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        snapshot = _snapshot(self.app, parsed_args.snapshot)
+        table, name = snapshot.table, parsed_args.name
+        rows = [row for row, names in enumerate(zip(
+            table['nodename'], table['host'])) if name in names]
+        exact = [row for row in rows if table['nodename'][row] == name]
+        if not rows:
+            raise exception.NotFound(f'There is no host {name}.')
+        if len(exact or rows) > 1:
+            raise exception.Invalid(
+                f'Host {name} has several nodes; name one of: ' + ', '.join(
+                    sorted(table['nodename'][row] for row in rows)))
+        [row] = exact or rows
+        [shown] = _rows(snapshot, [row], self.app.conf.service_down_time)
+        return self.columns, (*shown.values(), _Values(
+            _values(snapshot, row)))
+
+
+class ExportHosts(base.Command):
+    """Write all that a scheduler knows of hosts to a file.
+
+    ``cellsched plan --snapshot`` decides on it, elsewhere and later. It is
+    JSON, has no credentials, and may be edited. A cell that does not answer
+    is named, and its hosts are missing.
+
+    Examples::
+
+        cellsched host export hosts.json
+        cellsched host export - | gzip > hosts.json.gz
+    """
+
+    app: 'app_.Shell'
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'file', metavar='FILE', nargs='?', default='-',
+            help='the file; - is standard output, as is none')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        snapshot = _snapshot(self.app, None)
+        from cellsched.hosts import snapshot as snapshot_
+
+        document = snapshot_.dump(snapshot)
+        if parsed_args.file == '-':
+            _write(document, self.app.stdout)
+        else:
+            _save(document, pathlib.Path(parsed_args.file))
+
+
+class _Values(columns.FormattableColumn[dict[str, Any]]):
+
+    def human_readable(self) -> str:
+        return '\n'.join(f'{name}={value}'
+                         for name, value in self._value.items())
+
+
+def read(app: 'app_.App', path: pathlib.Path) -> 'snapshot_.Snapshot':
+    """Return the snapshot in a file.
+
+    :raises cellsched.exception.InvalidField: names the field
+    """
+    from cellsched.hosts import snapshot as snapshot_
+    from cellsched import plugins
+
+    try:
+        with path.open('rb') as file:
+            text = file.read(_BYTES_MAX + 1)
+    except OSError as exc:
+        raise exception.InvalidField(
+            where='options', field='--snapshot',
+            expected=f'a file that can be read: {exc.strerror}') from None
+    if len(text) > _BYTES_MAX:
+        raise exception.InvalidField(
+            where='snapshot', field='document',
+            expected=f'at most {_BYTES_MAX} bytes')
+    snapshot = snapshot_.load(
+        snapshot_.parse(text),
+        [column for more in plugins.load_all(plugins.COLUMNS).values()
+         for column in more],
+        app.conf.scheduler.cell_failure_half_life)
+    _warn(app, snapshot)
+    return snapshot
+
+
+def _snapshot(
+    app: 'app_.App', path: pathlib.Path | None
+) -> 'snapshot_.Snapshot':
+    """Return the hosts of a file, or of the deployment as it is now."""
+    if path is not None:
+        return read(app, path)
+    from cellsched import assembly
+    from cellsched import context
+
+    parts: Any = app.parts
+    parts.gatherer = _Telling(parts.gatherer, app.stderr)
+    snapshot = assembly.planner(app.conf, parts).loader.snapshot(
+        context.admin())
+    _warn(app, snapshot)
+    return snapshot
+
+
+def _warn(app: 'app_.App', snapshot: 'snapshot_.Snapshot') -> None:
+    for cell in snapshot.silent:
+        app.warn(f'warning: cell {cell} did not answer; its hosts are '
+                 'missing or old')
+
+
+class _Telling:
+    """Asks cells, and shows how many are through."""
+
+    def __init__(self, gatherer: 'gather_.Gatherer', stream: TextIO) -> None:
+        self._gatherer = gatherer
+        self._stream = stream
+
+    def gather(
+        self, context: 'context_.RequestContext',
+        cells: 'Iterable[objects.CellMapping]',
+        function: Callable[['context_.RequestContext'], Any],
+    ) -> 'gather_.Gathered':
+        cells = list(cells)
+        done = itertools.count(1)
+        with progress.bar('Reading cells', len(cells),
+                          self._stream) as advance:
+            def ask(aimed: 'context_.RequestContext') -> Any:
+                try:
+                    return function(aimed)
+                finally:
+                    advance(next(done))
+
+            return self._gatherer.gather(context, cells, ask)
+
+
+def _rows(
+    snapshot: 'snapshot_.Snapshot', rows: Iterable[int], down_s: float
+) -> Iterator[dict[str, Any]]:
+    """Yield what is shown of hosts."""
+    table = snapshot.table
+    hosts = table.view(snapshot.now)
+    room = {name: hosts.room(name)
+            for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
+    used = {
+        'VCPU': table['vcpus_used'],
+        'MEMORY_MB': table['unreserved_ram_mb'] - table['free_ram_mb'],
+        'DISK_GB': table['disk_mb_used'] // 1024}
+    for row in rows:
+        cell = hosts.value('cell', table['cell'][row])
+        down = (table['forced_down'][row]
+                or snapshot.now - table['last_seen_up'][row] > down_s)
+        yield {
+            'Host': table['host'][row], 'Node': table['nodename'][row],
+            'Cell': snapshot.cells.get(cell, cell),
+            'Zone': hosts.value(
+                'availability_zone', table['availability_zone'][row]),
+            'State': 'down' if down else 'up',
+            'Status': ('disabled' if table['service_disabled'][row]
+                       else 'enabled'),
+            **{name: f'{room[name][row]:.0f}/'
+                     f'{room[name][row] + used[name][row]:.0f}'
+               for name in room},
+            'Instances': int(table['num_instances'][row])}
+
+
+def _values(snapshot: 'snapshot_.Snapshot', row: int) -> dict[str, Any]:
+    """Return what a host's columns hold, as a snapshot has it."""
+    from cellsched.hosts import snapshot as snapshot_
+
+    columns = snapshot_.dump(snapshot)['columns']
+    return {name: (said['values'][said['codes'][row]]
+                   if isinstance(said, dict) else said[row])
+            for name, said in columns.items()}
+
+
+def _save(document: dict[str, Any], path: pathlib.Path) -> None:
+    """Write a file whole or not at all."""
+    try:
+        with tempfile.NamedTemporaryFile(
+                'w', encoding='utf-8', dir=path.parent, prefix=path.name,
+                delete=False) as file:
+            try:
+                _write(document, file)
+                file.flush()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as exc:
+        raise exception.Invalid(
+            f'{path} cannot be written: {exc.strerror}') from None
+
+
+def _write(document: dict[str, Any], stream: Any) -> None:
+    """Write a column on each line, so that it can be edited."""
+    columns = document.pop('columns')
+    head = json.dumps(document, indent=1)[:-2]
+    stream.write(f'{head},\n "columns": {{')
+    for number, (name, values) in enumerate(columns.items()):
+        stream.write(f'{"," if number else ""}\n  {json.dumps(name)}: '
+                     f'{json.dumps(values)}')
+    stream.write('\n }\n}\n')
+
+
+def _add_snapshot(
+    parser: argparse.ArgumentParser
+) -> argparse.ArgumentParser:
+    parser.add_argument(
+        '--snapshot', metavar='FILE', type=pathlib.Path,
+        help='show the hosts of this file, from cellsched host export')
+    return parser

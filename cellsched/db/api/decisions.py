@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for what schedulers decided, and how."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import datetime
+from typing import Any
+
+from oslo_serialization import jsonutils
+from oslo_utils import uuidutils
+import sqlalchemy as sa
+
+from cellsched.db.api import models
+from cellsched.db import statements
+
+_TABLE = models.scheduler_decisions
+_INSTANCES = models.decision_instances
+
+_NEWEST_FIRST = (_TABLE.c.decided_at.desc(), _TABLE.c.id.desc())
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """A decision that is kept.
+
+    :param request_id: of the request that asked for it; None if it has none
+    :param decided_at: seconds since the epoch
+    :param instances: uuids of the instances that it is about
+    :param text: how it was made, in JSON
+    """
+
+    request_id: str | None
+    decided_at: float
+    instances: Sequence[str]
+    text: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """How it was made, as plain data."""
+        found = jsonutils.loads(self.text)
+        assert isinstance(found, dict)
+        return found
+
+
+def create(
+    connection: sa.Connection, decisions: Iterable[Decision],
+    now: datetime.datetime,
+) -> None:
+    """Add decisions."""
+    named = [(uuidutils.generate_uuid(), each) for each in decisions]
+    if not named:
+        return
+    connection.execute(sa.insert(_TABLE), [
+        {'created_at': now, 'uuid': uuid, 'request_id': each.request_id,
+         'decided_at': each.decided_at, 'document': each.text}
+        for uuid, each in named])
+    about = [{'created_at': now, 'decision_uuid': uuid,
+              'instance_uuid': instance}
+             for uuid, each in named
+             for instance in dict.fromkeys(each.instances)]
+    if about:
+        connection.execute(sa.insert(_INSTANCES), about)
+
+
+def find(
+    connection: sa.Connection, name: str, limit: int | None = None
+) -> list[Decision]:
+    """Return the decisions on an instance or a request, the newest first.
+
+    :param name: uuid of an instance, or else id of a request
+    """
+    of_instance = (
+        sa.select(_TABLE)
+        .join(_INSTANCES, _INSTANCES.c.decision_uuid == _TABLE.c.uuid)
+        .where(_INSTANCES.c.instance_uuid == name))
+    of_request = sa.select(_TABLE).where(_TABLE.c.request_id == name)
+    for statement in (of_instance, of_request):
+        rows = connection.execute(
+            statement.order_by(*_NEWEST_FIRST).limit(limit)).all()
+        if rows:
+            return [_made(connection, row) for row in rows]
+    return []
+
+
+def purge(connection: sa.Connection, before: float, most: int) -> int:
+    """Remove decisions that are older than that; return how many.
+
+    :param before: seconds since the epoch
+    :param most: no more than this many are removed
+    """
+    uuids: Sequence[str] = connection.execute(
+        sa.select(_TABLE.c.uuid).where(_TABLE.c.decided_at < before)
+        .order_by(_TABLE.c.decided_at, _TABLE.c.id).limit(most)
+    ).scalars().all()
+    gone = 0
+    for chunk in statements.chunks(uuids):
+        # Several schedulers do this at a time.
+        locked = statements.lock(connection, _TABLE.c.uuid, chunk)
+        for column in (_INSTANCES.c.decision_uuid, _TABLE.c.uuid):
+            connection.execute(
+                sa.delete(column.table).where(column.in_(locked)))
+        gone += len(locked)
+    return gone
+
+
+def _made(connection: sa.Connection, row: Any) -> Decision:
+    instances = connection.execute(
+        sa.select(_INSTANCES.c.instance_uuid)
+        .where(_INSTANCES.c.decision_uuid == row.uuid)
+        .order_by(_INSTANCES.c.id)).scalars().all()
+    return Decision(row.request_id, row.decided_at, instances, row.document)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for server groups, which Nova calls instance groups."""
+
+from collections.abc import Iterable
+import datetime
+from typing import Any
+
+from oslo_serialization import jsonutils
+import sqlalchemy as sa
+
+from cellsched.db.api import models
+from cellsched.db import statements
+from cellsched import exception
+from cellsched import objects
+
+_TABLE = models.instance_groups
+_MEMBERS = models.instance_group_member
+_POLICIES = models.instance_group_policy
+
+_ALL = (
+    sa.select(_TABLE, _POLICIES.c.policy, _POLICIES.c.rules)
+    .outerjoin(_POLICIES, _POLICIES.c.group_id == _TABLE.c.id)
+    .order_by(_TABLE.c.id.desc(), _POLICIES.c.id))
+
+_ONE = _ALL.where(_TABLE.c.uuid == sa.bindparam('uuid'))
+
+_MEMBERS_OF = (
+    sa.select(_MEMBERS.c.instance_uuid)
+    .where(_MEMBERS.c.group_id == sa.bindparam('group'))
+    .order_by(_MEMBERS.c.id))
+
+
+def create(
+    connection: sa.Connection, group: objects.InstanceGroup,
+    now: datetime.datetime,
+) -> None:
+    """Add a group that has no members yet."""
+    result = connection.execute(sa.insert(_TABLE).values(
+        created_at=now, uuid=group.uuid, name=group.name,
+        project_id=group.project_id, user_id=group.user_id))
+    key = result.inserted_primary_key
+    assert key is not None
+    connection.execute(sa.insert(_POLICIES).values(
+        created_at=now, group_id=key[0], policy=group.get('policy'),
+        rules=jsonutils.dumps(group.get('_rules') or {})))
+
+
+def find(
+    connection: sa.Connection, uuid: str, project_id: str | None = None
+) -> objects.InstanceGroup | None:
+    """Return a group with its members, in the order they joined, or None.
+
+    :param project_id: whose it must be; anybody's unless it is given
+    """
+    row = connection.execute(_ONE, {'uuid': uuid}).first()
+    if row is None or project_id not in (None, row.project_id):
+        return None
+    group = _from_row(row)
+    group.members = list(connection.execute(
+        _MEMBERS_OF, {'group': group.id}).scalars())
+    return group
+
+
+def get(
+    connection: sa.Connection, uuid: str, project_id: str | None = None,
+    lock: bool = False,
+) -> objects.InstanceGroup:
+    """Return a group with its members, in the order they joined.
+
+    :param project_id: whose it must be; anybody's unless it is given
+    :param lock: whether nobody else may lock it until the transaction ends,
+        as who adds members or deletes it must; to be the first that is done
+        in a transaction, for MySQL shows the members of its beginning
+    :raises cellsched.exception.InstanceGroupNotFound: there is none, or it
+        is another project's
+    """
+    group = None
+    if not lock or statements.lock(connection, _TABLE.c.uuid, [uuid]):
+        group = find(connection, uuid, project_id)
+    if group is None:
+        raise exception.InstanceGroupNotFound(uuid=uuid)
+    return group
+
+
+def list_all(
+    connection: sa.Connection, project_id: str | None = None,
+    limit: int | None = None,
+) -> list[objects.InstanceGroup]:
+    """Return groups without their members, the newest first."""
+    query = _ALL.limit(limit)
+    if project_id is not None:
+        query = query.where(_TABLE.c.project_id == project_id)
+    return [_from_row(row) for row in connection.execute(query)]
+
+
+def delete(
+    connection: sa.Connection, uuid: str, project_id: str | None = None
+) -> None:
+    """Delete a group; its members stay what they are otherwise.
+
+    :raises cellsched.exception.InstanceGroupNotFound: there is none, or it
+        is another project's
+    """
+    group = get(connection, uuid, project_id, lock=True)
+    for column in _MEMBERS.c.group_id, _POLICIES.c.group_id, _TABLE.c.id:
+        connection.execute(
+            sa.delete(column.table).where(column == group.id))
+
+
+def add_members(
+    connection: sa.Connection, group_id: int, uuids: Iterable[str],
+    now: datetime.datetime,
+) -> set[str]:
+    """Make servers members; return those that were none before."""
+    return statements.insert_missing(connection, _MEMBERS.c.instance_uuid, [
+        {'created_at': now, 'group_id': group_id, 'instance_uuid': uuid}
+        for uuid in uuids])
+
+
+def remove_members(connection: sa.Connection, uuids: Iterable[str]) -> None:
+    """Take servers out of whatever groups they are in."""
+    for chunk in statements.chunks(uuids):
+        if len(chunk) > 1:
+            statements.lock(connection, _MEMBERS.c.instance_uuid, chunk)
+        connection.execute(
+            sa.delete(_MEMBERS).where(_MEMBERS.c.instance_uuid.in_(chunk)))
+
+
+def _from_row(row: sa.Row[Any]) -> objects.InstanceGroup:
+    return objects.InstanceGroup(
+        id=row.id, uuid=row.uuid, name=row.name, project_id=row.project_id,
+        user_id=row.user_id, policy=row.policy,
+        policies=[row.policy] if row.policy else [],
+        rules=jsonutils.loads(row.rules or '{}'), hosts=[])

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for what changed of the hosts of a cell."""
+
+from collections.abc import Sequence
+import dataclasses
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import models
+from cellsched.db.cell import services
+from cellsched.db import feed
+
+_NODES = models.compute_nodes
+_SERVICES = models.services
+
+_ALL_NODES = sa.select(
+    *(_NODES.c[name] for name in (
+        'uuid', 'host', 'hypervisor_hostname', 'vcpus', 'memory_mb',
+        'memory_mb_used', 'local_gb', 'local_gb_used', 'free_disk_gb',
+        'disk_available_least', 'cpu_allocation_ratio',
+        'ram_allocation_ratio', 'disk_allocation_ratio', 'hypervisor_type',
+        'hypervisor_version', 'cpu_info', 'supported_instances', 'stats',
+        'metrics', 'pci_stats', 'traits', 'host_ip', 'deleted')),
+    # The column may be empty in rows that others made.
+    sa.func.coalesce(_NODES.c.mapped, 0).label('mapped'),
+).order_by(_NODES.c.id)
+
+_ALL_SERVICES = sa.select(
+    *(_SERVICES.c[name] for name in (
+        'host', 'disabled', 'forced_down', 'last_seen_up', 'created_at',
+        'deleted')),
+).where(_SERVICES.c.binary == services.COMPUTE).order_by(_SERVICES.c.id)
+
+
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """What changed of a cell's hosts.
+
+    Rows are in the order in which they were made: of a host that was deleted
+    and came back the last one counts. Some were told before.
+
+    :param token: tells what changes from now on
+    :param complete: the rows are all that there are, so a host without one
+        is gone; else a row whose ``deleted`` is not 0 tells of that
+    :param nodes: rows of compute nodes
+    :param services: rows of compute services
+    """
+
+    token: feed.Token
+    complete: bool
+    nodes: Sequence[Any]
+    services: Sequence[Any]
+
+
+def changes(
+    connection: sa.Connection, since: feed.Token | None = None
+) -> Changes:
+    """Return the hosts that changed since a token.
+
+    Without a token, or with one that this database did not give, all are
+    returned that are not deleted.
+
+    Nothing that this project writes is missed, whoever writes at the time.
+    What others write, such as the agents of Nova, is not seen as a change:
+    who follows a cell that has such agents reads it as a whole now and then.
+    The mark that a node is mapped is no change either.
+    """
+    # The token comes first: what is committed later is told again.
+    until = models.FEED.token(connection)
+    if since == until:
+        return Changes(until, False, [], [])
+    if since is None or not feed.follows(since, until):
+        nodes, found = _NODES.c.deleted == 0, _SERVICES.c.deleted == 0
+        complete = True
+    else:
+        nodes, found = (feed.changed(table, since, until)
+                        for table in (_NODES, _SERVICES))
+        complete = False
+    return Changes(
+        until, complete, connection.execute(_ALL_NODES.where(nodes)).all(),
+        connection.execute(_ALL_SERVICES.where(found)).all())
+
+
+def delete(
+    connection: sa.Connection, host: str, now: datetime.datetime
+) -> None:
+    """Delete the compute service of a host and its nodes.
+
+    They are new when the host reports again.
+    """
+    lane = models.FEED.move(connection, host)
+    for table, condition in (
+            (_SERVICES, _SERVICES.c.binary == services.COMPUTE),
+            (_NODES, sa.true())):
+        connection.execute(
+            sa.update(table)
+            .where(table.c.host == host, table.c.deleted == 0, condition)
+            .values({'deleted': table.c.id, 'deleted_at': now,
+                     **models.FEED.marks}), {'in_lane': lane})

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts whose aggregates are for such images."""
+
+from oslo_config import cfg
+
+from cellsched.filters import base
+from cellsched.hosts import metadata
+from cellsched.hosts import view
+from cellsched import objects
+
+
+class AggregateImagePropertiesIsolation(base.Filter):
+    """Reject a host whose aggregates are for other images.
+
+    Where a key of aggregates' metadata is a property of the image too, the
+    property must be one of the values between commas that the host's
+    aggregates have for it. A property that is not set, or that is false or
+    zero, is no matter. ``[filter_scheduler]
+    aggregate_image_properties_isolation_namespace`` restricts that to keys
+    that begin with it and with
+    ``aggregate_image_properties_isolation_separator``.
+    """
+
+    reason = 'is kept for other images'
+    run_filter_once_per_request = True
+    run_on_rebuild = True
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        return [
+            cfg.StrOpt('aggregate_image_properties_isolation_namespace',
+                       help="""
+Prefix of the metadata keys that are compared with images' properties.
+
+Without one all keys are compared, those that mean something else too.
+
+Related options:
+
+* ``[filter_scheduler] aggregate_image_properties_isolation_separator``
+"""),
+            cfg.StrOpt('aggregate_image_properties_isolation_separator',
+                       default='.', help="""
+What stands between the namespace and the rest of a metadata key.
+
+Related options:
+
+* ``[filter_scheduler] aggregate_image_properties_isolation_namespace``
+"""),
+        ]
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        image = request.get('image')
+        return bool(image and image.get('properties'))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        prefix = ''
+        if self.options.aggregate_image_properties_isolation_namespace:
+            prefix = (
+                self.options.aggregate_image_properties_isolation_namespace
+                + self.options.aggregate_image_properties_isolation_separator)
+        there = metadata.keys(hosts)
+        return metadata.agree(hosts, [
+            (key, _verdict(str(value)))
+            for key, value in request.image.properties.items()
+            if key in there and key.startswith(prefix) and value])
+
+
+def _verdict(text: str) -> metadata.Verdict:
+    return lambda values: not values or text in values

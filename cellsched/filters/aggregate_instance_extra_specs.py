@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts whose aggregates offer what the flavor asks for."""
+
+from cellsched.filters import base
+from cellsched.filters import extra_specs_ops
+from cellsched.hosts import metadata
+from cellsched.hosts import view
+from cellsched import objects
+
+_SCOPE = 'aggregate_instance_extra_specs'
+
+
+class AggregateInstanceExtraSpecsFilter(base.Filter):
+    """Reject a host whose aggregates lack what the flavor's extra specs ask.
+
+    Extra specs without a scope and those in the scope
+    ``aggregate_instance_extra_specs:`` name a key of aggregates' metadata.
+    Some value of that key in some aggregate of the host must match; a host
+    whose aggregates lack the key is rejected. Metadata may have several values
+    between commas. Extra specs may begin with an operator: ``=``, ``==``,
+    ``!=``, ``>=`` and ``<=`` compare numbers, ``s==``, ``s!=``, ``s<``,
+    ``s<=``, ``s>`` and ``s>=`` texts, and there are ``<in>``, ``<all-in>``
+    and ``<or>``.
+    """
+
+    reason = 'lacks an aggregate that matches the extra specs'
+    run_filter_once_per_request = True
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        specs = request.flavor.get('extra_specs')
+        return bool(specs) and any(_key(name) is not None for name in specs)
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        return metadata.agree(hosts, [
+            (key, _verdict(text, f'extra_specs.{name:.80}'))
+            for name, text in request.flavor.extra_specs.items()
+            if (key := _key(name)) is not None])
+
+
+def _verdict(text: str, field: str) -> metadata.Verdict:
+    matches = extra_specs_ops.matcher(text, field)
+    return lambda values: any(map(matches, values))
+
+
+def _key(name: str) -> str | None:
+    """Return the metadata key that an extra spec asks for, if any."""
+    scope, colon, key = name.partition(':')
+    if not colon:
+        return name
+    return key if scope == _SCOPE else None

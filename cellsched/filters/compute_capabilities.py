@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts that can what a flavor's extra specs ask for."""
+
+from collections.abc import Iterator
+import operator
+from typing import Any
+
+import numpy as np
+
+from cellsched import exception
+from cellsched.filters import attributes
+from cellsched.filters import base
+from cellsched.filters import extra_specs_ops
+from cellsched.hosts import view
+from cellsched import objects
+
+#: What the operators mean for columns of numbers.
+_NUMBERS = {'=': operator.ge, '==': operator.eq, '!=': operator.ne,
+            '>=': operator.ge, '<=': operator.le}
+
+_SCOPE = 'capabilities'
+_BITS = 'hw:maxphysaddr_bits'
+
+
+class ComputeCapabilitiesFilter(base.Filter):
+    """Reject a host that lacks what the flavor's extra specs ask for.
+
+    ``capabilities:free_ram_mb = >= 4096`` asks something of a column of the
+    host table, by the name that Nova gives it, or else of the host's
+    statistics. Further parts of the name are keys in JSON:
+    ``capabilities:cpu_info:vendor = Intel``. A host without such a value is
+    rejected. A name without any scope is asked only of hosts that have it;
+    other scopes are passed over. ``hw:maxphysaddr_bits`` asks for that many
+    bits at least of ``cpu_info:maxphysaddr:bits``.
+
+    The operators are ``=``, ``==``, ``!=``, ``>=``, ``<=`` for numbers,
+    ``s==``, ``s!=``, ``s<``, ``s<=``, ``s>``, ``s>=``, ``<in>``, ``<all-in>``
+    and ``<or>`` for texts; without one, the texts must be equal.
+    """
+
+    reason = "lacks what the flavor's extra specs ask for"
+    run_filter_once_per_request = True
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return any(_path(key) for key in _extra_specs(request))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        mask = np.ones(len(hosts), dtype=bool)
+        for path, required, requirement, meets in _asked(request):
+            found = _find(hosts, path)
+            sign, *words = requirement.split() or ['']
+            if words and sign in _NUMBERS and found.column.dtype == 'float64':
+                mask &= _NUMBERS[sign](found.column, float(words[0]))
+            else:
+                mask &= found.each(lambda value: (
+                    not required if value is None else meets(str(value))))
+        return mask
+
+
+def _asked(
+    request: objects.RequestSpec
+) -> Iterator[tuple[tuple[str, ...], bool, str, extra_specs_ops.Match]]:
+    """Yield names, whether each host must have it, and what it must be."""
+    for key, requirement in _extra_specs(request).items():
+        if path := _path(key):
+            field = f'extra_specs.{key:.80}'
+            if ':' in key and any(part.startswith('_') for part in path):
+                raise exception.InvalidField(
+                    where='flavor', field=field,
+                    expected='names that do not begin with _')
+            if key == _BITS:
+                requirement = f'>= {requirement}'
+            yield (path, ':' in key, requirement,
+                   extra_specs_ops.matcher(requirement, field))
+
+
+def _extra_specs(request: objects.RequestSpec) -> dict[str, str]:
+    return request.flavor.get('extra_specs') or {}
+
+
+def _path(key: str) -> tuple[str, ...]:
+    """Return what an extra spec names of a host; nothing if it does not."""
+    scope, *path = key.split(':')
+    if key == _BITS:
+        return 'cpu_info', 'maxphysaddr', 'bits'
+    if not path:
+        return (scope,)
+    return tuple(path) if scope == _SCOPE else ()
+
+
+def _find(hosts: view.Hosts, path: tuple[str, ...]) -> Any:
+    """Return an attribute of the host, else one of its statistics."""
+    if path[0] not in attributes.OURS:
+        found = attributes.find(hosts, path)
+        if found is not None:
+            return found
+    return attributes.Attribute(hosts, 'stats', *path)

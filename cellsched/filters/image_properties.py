@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts that can run the image."""
+
+from typing import Any
+
+from oslo_config import cfg
+
+from cellsched.filters import attributes
+from cellsched.filters import base
+from cellsched.filters import image_needs
+from cellsched.hosts import view
+from cellsched import objects
+
+
+class ImagePropertiesFilter(base.Filter):
+    """Reject a host that cannot run what the image was made for.
+
+    The image properties ``hw_architecture``, ``img_hv_type`` and
+    ``hw_vm_mode`` must be among what the host can run. If any of them is
+    given, ``img_hv_requested_version`` (``>=6.0,<8``) must fit the version of
+    the hypervisor, and the CPUs must address ``hw_maxphysaddr_bits``, where
+    the host reports them.
+    """
+
+    reason = 'lacks support for this kind of image'
+    run_filter_once_per_request = True
+    run_on_rebuild = True
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        return [
+            cfg.StrOpt('image_properties_default_architecture',
+                       choices=image_needs.ARCHITECTURES, help="""
+Architecture of images that have no property ``hw_architecture``.
+
+Related options:
+
+* ``[filter_scheduler] enabled_filters`` must name ``ImagePropertiesFilter``.
+"""),
+        ]
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._default = options.image_properties_default_architecture
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return any(request.image_property(name, default) is not None
+                   for name, default in self._kinds())
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        kinds = {
+            image_needs.kind(name, value) for name, default in self._kinds()
+            if (value := request.image_property(name, default)) is not None}
+        mask = hosts.each('supported_instances', lambda tuples: any(
+            kinds <= image_needs.supported(each) for each in tuples))
+        version = request.image_property('img_hv_requested_version')
+        if version:
+            fits = image_needs.versions(version)
+            mask &= attributes.Attribute(
+                hosts, 'hypervisor_version').each(fits)
+        bits = image_needs.bits(request.image_property('hw_maxphysaddr_bits'))
+        if bits:
+            reported = attributes.Attribute(
+                hosts, 'cpu_info', 'maxphysaddr', 'bits')
+            mask &= reported.each(lambda there: not (
+                isinstance(there, (int, float)) and 0 < there < bits))
+        return mask
+
+    def _kinds(self) -> tuple[tuple[str, str | None], ...]:
+        return (('hw_architecture', self._default), ('img_hv_type', None),
+                ('hw_vm_mode', None))

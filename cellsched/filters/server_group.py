@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts where a server group wants to have its next member."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from cellsched.filters import base
+from cellsched.hosts import view
+from cellsched import objects
+
+
+class _GroupFilter(base.Filter):
+    """Applies to groups of one policy, and knows where their members are."""
+
+    policy: str
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        group = request.get('instance_group')
+        return group is not None and group.get('policy') == self.policy
+
+    def located(self, request: objects.RequestSpec) -> Iterable[str]:
+        return request.instance_group.get('members') or ()
+
+
+class ServerGroupAffinityFilter(_GroupFilter):
+    """Reject the hosts that run no server of the group.
+
+    For server groups of the policy ``affinity``. The first server of a group
+    may go anywhere. Members in all cells count, and those on hosts that are
+    gone: nothing can be near them.
+    """
+
+    reason = 'runs no server of the group'
+    policy = 'affinity'
+    serves = frozenset({policy})
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        names = request.instance_group.get('hosts') or ()
+        members = hosts.placed(self.located(request))
+        if not names and not members:
+            return np.ones(len(hosts), dtype=bool)
+        mask = hosts.whole.counts_of(members) > 0
+        for name in names:
+            mask[hosts.named(name)] = True
+        return mask if hosts.is_whole else mask.take(hosts.rows)
+
+
+class ServerGroupAntiAffinityFilter(_GroupFilter):
+    """Reject a host that already runs its share of the group's servers.
+
+    For server groups of the policy ``anti-affinity``. The share is one, or
+    what the group's rule ``max_server_per_host`` says. Members in all cells
+    count. A server that is moved may stay where it is.
+    """
+
+    reason = 'already runs its share of the server group'
+    policy = 'anti-affinity'
+    serves = frozenset({policy})
+    local = True
+
+    def located(self, request: objects.RequestSpec) -> Iterable[str]:
+        return [*super().located(request), *moved(request)]
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        group = request.instance_group
+        most = group.rules.get('max_server_per_host', 1)
+        mask = np.ones(len(hosts), dtype=bool)
+        places, counts = hosts.tally(group.get('members') or ())
+        mask[places[counts >= most]] = False
+        mask[hosts.rows_of(moved(request))] = True
+        return mask
+
+
+def moved(request: objects.RequestSpec) -> list[str]:
+    """Return the server of a request that is for one alone.
+
+    Where it is on a host already, it is to be moved.
+    """
+    if request.get('num_instances', 1) == 1 and request.get('instance_uuid'):
+        return [request.instance_uuid]
+    return []

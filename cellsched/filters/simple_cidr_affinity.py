@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep hosts whose address is near to another."""
+
+import bisect
+import ipaddress
+
+import numpy as np
+
+from cellsched import exception
+from cellsched.filters import base
+from cellsched.hosts import view
+from cellsched import objects
+
+#: Characters of the longest address, and of the longest netmask.
+_LENGTH_MAX = 45
+
+#: Sets IPv6 addresses apart from those of IPv4.
+_IPV6 = 1 << 128
+
+
+class SimpleCIDRAffinityFilter(base.Filter):
+    """Reject a host whose address is in another network than requested.
+
+    The scheduler hint ``build_near_host_ip`` is an address in the network,
+    the hint ``cidr`` its size after a slash, ``/24`` unless it is given.
+    """
+
+    reason = 'has an address in another network'
+    run_filter_once_per_request = True
+    hints = frozenset({'build_near_host_ip', 'cidr'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return any(request.hint('build_near_host_ip'))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        network = _network(_hint(request, 'build_near_host_ip'),
+                           _hint(request, 'cidr', '/24'))
+        numbers, rows = hosts.memo('hosts by address', _by_address)
+        near = slice(bisect.bisect_left(numbers, _number(network[0])),
+                     bisect.bisect_right(numbers, _number(network[-1])))
+        mask = np.zeros(len(rows), dtype=bool)
+        mask[rows[near]] = True
+        return mask if hosts.is_whole else mask.take(hosts.rows)
+
+
+def _by_address(hosts: view.Hosts) -> tuple[list[int], view.Column]:
+    """Return the addresses of all hosts, sorted, and whose they are."""
+    numbers = list(map(_address, hosts['host_ip']))
+    rows = sorted(range(len(numbers)), key=numbers.__getitem__)
+    return sorted(numbers), np.array(rows, dtype='int64')
+
+
+def _hint(
+    request: objects.RequestSpec, name: str, default: str = ''
+) -> str:
+    values = request.hint(name) or [default]
+    if len(values) > 1 or len(values[0]) > _LENGTH_MAX:
+        raise _bad(name, f'one text of at most {_LENGTH_MAX} characters')
+    return values[0]
+
+
+def _network(
+    near: str, size: str
+) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    if _address(near) < 0 or '%' in near:
+        raise _bad('build_near_host_ip', 'an IP address')
+    try:
+        if size.startswith('/'):
+            return ipaddress.ip_network(f'{near}{size}', strict=False)
+    except ValueError:
+        pass
+    raise _bad('cidr', 'the size of a network, such as /24')
+
+
+def _bad(name: str, expected: str) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='request', field=f'scheduler_hints.{name}', expected=expected)
+
+
+def _address(text: str) -> int:
+    """Return the number of an address; -1, if it is none."""
+    try:
+        return _number(ipaddress.ip_address(text))
+    except ValueError:
+        return -1
+
+
+def _number(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> int:
+    return int(address) + (_IPV6 if address.version == 6 else 0)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Host aggregates, as filters and weighers read them."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import math
+
+from oslo_log import log
+
+LOG = log.getLogger(__name__)
+
+#: Aggregates' key for the availability zone of their hosts.
+ZONE_KEY = 'availability_zone'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Aggregate:
+    """An aggregate: hosts that an operator says something about.
+
+    Two aggregates are never equal, even if they say the same.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    metadata: Mapping[str, str]
+
+    #: Numbers that were read from the metadata.
+    _numbers: dict[str, float | None] = dataclasses.field(
+        default_factory=dict, init=False, repr=False)
+
+    def values(self, key: str) -> frozenset[str]:
+        """Return what it says for a key: texts between commas."""
+        if key not in self.metadata:
+            return frozenset()
+        return frozenset(
+            text.strip() for text in self.metadata[key].split(','))
+
+    def number(self, key: str) -> float | None:
+        """Return the number that it says for a key, if it is one.
+
+        What is no number is logged once, and is as if it were not there.
+        """
+        if key not in self._numbers:
+            self._numbers[key] = self._read_number(key)
+        return self._numbers[key]
+
+    def _read_number(self, key: str) -> float | None:
+        text = self.metadata.get(key)
+        if text is None:
+            return None
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if math.isfinite(number):
+            return number
+        LOG.warning('Aggregate %s: the metadata %s is ignored, as %.80r is '
+                    'no number', self.uuid, key, text)
+        return None
+
+
+def values(aggregates: Iterable[Aggregate], key: str) -> frozenset[str]:
+    """Return what any of the aggregates says for a key."""
+    return frozenset[str]().union(*(each.values(key) for each in aggregates))
+
+
+def least(aggregates: Iterable[Aggregate], key: str) -> float | None:
+    """Return the least number that the aggregates say for a key, if any."""
+    numbers = [number for each in aggregates
+               if (number := each.number(key)) is not None]
+    return min(numbers, default=None)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From rows of a cell's database to columns of the host table."""
+
+from collections.abc import Sequence
+import datetime
+import json
+import sys
+from typing import Any
+
+from oslo_log import log
+
+LOG = log.getLogger(__name__)
+
+#: Statistics that are columns, beside those whose names begin with num_.
+_COUNTS = frozenset({'failed_builds', 'io_workload'})
+
+#: A column holds no greater number exactly.
+_NUMBER_MAX = 2 ** 53
+
+
+def of_nodes(rows: Sequence[Any], cell: str) -> dict[str, Any]:
+    """Return the columns that rows of compute nodes fill."""
+    stats = [_object(row, 'stats') for row in rows]
+    return {
+        # Most nodes have their host's name, and many share the rest.
+        'host': [sys.intern(row.host) for row in rows],
+        'nodename': [sys.intern(row.hypervisor_hostname or '')
+                     for row in rows],
+        'host_ip': [row.host_ip or '' for row in rows],
+        'cell': cell,
+        'traits': [frozenset(map(str, _list(row, 'traits'))) for row in rows],
+        'vcpus_total': [row.vcpus for row in rows],
+        'total_usable_ram_mb': [row.memory_mb for row in rows],
+        'unreserved_ram_mb': [
+            row.memory_mb - row.memory_mb_used for row in rows],
+        'total_usable_disk_gb': [row.local_gb for row in rows],
+        'unreserved_disk_mb': [
+            (row.local_gb - row.local_gb_used) * 1024 for row in rows],
+        'cpu_allocation_ratio': [
+            row.cpu_allocation_ratio or 1.0 for row in rows],
+        'ram_allocation_ratio': [
+            row.ram_allocation_ratio or 1.0 for row in rows],
+        'disk_allocation_ratio': [
+            row.disk_allocation_ratio or 1.0 for row in rows],
+        'num_io_ops': [_number(each, 'io_workload') for each in stats],
+        'failed_builds': [_number(each, 'failed_builds') for each in stats],
+        'free_pci_devices': [_free_devices(row) for row in rows],
+        'hypervisor_type': [row.hypervisor_type or '' for row in rows],
+        'hypervisor_version': [row.hypervisor_version or 0 for row in rows],
+        'cpu_info': [row.cpu_info or '' for row in rows],
+        'supported_instances': [
+            tuple(tuple(map(str, each)) for each
+                  in _list(row, 'supported_instances')
+                  if isinstance(each, list)) for row in rows],
+        'stats': [_lasting(each) for each in stats],
+        'metrics': [row.metrics or '' for row in rows],
+    }
+
+
+def of_services(rows: Sequence[Any]) -> dict[str, Any]:
+    """Return the columns that rows of compute services fill."""
+    return {
+        'service_disabled': [bool(row.disabled) for row in rows],
+        'forced_down': [bool(row.forced_down) for row in rows],
+        'last_seen_up': [timestamp(row.last_seen_up or row.created_at)
+                         for row in rows],
+    }
+
+
+def timestamp(time: datetime.datetime | None) -> float:
+    """Return seconds since the epoch of a time as databases keep it."""
+    if time is None:
+        return 0.0
+    return time.replace(tzinfo=datetime.UTC).timestamp()
+
+
+def _json(row: Any, name: str, kind: type) -> Any:
+    """Return what a column says in JSON; nothing, if that is not JSON."""
+    text = getattr(row, name)
+    if not text:
+        return kind()
+    try:
+        said = json.loads(text)
+    except (RecursionError, ValueError):
+        said = None
+    if isinstance(said, kind):
+        return said
+    LOG.warning('Compute node %s: %s is no JSON %s and is ignored', row.uuid,
+                name, 'object' if kind is dict else 'array')
+    return kind()
+
+
+def _object(row: Any, name: str) -> dict[str, Any]:
+    return _json(row, name, dict)
+
+
+def _list(row: Any, name: str) -> list[Any]:
+    return _json(row, name, list)
+
+
+def _lasting(stats: dict[str, Any]) -> str:
+    """Return the statistics that hosts have in common, as JSON text.
+
+    Counts of servers tell each host apart, so that nothing could be decided
+    for many at once; those that plug-ins read are columns.
+    """
+    lasting = {name: value for name, value in stats.items()
+               if name not in _COUNTS and not name.startswith('num_')}
+    return json.dumps(lasting, sort_keys=True) if lasting else ''
+
+
+def _number(stats: dict[str, Any], name: str) -> int:
+    """Return a statistic; agents of Nova keep numbers as texts too."""
+    try:
+        number = int(stats.get(name) or 0)
+    except (OverflowError, TypeError, ValueError):
+        return 0
+    return number if abs(number) <= _NUMBER_MAX else 0
+
+
+def _free_devices(row: Any) -> int:
+    """Return how many PCI devices are free, of Nova's pools of them."""
+    if not row.pci_stats:
+        return 0
+    pools = _object(row, 'pci_stats').get('nova_object.data', {})
+    objects = pools.get('objects') if isinstance(pools, dict) else None
+    said = [pool.get('nova_object.data')
+            for pool in objects if isinstance(pool, dict)
+            ] if isinstance(objects, list) else []
+    return sum(_number(data, 'count') for data in said
+               if isinstance(data, dict))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hosts' aggregates say, decided once for those who say the same."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+
+import numpy as np
+
+from cellsched.hosts import aggregate
+from cellsched.hosts import view
+
+#: Says yes or no to what a host's aggregates say for a key: texts between
+#: commas, of all of them together; none where they do not have the key.
+Verdict = Callable[[frozenset[str]], bool]
+
+_NOTHING = frozenset[str]()
+
+
+def agree(
+    hosts: view.Hosts, wanted: Iterable[tuple[str, Verdict]]
+) -> view.Mask | None:
+    """Return to which hosts' aggregates each of these verdicts says yes.
+
+    None stands for all of them.
+
+    :param wanted: verdicts with the keys that they are about
+    """
+    there = keys(hosts)
+    by_code: view.Column | None = None
+    for key, verdict in wanted:
+        if key in there:
+            texts, kinds = hosts.memo(
+                ('texts of aggregates', key), lambda all_: _texts(all_, key))
+            answers = np.fromiter(
+                map(verdict, texts), bool, len(texts)).take(kinds)
+            by_code = answers if by_code is None else by_code & answers
+        elif not verdict(_NOTHING):
+            return np.zeros(len(hosts), dtype=bool)
+    if by_code is None or by_code.all():
+        return None
+    return by_code.take(hosts['aggregates'])
+
+
+def keys(hosts: view.Hosts) -> frozenset[str]:
+    """Return the keys that aggregates of any host have."""
+    return hosts.memo('keys of aggregates', _keys)
+
+
+def _keys(hosts: view.Hosts) -> frozenset[str]:
+    return frozenset(
+        key for code in np.unique(hosts['aggregates']).tolist()
+        for each in hosts.value('aggregates', code) for key in each.metadata)
+
+
+def _texts(
+    hosts: view.Hosts, key: str
+) -> tuple[list[frozenset[str]], view.Column]:
+    """Return the different sets of texts, and which is whose, by code."""
+    codes = np.unique(hosts['aggregates'])
+    kinds = np.zeros(codes.max(initial=0) + 1, dtype='int64')
+    numbers: dict[frozenset[str], int] = {}
+    for code in codes.tolist():
+        texts = aggregate.values(hosts.value('aggregates', code), key)
+        kinds[code] = numbers.setdefault(texts, len(numbers))
+    return list(numbers), kinds

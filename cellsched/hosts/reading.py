@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading what a snapshot says, field by field, within bounds."""
+
+from collections.abc import Sequence
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from cellsched import exception
+from cellsched.hosts import columns as columns_
+
+#: What fits into a column exactly.
+NUMBER_MAX = 2.0 ** 53
+
+#: Characters of a text that says what a host is, as JSON.
+TEXT_MAX = 65_536
+
+#: Values in the lists of one host, and how deep these are nested.
+_LISTED_MAX = 10_000
+_DEPTH_MAX = 5
+
+_ROOM = re.compile(re.escape(columns_.ROOM) + r'[A-Z0-9_]{1,255}')
+
+
+def invalid(field: str, expected: str) -> exception.InvalidField:
+    """Return the error for a field."""
+    return exception.InvalidField(
+        where='snapshot', field=field, expected=expected)
+
+
+def check_keys(
+    given: Any, where: str, known: set[str] | None, needed: set[str]
+) -> None:
+    """Make sure that it is an object of these fields.
+
+    :param known: None where others are allowed too
+    """
+    field = where or 'document'
+    if not isinstance(given, dict):
+        raise invalid(field, 'an object')
+    for name in sorted(needed - given.keys()):
+        raise invalid(f'{where}.{name}'.lstrip('.'), 'is needed')
+    for name in sorted(given.keys() - (given.keys() if known is None
+                                       else known)):
+        raise invalid(field, f'no field {name!r:.80}')
+
+
+def items(field: str, given: Any, most: int) -> list[tuple[int, Any]]:
+    """Return what a list has, with the places."""
+    if not isinstance(given, list) or len(given) > most:
+        raise invalid(field, f'a list of at most {most}')
+    return list(enumerate(given))
+
+
+def text(field: str, given: Any, most: int = 255, least: int = 1) -> str:
+    """Return a text."""
+    if not isinstance(given, str) or not least <= len(given) <= most:
+        raise invalid(field, f'a text of {least} to {most} characters')
+    return given
+
+
+def number(field: str, given: Any, least: float, most: float) -> float:
+    """Return a finite number between two bounds."""
+    if type(given) not in (int, float) or not least <= given <= most:
+        raise invalid(field, f'a number from {least:g} to {most:g}')
+    return float(given)
+
+
+def check_room(name: str, count: int, most: int) -> None:
+    """Make sure that a column that is not known says what can be claimed."""
+    if not _ROOM.fullmatch(name):
+        raise invalid(
+            'columns', f'no column {name!r:.80}, which no plug-in here has')
+    if count > most:
+        raise invalid('columns', f'at most {most} of {columns_.ROOM}…')
+
+
+def column(
+    field: str, given: Any, spec: columns_.Column | None, count: int
+) -> Any:
+    """Return a column's values, one for each host.
+
+    :param spec: None for what can be claimed
+    :param count: how many there must be
+    """
+    kind = columns_.WHOLE if spec is None else spec.dtype
+    if kind == columns_.CODED:
+        assert spec is not None
+        check_keys(given, field, {'values', 'codes'}, {'values', 'codes'})
+        values = [_value(f'{field}.values[{place}]', said, spec.default)
+                  for place, said in items(
+                      f'{field}.values', given['values'], max(count, 1))]
+        codes = _numbers(f'{field}.codes', given['codes'], count)
+        if count and not (codes.min() >= 0 and codes.max() < len(values)
+                          and (codes == np.floor(codes)).all()):
+            raise invalid(f'{field}.codes', 'places of its values')
+        return [values[int(code)] for code in codes]
+    if kind == 'object':
+        _check_length(field, given, count)
+        return [text(f'{field}[{place}]', each, least=0)
+                for place, each in enumerate(given)]
+    if kind == 'bool':
+        _check_length(field, given, count)
+        if not all(type(each) is bool for each in given):
+            raise invalid(field, 'true or false for each host')
+        return given
+    found = _numbers(field, given, count)
+    if kind == columns_.WHOLE and not (found == np.floor(found)).all():
+        raise invalid(field, 'whole numbers')
+    return found
+
+
+def _numbers(field: str, given: Any, count: int) -> Any:
+    _check_length(field, given, count)
+    if not {*map(type, given)} <= {int, float}:
+        place = next(place for place, each in enumerate(given)
+                     if type(each) not in (int, float))
+        raise invalid(f'{field}[{place}]', 'a number')
+    try:
+        found = np.array(given, dtype='float64')
+    except OverflowError:
+        found = np.full(1, np.nan)
+    if not (np.abs(found) <= NUMBER_MAX).all():
+        raise invalid(
+            field, f'finite numbers, none beyond {NUMBER_MAX:.0f}')
+    return found
+
+
+def _check_length(field: str, given: Any, count: int) -> None:
+    if not isinstance(given, list) or len(given) != count:
+        raise invalid(
+            field, f'a list of {count} values, one for each host')
+
+
+def _value(field: str, given: Any, default: Any) -> Any:
+    """Return a value of a coded column; its default says of which kind."""
+    if isinstance(default, (tuple, frozenset)):
+        if not isinstance(given, list):
+            raise invalid(field, 'a list')
+        made = _hashable(field, given, [_LISTED_MAX], 0)
+        return made if isinstance(default, tuple) else frozenset(made)
+    if isinstance(default, str):
+        return text(field, given, TEXT_MAX, 0)
+    return _hashable(field, given, [_LISTED_MAX], 0)
+
+
+def _hashable(field: str, given: Any, left: list[int], depth: int) -> Any:
+    left[0] -= 1
+    if left[0] < 0 or depth > _DEPTH_MAX:
+        raise invalid(field, f'at most {_LISTED_MAX} values, nested at most '
+                             f'{_DEPTH_MAX} times')
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return tuple(
+            _hashable(field, each, left, depth + 1) for each in given)
+    if given is not None and not isinstance(given, (str, int, float)):
+        raise invalid(field, 'texts, numbers or lists of these')
+    if isinstance(given, str):
+        return text(field, given, TEXT_MAX, 0)
+    if isinstance(given, float) and not math.isfinite(given):
+        raise invalid(field, 'finite numbers')
+    return given

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects as they travel: what is in them, and how payloads are wrapped."""
+
+import dataclasses
+from typing import Any
+
+from cellsched.objects import base
+
+_NAME, _NAMESPACE, _VERSION, _DATA = (
+    f'{base.Object.OBJ_SERIAL_NAMESPACE}.{key}'
+    for key in ('name', 'namespace', 'version', 'data'))
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A kind of versioned payload: its name, its version and its fields.
+
+    The version follows Nova's: consumers know by it which fields there are.
+    """
+
+    name: str
+    version: str
+    fields: tuple[str, ...] = ()
+
+    def fill(
+        self, source: dict[str, Any] | None, **more: Any
+    ) -> dict[str, Any] | None:
+        """Return the payload of a source; None if there is no source.
+
+        :param more: fields that are no plain copy of the source's
+        """
+        if source is None:
+            return None
+        fields = {name: plain(source.get(name)) for name in self.fields}
+        return wrap(self.name, self.version, fields | more)
+
+
+def wrap(name: str, version: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the envelope of a payload."""
+    return {
+        _NAME: name,
+        _NAMESPACE: base.Object.OBJ_PROJECT_NAMESPACE,
+        _VERSION: version,
+        _DATA: fields,
+    }
+
+
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """Return the fields of what may be an object, or None if it is none.
+
+    They are as they travel; a dict without an envelope is its own fields.
+    """
+    if isinstance(value, base.Object):
+        value = value.obj_to_primitive()
+    if not isinstance(value, dict):
+        return None
+    return value.get(_DATA, value)
+
+
+def members_of(value: Any) -> list[Any]:
+    """Return what is in a list, or in a list that is an object."""
+    listed = fields_of(value)
+    if listed is not None:
+        value = listed.get('objects')
+    return list(value or ())
+
+
+def plain(value: Any) -> Any:
+    """Return the value without envelopes, however deep they are."""
+    if isinstance(value, base.Object):
+        value = value.obj_to_primitive()
+    if isinstance(value, dict):
+        if _DATA not in value:
+            return {key: plain(member) for key, member in value.items()}
+        fields = value[_DATA]
+        if isinstance(fields, dict) and set(fields) == {'objects'}:
+            fields = fields['objects']
+        return plain(fields)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(member) for member in value]
+    return value

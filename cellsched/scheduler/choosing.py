@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choosing for the instances of one request, one after the other."""
+
+from collections.abc import Sequence
+import dataclasses
+import random as random_
+
+import numpy as np
+
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched.scheduler import candidates as candidates_
+from cellsched.scheduler import decision as decision_
+from cellsched.scheduler import diagnosis
+from cellsched.scheduler import pipeline as pipeline_
+from cellsched.scheduler import ranking as ranking_
+
+#: Hosts that are named for each stage that rejected some.
+_EXAMPLES_MAX = 10
+
+
+_UNLIMITED = {
+    'numa_topology': None, 'vcpu': None, 'disk_gb': None, 'memory_mb': None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Taste:
+    """Which of the best hosts is chosen.
+
+    :param subset_size: of how many of the best one is chosen by chance
+    :param shuffle: choose by chance among those of the greatest weight
+    """
+
+    random: random_.Random
+    subset_size: int = 1
+    shuffle: bool = False
+
+    def pick(self, ranking: ranking_.Ranking) -> int | None:
+        """Return the row to choose, or None if there is none."""
+        if self.subset_size == 1 and not self.shuffle:
+            best = ranking.top(1)
+            return best[0] if best else None
+        best = ranking.top(self.subset_size)
+        if self.shuffle:
+            tied = ranking.tied()
+            self.random.shuffle(tied)
+            others = [row for row in best if row not in tied]
+            best = [*tied, *others][:self.subset_size]
+        return self.random.choice(best) if best else None
+
+
+class Choosing:
+    """The instances of a request, and what was chosen for them.
+
+    :param lost: hosts that were refused before, which are passed over
+    """
+
+    def __init__(
+        self, pipeline: pipeline_.Pipeline, taste: Taste, hosts: view.Hosts,
+        request: objects.RequestSpec, lost: Sequence[str] = (),
+    ) -> None:
+        self._pipeline = pipeline
+        self._taste = taste
+        self._hosts = hosts
+        self._request = request
+        self._resources = request.resources()
+        self._lost = [row for row in map(hosts.row, lost) if row is not None]
+        self._rows: list[int] = []
+        self._taken: list[tuple[int, str]] = []
+        self._candidates: candidates_.Candidates | None = None
+        self._ranking: ranking_.Ranking | None = None
+        self._picks: list[decision_.Pick] = []
+        self._last_taken: int | None = None
+        self._unlimited = objects.SchedulerLimits(**_UNLIMITED)
+
+    def choose(self, uuid: str, held_on: str | None, last: bool) -> bool:
+        """Choose a host for one more instance; return whether there is one.
+
+        :param held_on: the node that it holds a claim on already, which it
+            keeps
+        :param last: no other instance comes after this one
+        """
+        if held_on is not None:
+            row = self._hosts.row(held_on)
+            if row is None:
+                return False
+        else:
+            ranking = self._rank()
+            row = self._taste.pick(ranking)
+            if row is None:
+                return False
+            self._picks.append(decision_.pick(
+                self._hosts, ranking, row, uuid, detailed=not self._picks))
+            if not self._taken and (self._rows or not last):
+                # Another ranking is to be made of this one.
+                ranking.detach()
+            self._hosts.take(row, self._resources, uuid)
+            self._taken.append((row, uuid))
+            self._last_taken = row
+        self._rows.append(row)
+        return True
+
+    def give_back(self) -> None:
+        """Take back what was taken."""
+        for row, uuid in self._taken:
+            self._hosts.give_back(row, self._resources, uuid)
+        self._taken.clear()
+
+    def selections(self, alternates: int) -> list[list[objects.Selection]]:
+        """Return what was chosen, with alternates in the same cell."""
+        others: dict[int, list[objects.Selection]] = {}
+        return [[self._selection(row), *self._others(row, alternates, others)]
+                for row in self._rows]
+
+    def diagnosis(self, silent: Sequence[str], wanted: int) -> (
+            diagnosis.Diagnosis):
+        """Return what became of the hosts."""
+        rejections = (self._candidates.rejections(self._request)
+                      if self._candidates is not None else ())
+        return diagnosis.Diagnosis(
+            len(self._hosts), rejections, len(self._lost), silent, wanted,
+            len(self._rows))
+
+    def decision(self) -> decision_.Decision:
+        """Return what was decided, to be told later."""
+        # Candidates that are empty have rejected something all the same.
+        found = self._candidates
+        steps = () if found is None else found.sifted.steps
+        stages = () if found is None else found.stages
+        return decision_.Decision(
+            len(self._hosts),
+            decision_.counts(len(self._hosts), stages, steps), self._picks)
+
+    def examples(self) -> dict[str, list[str]]:
+        """Return names of hosts that were rejected, a few for each stage."""
+        found = {}
+        if self._candidates is not None:
+            for stage in self._candidates.stages:
+                found[stage.name] = self._candidates.rejected(stage)
+        found[diagnosis.CLAIMS] = np.array(self._lost, dtype='int64')
+        names = self._hosts.whole['host']
+        return {name: list(dict.fromkeys(names[rows[:_EXAMPLES_MAX]]))
+                for name, rows in found.items() if len(rows)}
+
+    def _rank(self) -> ranking_.Ranking:
+        """Return the hosts that are left, by weight."""
+        request = self._request
+        known = self._candidates
+        if known is not None and self._last_taken is not None and any(
+                stage.reopens for stage in known.stages):
+            self._candidates = self._ranking = self._last_taken = None
+        if self._candidates is None:
+            self._candidates = self._pipeline.candidates(
+                self._hosts, request)
+            if self._lost:
+                self._candidates = self._candidates.without(self._lost)
+        if self._ranking is None:
+            self._ranking = self._pipeline.weigh(request, self._candidates)
+        elif self._last_taken is not None:
+            row, self._last_taken = self._last_taken, None
+            self._candidates = self._pipeline.recheck(
+                request, self._candidates, row)
+            self._ranking = self._pipeline.reweigh(
+                request, self._candidates, self._ranking, row)
+        return self._ranking
+
+    def _others(
+        self, row: int, count: int, known: dict[int, list[objects.Selection]]
+    ) -> list[objects.Selection]:
+        """Return the best hosts of the row's cell that nobody was given."""
+        if not count:
+            return []
+        cells = self._hosts['cell']
+        cell = int(cells[row])
+        if cell not in known:
+            ranking = (self._rank() if len(self._rows) > 1
+                       or self._ranking is None else self._ranking)
+            free = cells == cell
+            free[self._rows] = False
+            known[cell] = [self._selection(other)
+                           for other in ranking.top(count, among=free)]
+        return known[cell]
+
+    def _selection(self, row: int) -> objects.Selection:
+        hosts = self._hosts
+        uuid = hosts['uuid'][row]
+        return objects.Selection.of(
+            compute_node_uuid=uuid, service_host=hosts['host'][row],
+            nodename=hosts['nodename'][row],
+            cell_uuid=hosts.value('cell', hosts['cell'][row]),
+            limits=self._limits(row),
+            allocation_request=objects.Selection.allocation(
+                uuid, self._resources),
+            allocation_request_version='1.36',
+            availability_zone=hosts.value(
+                'availability_zone', hosts['availability_zone'][row]))
+
+    def _limits(self, row: int) -> objects.SchedulerLimits:
+        limits = {} if self._candidates is None else self._pipeline.limits(
+            self._request, self._candidates, row)
+        if not limits:
+            # To make one takes longer than all else of a selection.
+            return self._unlimited
+        return objects.SchedulerLimits(**{**_UNLIMITED, **limits})

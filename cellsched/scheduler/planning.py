@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions on a snapshot, which take nothing."""
+
+import random as random_
+import threading
+from typing import Any
+
+from oslo_config import cfg
+
+from cellsched.claims import memory
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.hosts import snapshot as snapshot_
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import placing
+
+
+def on_snapshot(
+    conf: cfg.ConfigOpts, snapshot: snapshot_.Snapshot,
+    random: random_.Random,
+) -> placing.Placing:
+    """Return what plans with the configured filters and weighers.
+
+    It knows of no claims: where instances are is not in a snapshot.
+    """
+    still: Any = Still(snapshot)
+    return placing.Placing(
+        still, filter_scheduler.pipeline_of(conf), memory.MemoryClaims(),
+        _Then(snapshot.now), filter_scheduler.taste_of(conf, random), 2,
+        _refuse_to_record)
+
+
+class Still:
+    """Stands for the loader of a table that stays as it is."""
+
+    def __init__(self, snapshot: snapshot_.Snapshot) -> None:
+        self.table = snapshot.table
+        self.silent = snapshot.silent
+        self.lock = threading.Lock()
+
+    def follow(self, context: context_.RequestContext) -> bool:
+        """Do nothing: there is nothing newer."""
+        return False
+
+
+class _Then(clock_.Clock):
+    """The time at which a snapshot was taken."""
+
+    def __init__(self, timestamp: float) -> None:
+        self._timestamp = timestamp
+
+    def timestamp(self) -> float:
+        return self._timestamp
+
+
+def _refuse_to_record(*args: Any) -> None:
+    raise AssertionError('a plan is not a decision')

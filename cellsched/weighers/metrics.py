@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prefer hosts by the metrics that they report."""
+
+from collections.abc import Iterable
+import math
+from typing import Any
+
+import numpy as np
+from oslo_config import cfg
+
+from cellsched.conf import metrics
+from cellsched import exception
+from cellsched.hosts import state
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched.weighers import base
+
+#: The greatest number that counts as reported.
+_VALUE_MAX = 1e300
+
+_Setting = Iterable[tuple[str, float]]
+
+
+class MetricsWeigher(base.Weigher):
+    """Score a host by the sum of its metrics, each multiplied by a ratio.
+
+    The ratios are ``[metrics] weight_setting``. A host that does not report
+    all of these metrics as numbers fails the request; unless ``[metrics]
+    required`` is off, then its score is ``weight_of_unavailable``. The weight
+    is ``[metrics] weight_multiplier``; aggregates override it by the metadata
+    ``metrics_weight_multiplier``.
+    """
+
+    group = metrics.GROUP.name
+    multiplier_name = 'weight_multiplier'
+    local = True
+    fixed = True
+    by_row = True
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        return list(metrics.OPTS)
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(self.options.weight_setting)
+
+    def multiplier(self, hosts: view.Hosts) -> float | view.Column:
+        return hosts.number(
+            'metrics_weight_multiplier', self.options.weight_multiplier)
+
+    def score(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Column:
+        required = self.options.required
+        setting = [(name, ratio) for name, ratio in self.options.weight_setting
+                   if ratio or required]
+        scores = hosts.each(
+            'metrics', lambda text: _sum(text, setting, math.nan), 'float64')
+        missing = np.isnan(scores)
+        if not missing.any():
+            return scores
+        if required:
+            raise _not_found(hosts, int(missing.argmax()), setting)
+        # Where it is multiplied by zero, a metric that is missing must not
+        # move the bounds between which the others are scaled.
+        rest = hosts.each(
+            'metrics', lambda text: _sum(text, setting, 0.0), 'float64')
+        worst = self.options.weight_of_unavailable
+        return np.where(missing, np.where(
+            self.multiplier(hosts) == 0, rest, worst), scores)
+
+
+def _sum(text: str, setting: _Setting, absent: float) -> float:
+    """Return the sum of metrics; those that are missing are ``absent``."""
+    values = _values(text)
+    total = sum(ratio * values.get(name, absent) for name, ratio in setting)
+    return total if math.isfinite(total) else absent
+
+
+def _values(text: str) -> dict[str, float]:
+    said = state.parsed(text) if text else None
+    return {each['name']: each['value']
+            for each in (said if isinstance(said, list) else ())
+            if isinstance(each, dict) and isinstance(each.get('name'), str)
+            and _is_number(each.get('value'))}
+
+
+def _is_number(value: Any) -> bool:
+    # Whole numbers that no float can hold are not within, nor is NaN.
+    return (isinstance(value, (int, float)) and not isinstance(value, bool)
+            and abs(value) <= _VALUE_MAX)
+
+
+def _not_found(
+    hosts: view.Hosts, place: int, setting: _Setting
+) -> exception.CellschedException:
+    there = _values(hosts.value('metrics', int(hosts['metrics'][place])))
+    name = next((name for name, _ in setting if name not in there), 'sum')
+    return exception.ComputeHostMetricNotFound(
+        name=name, host=hosts['host'][place], node=hosts['nodename'][place])

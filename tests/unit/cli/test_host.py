@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts of a snapshot; those of a deployment are in the stories."""
+
+import io
+import json
+
+from cellsched.cli import host
+from cellsched import exception
+from cellsched.hosts import snapshot
+from cellsched.testing import builders
+from tests.unit.cli import base
+
+
+class TestHost(base.CommandTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.write_snapshot()
+        self.write('api.conf')
+
+    def write_snapshot(self, **columns):
+        hosts = builders.hosts(
+            host=['b', 'a', 'a'], nodename=['b', 'a1', 'a2'],
+            vcpus_used=[4, 0, 0], num_instances=[2, 0, 0],
+            last_seen_up=[builders.NOW - 3600, builders.NOW, builders.NOW],
+            service_disabled=[False, True, False],
+            aggregates=[(builders.aggregate(7, ssd='true'),), (), ()],
+            **columns)
+        path = self.directory / 'hosts.json'
+        with path.open('w') as file:
+            host._write(snapshot.dump(snapshot.Snapshot(
+                hosts._table, hosts.now, {builders.CELL: 'north'},
+                ['south'])), file)
+        return path
+
+    def test_file_is_json_with_a_column_on_each_line(self):
+        text = self.path.read_text()
+
+        self.assertEqual(['b', 'a', 'a'], json.loads(text)['columns']['host'])
+        self.assertIn('\n  "vcpus_used": [4, 0, 0],\n', text)
+
+    def test_list_shows_room_and_state(self):
+        ran = self.shell('host', 'list', '--snapshot', self.path, '-f',
+                         'json')
+
+        self.assertEnds(0, ran, 'south', 'did not answer')
+        self.assertEqual(
+            [('a', 'a1', 'north', 'nova', 'up', 'disabled', '32/32', 0),
+             ('a', 'a2', 'north', 'nova', 'up', 'enabled', '32/32', 0),
+             ('b', 'b', 'north', 'nova', 'down', 'enabled', '28/32', 2)],
+            [tuple(row[name] for name in (
+                'Host', 'Node', 'Cell', 'Zone', 'State', 'Status', 'VCPU',
+                'Instances')) for row in ran.data])
+        self.assertEqual(('16384/16384', '100/100'), (
+            ran.data[0]['MEMORY_MB'], ran.data[0]['DISK_GB']))
+
+    def test_show_has_all_columns(self):
+        ran = self.shell('host', 'show', 'b', '--snapshot', self.path, '-f',
+                         'json')
+
+        self.assertEqual(('b', 4, [7]), (
+            ran.data['Host'], ran.data['Columns']['vcpus_used'],
+            ran.data['Columns']['aggregates']))
+        self.assertEqual('a2', self.shell(
+            'host', 'show', 'a2', '--snapshot', self.path, '-f',
+            'json').data['Node'])
+        self.assertIn('vcpus_used=4', self.shell(
+            'host', 'show', 'b', '--snapshot', self.path).out)
+
+    def test_host_of_several_nodes_asks_for_one(self):
+        ran = self.shell('host', 'show', 'a', '--snapshot', self.path)
+
+        self.assertEqual(1, ran.code)
+        self.assertIn('a1, a2', ran.err)
+
+    def test_host_that_is_not_there_is_named(self):
+        ran = self.shell('host', 'show', 'x', '--snapshot', self.path)
+
+        self.assertEqual(1, ran.code)
+        self.assertIn('There is no host x.', ran.err)
+
+    def test_file_that_is_no_snapshot_is_refused(self):
+        for text, words in (('{', 'JSON'), ('[]', 'an object'),
+                            ('{"format": "x"}', 'is needed')):
+            self.path.write_text(text)
+
+            self.assertEnds(1, self.shell(
+                'host', 'list', '--snapshot', self.path), 'snapshot', words)
+        self.assertEnds(1, self.shell(
+            'host', 'list', '--snapshot', self.directory / 'none'),
+            '--snapshot', 'No such file')
+
+    def test_file_is_written_whole_or_not_at_all(self):
+        self.path.write_text('before')
+
+        self.assertRaises(TypeError, host._save, {
+            'format': 'x', 'columns': {'host': [object()]}}, self.path)
+
+        self.assertEqual('before', self.path.read_text())
+        self.assertEqual({self.path, self.api_conf}, {
+            *self.directory.iterdir()})
+
+        error = self.assertRaises(
+            exception.Invalid, host._save, {'columns': {}},
+            self.directory / 'none' / 'x')
+        self.assertIn('No such file', str(error))
+
+
+class TestTelling(base.CommandTestCase):
+
+    def test_terminal_shows_how_many_cells_are_through(self):
+        class Gatherer:
+
+            @staticmethod
+            def gather(context, cells, function):
+                return [function(cell) for cell in cells]
+
+        stream = base.Terminal()
+
+        found = host._Telling(Gatherer(), stream).gather(
+            None, iter('ab'), str.upper)
+
+        self.assertEqual(['A', 'B'], found)
+        self.assertIn('2/2', stream.getvalue())
+        self.assertEqual(['A'], host._Telling(
+            Gatherer(), io.StringIO()).gather(None, 'a', str.upper))

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tracker with its cell, a claim store, and a driver that it asks."""
+
+from oslo_config import cfg
+import sqlalchemy as sa
+
+from cellsched.claims import memory
+from cellsched.compute import outcomes
+from cellsched.compute import tracker
+from cellsched.conf import default
+from cellsched.testing import clock
+from cellsched.testing import databases
+from cellsched.virt import base as virt
+from tests.unit import base
+
+
+class Driver:
+    """Has the nodes that a test gives it."""
+
+    def __init__(self):
+        self.found = {'node1': virt.NodeResources(4, 8192, 100, 'kind', 7)}
+
+    def nodes(self):
+        return self.found
+
+
+class Claims(memory.MemoryClaims):
+    """Counts what it is told."""
+
+    said = 0
+    failure = None
+
+    def set_inventory(self, provider, inventory):
+        if self.failure is not None:
+            raise self.failure
+        self.said += 1
+        super().set_inventory(provider, inventory)
+
+
+class TrackerTestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = self.useFixture(databases.CellDatabase()).database
+        self.clock = clock.FakeClock()
+        self.claims = Claims()
+        self.driver = Driver()
+        self.outcomes = outcomes.Outcomes()
+
+    def tracker(self, **options):
+        conf = cfg.ConfigOpts()
+        default.register_opts(conf)
+        conf([], default_config_files=[], default_config_dirs=[])
+        for name, value in {'host': 'host1', **options}.items():
+            conf.set_override(name, value)
+        return tracker.Tracker(
+            conf, self.cell, self.claims, self.driver, self.clock,
+            self.outcomes)
+
+    def rows(self, table):
+        with self.cell.reader() as connection:
+            return connection.execute(
+                sa.select(table).order_by(table.c.id)).all()

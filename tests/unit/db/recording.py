@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The statements that a database is asked."""
+
+import contextlib
+
+import sqlalchemy as sa
+
+
+@contextlib.contextmanager
+def recorded(database):
+    """Give a list of the statements that are made meanwhile.
+
+    What begins and ends transactions is left out.
+    """
+    statements = []
+
+    def listen(connection, cursor, text, parameters, context, many):
+        if text and not text.startswith('BEGIN'):
+            statements.append((text, parameters))
+
+    sa.event.listen(database.engine, 'before_cursor_execute', listen)
+    try:
+        yield statements
+    finally:
+        sa.event.remove(database.engine, 'before_cursor_execute', listen)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feeds: what changed in a database since a token."""
+
+import sqlalchemy as sa
+
+from cellsched.db import feed
+from cellsched.db import session
+from cellsched import exception
+from tests.unit import base
+
+LANES = 3
+METADATA = sa.MetaData()
+FEED = feed.Feed('lanes', METADATA, LANES)
+THINGS = sa.Table('things', METADATA, sa.Column('name', sa.String(10)),
+                  *feed.mark_columns('things'))
+
+#: Keys of different lanes.
+KEYS = ('a', 'b', 'g')
+
+
+class TestFollows(base.TestCase):
+
+    def test_later_positions_follow(self):
+        self.assertTrue(feed.follows((1, 2), (1, 2)))
+        self.assertTrue(feed.follows((1, 2), (1, 3)))
+
+    def test_earlier_positions_and_other_lanes_do_not(self):
+        self.assertFalse(feed.follows((1, 2), (1, 1)))
+        self.assertFalse(feed.follows((1, 2), (9, 1)))
+        self.assertFalse(feed.follows((1, 2), (1, 2, 0)))
+
+
+class TestFeed(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.database = session.Database(
+            f'sqlite:///{self.temporary_directory()}/feed.db', 'cell')
+        self.addCleanup(self.database.close)
+        with self.database.writer() as connection:
+            METADATA.create_all(connection)
+            connection.execute(sa.insert(FEED.table), [
+                {'lane': lane, 'position': 10 * lane}
+                for lane in range(LANES)])
+            connection.execute(
+                sa.insert(THINGS), [{'name': name} for name in KEYS])
+
+    def token(self):
+        with self.database.reader() as connection:
+            return FEED.token(connection)
+
+    def change(self, name, key=None):
+        with self.database.writer() as connection:
+            lane = FEED.move(connection, key or name)
+            connection.execute(
+                sa.update(THINGS).where(THINGS.c.name == name)
+                .values(FEED.marks), {'in_lane': lane})
+        return lane
+
+    def changed(self, since, until):
+        with self.database.reader() as connection:
+            return set(connection.execute(
+                sa.select(THINGS.c.name).where(
+                    feed.changed(THINGS, since, until))).scalars())
+
+    def test_token_is_the_positions_in_the_order_of_the_lanes(self):
+        self.assertEqual((0, 10, 20), self.token())
+
+    def test_move_goes_on_by_one_in_the_lane_of_the_key(self):
+        lane = self.change('a')
+
+        self.assertEqual(lane, self.change('a'))
+        after = [0, 10, 20]
+        after[lane] += 2
+        self.assertEqual(tuple(after), self.token())
+        with self.database.reader() as connection:
+            self.assertEqual(after[lane], FEED.position(connection, lane))
+
+    def test_keys_use_all_lanes(self):
+        self.assertEqual({0, 1, 2}, {self.change(name) for name in KEYS})
+
+    def test_rows_that_were_marked_have_changed(self):
+        first = self.token()
+        self.assertEqual(set(), self.changed(first, first))
+        self.change('a')
+        second = self.token()
+        self.change('b')
+        self.change('a', key='g')
+        third = self.token()
+
+        self.assertEqual({'a', 'b'}, self.changed(first, third))
+        self.assertEqual({'a', 'b'}, self.changed(second, third))
+        self.assertEqual(set(), self.changed(third, third))
+
+    def test_rows_without_a_mark_have_not_changed(self):
+        self.assertEqual(set(), self.changed((0, 0, 0), (1, 1, 1)))
+
+    def test_lane_that_was_lost_is_an_error_that_names_it(self):
+        with self.database.writer() as connection:
+            connection.execute(sa.delete(FEED.table))
+
+        error = self.assertRaises(
+            exception.DatabaseError, self.change, 'a')
+
+        self.assertIn('The table lanes has lost its lane', str(error))

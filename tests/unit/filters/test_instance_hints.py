@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DifferentHostFilter and SameHostFilter."""
+
+import uuid
+
+import hypothesis
+from hypothesis import strategies
+
+from cellsched import exception
+from cellsched.filters import instance_hints
+from cellsched.testing import builders
+from cellsched.testing.suite import filters
+from tests.unit import base
+from tests.unit.hosts import rows
+
+SERVERS = [str(uuid.UUID(int=0xabcdef + number)) for number in range(101)]
+
+
+class HintCase(filters.FilterSuite):
+    """Common to both; ``hint`` is what the filter reads."""
+
+    def request(self, servers):
+        return builders.request(hints={self.hint: servers})
+
+    def assertRefuses(self, servers):
+        plugin = builders.plugin(self.plugin)
+        for question in (plugin.located,
+                         lambda asked: plugin.keep(builders.hosts(2), asked)):
+            error = self.assertRaises(
+                exception.InvalidField, question, self.request(servers))
+            self.assertEqual(f'scheduler_hints.{self.hint}', error.field)
+            self.assertLess(len(str(error)), 200)
+        return error
+
+    def test_request_without_the_hint_may_go_anywhere(self):
+        plugin = builders.plugin(self.plugin)
+
+        for hints in ({}, {self.hint: []}):
+            self.assertFalse(plugin.applies(builders.request(hints=hints)))
+
+    def test_named_servers_are_to_be_located_once_each(self):
+        plugin = builders.plugin(self.plugin)
+        spellings = [SERVERS[0], SERVERS[0].upper(),
+                     SERVERS[0].replace('-', ''), SERVERS[1]]
+
+        self.assertEqual(SERVERS[:2],
+                         list(plugin.located(self.request(spellings))))
+
+    def test_more_than_a_hundred_servers_are_refused(self):
+        error = self.assertRefuses(SERVERS)
+
+        self.assertIn('100', error.expected)
+
+    def test_what_is_no_uuid_is_refused(self):
+        for value in ('', 'server1', SERVERS[0] + '\n', SERVERS[0] + ' ',
+                      '{' + SERVERS[0] + '}', 'urn:uuid:' + SERVERS[0],
+                      SERVERS[0].replace('a', '\u0430'),
+                      '\u0661' * 32, 'a' * 10_000_000, '%s%n', '../etc',
+                      SERVERS[0].replace('0', '\0')):
+            self.assertRefuses([value])
+            self.assertRefuses([SERVERS[0], value])
+
+    def assertAgrees(self, table, located, named, passes):
+        located = {SERVERS[number]: row for number, row in enumerate(located)
+                   if row < len(table)}
+        theirs = {located.get(SERVERS[number]) for number in named}
+
+        self.assertKeeps(
+            [not named or passes(row, theirs) for row in range(len(table))],
+            rows.hosts(table, located=located),
+            self.request([SERVERS[number] for number in named]))
+
+
+TABLES = {
+    'table': rows.ROWS,
+    'located': strategies.lists(strategies.integers(0, 11), max_size=5),
+    'named': strategies.lists(strategies.integers(0, 6), max_size=5),
+}
+
+
+class TestDifferentHostFilter(HintCase, base.TestCase):
+
+    plugin = instance_hints.DifferentHostFilter
+    hint = 'different_host'
+
+    def test_host_of_a_named_server_is_rejected(self):
+        hosts = builders.hosts(
+            4, located={SERVERS[0]: 1, SERVERS[1]: 3, SERVERS[2]: 0})
+
+        self.assertKeeps([True, False, True, False], hosts,
+                         self.request([SERVERS[0], SERVERS[1]]))
+
+    def test_server_on_no_known_host_is_no_matter(self):
+        self.assertKeeps(
+            [True, True], builders.hosts(2), self.request(SERVERS[:1]))
+
+    def test_a_hundred_servers_may_be_named(self):
+        hosts = builders.hosts(2, located={SERVERS[99]: 0})
+
+        self.assertKeeps(
+            [False, True], hosts, self.request(SERVERS[:100] * 1000))
+
+    @hypothesis.given(**TABLES)
+    @rows.settings
+    def test_column_verdict_is_that_of_each_row(self, table, located, named):
+        self.assertAgrees(table, located, named,
+                          lambda row, theirs: row not in theirs)
+
+
+class TestSameHostFilter(HintCase, base.TestCase):
+
+    plugin = instance_hints.SameHostFilter
+    hint = 'same_host'
+
+    def test_host_of_no_named_server_is_rejected(self):
+        hosts = builders.hosts(
+            4, located={SERVERS[0]: 1, SERVERS[1]: 3, SERVERS[2]: 0})
+
+        self.assertKeeps([False, True, False, True], hosts,
+                         self.request([SERVERS[0], SERVERS[1]]))
+
+    def test_servers_on_no_known_host_leave_none(self):
+        self.assertKeeps(
+            [False, False], builders.hosts(2), self.request(SERVERS[:1]))
+
+    def test_a_hundred_servers_may_be_named(self):
+        hosts = builders.hosts(2, located={SERVERS[99]: 0})
+
+        self.assertKeeps(
+            [True, False], hosts, self.request(SERVERS[:100] * 1000))
+
+    @hypothesis.given(**TABLES)
+    @rows.settings
+    def test_column_verdict_is_that_of_each_row(self, table, located, named):
+        self.assertAgrees(table, located, named,
+                          lambda row, theirs: row in theirs)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JsonFilter."""
+
+import json
+import operator
+
+import hypothesis
+from hypothesis import strategies as st
+
+from cellsched import exception
+from cellsched.filters import json_filter
+from cellsched.testing import builders
+from cellsched.testing.suite import filters
+from tests.unit import base
+from tests.unit.filters import agreeing
+from tests.unit import strategies
+
+SSD = json.dumps({'ssd': 'yes', 'count': 3, 'a': {'b': 1}, 'zero': 0})
+
+COMPARES = {'=': operator.eq, '<': operator.lt, '>': operator.gt,
+            '<=': operator.le, '>=': operator.ge}
+
+NAMES = ['$host', '$nodename', '$cell_uuid', '$free_ram_mb', '$num_instances',
+         '$service.disabled', '$stats.ssd', '$stats.count', '$stats.a',
+         '$stats.a.b', '$stats.none', '$stats', '$nothing', '$host.x',
+         '$hypervisor_type']
+
+QUERIES = st.recursive(
+    st.sampled_from([*NAMES, 0, 1, 3, 4096, 2.5, True, 'yes', '', 'alpha']),
+    lambda each: st.tuples(
+        st.sampled_from([*COMPARES, 'in', 'not', 'and', 'or']),
+        st.lists(each, max_size=4)).map(lambda pair: [pair[0], *pair[1]]),
+    max_leaves=8).filter(lambda query: isinstance(query, list))
+
+
+def request(query):
+    return builders.request(hints={'query': json.dumps(query)})
+
+
+def value(text, host):
+    """Return what a text stands for."""
+    if not text.startswith('$'):
+        return text or None
+    name, *keys = text[1:].split('.')
+    found = getattr(host, name, None)
+    for key in keys:
+        found = found.get(key) if hasattr(found, 'get') else None
+    return found
+
+
+def evaluated(query, host):
+    """Return what a query says of one host."""
+    sign, *arguments = query
+    found = []
+    for argument in arguments:
+        if isinstance(argument, list):
+            argument = evaluated(argument, host)
+        elif isinstance(argument, str):
+            argument = value(argument, host)
+        if argument is not None:
+            found.append(argument)
+    if sign == 'and':
+        return all(found)
+    if sign == 'or':
+        return any(found)
+    if sign == 'not':
+        return not all(found)
+    if len(found) < 2:
+        return False
+    if sign == 'in':
+        return found[0] in found[1:]
+    return all(compared(sign, found[0], other) for other in found[1:])
+
+
+def compared(sign, first, second):
+    try:
+        return COMPARES[sign](first, second)
+    except TypeError:
+        return False
+
+
+class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
+
+    plugin = json_filter.JsonFilter
+
+    def make_requests(self):
+        return [builders.request(), request(['>', '$free_ram_mb', 10000]),
+                request(['not', ['in', '$host', 'host2', 'host3']])]
+
+    def assertSays(self, expected, query):
+        hosts = builders.hosts(
+            free_ram_mb=[1024, 2048, 4096], stats=['', SSD, '{"ssd": 5}'],
+            service_disabled=[True, False, False])
+        with self.subTest(query=query):
+            self.assertKeeps(expected, hosts, request(query))
+
+    def test_operators(self):
+        yes, no = [True] * 3, [False] * 3
+        for expected, query in (
+                ([False, True, True], ['>=', '$free_ram_mb', 2048]),
+                ([False, False, True], ['>', '$free_ram_mb', 2048]),
+                ([True, True, False], ['<=', '$free_ram_mb', 2048]),
+                ([True, False, False], ['<', '$free_ram_mb', 2048]),
+                ([False, True, False], ['=', '$free_ram_mb', 2048]),
+                ([False, True, True], ['<', 1024, '$free_ram_mb', 4096.5]),
+                ([True, False, True], ['in', '$host', 'host1', 'host3']),
+                ([True, False, True],
+                 ['or', ['=', '$free_ram_mb', 1024],
+                  ['=', '$free_ram_mb', 4096]]),
+                ([False, True, False],
+                 ['and', ['>', '$free_ram_mb', 1024],
+                  ['<', '$free_ram_mb', 4096]]),
+                ([True, True, False], ['not', ['=', '$host', 'host3']]),
+                ([True, True, False],
+                 ['and', ['not', ['=', '$host', 'host3']], True]),
+                (yes, ['not', ['=', 1, 1], ['=', 1, 2]]),
+                (yes, ['and']), (no, ['or']), (no, ['not']), (no, ['=']),
+                (no, ['=', 1]), (yes, ['=', 1, True]), (no, ['=', 1, '1']),
+                (yes, ['and', 'text', 1]), (no, ['and', 0])):
+            self.assertSays(expected, query)
+
+    def test_value_that_a_host_does_not_have_is_left_out(self):
+        for expected, query in (
+                ([False, True, False], ['=', '$stats.ssd', 'yes']),
+                ([False, True, True], ['or', '$stats.ssd']),
+                ([True, True, True], ['and', '$stats.ssd']),
+                ([False, False, False], ['not', '$stats.ssd']),
+                ([True, False, True], ['=', '$stats.count', 1, 1]),
+                ([True, True, True], ['=', '$nothing', 1, 1]),
+                ([False, False, False], ['=', '$nothing', 1]),
+                ([False, False, False], ['=', '$free_ram_mb.real', 1024]),
+                ([False, False, False], ['>', '$cell_free_share', 0]),
+                ([False, False, False], ['=', '', '']),
+                ([False, True, False], ['not', '$stats.zero'])):
+            self.assertSays(expected, query)
+
+    def test_values_of_different_kinds_are_in_no_order(self):
+        for expected, query in (
+                ([False, False, True], ['<', '$stats.ssd', 6]),
+                ([False, False, False], ['<', '$stats', '$free_ram_mb']),
+                ([False, True, False], ['<', '$stats.count', '$free_ram_mb']),
+                ([False, False, False], ['=', '$stats.ssd', '$stats.count']),
+                ([False, True, True], ['=', '$stats.ssd', '$stats.ssd'])):
+            self.assertSays(expected, query)
+        for query in (['<', '$host', 5], ['>', 1, '$host'], ['<', 'a', 1],
+                      ['<', ['=', 1, 1], 'a']):
+            error = self.refused(['and', 1, query])
+            self.assertEqual('scheduler_hints.query[2]', error.field)
+
+    def test_names_of_novas_host_state_are_known(self):
+        for expected, query in (
+                ([True, False, False], ['and', '$service.disabled']),
+                ([True, False, False], ['=', '$service.host', 'host1']),
+                ([True, False, False],
+                 ['=', '$hypervisor_hostname', 'host1']),
+                ([True, True, True], ['=', '$cell_uuid', builders.CELL])):
+            self.assertSays(expected, query)
+
+    def refused(self, query):
+        return self.assertRaises(
+            exception.InvalidField, builders.plugin(self.plugin).keep,
+            builders.hosts(2), request(query))
+
+    def test_request_without_a_query_may_go_anywhere(self):
+        plugin = builders.plugin(self.plugin)
+
+        for hints in ({}, {'query': []}, {'query': ''}):
+            self.assertFalse(plugin.applies(builders.request(hints=hints)))
+
+    def test_one_query_may_be_asked(self):
+        error = self.assertRaises(
+            exception.InvalidField, builders.plugin(self.plugin).keep,
+            builders.hosts(2),
+            builders.request(hints={'query': ['["and"]', '["or"]']}))
+
+        self.assertEqual('scheduler_hints.query', error.field)
+
+    @hypothesis.given(hosts=strategies.hosts(), query=QUERIES)
+    @agreeing.settings
+    def test_column_verdict_is_that_of_each_row(self, hosts, query):
+        try:
+            self.assertAgrees(
+                lambda host, _: evaluated(query, host), hosts, request(query))
+        except exception.InvalidField as exc:
+            # Numbers and texts are in no order.
+            self.assertIn('two numbers or two texts', exc.expected)
+            hypothesis.reject()

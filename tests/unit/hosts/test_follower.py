@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Following one cell: what is read, and in which order it comes."""
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import models
+from cellsched.db.cell import services
+from cellsched import exception
+from tests.unit.db import recording
+from tests.unit.db import samples
+from tests.unit.hosts import following
+
+
+class TestReading(following.FollowerTestCase):
+
+    def test_only_what_changed_is_read(self):
+        for host in ('a', 'b'):
+            self.world.add_host('cell1', host)
+        self.read()
+
+        with recording.recorded(self.database) as statements:
+            self.assertEqual([], self.read())
+        self.assertEqual(1, len(statements))
+
+        self.service('b')
+        with recording.recorded(self.database) as statements:
+            self.read()
+        self.assertEqual(3, len(statements))
+
+    def test_everything_is_read_when_that_is_wanted(self):
+        uuid = self.world.add_host('cell1', 'a')
+        self.read()
+        self.execute(sa.update(models.compute_nodes).values(vcpus=3))
+        self.execute(sa.update(models.services).values(disabled=True))
+
+        self.read()
+        self.assertEqual(8, self.value(uuid, 'vcpus_total'))
+
+        self.assertEqual([], self.read(everything=True))
+        self.assertEqual(3, self.value(uuid, 'vcpus_total'))
+        self.assertTrue(self.value(uuid, 'service_disabled'))
+
+    def test_new_nodes_are_told_once(self):
+        uuid = self.world.add_host('cell1', 'a')
+
+        self.assertEqual([uuid], self.read())
+        self.node('a')
+        self.assertEqual([], self.read())
+
+    def test_cell_was_heard_when_it_was_read(self):
+        self.read()
+        now = self.world.clock.timestamp()
+
+        self.assertEqual(now, self.table.cells.oldest)
+        self.assertEqual(5.0, self.table.cells.silent_s(
+            self.follower.cell.uuid, now + 5))
+
+    def test_report_of_a_service_is_that_of_its_nodes(self):
+        self.world.add_host('cell1', 'a', 'n1', 'n2')
+        self.world.add_host('cell1', 'b')
+        self.read()
+        before = self.value(self.world.providers['b'], 'last_seen_up')
+
+        self.service('a')
+        self.read()
+
+        self.assertEqual(
+            [self.world.clock.timestamp() - 1] * 2 + [before],
+            [self.value(self.world.providers[node], 'last_seen_up')
+             for node in ('n1', 'n2', 'b')])
+
+    def rename(self, name, other):
+        with self.world.database.writer() as connection:
+            connection.execute(
+                sa.text(f'ALTER TABLE {name} RENAME TO {other}'))
+
+    def test_read_that_fails_is_made_up_for(self):
+        uuid = self.node('a')
+        self.service('a')
+        self.rename('host_mappings', 'away')
+        self.assertRaises(exception.DatabaseError, self.read)
+        self.assertEqual([], self.known())
+
+        self.rename('away', 'host_mappings')
+        self.assertEqual([uuid], self.read())
+
+
+class TestOrder(following.FollowerTestCase):
+    """A node is there from when its service is known too."""
+
+    def test_node_waits_for_its_service(self):
+        uuid = self.node('a')
+        self.assertEqual([], self.read())
+        self.assertEqual([], self.known())
+
+        self.service('a')
+
+        self.assertEqual([uuid], self.read())
+        self.assertEqual(self.world.clock.timestamp() - 1,
+                         self.value(uuid, 'last_seen_up'))
+
+    def test_node_that_waits_is_known_as_it_was_told_last(self):
+        uuid = self.node('a')
+        self.read()
+        self.node('a', vcpus=3)
+        self.read()
+        self.service('a')
+
+        self.read()
+
+        self.assertEqual(3, self.value(uuid, 'vcpus_total'))
+
+    def test_service_waits_for_its_node(self):
+        self.service('a')
+        self.read()
+        at = self.world.clock.timestamp() - 1
+        uuid = self.node('a')
+
+        self.assertEqual([uuid], self.read())
+
+        self.assertEqual(at, self.value(uuid, 'last_seen_up'))
+
+    def test_second_node_has_what_the_service_said_before(self):
+        self.world.add_host('cell1', 'a')
+        with self.database.writer() as connection:
+            services.set_disabled(
+                connection, 'a', True, 'x', self.world.clock.now())
+        self.read()
+        at = self.world.clock.timestamp() - 1
+        with self.database.writer() as connection:
+            uuid = compute_nodes.save(
+                connection, samples.uuids(1)[0], 'a', 'other',
+                self.world.node_values(8, 8192, 100), self.world.clock.now())
+
+        self.assertEqual([uuid], self.read())
+
+        self.assertEqual((True, at), (
+            self.value(uuid, 'service_disabled'),
+            self.value(uuid, 'last_seen_up')))
+
+    def test_node_that_goes_while_it_waits_never_comes(self):
+        self.node('a')
+        self.read()
+        self.delete('a')
+        self.read()
+        self.service('a')
+
+        self.assertEqual([], self.read())
+        self.assertEqual([], self.known())
+
+    def test_waiting_node_that_others_removed_never_comes(self):
+        self.node('a')
+        self.read()
+        self.execute(sa.delete(models.compute_nodes))
+        self.service('a')
+
+        self.assertEqual([], self.read(everything=True))
+        self.assertEqual([], self.known())

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing the host table."""
+
+import numpy as np
+
+from cellsched.hosts import columns
+from cellsched.hosts import table
+from tests.unit import base
+
+#: The host of a table that is made here: 8 CPUs, 16 GB and 100 GB of disk.
+_HOST = {'vcpus_total': 8, 'unreserved_ram_mb': 16384, 'free_ram_mb': 16384,
+         'unreserved_disk_mb': 102400, 'free_disk_mb': 102400,
+         'room:VCPU': 32}
+
+
+def made(*uuids):
+    hosts = table.HostTable()
+    hosts.put(uuids, _HOST)
+    return hosts
+
+
+def room(hosts, resource):
+    return hosts.view(0.0).room(resource).tolist()
+
+
+def values(hosts, name):
+    known = hosts.coding(name).values
+    return [known[code] for code in hosts[name]]
+
+
+class TestPut(base.TestCase):
+
+    def test_new_host_has_defaults(self):
+        hosts = table.HostTable()
+        hosts.put(['x'], {})
+
+        for column in columns.STANDARD:
+            if column.dtype == columns.CODED:
+                self.assertEqual(
+                    [column.default], values(hosts, column.name))
+            elif column.name != 'uuid':
+                self.assertEqual([column.default],
+                                 hosts[column.name].tolist(), column.name)
+
+    def test_row_of_one_that_went_has_defaults_again(self):
+        hosts = made('x', 'y', 'z')
+        hosts.put(['x', 'y', 'z'], {'cell': 'c', 'host': 'h',
+                                    'forced_down': True})
+        hosts.drop(['y'])
+
+        hosts.put(['new'], {})
+
+        row = hosts.row('new')
+        self.assertEqual(('', False, 0.0, ''), (
+            hosts['host'][row], hosts['forced_down'][row],
+            hosts['room:VCPU'][row], values(hosts, 'cell')[row]))
+
+    def test_column_that_is_left_out_stays(self):
+        hosts = table.HostTable()
+        hosts.put(['x', 'y'], {'vcpus_total': [1, 2], 'host': 'h'})
+
+        hosts.put(['y'], {'vcpus_used': [9]})
+
+        self.assertEqual([1, 2], hosts['vcpus_total'].tolist())
+        self.assertEqual([0, 9], hosts['vcpus_used'].tolist())
+        self.assertEqual(['h', 'h'], hosts['host'].tolist())
+
+    def test_value_is_one_for_all_or_a_list_or_an_array(self):
+        hosts = table.HostTable()
+        for given in (7, [7, 7], np.array([7, 7])):
+            hosts.put(['x', 'y'], {'vcpus_total': given})
+            self.assertEqual([7, 7], hosts['vcpus_total'].tolist())
+        for given in ('c', ['c', 'c'], np.array(['c', 'c'])):
+            hosts.put(['x', 'y'], {'cell': given})
+            self.assertEqual(['c', 'c'], values(hosts, 'cell'))
+
+    def test_tuple_is_one_value(self):
+        hosts = table.HostTable()
+
+        hosts.put(['x', 'y'], {'supported_instances': (('x86_64', 'kvm'),)})
+
+        self.assertEqual([(('x86_64', 'kvm'),)] * 2,
+                         values(hosts, 'supported_instances'))
+
+    def test_too_few_values_are_an_error(self):
+        hosts = made('x', 'y', 'z')
+
+        self.assertRaises(ValueError, hosts.put, ['x', 'y', 'z'],
+                          {'vcpus_total': [1, 2]})
+
+    def test_unknown_column_is_an_error(self):
+        self.assertRaises(KeyError, made('x').put, ['x'], {'nonsense': 1})
+
+    def test_host_put_twice_at_once_has_one_row(self):
+        hosts = table.HostTable()
+
+        hosts.put(['x', 'y', 'x'], {'vcpus_total': [1, 2, 3]})
+
+        self.assertEqual(['x', 'y'], hosts['uuid'].tolist())
+        self.assertEqual([3, 2], hosts['vcpus_total'].tolist())
+
+    def test_room_can_be_put(self):
+        hosts = table.HostTable()
+
+        hosts.put(['x', 'y'], {'room:CUSTOM_X': [1, 2]})
+
+        self.assertEqual([1, 2], room(hosts, 'CUSTOM_X'))
+
+    def test_column_of_a_plugin_is_kept(self):
+        rack = columns.Column('rack', 'int32', -1, 'number of the rack')
+        hosts = table.HostTable((*columns.STANDARD, rack))
+
+        hosts.put(['x', 'y'], {})
+        hosts.put(['y'], {'rack': 4})
+
+        self.assertEqual([-1, 4], hosts['rack'].tolist())
+
+    def test_table_grows_host_by_host(self):
+        hosts = table.HostTable()
+        for number in range(100):
+            hosts.put([str(number)], {'vcpus_total': number, 'cell': 'c'})
+
+        self.assertEqual(list(range(100)), hosts['vcpus_total'].tolist())
+        self.assertEqual(['c'] * 100, values(hosts, 'cell'))
+
+
+class TestCoded(base.TestCase):
+
+    def test_values_that_no_host_has_any_more_are_forgotten(self):
+        hosts = made('x', 'y')
+        hosts.kept['key'] = 'made'
+        for number in range(3000):
+            hosts.put(['x'], {'stats': f'{number}', 'cell': 'c'})
+            self.assertLess(len(hosts.coding('stats').values), 1010)
+
+        self.assertEqual(['2999', ''], values(hosts, 'stats'))
+        # It may have been made of codes.
+        self.assertEqual({}, hosts.kept)
+
+    def test_table_grows_after_that(self):
+        hosts = made('x', 'y', 'z')
+        hosts.drop(['y'])
+        for number in range(1500):
+            hosts.put(['x'], {'stats': f'{number}'})
+
+        hosts.put(['v', 'w'], {'stats': ['a', 'b']})
+
+        self.assertEqual(['1499', '', 'a', 'b'], values(hosts, 'stats'))
+
+    def test_many_hosts_may_have_as_many_values(self):
+        uuids = [str(number) for number in range(2000)]
+        hosts = made(*uuids)
+
+        hosts.put(uuids, {'stats': uuids})
+
+        self.assertEqual(uuids, values(hosts, 'stats'))
+
+
+class TestDrop(base.TestCase):
+
+    def test_others_keep_what_they_have(self):
+        hosts = made('w', 'x', 'y', 'z')
+        hosts.put(['w', 'x', 'y', 'z'], {
+            'vcpus_used': [0, 1, 2, 3], 'cell': ['a', 'b', 'c', 'd']})
+
+        hosts.drop(['x', 'w'])
+
+        self.assertEqual(['y', 'z'], hosts['uuid'].tolist())
+        self.assertEqual([2, 3], hosts['vcpus_used'].tolist())
+        self.assertEqual(['c', 'd'], values(hosts, 'cell'))
+        self.assertEqual([0, 1, None], [hosts.row(uuid) for uuid in 'yzx'])
+
+    def test_unknown_host_is_no_matter(self):
+        hosts = made('x', 'y')
+
+        hosts.drop(['nobody'])
+        hosts.set_usage('nobody', {'VCPU': 1}, {}, 0)
+
+        self.assertEqual(2, len(hosts))
+        self.assertIsNone(hosts.row('nobody'))
+
+
+class TestUsage(base.TestCase):
+
+    def test_usage_sets_what_is_free(self):
+        hosts = made('x', 'y')
+
+        hosts.set_usage(
+            'y', {'VCPU': 32, 'MEMORY_MB': 16384, 'DISK_GB': 100},
+            {'VCPU': 2, 'MEMORY_MB': 1024, 'DISK_GB': 10, 'CUSTOM_X': 1}, 3)
+
+        self.assertEqual(2, hosts['vcpus_used'][1])
+        self.assertEqual(15360, hosts['free_ram_mb'][1])
+        self.assertEqual(90 * 1024, hosts['free_disk_mb'][1])
+        self.assertEqual(10 * 1024, hosts['disk_mb_used'][1])
+        self.assertEqual(3, hosts['num_instances'][1])
+        self.assertEqual(
+            [30, 15360, 90, -1],
+            [room(hosts, resource)[1] for resource
+             in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'CUSTOM_X')])
+        self.assertEqual(32, room(hosts, 'VCPU')[0])
+
+    def test_resource_that_is_gone_leaves_no_room(self):
+        hosts = made('x')
+        hosts.set_usage('x', {'VCPU': 4, 'CUSTOM_X': 2}, {}, 0)
+
+        hosts.set_usage('x', {'VCPU': 4}, {}, 0)
+
+        self.assertEqual([4], room(hosts, 'VCPU'))
+        self.assertEqual([0], room(hosts, 'CUSTOM_X'))
+
+
+class TestTake(base.TestCase):
+
+    resources = {'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 3}
+
+    def test_taking_counts_like_a_server(self):
+        hosts = made('x', 'y')
+
+        hosts.take(0, self.resources)
+
+        self.assertEqual([2, 0], hosts['vcpus_used'].tolist())
+        self.assertEqual([16384 - 512, 16384], hosts['free_ram_mb'].tolist())
+        self.assertEqual([97 * 1024, 100 * 1024],
+                         hosts['free_disk_mb'].tolist())
+        self.assertEqual([3 * 1024, 0], hosts['disk_mb_used'].tolist())
+        self.assertEqual([1, 0], hosts['num_instances'].tolist())
+        self.assertEqual([1, 0], hosts['num_io_ops'].tolist())
+        self.assertEqual([30, 32], room(hosts, 'VCPU'))
+
+    def test_what_is_taken_back_leaves_nothing(self):
+        hosts = made('x', 'y')
+        hosts.set_usage('y', {'VCPU': 4, 'MEMORY_MB': 9, 'DISK_GB': 9}, {}, 0)
+        before = {name: hosts[name].tolist() for name in hosts.names}
+
+        hosts.take(1, self.resources)
+        hosts.take(1, self.resources, -1)
+        hosts.settle(9e9)
+
+        self.assertEqual(
+            before, {name: hosts[name].tolist() for name in hosts.names})
+
+
+class TestSettle(base.TestCase):
+    """Builds that were begun here count until their hosts report them."""
+
+    def builds(self, hosts):
+        return hosts['num_io_ops'].tolist()
+
+    def test_build_that_is_not_reported_is_counted_no_more(self):
+        hosts = made('x', 'y')
+        hosts.take(0, {}, now=10.0)
+        hosts.take(1, {}, now=20.0)
+
+        hosts.settle(20.0)
+        self.assertEqual([0, 1], self.builds(hosts))
+
+        hosts.settle(21.0)
+        self.assertEqual([0, 0], self.builds(hosts))
+        self.assertEqual([1, 1], hosts['num_instances'].tolist())
+
+    def test_what_the_host_reports_takes_its_place(self):
+        hosts = made('x', 'y')
+        hosts.take(0, {}, now=10.0)
+
+        hosts.put(['x'], {'num_io_ops': [5]})
+        hosts.settle(99.0)
+
+        self.assertEqual([5, 0], self.builds(hosts))
+
+    def test_report_of_something_else_does_not(self):
+        hosts = made('x')
+        hosts.take(0, {}, now=10.0)
+
+        hosts.put(['x'], {'last_seen_up': [5.0]})
+
+        self.assertEqual([1], self.builds(hosts))
+
+    def test_host_that_went_and_came_back_owes_nothing(self):
+        hosts = made('x', 'y')
+        hosts.take(0, {}, now=10.0)
+        hosts.drop(['x'])
+        hosts.settle(99.0)
+        hosts.put(['x'], {})
+
+        hosts.settle(999.0)
+
+        self.assertEqual([0, 0], self.builds(hosts))

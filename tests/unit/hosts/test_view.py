@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts as one request sees them."""
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from cellsched.hosts import columns
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit import strategies
+
+EAST, WEST = builders.aggregate(1, ratio='2'), builders.aggregate(2)
+
+
+def some(hosts, *rows):
+    return hosts.at(np.array(rows, dtype='int64'))
+
+
+class TestColumns(base.TestCase):
+
+    def test_column_of_some_is_gathered_in_their_order(self):
+        hosts = builders.hosts(vcpus_used=[5, 6, 7, 8], host=list('abcd'))
+
+        part = some(hosts, 1, 3)
+
+        self.assertEqual([6, 8], part['vcpus_used'].tolist())
+        self.assertEqual(['b', 'd'], part['host'].tolist())
+        self.assertEqual((2, [1, 3]), (len(part), part.rows.tolist()))
+        self.assertEqual((False, True), (part.is_whole, hosts.is_whole))
+        self.assertEqual(4, len(part.whole))
+        self.assertIs(hosts, hosts.whole)
+        self.assertEqual([0, 1, 2, 3], hosts.rows.tolist())
+
+    def test_column_of_some_is_gathered_once(self):
+        part = some(builders.hosts(3), 0, 2)
+
+        self.assertIs(part['free_ram_mb'], part['free_ram_mb'])
+
+    def test_rows_are_those_of_the_table_whoever_is_asked(self):
+        hosts = builders.hosts(vcpus_used=[5, 6, 7, 8])
+
+        self.assertEqual([8.0], some(some(hosts, 1, 3), 3)[
+            'vcpus_used'].tolist())
+
+    def test_none_may_be_left(self):
+        part = some(builders.hosts(3, located={'i': 0}))
+
+        self.assertEqual(0, len(part))
+        self.assertEqual([], part['vcpus_used'].tolist())
+        self.assertEqual([], part.counts_of(['i']).tolist())
+        self.assertEqual([], part['cell_free_share'].tolist())
+
+    def test_names_are_those_of_columns_and_of_facts(self):
+        hosts = builders.hosts()
+
+        for column in (*columns.STANDARD, *columns.CELL_FACTS):
+            self.assertIn(column.name, hosts)
+            self.assertIn(column.name, hosts.names)
+            self.assertEqual(column.dtype, hosts.kind(column.name))
+            self.assertEqual(1, len(hosts[column.name]))
+        self.assertEqual(columns.WHOLE, hosts.kind('room:VCPU'))
+
+    def test_unknown_column_is_a_key_error(self):
+        hosts = builders.hosts()
+
+        for each in (hosts, some(hosts, 0)):
+            self.assertRaises(KeyError, lambda: each['nonsense'])
+            self.assertNotIn('nonsense', each)
+
+    def test_unknown_resource_has_no_room(self):
+        hosts = builders.hosts(2)
+
+        self.assertEqual([0, 0], hosts.room('CUSTOM_X').tolist())
+        self.assertEqual([0], some(hosts, 1).room('CUSTOM_X').tolist())
+        self.assertEqual([32], some(hosts, 1).room('VCPU').tolist())
+
+
+class TestCoded(base.TestCase):
+
+    def test_code_and_value_are_each_others_reverse(self):
+        hosts = builders.hosts(availability_zone=['b', 'a', 'b'])
+
+        codes = hosts['availability_zone'].tolist()
+        self.assertEqual(codes[0], codes[2])
+        self.assertEqual(
+            ['b', 'a', 'b'],
+            [hosts.value('availability_zone', code) for code in codes])
+        self.assertEqual(codes[1], hosts.code('availability_zone', 'a'))
+
+    def test_value_that_no_host_has_matches_no_host(self):
+        hosts = builders.hosts(cell='x')
+
+        self.assertNotIn(hosts.code('cell', 'y'), hosts['cell'])
+
+    def test_each_value_is_decided_on(self):
+        hosts = builders.hosts(availability_zone=['b', 'aa', 'b'])
+
+        self.assertEqual([True, False, True], hosts.each(
+            'availability_zone', lambda zone: zone == 'b').tolist())
+        self.assertEqual([2.0, 1.0], some(hosts, 1, 2).each(
+            'availability_zone', len, 'float64').tolist())
+
+    def test_number_is_the_least_of_the_aggregates(self):
+        hosts = builders.hosts(aggregates=[
+            (EAST, builders.aggregate(3, ratio='1.5')), (EAST,), (WEST,), ()])
+
+        self.assertEqual([1.5, 2.0, 9.0, 9.0],
+                         hosts.number('ratio', 9.0).tolist())
+        self.assertEqual([2.0, 9.0],
+                         some(hosts, 1, 3).number('ratio', 9.0).tolist())
+
+    def test_number_that_no_aggregate_says_is_one_for_all(self):
+        hosts = builders.hosts(aggregates=[(EAST,), ()])
+
+        self.assertEqual(9.0, hosts.number('other', 9.0))
+
+    def test_number_that_is_too_low_counts_as_none(self):
+        hosts = builders.hosts(aggregates=[
+            (builders.aggregate(3, ratio='-1'),), (EAST,)])
+
+        self.assertEqual([9.0, 2.0], hosts.number(
+            'ratio', 9.0, least=0).tolist())
+        self.assertEqual([-1.0, 2.0], hosts.number('ratio', 9.0).tolist())
+
+
+class TestMemo(base.TestCase):
+
+    def test_it_is_made_once_of_all_hosts(self):
+        hosts = builders.hosts(3)
+        made = []
+
+        def make(whole):
+            made.append(len(whole))
+            return 'made'
+
+        self.assertEqual(['made'] * 2, [
+            each.memo('key', make) for each in (some(hosts, 1), hosts)])
+        self.assertEqual([3], made)
+
+    def test_it_is_for_the_requests_to_come(self):
+        hosts = builders.hosts()
+        hosts.memo('key', lambda whole: 'made')
+
+        hosts.take(0, {'VCPU': 1})
+
+        self.assertEqual('made', hosts.memo('key', lambda whole: 'anew'))
+
+    def test_hosts_are_found_by_name_in_any_case(self):
+        hosts = builders.hosts(host=['One', 'two', 'one', 'three'])
+
+        self.assertEqual([0, 2], hosts.named('oNE'))
+        self.assertEqual([0, 2], some(hosts, 1).named('one'))
+        self.assertEqual([], hosts.named('four'))
+
+
+class TestInstances(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = builders.hosts(
+            4, located={'i': 2, 'j': 0, 'k': 2, 'gone': 1})
+        self.part = some(self.hosts, 0, 2, 3)
+
+    def test_located_instances_lead_to_rows(self):
+        self.assertEqual([0, 2], self.hosts.rows_of(
+            ['k', 'i', 'j', 'other']).tolist())
+        self.assertEqual([], self.hosts.rows_of([]).tolist())
+
+    def test_rows_are_places_among_those_that_are_seen(self):
+        self.assertEqual([1], self.part.rows_of(['k', 'gone']).tolist())
+
+    def test_counts_are_for_each_host_that_is_seen(self):
+        named = ['i', 'j', 'k', 'gone', 'other']
+
+        self.assertEqual([1, 1, 2, 0], self.hosts.counts_of(named).tolist())
+        self.assertEqual([1, 2, 0], self.part.counts_of(named).tolist())
+        self.assertEqual([0], some(self.hosts, 3).counts_of(named).tolist())
+
+    def test_instance_on_a_host_that_is_not_known_is_nowhere(self):
+        self.hosts._located['far'] = 'elsewhere'
+
+        self.assertEqual([0] * 4, self.hosts.counts_of(['far']).tolist())
+
+    def test_instances_of_a_node_are_told(self):
+        uuid = self.hosts['uuid'][2]
+
+        self.assertEqual(['i', 'k'], self.hosts.instances_on(uuid))
+        self.assertEqual(['i', 'k'], self.part.instances_on(uuid))
+
+    @hypothesis.given(strategies.hosts(), st.data())
+    @hypothesis.settings(deadline=None, max_examples=60)
+    def test_counts_of_some_are_those_of_all(self, hosts, data):
+        rows = np.flatnonzero(data.draw(st.lists(
+            st.booleans(), min_size=len(hosts), max_size=len(hosts))))
+
+        self.assertEqual(
+            hosts.counts_of(strategies.UUIDS)[rows].tolist(),
+            hosts.at(rows).counts_of(strategies.UUIDS).tolist())
+
+
+class TestTaking(base.TestCase):
+
+    resources = {'VCPU': 3, 'CUSTOM_X': 1}
+
+    def test_who_looks_at_some_sees_what_is_taken(self):
+        hosts = builders.hosts(3)
+        part = some(hosts, 0, 2)
+        part['vcpus_used']
+
+        hosts.take(2, self.resources, 'i')
+
+        for each in (part, some(hosts, 0, 2)):
+            self.assertEqual([0, 3], each['vcpus_used'].tolist())
+            self.assertEqual([0, -1], each.room('CUSTOM_X').tolist())
+            self.assertEqual([1], each.rows_of(['i']).tolist())
+
+    def test_what_is_given_back_is_not_there(self):
+        hosts = builders.hosts(3)
+        part = some(hosts, 2)
+        hosts.take(2, self.resources, 'i')
+        part['vcpus_used']
+
+        hosts.give_back(2, self.resources, 'i')
+
+        self.assertEqual([0], part['vcpus_used'].tolist())
+        self.assertEqual([0] * 3, hosts['num_io_ops'].tolist())
+        self.assertEqual([], hosts.rows_of(['i']).tolist())
+
+    def test_instance_need_not_be_named(self):
+        hosts = builders.hosts()
+
+        hosts.take(0, self.resources)
+        hosts.give_back(0, self.resources)
+
+        self.assertEqual([0], hosts['vcpus_used'].tolist())
+
+
+class TestCellFacts(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = builders.hosts(
+            cell=['a', 'b', 'a'], num_io_ops=[1, 2, 4], now=1000.0,
+            free_ram_mb=[0, 16384, 8192])
+        self.cells = self.hosts._table.cells
+
+    def fact(self, name, *rows):
+        hosts = some(self.hosts, *rows) if rows else self.hosts
+        return hosts[name].tolist()
+
+    def test_builds_are_those_of_the_whole_cell(self):
+        self.assertEqual([5, 2, 5], self.fact('cell_builds'))
+        self.assertEqual([5], self.fact('cell_builds', 2))
+
+    def test_free_share_is_that_of_the_whole_cell(self):
+        self.assertEqual([0.25, 1.0, 0.25], self.fact('cell_free_share'))
+        self.assertEqual([1.0, 0.25], self.fact('cell_free_share', 1, 2))
+
+    def test_failures_are_those_of_the_cell(self):
+        self.assertFalse(self.hosts.any_cell_fails)
+        self.cells.failed('b', 4, 1000.0)
+
+        self.assertEqual([0.0, 4.0, 0.0], self.fact('cell_failures'))
+        self.assertEqual([4.0], self.fact('cell_failures', 1))
+        self.assertTrue(some(self.hosts, 0).any_cell_fails)
+
+    def test_silence_is_that_of_the_cell(self):
+        self.assertTrue(self.hosts.all_heard_within(0.0))
+        self.cells.heard('a', 990.0)
+        self.cells.heard('b', 1000.0)
+
+        self.assertEqual([10.0, 0.0, 10.0], self.fact('cell_silent_s'))
+        self.assertEqual([0.0], self.fact('cell_silent_s', 1))
+        self.assertTrue(self.hosts.all_heard_within(10.0))
+        self.assertFalse(self.hosts.all_heard_within(9.9))

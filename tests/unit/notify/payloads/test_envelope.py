@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies
+
+from cellsched.notify.payloads import envelope
+from cellsched import objects
+from tests.unit import base
+from tests.unit.objects import wire
+
+LEAVES = strategies.none() | strategies.integers() | strategies.text()
+
+
+class TestForm(base.TestCase):
+
+    form = envelope.Form('Payload', '1.2', ('a', 'b'))
+
+    def test_fields_that_are_named_are_there_and_no_other(self):
+        self.assertEqual(
+            wire.envelope('Payload', '1.2', a=1, b=None, c=3),
+            self.form.fill({'a': 1, 'z': 2}, c=3))
+
+    def test_nothing_is_made_of_nothing(self):
+        self.assertIsNone(self.form.fill(None, c=3))
+
+
+class TestPlain(base.TestCase):
+
+    def test_objects_become_dicts_and_their_lists_lists(self):
+        nodes = objects.ComputeNodeList(
+            objects=[objects.ComputeNode(host='h1')])
+
+        self.assertEqual([{'host': 'h1'}], envelope.plain(nodes))
+        self.assertEqual(
+            {'in': [{'host': 'h1'}]},
+            envelope.plain({'in': nodes.obj_to_primitive()}))
+
+    def test_members_of_a_list_object_are_those_of_a_list(self):
+        nodes = wire.envelope('List', '1.0', objects=[1, 2])
+
+        self.assertEqual([1, 2], envelope.members_of(nodes))
+        self.assertEqual([1, 2], envelope.members_of([1, 2]))
+        self.assertEqual([], envelope.members_of(None))
+
+    @settings(max_examples=100, deadline=None)
+    @given(strategies.recursive(
+        LEAVES, lambda inner: strategies.lists(inner)
+        | strategies.dictionaries(strategies.text(max_size=3), inner)))
+    def test_what_is_plain_stays_as_it_is(self, value):
+        self.assertEqual(value, envelope.plain(value))

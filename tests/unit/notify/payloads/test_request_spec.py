@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+from cellsched.notify.payloads import request_spec
+from cellsched import objects
+from tests.unit import base
+from tests.unit.notify import wire
+from tests.unit.objects import wire as objects_wire
+
+#: Every field that a versioned payload has, whatever the request has.
+FIELDS = {
+    'availability_zone', 'flavor', 'force_hosts', 'force_nodes',
+    'ignore_hosts', 'image', 'instance_group', 'instance_uuid',
+    'num_instances', 'numa_topology', 'pci_requests', 'project_id',
+    'requested_destination', 'retry', 'scheduler_hints', 'security_groups',
+    'user_id',
+}
+
+
+class TestVersioned(base.TestCase):
+
+    def told(self, *uuids, **changes):
+        return request_spec.versioned(
+            wire.request(**changes), uuids)['nova_object.data']
+
+    def test_secrets_are_not_told(self):
+        request = wire.request()
+
+        sent = json.dumps(request.obj_to_primitive())
+        told = json.dumps([request_spec.versioned(request, []),
+                           request_spec.legacy(request, [])])
+
+        for secret in wire.SECRETS:
+            self.assertIn(secret, sent)
+            self.assertNotIn(secret, told)
+
+    def test_empty_request_has_every_field(self):
+        told = request_spec.versioned(
+            objects.RequestSpec(), [])['nova_object.data']
+
+        self.assertEqual(FIELDS, set(told))
+        self.assertEqual({'num_instances': 1, 'security_groups': []},
+                         {name: value for name, value in told.items()
+                          if value is not None})
+
+    def test_full_request_has_no_more_fields(self):
+        self.assertEqual(FIELDS, set(self.told()))
+
+    def test_what_the_request_leaves_open_is_said_by_who_asks(self):
+        told = request_spec.versioned(
+            objects.RequestSpec(), [wire.OTHER, wire.INSTANCE])
+
+        self.assertEqual(
+            (wire.OTHER, 2),
+            (told['nova_object.data']['instance_uuid'],
+             told['nova_object.data']['num_instances']))
+
+    def test_what_the_request_says_goes_before(self):
+        told = self.told(wire.OTHER)
+
+        self.assertEqual((wire.INSTANCE, 2),
+                         (told['instance_uuid'], told['num_instances']))
+
+    def test_first_forced_host_and_node_are_told(self):
+        told = self.told(force_hosts=['h1', 'h2'], force_nodes=[])
+
+        self.assertEqual('h1', told['force_hosts'])
+        self.assertIsNone(told['force_nodes'])
+
+    def test_destination_that_names_no_host_has_none(self):
+        told = self.told(requested_destination=objects_wire.envelope(
+            'Destination', '1.4', node=None, aggregates=['1']))
+
+        self.assertEqual(
+            {'aggregates': ['1']},
+            told['requested_destination']['nova_object.data'])
+
+    def test_cell_is_told_by_its_names_only(self):
+        cell = self.told()['requested_destination']['nova_object.data']['cell']
+
+        self.assertEqual(
+            {'uuid': wire.CELL, 'name': 'cell1', 'disabled': False},
+            cell['nova_object.data'])
+
+    def test_group_that_is_known_by_uuid_only_is_told(self):
+        told = self.told(instance_group=objects_wire.envelope(
+            'InstanceGroup', '1.11', uuid=wire.GROUP))
+
+        fields = told['instance_group']['nova_object.data']
+        self.assertEqual((wire.GROUP, {}, None), (
+            fields['uuid'], fields['rules'], fields['policy']))
+
+    def test_request_is_left_as_it_was(self):
+        request = wire.request()
+        before = json.dumps(request.obj_to_primitive())
+
+        request_spec.versioned(request, [wire.OTHER])
+        request_spec.legacy(request, [wire.OTHER])
+
+        self.assertEqual(before, json.dumps(request.obj_to_primitive()))
+
+
+class TestLegacy(base.TestCase):
+
+    def told(self, *uuids, **changes):
+        return request_spec.legacy(
+            wire.request(**changes), uuids)['request_spec']
+
+    def test_empty_request_is_told(self):
+        told = request_spec.legacy(objects.RequestSpec(), [])
+
+        self.assertEqual(
+            {'request_spec': {
+                'num_instances': 1, 'image': {}, 'instance_properties': {},
+                'instance_type': {}}}, told)
+
+    def test_instance_has_the_uuid_that_is_asked_for(self):
+        told = request_spec.legacy(objects.RequestSpec(), [wire.OTHER])
+
+        self.assertEqual({'uuid': wire.OTHER},
+                         told['request_spec']['instance_properties'])
+
+    def test_properties_of_nothing_are_told_as_none(self):
+        told = self.told(image=None, numa_topology=None, pci_requests=None)
+
+        self.assertEqual({}, told['image'])
+        self.assertIsNone(told['instance_properties']['numa_topology'])
+        self.assertIsNone(told['instance_properties']['pci_requests'])
+
+    def test_sizes_of_the_flavor_are_properties_of_the_instance(self):
+        self.assertEqual(
+            {'root_gb': 20, 'ephemeral_gb': 0, 'memory_mb': 2048, 'vcpus': 1},
+            {name: self.told()['instance_properties'][name] for name in (
+                'root_gb', 'ephemeral_gb', 'memory_mb', 'vcpus')})

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans take nothing, and are what a decision would have been."""
+
+import json
+import random
+
+import sqlalchemy as sa
+
+from cellsched.db.api import models
+from cellsched import exception
+from cellsched.hosts import snapshot
+from cellsched.scheduler import planning
+from cellsched.testing import builders
+from tests.unit.db import samples
+from tests.unit.hosts import world as hosts
+from tests.unit.scheduler.drivers import world
+
+
+class PlanTestCase(world.DriverTestCase):
+
+    name = 'filter_scheduler'
+
+    def setUp(self):
+        super().setUp()
+        self.world.add_host('cell1', 'a', vcpus=4)
+        self.world.add_host('cell2', 'b', vcpus=8)
+        self.scheduler = self.driver()
+
+    def plan(self, planner=None, count=1, **wishes):
+        """Return the hosts that are planned, and the decision."""
+        places, decision = (planner or self.scheduler).plan(
+            hosts.CONTEXT, builders.request(**wishes), samples.uuids(count),
+            1)
+        return [[each.service_host for each in place]
+                for place in places], decision
+
+    def kept(self):
+        self.scheduler.parts.decisions.flush()
+        with self.world.database.reader() as connection:
+            return connection.scalar(sa.select(sa.func.count()).select_from(
+                models.scheduler_decisions))
+
+    def table(self):
+        return {name: column for name, column in snapshot.dump(
+            self.scheduler.loader.snapshot(hosts.CONTEXT))['columns'].items()}
+
+
+class TestPlan(PlanTestCase):
+
+    def test_plan_takes_and_keeps_nothing(self):
+        self.scheduler.loader.follow(hosts.CONTEXT)
+        before = self.table()
+
+        for count, vcpus in ((2, 2), (5, 4), (1, 9)):
+            self.plan(count=count, vcpus=vcpus)
+
+        self.assertEqual(before, self.table())
+        self.assertEqual([{}, {}], [
+            {name: used for name, used in usage.used.items() if used}
+            for usage in self.world.claims.usages().usages])
+        self.assertEqual(0, self.kept())
+
+    def test_decision_is_kept_whether_it_finds_a_host_or_not(self):
+        self.select(self.scheduler, 2)
+        self.assertRaises(exception.NoValidHost, self.select,
+                          self.scheduler, vcpus=9)
+
+        self.assertEqual(2, self.kept())
+
+    def test_it_is_what_is_then_decided(self):
+        planned, _ = self.plan(count=3, vcpus=2)
+
+        self.assertEqual(planned, self.select(
+            self.scheduler, 3, 1, vcpus=2))
+
+    def test_refusal_names_hosts_to_operators_alone(self):
+        planned, decision = self.plan(vcpus=9)
+        error = self.assertRaises(
+            exception.NoValidHost, self.select, self.scheduler, vcpus=9)
+
+        self.assertEqual([], planned)
+        self.assertEqual({'size:VCPU': ['a', 'b']}, {
+            name: sorted(names) for name, names in decision.examples.items()})
+        self.assertEqual(decision.reason, error.reason)
+        self.assertEqual([('size:VCPU', 2, 0)], [
+            (each.by, each.entered, each.left) for each in decision.stages
+            if each.by == 'size:VCPU'])
+        for host in ("'a'", "'b'"):
+            self.assertNotIn(host, repr(error.rejections))
+
+    def test_at_most_ten_hosts_are_named(self):
+        for number in range(20):
+            self.world.add_host('cell1', f'c{number}', vcpus=1)
+
+        _, decision = self.plan(vcpus=9)
+
+        self.assertEqual(10, len(decision.examples['size:VCPU']))
+
+    def test_hosts_that_were_refused_are_named(self):
+        def refuse(claims):
+            raise exception.ClaimRefused(
+                provider=claims[0].provider, resource='VCPU', amount=1,
+                consumer=claims[0].consumer)
+
+        self.world.claims.claim = refuse
+        told = []
+        self.scheduler.placing._record = lambda *args: told.append(args[-1])
+
+        self.assertRaises(
+            exception.NoValidHost, self.select, self.scheduler)
+
+        [decision] = told
+        self.assertEqual(['a', 'b'], sorted(decision.examples['claims']))
+        self.assertIn('claims', [each['by'] for each in decision.rejections])
+
+
+class TestSnapshotPlan(PlanTestCase):
+
+    def on_snapshot(self):
+        taken = self.scheduler.loader.snapshot(hosts.CONTEXT)
+        again = snapshot.load(snapshot.parse(
+            json.dumps(snapshot.dump(taken))))
+        return planning.on_snapshot(
+            self.scheduler.conf, again, random.Random(0))
+
+    def test_plan_is_the_same_as_on_what_it_was_taken_of(self):
+        self.select(self.scheduler, vcpus=3)
+
+        for wishes in ({}, {'count': 4, 'vcpus': 2}, {'vcpus': 9},
+                       {'ignore_hosts': ['b']}):
+            live, how = self.plan(**wishes)
+            then, why = self.plan(self.on_snapshot(), **wishes)
+
+            self.assertEqual(live, then)
+            self.assertEqual(
+                (how.stages, how.reason, how.rejections, how.examples),
+                (why.stages, why.reason, why.rejections, why.examples))
+
+    def test_time_is_that_of_the_snapshot(self):
+        planner = self.on_snapshot()
+        self.world.clock.advance(10 ** 6)
+
+        self.assertEqual([['b']], self.plan(planner)[0])
+        self.assertEqual([], self.plan()[0])
+
+    def test_cells_that_were_silent_are_told(self):
+        taken = self.scheduler.loader.snapshot(hosts.CONTEXT)
+        taken.silent = ['south']
+
+        _, decision = self.plan(planning.on_snapshot(
+            self.scheduler.conf, taken, random.Random(0)), vcpus=9)
+
+        self.assertEqual(['south'], decision.rejections[-1]['cells'])

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ImagePropertiesWeigher."""
+
+import json
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from cellsched.testing import builders
+from cellsched.testing.suite import weighers
+from cellsched.weighers import image_properties
+from tests.unit import base
+from tests.unit import strategies
+
+NAMES = ['os_distro', 'hw_machine_type', 'tags']
+
+VALUES = ['q35', 'pc', ['a', 'b'], 1, True]
+
+STATS = st.dictionaries(
+    st.sampled_from(NAMES),
+    st.dictionaries(st.sampled_from([str(value) for value in VALUES]),
+                    st.integers(0, 9)),
+).map(lambda props: json.dumps({'image_props': props, 'other': 1}))
+
+SETTINGS = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.sampled_from([-1.5, 0.0, 2.0])))
+
+
+def stats(**props):
+    return json.dumps({'image_props': props})
+
+
+class TestImagePropertiesWeigher(weighers.WeigherSuite, base.TestCase):
+
+    plugin = image_properties.ImagePropertiesWeigher
+
+    def make_requests(self):
+        return [*super().make_requests(),
+                builders.request(image={'os_distro': 'windows'})]
+
+    def make_hosts(self, count):
+        return builders.hosts(count, stats=[
+            stats(os_distro={'windows': row}) for row in range(count)])
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = builders.hosts(stats=[
+            '', stats(os_distro={'windows': 3, 'linux': 9}),
+            stats(os_distro={'linux': 1}, hw_machine_type={'q35': 2}),
+            stats(os_distro={'windows': 1}, hw_machine_type={'q35': 5})])
+        self.request = builders.request(
+            image={'os_distro': 'windows', 'hw_machine_type': 'q35'})
+
+    def test_score_counts_each_property_in_common(self):
+        self.assertScores([0, 3, 2, 6], self.hosts, self.request)
+
+    def test_setting_gives_ratios_and_leaves_out_the_others(self):
+        for setting, expected in (
+                ('os_distro=1,hw_machine_type=-1', [0, 3, -2, -4]),
+                ('os_distro=2.5', [0, 7.5, 0, 2.5]),
+                ('os_distro=0', [0, 0, 0, 0]), ('unknown=1', [0, 0, 0, 0]),
+                # The last one counts, where one is named twice.
+                ('os_distro=1,os_distro=3', [0, 9, 0, 3])):
+            self.assertScores(expected, self.hosts, self.request,
+                              image_props_weight_setting=setting)
+
+    def test_setting_that_is_no_number_is_an_error(self):
+        for setting in ('os_distro', 'os_distro=', 'os_distro=x', '=1',
+                        'os_distro=nan', 'os_distro=inf'):
+            self.assertRaises(ValueError, builders.plugin, self.plugin,
+                              image_props_weight_setting=setting)
+
+    def test_request_without_properties_is_not_weighed(self):
+        plugin = builders.plugin(self.plugin)
+        for fields in ({}, {'image': None}, {'image': {}}):
+            self.assertFalse(plugin.applies(builders.request(**fields)))
+        self.assertTrue(plugin.applies(self.request))
+
+    def test_nothing_counts_unless_it_is_set(self):
+        plugin = builders.plugin(self.plugin)
+
+        self.assertEqual(0.0, plugin.multiplier(self.hosts))
+
+    def test_statistics_that_are_none_count_nothing(self):
+        bad = ['{', '[]', '7', '{}', json.dumps({'image_props': [1]}),
+               stats(os_distro=3), stats(os_distro=['windows'])]
+        bad += [stats(os_distro={'windows': count}) for count in (
+            'many', None, -1, 1.5, float('nan'), 10 ** 400, [1])]
+
+        self.assertScores([0] * len(bad), builders.hosts(stats=bad),
+                          self.request)
+
+    @hypothesis.given(
+        hosts=strategies.hosts(stats=st.just('') | STATS), setting=SETTINGS,
+        image=st.dictionaries(st.sampled_from([*NAMES, 'os_type']),
+                              st.sampled_from(VALUES)))
+    @hypothesis.settings(deadline=None, max_examples=60)
+    def test_column_score_is_that_of_each_row(self, hosts, setting, image):
+        ratios = dict(setting)
+
+        def weigh(host, _):
+            there = host.stats.get('image_props', {})
+            return sum(
+                there.get(name, {}).get(str(value), 0)
+                * (ratios.get(name, 0) if ratios else 1)
+                for name, value in image.items())
+
+        request = builders.request(image=image)
+        plugin = builders.plugin(self.plugin, image_props_weight_setting=[
+            f'{name}={ratio}' for name, ratio in setting])
+        np.testing.assert_allclose(
+            strategies.scored_by_rows(weigh, hosts, request),
+            strategies.scored_by_columns(plugin, hosts, request), atol=1e-12)
