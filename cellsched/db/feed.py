@@ -59,11 +59,22 @@ class Feed:
 
     def move(self, connection: sa.Connection, key: str) -> int:
         """Move the lane of a key and return it; it is locked from now on."""
-        lane = zlib.crc32(key.encode()) % self.lanes
+        lane = self.lane(key)
         if not connection.execute(self._move, {'in_lane': lane}).rowcount:
             raise exception.DatabaseError(
                 f'The table {self.table.name} has lost its lane {lane}.')
         return lane
+
+    def lane(self, key: str) -> int:
+        """Return the lane of a key."""
+        return zlib.crc32(key.encode()) % self.lanes
+
+    def moved(self) -> sa.CTE:
+        """Return the lane ``in_lane`` as moved by the statement it is in.
+
+        It has the new ``position``. PostgreSQL only.
+        """
+        return self._move.returning(self.table.c.position).cte('moved')
 
     def position(self, connection: sa.Connection, lane: int) -> int:
         """Return the position of a lane, for rows that are inserted."""

@@ -80,6 +80,11 @@ class HostTable:
         column.flags.writeable = False
         return column
 
+    def owns(self, column: view_.Column) -> bool:
+        """Whether this is a column of the table, and no copy."""
+        return column.base is not None and any(
+            column.base is mine for mine in self._columns.values())
+
     @property
     def names(self) -> list[str]:
         """The names of all columns."""

@@ -117,6 +117,10 @@ class Hosts:
             return self
         return Hosts(self._table, self.now, self._located)
 
+    def owns(self, column: Column) -> bool:
+        """Whether this is a column itself, which follows what is taken."""
+        return self.is_whole and self._table.owns(column)
+
     def room(self, resource: str) -> Column:
         """Return how much of a resource class each host has left to claim."""
         name = columns_.ROOM + resource

@@ -113,7 +113,8 @@ class Pipeline:
         if policy and policy not in self._serves:
             raise exception.InvalidField(
                 where='server group', field='policy',
-                expected=f'one that is enabled here, not {policy:.60}')
+                expected=f'one that is enabled here, not '
+                         f'{policy!a:.60}')
         if 'spread' in group.rules and 'spread' not in self._serves:
             raise exception.InvalidField(
                 where='server group', field='rules.spread',
@@ -181,9 +182,10 @@ class Pipeline:
                 scores = answers.scores(weigher, hosts, request)
                 if scores is None:
                     continue
-                parts.append(answers.ask(
-                    weigher, ranking_.Part, weigher, scores, multiplier,
-                    mask))
+                part = answers.ask(
+                    weigher, ranking_.Part, weigher, scores, multiplier, mask)
+                part.column = scores if hosts.owns(scores) else None
+                parts.append(part)
         return ranking_.Ranking(hosts, mask, parts)
 
     def reweigh(
@@ -223,7 +225,10 @@ class Pipeline:
                 answers.ask(weigher, part.find_bounds, mask)
                 moved = True
             elif still:
-                scores = answers.scores(weigher, chosen, request)
+                # To look costs less than to ask.
+                scores = (answers.scores(weigher, chosen, request)
+                          if part.column is None
+                          else part.column[place:place + 1])
                 if scores is not None:
                     moved |= answers.ask(
                         weigher, part.change, place, float(scores[0]), mask)

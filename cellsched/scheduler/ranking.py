@@ -48,6 +48,8 @@ class Part:
         self.weigher = weigher
         self.scores = scores
         self.multiplier = multiplier
+        #: A column of the table that the scores are, if they are one.
+        self.column: view.Column | None = None
         self._how: tuple[float, float, bool] | None = None
         self.find_bounds(mask)
 
@@ -57,14 +59,19 @@ class Part:
         A bound that the weigher does not set is the least or the greatest of
         the scores of the hosts that count.
         """
-        before, low, high = (
-            self._how, self.weigher.minval, self.weigher.maxval)
-        least = _end(self.scores, None if low is not None else mask,
-                     np.minimum)
-        most = _end(self.scores, None if high is not None else mask,
-                    np.maximum)
+        weigher = self.weigher
+        return self._scale_between(
+            _end(self.scores, None if weigher.minval is not None else mask,
+                 np.minimum),
+            _end(self.scores, None if weigher.maxval is not None else mask,
+                 np.maximum))
+
+    def _scale_between(self, least: float, most: float) -> bool:
+        """Take over the ends of the scores; see :meth:`find_bounds`."""
         if not math.isfinite(least) or not math.isfinite(most):
             raise ValueError('its scores are not all finite')
+        before = self._how
+        low, high = self.weigher.minval, self.weigher.maxval
         self.low = least if low is None else float(low)
         self.high = max(most, self.low) if high is None else float(high)
         if low is None:
@@ -145,10 +152,14 @@ class Part:
         before = float(self.scores[place])
         self.scores[place] = score
         least, most = self._ends
-        if least < min(before, score) and max(before, score) < most:
-            return False
+        if not math.isfinite(score):
+            raise ValueError('its scores are not all finite')
         # The score that is kept for hosts that are out may be outdated.
-        return self.find_bounds(mask)
+        if before <= least:
+            least = _end(self.scores, mask, np.minimum)
+        if before >= most:
+            most = _end(self.scores, mask, np.maximum)
+        return self._scale_between(min(least, score), max(most, score))
 
     def leave_out(self, place: int, mask: view.Mask) -> bool:
         """Let a host count no more; return whether that moved the bounds.
