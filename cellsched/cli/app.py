@@ -199,6 +199,10 @@ class App(app.App):
         except ValueError:
             words = itertools.takewhile(
                 lambda word: not word.startswith('-'), argv)
+            if argv[0].startswith('-'):
+                self.warn(f'there is no option {argv[0]!r} that may stand '
+                          'before a command')
+                return 1
             near = self.get_fuzzy_matches(argv[0])
             if self.options.help:
                 return super().run_subcommand(['help', argv[0]])

@@ -48,6 +48,11 @@ class TestOptions(base.CommandTestCase):
 
             self.assertEqual((0, ''), (ran.code, ran.err), words)
 
+    def test_unknown_option_before_a_command_is_named(self):
+        ran = self.run_app(app.Shell, '--project', 'p', 'flavor', 'list')
+
+        self.assertEnds(1, ran, "no option '--project'")
+
     def test_later_configuration_file_overrides_the_earlier(self):
         self.write_api_conf()
         self.write('first.conf', api={'max_limit': '1'})
