@@ -16,12 +16,9 @@ import numpy as np
 from oslo_config import cfg
 
 from cellsched.conf import opts
-from cellsched.filters import loading as filters
 from cellsched.hosts import table as table_
 from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler import pipeline
 from cellsched.testing import builders
-from cellsched.weighers import loading as weighers
 
 
 def run(parameters, repeat):
@@ -98,12 +95,7 @@ def make(filter_names=None, weigher_names=None):
     conf = cfg.ConfigOpts()
     opts.register_opts(conf)
     conf([], default_config_files=[], default_config_dirs=[])
-    options = conf.filter_scheduler
-    enabled = filters.make(
-        conf, filter_names or options.enabled_filters)
-    return pipeline.Pipeline(
-        enabled, weighers.make(conf, weigher_names or options.weight_classes),
-        filter_scheduler.always(conf, enabled))
+    return filter_scheduler.pipeline_of(conf, filter_names, weigher_names)
 
 
 def contents(table):

@@ -98,8 +98,11 @@ class Follower:
             there = {row.uuid for row in changes.nodes}
             gone |= {uuid for nodes in self._nodes.values() for uuid in nodes
                      if uuid not in there}
-        gone |= {uuid for host in self._nodes.keys() - self._services.keys()
-                 for uuid in self._nodes[host]}
+        # What did not change costs nothing here, however much it is.
+        told = (self._nodes if changes.complete
+                else {row.host for row in changes.services})
+        gone |= {uuid for host in told if host not in self._services
+                 for uuid in self._nodes.get(host, ())}
         return self._write(rows, served, gone, now)
 
     def _is_served(self, host: str) -> bool:
@@ -149,9 +152,9 @@ class Follower:
             if failures:
                 table.cells.failed(self.cell.uuid, failures, now)
             table.cells.heard(self.cell.uuid, now)
-        self._services = {
-            host: None if host in self._nodes else row
-            for host, row in self._services.items()}
+        for host in (*hosts, *(row.host for row in served)):
+            if host in self._nodes:
+                self._services[host] = None
         return [uuid for uuid, row in zip(uuids, known) if row is None]
 
     def _service_values(self, hosts: Sequence[str]) -> dict[str, list[Any]]:

@@ -8,6 +8,7 @@ are switched on by options of ``[scheduler]``.
 from collections.abc import Iterable
 from typing import Any
 
+from cellsched import exception
 from cellsched.filters import availability_zone
 from cellsched.filters import base
 from cellsched.hosts import aggregate
@@ -130,17 +131,15 @@ def _some_disabled(hosts: view.Hosts) -> bool:
     return bool(hosts['service_disabled'].any())
 
 
-def stages(options: Any, zones: bool) -> list[base.Filter]:
+def stages(options: Any) -> list[base.Filter]:
     """Return the stages, in their order.
 
     :param options: those of ``[scheduler]``
-    :param zones: whether requests are to be kept in their availability zone
-        here, as no filter does
     """
-    first: list[base.Filter] = (
-        [availability_zone.AvailabilityZoneFilter(options)] if zones else [])
-    return [*first, *(kind(options) for kind in (
-        TenantAggregate, IsolatedAggregate, DisabledCompute, Traits))]
+    kinds: tuple[type[base.Filter], ...] = (
+        availability_zone.AvailabilityZoneFilter, TenantAggregate,
+        IsolatedAggregate, DisabledCompute, Traits)
+    return [kind(options) for kind in kinds]
 
 
 def _traits(request: objects.RequestSpec, value: str) -> set[str]:
@@ -149,5 +148,19 @@ def _traits(request: objects.RequestSpec, value: str) -> set[str]:
     traits = {key.removeprefix(TRAIT) for key, said in specs.items()
               if key.startswith(TRAIT) and said == value}
     if value == 'required':
-        traits.update(request.image_property('traits_required') or ())
+        traits.update(_of_image(request))
     return traits
+
+
+def _of_image(request: objects.RequestSpec) -> list[str]:
+    """Return the traits that the image requires.
+
+    :raises cellsched.exception.InvalidField: they are no list of texts
+    """
+    said = request.image_property('traits_required') or []
+    if not isinstance(said, (list, tuple)) or not all(
+            isinstance(trait, str) for trait in said):
+        raise exception.InvalidField(
+            where='request', field='image.properties.traits_required',
+            expected='a list of names of traits')
+    return list(said)

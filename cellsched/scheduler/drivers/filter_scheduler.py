@@ -9,7 +9,6 @@ from typing import Any
 from oslo_config import cfg
 
 from cellsched import context as context_
-from cellsched.filters import availability_zone
 from cellsched.filters import base as filters_base
 from cellsched.filters import loading as filters
 from cellsched.hosts import loader
@@ -78,13 +77,22 @@ class FilterScheduler(base.Driver):
             context, request, instance_uuids, alternates)
 
 
-def pipeline_of(conf: cfg.ConfigOpts) -> pipeline.Pipeline:
-    """Return the configured filters and weighers."""
-    options = conf.filter_scheduler
-    enabled = filters.make(conf, options.enabled_filters)
+def pipeline_of(
+    conf: cfg.ConfigOpts, filter_names: Sequence[str] | None = None,
+    weigher_names: Sequence[str] | None = None,
+) -> pipeline.Pipeline:
+    """Return the decision that is configured.
+
+    :param filter_names: filters in place of those configured
+    :param weigher_names: weighers in place of those configured
+    """
+    options, first = conf.filter_scheduler, always(conf)
+    enabled = filters.make(conf, filter_names or options.enabled_filters)
+    # What every request has to pass needs not be passed twice.
+    kinds = set(map(type, first))
     return pipeline.Pipeline(
-        enabled, weighers.make(conf, options.weight_classes),
-        always(conf, enabled))
+        [each for each in enabled if type(each) not in kinds],
+        weighers.make(conf, weigher_names or options.weight_classes), first)
 
 
 def taste_of(
@@ -96,15 +104,7 @@ def taste_of(
                           options.shuffle_best_same_weighed_hosts)
 
 
-def always(
-    conf: cfg.ConfigOpts, filters_: Sequence[filters_base.Filter] = ()
-) -> list[filters_base.Filter]:
-    """Return the stages that every request has to pass.
-
-    :param filters_: the filters that come after them
-    """
-    zones = not any(
-        isinstance(each, availability_zone.AvailabilityZoneFilter)
-        for each in filters_)
+def always(conf: cfg.ConfigOpts) -> list[filters_base.Filter]:
+    """Return the stages that every request has to pass."""
     return [*destinations.stages(conf.scheduler.stale_cell_timeout),
-            *prefilters.stages(conf.scheduler, zones)]
+            *prefilters.stages(conf.scheduler)]

@@ -17,14 +17,14 @@ def aggregate(number, metadata):
 
 class PrefilterTestCase(base.TestCase):
 
-    def kept(self, hosts, request=None, zones=True, **options):
+    def kept(self, hosts, request=None, **options):
         """Return the rows that are left, and by what others were rejected."""
         conf = cfg.ConfigOpts()
         scheduler.register_opts(conf)
         conf([], default_config_files=[], default_config_dirs=[])
         for name, value in options.items():
             conf.set_override(name, value, group='scheduler')
-        stages = prefilters.stages(conf.scheduler, zones)
+        stages = prefilters.stages(conf.scheduler)
         request = request or builders.request()
         for stage in stages:
             # Verdicts are the same however many hosts are seen.
@@ -56,10 +56,10 @@ class TestAlways(PrefilterTestCase):
             self.assertEqual(([0, 1, 2], []), self.kept(
                 hosts, builders.request(availability_zone=zone)))
 
-    def test_zone_is_left_to_the_filter_where_that_is_enabled(self):
-        self.assertEqual(([0], []), self.kept(
-            builders.hosts(), builders.request(availability_zone='north'),
-            zones=False))
+    def test_forced_request_stays_in_its_zone(self):
+        self.assertEqual(([], ['AvailabilityZoneFilter']), self.kept(
+            builders.hosts(), builders.request(
+                availability_zone='north', force_hosts=['host1'])))
 
 
 class TestTenantAggregate(PrefilterTestCase):
