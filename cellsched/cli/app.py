@@ -13,6 +13,7 @@ import contextlib
 import functools
 from importlib import metadata
 import inspect
+import io
 import itertools
 import logging
 import os
@@ -117,7 +118,9 @@ class App(app.App):
 
     def warn(self, text: str) -> None:
         """Tell of what is wrong, in one line on standard error."""
-        line = ' '.join(_without_secrets(text).split())
+        line = ''.join(
+            each if each.isprintable() else '?'
+            for each in ' '.join(_without_secrets(text).split()))
         print(f'{self.NAME}: {line}', file=self.stderr)
 
     def report(self, exc: BaseException) -> None:
@@ -296,6 +299,13 @@ class Manage(App):
 
 def main(application: type[App]) -> NoReturn:
     """Run an application as this process, and end it."""
+    for name in ('stdout', 'stderr'):
+        # Python has none where it was closed.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, 'w', encoding='utf-8'))
+    # What a terminal cannot show is no reason to show nothing.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors='backslashreplace')
     try:
         code = application().run(sys.argv[1:])
         sys.stdout.flush()

@@ -257,8 +257,16 @@ def _values(snapshot: 'snapshot_.Snapshot', row: int) -> dict[str, Any]:
 
 
 def _save(document: dict[str, Any], path: pathlib.Path) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all.
+
+    A device or a pipe is written to as it is; a link goes on pointing there.
+    """
     try:
+        if path.exists() and not path.is_file():
+            with path.open('w', encoding='utf-8') as stream:
+                _write(document, stream)
+            return
+        path = path.resolve()
         with tempfile.NamedTemporaryFile(
                 'w', encoding='utf-8', dir=path.parent, prefix=path.name,
                 delete=False) as file:

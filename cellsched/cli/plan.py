@@ -65,13 +65,15 @@ class Plan(report.Report):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
+        from cellsched.scheduler import checking
         from cellsched.scheduler import minutes
 
         args = parsed_args
         request = self._request(args)
-        planner, cells = self._planner(args)
         uuids = [uuidutils.generate_uuid() for _ in range(args.count)]
         request.instance_uuid, request.num_instances = uuids[0], args.count
+        checking.check(request, uuids, args.count)
+        planner, cells = self._planner(args)
         places, decision = planner.plan(
             self.app.context(), request, uuids, args.alternates)
         made = minutes.of(

@@ -58,7 +58,19 @@ def text(field: str, given: Any, most: int = 255, least: int = 1) -> str:
     """Return a text."""
     if not isinstance(given, str) or not least <= len(given) <= most:
         raise invalid(field, f'a text of {least} to {most} characters')
+    try:
+        given.encode()
+    except UnicodeError:
+        # JSON can say half of a character, which nobody can show.
+        raise invalid(field, 'whole characters') from None
     return given
+
+
+def shown(field: str, given: Any, least: int = 1) -> str:
+    """Return a name, which terminals may be given as it is."""
+    if not text(field, given, least=least).isprintable():
+        raise invalid(field, 'printable characters')
+    return str(given)
 
 
 def number(field: str, given: Any, least: float, most: float) -> float:
@@ -99,7 +111,7 @@ def column(
         return [values[int(code)] for code in codes]
     if kind == 'object':
         _check_length(field, given, count)
-        return [text(f'{field}[{place}]', each, least=0)
+        return [shown(f'{field}[{place}]', each, least=0)
                 for place, each in enumerate(given)]
     if kind == 'bool':
         _check_length(field, given, count)

@@ -116,7 +116,7 @@ def load(
         (*columns_.STANDARD, *extra_columns), facts.Cells(half_life_s))
     names = _load_cells(document.get('cells', []), table.cells)
     groups = _load_aggregates(document.get('aggregates', []))
-    silent = [reading.text(f'silent[{place}]', each) for place, each
+    silent = [reading.shown(f'silent[{place}]', each) for place, each
               in reading.items('silent', document.get('silent', []),
                                CELLS_MAX)]
     _load_columns(table, document['columns'], groups)
@@ -164,7 +164,7 @@ def _load_cells(given: Any, cells: facts.Cells) -> dict[str, str]:
         uuid = reading.text(f'{where}.uuid', said['uuid'], 36)
         if uuid in names:
             raise reading.invalid(f'{where}.uuid', 'each cell once')
-        names[uuid] = reading.text(f'{where}.name', said['name'])
+        names[uuid] = reading.shown(f'{where}.name', said['name'])
         if said.get('heard_at') is not None:
             cells.heard(uuid, reading.number(
                 f'{where}.heard_at', said['heard_at'], 0, _TIME_MAX))

@@ -17,6 +17,12 @@ from cellsched import exception
 #: Before a field's name in an object's dictionary.
 _OBJ_ = '_obj_'
 
+#: Characters of an error that are told.
+_TOLD_MAX = 200
+
+#: Fields of several values.
+_LISTS = (fields.ListOfStringsField, fields.SetOfStringsField)
+
 #: Every object says its version, and there are few of them.
 _version = functools.lru_cache(256)(versionutils.convert_version_to_tuple)
 
@@ -72,14 +78,19 @@ class Object(base.VersionedObject):
         data = cls._obj_primitive_field(primitive, 'data')
         for name, field in cls.fields.items():
             if name in data:
+                if isinstance(data[name], str) and isinstance(
+                        field, _LISTS):
+                    # Its characters would be taken for what is listed.
+                    raise exception.InvalidField(
+                        where=cls.obj_name(), field=name, expected='a list')
                 try:
                     setattr(self, name,
                             field.from_primitive(self, name, data[name]))
-                except (AttributeError, KeyError, TypeError,
-                        ValueError) as exc:
+                except (ArithmeticError, AttributeError, KeyError,
+                        TypeError, ValueError) as exc:
                     raise exception.InvalidField(
                         where=cls.obj_name(), field=name,
-                        expected=f'{exc}') from exc
+                        expected=_told(exc)) from exc
         changes = cls._obj_primitive_field(primitive, 'changes', [])
         self._changed_fields = {name for name in changes if name in cls.fields}
         return self
@@ -134,6 +145,13 @@ class Object(base.VersionedObject):
         # To ask whether it is set and then for it takes ten times as long,
         # and a decision asks some twenty fields.
         return self.__dict__.get(_OBJ_ + name, default)
+
+
+def _told(exc: Exception) -> str:
+    """Return what an error says of a value that came, in one short line."""
+    text = f'{exc} is missing' if isinstance(exc, KeyError) else f'{exc}'
+    return ''.join(each if each.isprintable() else '?'
+                   for each in text[:_TOLD_MAX])
 
 
 class ObjectList(base.ObjectListBase, Object):

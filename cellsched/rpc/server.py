@@ -9,8 +9,10 @@ from typing import Any
 import oslo_messaging
 from oslo_messaging.rpc import dispatcher
 from oslo_messaging.rpc import server as oslo_server
+from oslo_versionedobjects import exception as ovo_exception
 
 from cellsched import context as request_context
+from cellsched import exception
 from cellsched.rpc import serializer
 
 
@@ -27,6 +29,32 @@ class BaseAPI:
     ) -> dict[str, Any]:
         """Return ``arg``, and who received it."""
         return {'service': self._service, 'arg': arg}
+
+
+class Arguments(serializer.Serializer):
+    """Reads what callers sent; what cannot be read is an error of theirs.
+
+    They are told which field it is, and nothing is logged.
+    """
+
+    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        try:
+            return self._read(ctxt, entity)
+        except exception.CellschedException:
+            # It takes the error that is being handled with it.
+            raise dispatcher.ExpectedException() from None
+
+    def _read(self, ctxt: Any, entity: Any) -> Any:
+        try:
+            return super().deserialize_entity(ctxt, entity)
+        except (AttributeError, KeyError, RecursionError, TypeError,
+                ValueError,
+                ovo_exception.VersionedObjectsException) as exc:
+            # None of these says which part of the message is meant.
+            raise exception.InvalidField(
+                where='message', field='nova_object', expected='envelopes '
+                'of known objects and versions '
+                f'({type(exc).__name__})') from exc
 
 
 class Server(oslo_server.RPCServer):
@@ -60,7 +88,7 @@ def server(
     """
     made = oslo_messaging.get_rpc_server(
         transport, oslo_messaging.Target(topic=topic, server=host),
-        [*endpoints, BaseAPI(topic)], serializer=serializer.Serializer(),
+        [*endpoints, BaseAPI(topic)], serializer=Arguments(),
         access_policy=dispatcher.DefaultRPCAccessPolicy, server_cls=Server)
     # oslo.messaging asks the global configuration, which may be another.
     if 'rpc_ping_enabled' in made.conf and made.conf.rpc_ping_enabled:

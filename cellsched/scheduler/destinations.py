@@ -132,7 +132,10 @@ class ForcedHost(_Stage):
         if request.get('force_hosts'):
             mask &= _named(hosts, request.force_hosts)
         if request.get('force_nodes'):
-            mask &= np.isin(hosts['nodename'], request.force_nodes)
+            # An array of the names would be as wide as the longest.
+            nodes = frozenset(request.force_nodes)
+            mask &= np.fromiter(
+                map(nodes.__contains__, hosts['nodename']), bool)
         return mask
 
 

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scheduler answers over RPC."""
 
-from collections.abc import Sequence
 from typing import Any
-import uuid as uuid_
 
 import oslo_messaging
-from oslo_utils import uuidutils
 
 from cellsched import context as context_
 from cellsched import exception
 from cellsched.notify import notifier as notifier_
-from cellsched import objects
 from cellsched.rpc import scheduler
+from cellsched.scheduler import checking
 from cellsched.scheduler.drivers import base
 
 
@@ -49,7 +46,7 @@ class Scheduler:
         :raises cellsched.exception.NoValidHost: with the reasons
         :raises cellsched.exception.InvalidField: names the field
         """
-        self._check(spec_obj, instance_uuids)
+        checking.check(spec_obj, instance_uuids, self._instances_max)
         alternates = (self._attempts_max - 1
                       if return_objects and return_alternates else 0)
         self._notifier.select_destinations(
@@ -61,37 +58,3 @@ class Scheduler:
         if return_objects:
             return selections
         return [first.to_dict() for first, *_ in selections]
-
-    def _check(self, spec: Any, uuids: Any) -> None:
-        if not isinstance(spec, objects.RequestSpec):
-            raise _invalid('spec_obj', 'a RequestSpec')
-        flavor = spec.get('flavor')
-        if flavor is None:
-            raise _invalid('spec_obj.flavor', 'a Flavor')
-        for name in ('vcpus', 'memory_mb', 'root_gb'):
-            if flavor.get(name) is None:
-                raise _invalid(f'spec_obj.flavor.{name}', 'a number')
-        for hint in spec.get('scheduler_hints') or ():
-            # Users write hints, so nothing that steers a decision past its
-            # checks is taken from them.
-            if hint.startswith('_'):
-                raise _invalid(
-                    f'spec_obj.scheduler_hints.{hint:.40}',
-                    'no hint whose name begins with _')
-        if not isinstance(uuids, Sequence) or not all(map(_is_uuid, uuids)):
-            raise _invalid('instance_uuids', 'a list of uuids')
-        if not 1 <= len(set(uuids)) == len(uuids) <= self._instances_max:
-            raise _invalid(
-                'instance_uuids', f'1 to {self._instances_max} different '
-                                  f'uuids, not {len(uuids)}')
-
-
-def _is_uuid(text: Any) -> bool:
-    # One uuid has many forms, and would be taken for several instances.
-    return (uuidutils.is_uuid_like(text)
-            and text == str(uuid_.UUID(text)))
-
-
-def _invalid(field: str, expected: str) -> exception.InvalidField:
-    return exception.InvalidField(
-        where='select_destinations', field=field, expected=expected)

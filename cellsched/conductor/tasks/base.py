@@ -107,16 +107,25 @@ def run(
         done.append(step)
         try:
             _do(context, step, live)
+        except exception.InvalidField as exc:
+            # What was asked for is wrong, and not what is done here.
+            LOG.info('Step %s refused %s: %s', type(step).__name__,
+                     [build.uuid for build in live], exc.format_message())
+            _fail(live, exc)
         except Exception as exc:
             LOG.exception('Step %s failed for %s', type(step).__name__,
                           [build.uuid for build in live])
-            for build in live:
-                build.failed = build.failed or exc
+            _fail(live, exc)
         ended = [build for build in live if build.ended]
         live = [build for build in live if not build.ended]
         if ended:
             _undo(context, steps, done, ended, settle)
     return live
+
+
+def _fail(builds: Sequence[Build], exc: Exception) -> None:
+    for build in builds:
+        build.failed = build.failed or exc
 
 
 def _do(

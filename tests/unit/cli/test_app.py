@@ -158,6 +158,12 @@ class TestErrors(base.CommandTestCase):
 
         self.assertEnds(1, ran, 'KeyError', 'first')
 
+    def test_terminal_is_not_given_what_it_would_obey(self):
+        ran = self.fail(exception.FlavorNotFound(flavor='\x1b[2J\ud800'))
+
+        self.assertEqual(
+            'cellsched: There is no flavor ?[2J?.\n', ran.err)
+
     def test_traceback_is_shown_for_debugging(self):
         ran = self.fail(KeyError('x'), '--debug')
 

@@ -3,6 +3,7 @@
 
 import io
 import json
+import os
 
 from cellsched.cli import host
 from cellsched import exception
@@ -89,6 +90,28 @@ class TestHost(base.CommandTestCase):
         self.assertEnds(1, self.shell(
             'host', 'list', '--snapshot', self.directory / 'none'),
             '--snapshot', 'No such file')
+
+    def test_pipe_is_written_to_and_stays_one(self):
+        path = self.directory / 'pipe'
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+
+        host._save({'format': 'x', 'columns': {'host': ['a']}}, path)
+
+        self.assertEqual(['a'], json.loads(
+            os.read(reader, 1000))['columns']['host'])
+        self.assertTrue(path.is_fifo())
+
+    def test_link_goes_on_pointing_to_what_is_written(self):
+        target, link = self.directory / 'target', self.directory / 'link'
+        target.write_text('before')
+        link.symlink_to(target)
+
+        host._save({'format': 'x', 'columns': {}}, link)
+
+        self.assertTrue(link.is_symlink())
+        self.assertEqual('x', json.loads(target.read_text())['format'])
 
     def test_file_is_written_whole_or_not_at_all(self):
         self.path.write_text('before')

@@ -149,6 +149,9 @@ class TestBadPlan(PlanTestCase):
                 ({**sent, 'nova_object.version': '2.0'}, 'RequestSpec'),
                 ({**sent, 'nova_object.name': 'Flavor'}, 'RequestSpec'),
                 ({'nova_object.name': 'RequestSpec'}, 'RequestSpec'),
+                ({'instance_group': {'members': ['\ud800']}}, 'members'),
+                ({'requested_destination': {'cell': {'name': 'x'}}},
+                 'requested_destination.cell.uuid'),
                 ({'scheduler_hints': {'color': ['red']}}, 'hints')):
             self.assertEnds(1, self.plan(*self.file(request)), *texts)
 

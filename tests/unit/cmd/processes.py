@@ -17,6 +17,6 @@ def run(module, *argv, before='', **options):
     env = {name: value for name, value in os.environ.items()
            if name != 'PYTHONWARNINGS'}
     return subprocess.run(
-        [sys.executable, '-c', code, *argv], env=env, text=True,
-        timeout=TIMEOUT_S, **{'stdout': subprocess.PIPE,
+        [sys.executable, '-c', code, *argv], text=True,
+        timeout=TIMEOUT_S, **{'stdout': subprocess.PIPE, 'env': env,
                               'stderr': subprocess.PIPE, **options})

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import json
 import os
 
+from cellsched.hosts import snapshot
+from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.cmd import processes
 
@@ -19,6 +22,18 @@ class TestShell(base.TestCase):
 
         self.assertEqual((0, ''), (ended.returncode, ended.stderr))
         self.assertIn('ComputeFilter', ended.stdout)
+
+    def test_what_a_terminal_cannot_show_is_shown_in_other_words(self):
+        env = {**os.environ, 'PYTHONIOENCODING': 'ascii'}
+        path = self.temporary_directory() / 'hosts.json'
+        path.write_text(json.dumps(snapshot.dump(snapshot.Snapshot(
+            builders.hosts(1, host='n\xe9')._table, 0))))
+
+        ended = processes.run(
+            'shell', 'host', 'list', '--snapshot', str(path), env=env)
+
+        self.assertEqual((0, ''), (ended.returncode, ended.stderr))
+        self.assertIn('n\\xe9', ended.stdout)
 
     def test_error_is_one_line_without_traceback(self):
         missing = self.temporary_directory() / 'missing.conf'
@@ -39,6 +54,12 @@ class TestShell(base.TestCase):
             ended = processes.run('shell', 'plugin', 'list', stdout=stdout)
 
         self.assertEqual((141, ''), (ended.returncode, ended.stderr))
+
+    def test_output_that_is_closed_is_no_error_to_speak_of(self):
+        ended = processes.run(
+            'shell', 'plugin', 'list', before='sys.stdout = None')
+
+        self.assertEqual((0, ''), (ended.returncode, ended.stderr))
 
     def test_threads_do_not_keep_the_process(self):
         ended = processes.run('shell', '--version', before=THREAD)

@@ -119,6 +119,16 @@ class TestRun(base.TestCase):
         self.assertEqual('as told', str(self.b.failed))
         self.assertIs(self.b.failed, self.c.failed)
 
+    def test_wrong_request_fails_without_a_traceback(self):
+        def refuse(builds):
+            raise exception.InvalidField(
+                where='request', field='hint', expected='a number')
+
+        self.run_steps(self.step('1', refuse))
+
+        self.assertEqual('request: hint: a number', str(self.a.failed))
+        self.assertNotIn('Traceback', self.logs.output)
+
     def test_exception_does_not_hide_an_earlier_failure(self):
         first = Failure('first')
 

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request must be; service and stories send it over RPC too."""
+
+import uuid
+
+from cellsched import exception
+from cellsched import objects
+from cellsched.scheduler import checking
+from cellsched.testing import builders
+from tests.unit import base
+
+UUIDS = [str(uuid.UUID(int=number)) for number in range(1, 4)]
+
+MOST = 2 ** 31 - 1
+
+
+class TestCheck(base.TestCase):
+
+    def check(self, spec, uuids=UUIDS, most=3):
+        checking.check(spec, uuids, most)
+
+    def assertRefused(self, field, spec, *args):
+        error = self.assertRaises(
+            exception.InvalidField, self.check, spec, *args)
+        self.assertEqual(field, error.field)
+        self.assertTrue(str(error).isprintable())
+
+    def test_good_request_passes(self):
+        self.check(builders.request())
+        self.check(builders.request(
+            hints={'group': ['x']}, image={'hw_architecture': 'x86_64'},
+            instance_group=objects.InstanceGroup(members=UUIDS, hosts=None),
+            num_instances=1000, ignore_hosts=['a'] * 10))
+
+    def test_amounts_are_bounded(self):
+        for name in ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap'):
+            for amount, good in ((-1, False), (0, True), (MOST, True),
+                                 (MOST + 1, False)):
+                spec = builders.request()
+                setattr(spec.flavor, name, amount)
+                if good:
+                    self.check(spec)
+                else:
+                    self.assertRefused(f'spec_obj.flavor.{name}', spec)
+
+    def test_number_of_servers_is_bounded(self):
+        for number in (0, -1, MOST + 1):
+            self.assertRefused('spec_obj.num_instances',
+                               builders.request(num_instances=number))
+
+    def test_names_are_bounded_in_number(self):
+        for most, refuse in ((checking.NAMED_MAX, False),
+                             (checking.NAMED_MAX + 1, True)):
+            names = dict.fromkeys(map(str, range(most)), 'x')
+            for field, wish in (
+                    ('flavor.extra_specs', {'extra_specs': names}),
+                    ('image.properties', {'image': names}),
+                    ('scheduler_hints',
+                     {'hints': dict.fromkeys(names, ['x'])})):
+                spec = builders.request(**wish)
+                if refuse:
+                    self.assertRefused(f'spec_obj.{field}', spec)
+                else:
+                    self.check(spec)
+
+    def test_hint_that_users_may_not_give_is_shown_on_one_line(self):
+        self.assertRefused('spec_obj.scheduler_hints._\\r\\n',
+                           builders.request(hints={'_\r\n': ['x']}))
+
+    def test_lists_are_bounded(self):
+        many = ['x'] * (checking.LISTED_MAX + 1)
+        for name in ('ignore_hosts', 'force_hosts', 'force_nodes'):
+            self.check(builders.request(**{name: many[1:]}))
+            self.assertRefused(
+                f'spec_obj.{name}', builders.request(**{name: many}))
+        for name in ('members', 'hosts'):
+            self.assertRefused(
+                f'spec_obj.instance_group.{name}', builders.request(
+                    instance_group=objects.InstanceGroup(**{name: many})))
+        for name, values in (
+                ('aggregates', many),
+                ('forbidden_aggregates', {*map(str, range(len(many)))})):
+            self.assertRefused(
+                f'spec_obj.requested_destination.{name}', builders.request(
+                    requested_destination=objects.Destination(
+                        **{name: values})))
+
+    def test_ids_can_be_looked_up(self):
+        for bad in ('x' * 37, 'a\0', 'a\n', '\ud800', '\u0430'):
+            self.assertRefused(
+                'spec_obj.instance_group.members', builders.request(
+                    instance_group=objects.InstanceGroup(
+                        members=[UUIDS[0], bad])))
+
+    def test_requested_cell_has_a_uuid(self):
+        self.assertRefused(
+            'spec_obj.requested_destination.cell.uuid', builders.request(
+                requested_destination=objects.Destination(
+                    cell=objects.CellMapping(name='cell1'))))
+
+    def test_instances_are_counted_before_they_are_read(self):
+        read = []
+
+        class Unread(str):
+            def __eq__(self, other):
+                read.append(other)
+
+            __hash__ = str.__hash__
+
+        self.assertRefused('instance_uuids', builders.request(),
+                           [Unread(each) for each in UUIDS], 2)
+        self.assertEqual([], read)
