@@ -45,7 +45,11 @@ class FeedTests:
 
         def poll():
             while not ended.is_set():
-                follower.poll()
+                try:
+                    follower.poll()
+                except exception.TransactionLost:
+                    # Then it knows what it knew, and asks again.
+                    self.losses.append(follower)
 
         with futures.ThreadPoolExecutor(1) as pool:
             following = pool.submit(poll)
