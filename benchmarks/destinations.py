@@ -2,9 +2,9 @@
 """The whole of ``select_destinations`` in a process, beside Nova's.
 
 Parameters: ``hosts``, ``cells``, ``instances`` of each request, and in
-``nova`` how often Nova does it. Claims are durable, in PostgreSQL; Nova runs
-with its Placement over PostgreSQL of the same settings, see ``peers``. The
-hosts are empty at first on both sides.
+``nova`` how often Nova does it. Claims are durable, in PostgreSQL by psycopg
+3; Nova runs with its Placement over PostgreSQL of the same settings, by
+psycopg2, see ``peers``. The hosts are empty at first on both sides.
 """
 
 import json
@@ -36,7 +36,7 @@ def ours(parameters, repeat):
         pathlib.Path(path).chmod(0o755)
         postgresql = servers.PostgreSQL(pathlib.Path(path) / 'postgresql')
         try:
-            url = postgresql.create('api')
+            url = postgresql.create('api').replace('+psycopg2:', '+psycopg:')
             with populated.parts(
                     parameters['hosts'], parameters['cells'], url) as parts:
                 driver = filter_scheduler.FilterScheduler(parts.conf, parts)

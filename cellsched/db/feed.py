@@ -69,12 +69,16 @@ class Feed:
         """Return the lane of a key."""
         return zlib.crc32(key.encode()) % self.lanes
 
-    def moved(self) -> sa.CTE:
+    def moved(self, *conditions: sa.ColumnElement[bool]) -> sa.CTE:
         """Return the lane ``in_lane`` as moved by the statement it is in.
 
         It has the new ``position``. PostgreSQL only.
+
+        :param conditions: are looked at first, and the lane is only locked
+            where they hold
         """
-        return self._move.returning(self.table.c.position).cte('moved')
+        return self._move.where(*conditions).returning(
+            self.table.c.position).cte('moved')
 
     def position(self, connection: sa.Connection, lane: int) -> int:
         """Return the position of a lane, for rows that are inserted."""

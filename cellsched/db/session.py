@@ -25,6 +25,8 @@ from sqlalchemy import pool
 
 from cellsched import clock
 from cellsched.db import pinging
+from cellsched.db import postgresql
+from cellsched.db import refusing
 from cellsched import exception
 from cellsched import urls
 
@@ -121,6 +123,17 @@ class Database:
 
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
+        with self.each_alone() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def each_alone(self) -> Iterator[sa.Connection]:
+        """Give a connection whose statements are each a transaction.
+
+        :raises cellsched.exception.TransactionLost: a statement lost to
+            another one and may be tried again
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
         with self._translated(), self.engine.connect() as connection:
             yield connection.execution_options(isolation_level='AUTOCOMMIT')
 
@@ -135,7 +148,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except db_exc.DBDeadlock as exc:
+        except (db_exc.DBDeadlock, postgresql.PlanOutdated) as exc:
             raise self._lost(exc) from None
         except _UNREACHABLE as exc:
             if _lost(exc):
@@ -173,9 +186,8 @@ def _lost(exc: Exception) -> bool:
     It does so where its default isolation was made stricter, as late as at
     the commit. oslo.db does not know this one.
     """
-    orig = getattr(exc, 'orig', None)
-    state = getattr(orig, 'pgcode', None) or getattr(orig, 'sqlstate', None)
-    return state == _SERIALIZATION_FAILURE
+    return (refusing.state(getattr(exc, 'orig', None))
+            == _SERIALIZATION_FAILURE)
 
 
 def _missing_table(exc: Exception) -> str | None:
@@ -266,12 +278,17 @@ def _engine_and_target(
         # A file does not go away as a server does, so nothing is pinged.
         arguments.update(poolclass=pool.QueuePool, max_overflow=-1,
                          pool_pre_ping=False)
+    url, connecting = postgresql.connect_arguments(url)
+    arguments['connect_args'] = {
+        **arguments.get('connect_args', {}), **connecting}
     # Parameters hold passwords too: those of the cells' URLs.
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if sqlite:
         _tune_sqlite(engine)
     else:
         pinging.ask_seldom(engine, clock.Clock())
+        refusing.listen(engine)
+        postgresql.tune(engine)
     return engine, engine
 
 

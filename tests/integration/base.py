@@ -49,19 +49,19 @@ class TestCase(base.TestCase):
     @classmethod
     def part_of_class(cls, kind: type[serving.Server]) -> servers.Part:
         """Return a part of the shared server, for all tests of the class."""
-        return cls.of_class(servers.Part(_installed(servers.shared, kind)))
+        return cls.of_class(servers.Part(installed(servers.shared, kind)))
 
     def part_of(self, kind: type[serving.Server]) -> servers.Part:
         """Return a part of the server that all tests here share."""
         return self.useFixture(
-            servers.Part(_installed(servers.shared, kind)))
+            servers.Part(installed(servers.shared, kind)))
 
     def own(
         self, kind: type[servers.AnyServer],
         search_path: Sequence[str] | None = None,
     ) -> servers.AnyServer:
         """Start a server that is the test's alone, to stop or kill it."""
-        return self.useFixture(_installed(kind, search_path))
+        return self.useFixture(installed(kind, search_path))
 
     def process(
         self, args: Sequence[str], **options: Any
@@ -89,8 +89,8 @@ class TestCase(base.TestCase):
         return processes.run(args, self.directory, **options)
 
 
-def _installed(make: Callable[..., Any], *args: Any) -> Any:
-    """Return a server, or skip the test, or fail it."""
+def installed(make: Callable[..., Any], *args: Any) -> Any:
+    """Return what is made of what is installed, or skip the test, or fail."""
     try:
         return make(*args)
     except serving.NotInstalled as exc:

@@ -9,6 +9,7 @@ import atexit
 import functools
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import signal
@@ -81,6 +82,19 @@ class RabbitMQ(serving.Server):
             end.
         """)
 
+    def check_queue(self, name: str, queue: str, quorum: bool) -> None:
+        """Make sure that a part has a queue, of this kind.
+
+        :param quorum: whether it is a quorum queue, or else a classic one
+        """
+        kind = 'rabbit_quorum_queue' if quorum else 'rabbit_classic_queue'
+        self._evaluate(f"""
+            {{ok, Queue}} = rabbit_amqqueue:lookup(rabbit_misc:r(
+                <<"{name}">>, queue, <<"{queue}">>)),
+            {kind} = amqqueue:get_type(Queue),
+            ok.
+        """)
+
     def _environment(self) -> dict[str, str]:
         """Return settings that keep the broker out of the system's files.
 
@@ -150,6 +164,8 @@ class PostgreSQL(serving.Server):
 
     It does not wait for its disk, but for the system to take what is
     committed, so that only the machine's end could lose that.
+
+    URLs are of the driver that ``CELLSCHED_POSTGRESQL_DRIVER`` names.
     """
 
     package = 'postgresql'
@@ -196,7 +212,8 @@ class PostgreSQL(serving.Server):
         except psycopg2.errors.DuplicateDatabase:
             # It was made when its URL was asked for first.
             pass
-        return (f'postgresql+psycopg2://postgres:postgres@{serving.ADDRESS}:'
+        driver = os.environ.get('CELLSCHED_POSTGRESQL_DRIVER') or 'psycopg2'
+        return (f'postgresql+{driver}://postgres:postgres@{serving.ADDRESS}:'
                 f'{self.port["sql"]}/{parse.quote(name, safe="")}')
 
     def drop(self, name: str) -> None:
@@ -220,6 +237,11 @@ class PostgreSQL(serving.Server):
             return []
         return ['setpriv', '--reuid=postgres', '--regid=postgres',
                 '--clear-groups']
+
+
+def by_psycopg(url: str) -> str:
+    """Return the URL of a database on PostgreSQL, by psycopg 3."""
+    return re.sub(r'^postgresql(\+\w+)?:', 'postgresql+psycopg:', url)
 
 
 class _Postgres(processes.Process):

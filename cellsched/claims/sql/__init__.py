@@ -2,7 +2,9 @@
 """Claims in a SQL database.
 
 ``schema`` has the tables and ``migrations`` their history; ``reading`` and
-``writing`` have the statements, ``demand`` adds up what a batch moves.
+``writing`` have the statements, ``at_once`` the one that most claims on
+PostgreSQL need; ``demand`` adds up what a batch moves, and ``shaping`` makes
+it into parts of statements.
 """
 
 from collections.abc import Callable
@@ -16,10 +18,12 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 
 from cellsched.claims import base
+from cellsched.claims.sql import at_once
 from cellsched.claims.sql import reading
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import writing
 from cellsched.db import feed
+from cellsched.db import refusing
 from cellsched.db import session
 from cellsched.db import statements
 from cellsched import exception
@@ -54,7 +58,8 @@ class SQLClaims(base.ClaimStore):
     """Keep claims in SQLite, PostgreSQL, MariaDB or MySQL.
 
     The UPDATE that takes room is also the check that there is room. A batch
-    is one transaction of a handful of statements, whatever its size.
+    is one transaction of a handful of statements, whatever its size, and on
+    PostgreSQL a single one if all of it is new and fits.
 
     What changed is told by a feed of :mod:`cellsched.db.feed`, whose rows are
     the providers.
@@ -88,12 +93,16 @@ class SQLClaims(base.ClaimStore):
                 with self._database.writer() as connection:
                     writing.take(connection, left)
 
+        def attempt_at_once() -> None:
+            if not left or not at_once.take(self._database, left):
+                attempt()
+
         def look_again() -> None:
             held = self.held(claim.consumer for claim in claims)
             left[:] = base.outstanding(claims, held)
             self._refuse(left)
 
-        _repeat(attempt, look_again)
+        _repeat(attempt, look_again, first=attempt_at_once)
         return len(left)
 
     def release(self, consumers: Iterable[str]) -> None:
@@ -157,16 +166,18 @@ class SQLClaims(base.ClaimStore):
 def _repeat(
     attempt: Callable[[], None],
     look_again: Callable[[], None] = lambda: None,
+    first: Callable[[], None] | None = None,
 ) -> None:
     """Make an attempt until it loses to nobody.
 
     :param look_again: what is to be done after each loss
+    :param first: another way, to be tried once before
     """
-    for _ in range(_ATTEMPTS_MAX):
+    for number in range(_ATTEMPTS_MAX):
         try:
-            return attempt()
+            return (attempt if number or first is None else first)()
         except (db_exc.DBConsistencyError, db_exc.DBDuplicateEntry,
-                exception.TransactionLost, writing.NoRoom):
+                exception.TransactionLost, refusing.Refused, writing.NoRoom):
             look_again()
     raise exception.DatabaseError(
         schema='claims',

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -21,6 +20,7 @@ from cellsched.claims import base
 from cellsched.claims.sql import demand
 from cellsched.claims.sql import reading
 from cellsched.claims.sql import schema
+from cellsched.claims.sql import shaping
 from cellsched.db import statements
 
 _providers = schema.providers
@@ -45,7 +45,7 @@ def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
         _lock(connection, groups)
     for wanted, uuids in _chunks(groups):
         added = connection.execute(add(len(wanted.shares)), {
-            'uuids': uuids, **_parameters(wanted, 1)})
+            'uuids': uuids, **shaping.parameters(wanted, 1)})
         if added.rowcount != len(uuids) * len(wanted.shares):
             raise NoRoom()
     _note(connection, groups, 1, claims[0].consumer)
@@ -68,7 +68,7 @@ def give_back(connection: sa.Connection, consumers: Iterable[str]) -> None:
             _allocations.c.consumer.in_(chunk)))
     for wanted, uuids in _chunks(groups):
         connection.execute(_subtract(len(wanted.shares)), {
-            'uuids': uuids, **_parameters(wanted, -1)})
+            'uuids': uuids, **shaping.parameters(wanted, -1)})
     _note(connection, groups, -1, claims[0].consumer)
 
 
@@ -104,43 +104,13 @@ def set_inventory(
     _note(connection, groups, 0, provider)
 
 
-def _rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
-    """Yield the batch's allocations in the order in which all lock them."""
-    consumer, ordinal = None, 0
-    for claim in sorted(claims, key=lambda c: (c.consumer, c.provider)):
-        ordinal = ordinal if claim.consumer == consumer else 0
-        consumer = claim.consumer
-        for resource, amount in sorted(claim.resources.items()):
-            yield {'consumer': consumer, 'ordinal': ordinal,
-                   'provider': claim.provider, 'resource_class': resource,
-                   'amount': amount}
-            ordinal += 1
-
-
 def _insert(
     connection: sa.Connection, claims: Sequence[base.Claim]
 ) -> None:
-    """Insert allocations; PostgreSQL reads arrays faster than rows."""
     if connection.dialect.name != 'postgresql':
-        connection.execute(sa.insert(_allocations), list(_rows(claims)))
-    elif _are_alike(claims):
-        amounts = sorted(claims[0].resources.items())
-        connection.execute(_INSERT_ALIKE, {
-            'consumer': [claim.consumer for claim in claims],
-            'provider': [claim.provider for claim in claims],
-            'ordinal': list(range(len(amounts))),
-            'resource_class': [resource for resource, _ in amounts],
-            'amount': [amount for _, amount in amounts]})
+        connection.execute(sa.insert(_allocations), list(shaping.rows(claims)))
     else:
-        rows = list(_rows(claims))
-        connection.execute(_INSERT_ARRAYS, {
-            name: [row[name] for row in rows] for name in rows[0]})
-
-
-def _are_alike(claims: Sequence[base.Claim]) -> bool:
-    """Whether each is another consumer's, and all take the same."""
-    return (all(claim.resources == claims[0].resources for claim in claims)
-            and len({claim.consumer for claim in claims}) == len(claims))
+        connection.execute(*shaping.inserting(claims))
 
 
 def _lock(
@@ -193,35 +163,10 @@ def _chunks(
             yield wanted, chunk
 
 
-def _parameters(wanted: demand.Demand, sign: int) -> dict[str, Any]:
-    parameters: dict[str, Any] = {}
-    for number, share in enumerate(wanted.shares):
-        parameters[f'resource{number}'] = share.resource
-        parameters[f'amount{number}'] = sign * share.amount
-        parameters[f'smallest{number}'] = share.smallest
-        parameters[f'largest{number}'] = share.largest
-        parameters[f'divisor{number}'] = share.divisor
-    return parameters
-
-
 @functools.cache
 def _add(classes: int) -> sa.Update:
     """Return the statement that takes room, if there is room."""
-    return _with_room(classes, _move(classes))
-
-
-def _with_room(classes: int, update: sa.Update) -> sa.Update:
-    bind = sa.bindparam
-    columns = _inventories.c
-    return update.where(sa.or_(*(
-        sa.and_(
-            columns.resource_class == bind(f'resource{number}'),
-            columns.used + bind(f'amount{number}') <= columns.capacity,
-            columns.min_unit <= bind(f'smallest{number}'),
-            columns.max_unit >= bind(f'largest{number}'),
-            bind(f'divisor{number}', type_=sa.BigInteger)
-            % columns.step_size == 0)
-        for number in range(classes))))
+    return shaping.with_room(_move(classes), classes)
 
 
 @functools.cache
@@ -230,63 +175,24 @@ def _lock_and_add(classes: int) -> sa.Update:
     locked = sa.select(_providers.c.uuid).where(
         _providers.c.uuid == _ANY).order_by(
         _providers.c.uuid).with_for_update().cte('locked')
-    # To count them is to lock them first. A join would do so too, and have
-    # PostgreSQL read all inventories where it knows no better.
-    counted = sa.select(sa.func.count()).select_from(locked)
-    return _with_room(classes, _change(classes).where(
-        _inventories.c.provider == _ANY, counted.scalar_subquery() > 0))
+    # To count them is to lock them first.
+    return shaping.with_room(shaping.change(classes).where(
+        _inventories.c.provider == _ANY, shaping.count(locked) > 0), classes)
 
 
 @functools.cache
 def _subtract(classes: int) -> sa.Update:
     return _move(classes).where(_inventories.c.resource_class.in_(
-        [sa.bindparam(f'resource{number}') for number in range(classes)]))
+        [sa.bindparam(f'resource0_{number}') for number in range(classes)]))
 
 
 def _move(classes: int) -> sa.Update:
-    return _change(classes).where(
+    return shaping.change(classes).where(
         _inventories.c.provider.in_(sa.bindparam('uuids', expanding=True)))
 
 
-def _change(classes: int) -> sa.Update:
-    used = _inventories.c.used + sa.case(
-        {sa.bindparam(f'resource{number}'): sa.bindparam(
-            f'amount{number}', type_=sa.BigInteger)
-         for number in range(classes)},
-        value=_inventories.c.resource_class)
-    return sa.update(_inventories).values(used=used)
-
-
-def _unnested(names: Sequence[str]) -> sa.TableValuedAlias:
-    """Return rows of parameters that are arrays, one for each column."""
-    return sa.func.unnest(*(
-        sa.bindparam(name, type_=sa.ARRAY(
-            sa.Text() if isinstance(_allocations.c[name].type, sa.String)
-            else _allocations.c[name].type))
-        for name in names)).table_valued(*names).render_derived()
-
-
-def _insert_from(*sources: sa.TableValuedAlias) -> sa.Insert:
-    """Return the statement that inserts each row of one with each of another.
-
-    They go in the order in which all lock them.
-    """
-    given = {column.name: column for source in sources for column in source.c}
-    names = list(_allocations.c.keys())
-    return sa.insert(_allocations).from_select(
-        names, sa.select(*(given[name] for name in names)).select_from(
-            *sources).order_by(
-            sa.collate(given['consumer'], 'C'), given['ordinal']))
-
-
-_INSERT_ARRAYS = _insert_from(_unnested(list(_allocations.c.keys())))
-
-_INSERT_ALIKE = _insert_from(
-    _unnested(['consumer', 'provider']),
-    _unnested(['ordinal', 'resource_class', 'amount']))
-
 #: One of the parameter ``uuids``, an array, which PostgreSQL reads faster.
-_ANY = sa.any_(sa.bindparam('uuids', type_=sa.ARRAY(sa.Text())))
+_ANY = shaping.any_of('uuids')
 
 _moved = schema.FEED.moved()
 

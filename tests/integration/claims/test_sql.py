@@ -27,18 +27,25 @@ class OnPostgreSQL:
 
     isolation = 'read committed'
 
+    #: More of what the driver is told.
+    parameters = ''
+
     def setUp(self):
         super().setUp()
-        self.url = self.part_of(servers.PostgreSQL).url('claims')
+        self.url = self.make_url('claims')
         self.deadlocks = []
         schema.SCHEMA.sync(self.make_database())
         self.store = self.make_store()
+
+    def make_url(self, name):
+        return self.part_of(servers.PostgreSQL).url(name)
 
     def make_database(self):
         isolation = self.isolation.replace(' ', '%5C%20')
         database = session.Database(self.url, 'claims', {
             'max_pool_size': 40, 'connection_parameters':
-            f'options=-cdefault_transaction_isolation%3D{isolation}'})
+            f'options=-cdefault_transaction_isolation%3D{isolation}'
+            f'{self.parameters}'})
         self.addCleanup(database.close)
 
         @sa.event.listens_for(database.engine, 'handle_error')
@@ -67,8 +74,7 @@ class TestSQLClaims(OnPostgreSQL, suite.ClaimStoreSuite, model.ModelTests,
                 context, schema.METADATA))
 
     def test_missing_schema_names_the_command(self):
-        database = session.Database(
-            self.part_of(servers.PostgreSQL).url('empty'), 'claims')
+        database = session.Database(self.make_url('empty'), 'claims')
         self.addCleanup(database.close)
         store = sql.SQLClaims(database)
 

@@ -19,14 +19,24 @@ class TestCase(base.TestCase):
     #: The schema of the database.
     schema = None
 
+    #: More of what its driver is told.
+    parameters = ''
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.database = session.Database(
-            cls.part_of_class(servers.PostgreSQL).url('database'),
-            cls.schema.name, {'max_pool_size': 20})
+            cls.by_driver(cls.part_of_class(servers.PostgreSQL).url(
+                'database')),
+            cls.schema.name, {'max_pool_size': 20,
+                              'connection_parameters': cls.parameters})
         cls.addClassCleanup(cls.database.close)
         cls.schema.sync(cls.database)
+
+    @staticmethod
+    def by_driver(url):
+        """Return the URL for the driver that the test is about."""
+        return url
 
     def make_database(self):
         # Lanes of feeds are made once, by migrations.

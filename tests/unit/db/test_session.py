@@ -113,7 +113,8 @@ class TestErrors(DatabaseCase):
             # Nobody listens here, and nobody else can.
             taken.bind(('127.0.0.1', 0))
             place = f'127.0.0.1:{taken.getsockname()[1]}'
-            for driver in 'postgresql+psycopg2', 'mysql+pymysql':
+            for driver in ('postgresql+psycopg2', 'postgresql+psycopg',
+                           'mysql+pymysql'):
                 database = self.open(
                     f'{driver}://me:s%40cret@{place}/claims',
                     retry_interval=0)
@@ -155,6 +156,7 @@ class TestErrors(DatabaseCase):
     def test_lost_serialization_is_a_lost_transaction(self):
         # What PostgreSQL says of it, which may be as late as at a commit.
         lost = types.SimpleNamespace(pgcode='40001')
+        lost3 = types.SimpleNamespace(sqlstate='40001')
         kept = types.SimpleNamespace(pgcode='40003')
 
         def lose(orig):
@@ -162,6 +164,7 @@ class TestErrors(DatabaseCase):
                 raise sa.exc.OperationalError('UPDATE', {}, orig)
 
         self.assertRaises(exception.TransactionLost, lose, lost)
+        self.assertRaises(exception.TransactionLost, lose, lost3)
         self.assertRaises(sa.exc.OperationalError, lose, kept)
 
 

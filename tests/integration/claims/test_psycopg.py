@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in SQL, on PostgreSQL by psycopg 3.
+
+Each statement is prepared when it is first executed, which is otherwise for
+what a process does often.
+"""
+
+from cellsched.testing.suite import claim_races
+from tests.integration import base
+from tests.integration.claims import test_at_once
+from tests.integration.claims import test_sql
+from tests.integration import servers
+
+
+class ByPsycopg:
+
+    parameters = '&prepare_threshold=0'
+
+    def make_url(self, name):
+        return servers.by_psycopg(super().make_url(name))
+
+
+class TestSQLClaims(ByPsycopg, test_sql.TestSQLClaims):
+    pass
+
+
+class TestSerializable(ByPsycopg, test_sql.OnPostgreSQL,
+                       claim_races.ClaimRaces, base.TestCase):
+
+    isolation = 'serializable'
+
+
+class TestAtOnce(ByPsycopg, test_at_once.TestAtOnce):
+    pass

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server says is one of our errors, whichever driver brings it."""
+
+import threading
+
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
+
+from cellsched.db import session
+from cellsched import exception
+from tests.integration.db import base
+from tests.unit import racing
+
+METADATA = sa.MetaData()
+THINGS = sa.Table('things_that_fail', METADATA,
+                  sa.Column('name', sa.String(9)),
+                  sa.UniqueConstraint('name', name='uniq_things0name'))
+
+OWN_PROCESS = sa.text('SELECT pg_backend_pid()')
+
+
+class TestErrors(base.APITestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.other = self.open(max_pool_size=1)
+        with self.database.writer() as connection:
+            METADATA.drop_all(connection)
+            METADATA.create_all(connection)
+
+    def open(self, url=None, **options):
+        database = session.Database(url or self.database.url, 'API', {
+            'connection_parameters': self.parameters, 'retry_interval': 0,
+            **options})
+        self.addCleanup(database.close)
+        return database
+
+    def add(self, *names, database=None):
+        with (database or self.database).writer() as connection:
+            connection.execute(
+                sa.insert(THINGS), [{'name': name} for name in names])
+
+    def process(self, database=None):
+        with (database or self.other).reader() as connection:
+            return connection.execute(OWN_PROCESS).scalar_one()
+
+    def end(self, process):
+        """End a connection at the server, and see it gone."""
+        with self.database.reader() as connection:
+            connection.execute(sa.text('SELECT pg_terminate_backend(:pid)'),
+                               {'pid': process})
+            while connection.execute(
+                    sa.text('SELECT 1 FROM pg_stat_activity WHERE pid = :pid'),
+                    {'pid': process}).all():
+                pass
+
+    def test_broken_constraint_is_named(self):
+        self.add('a')
+
+        error = self.assertRaises(db_exc.DBDuplicateEntry, self.add, 'b', 'a')
+
+        self.assertEqual(['name'], error.columns)
+        self.add('b')
+
+    def test_missing_table_names_the_command_that_mends_it(self):
+        with self.database.writer() as connection:
+            METADATA.drop_all(connection)
+
+        error = self.assertRaises(exception.SchemaOutOfDate, self.add, 'a')
+
+        self.assertIn('things_that_fail', str(error))
+        self.assertIn('cellsched-manage api_db sync', str(error))
+
+    def test_one_of_a_deadlock_may_try_again(self):
+        self.add('a', 'b')
+        both = threading.Barrier(2)
+
+        def lock(connection, name):
+            connection.execute(
+                sa.update(THINGS).where(THINGS.c.name == name)
+                .values(name=name))
+
+        def transaction(*names):
+            with self.database.writer() as connection:
+                connection.execute(
+                    sa.text("SET LOCAL deadlock_timeout = '10ms'"))
+                lock(connection, names[0])
+                both.wait(self.timeout_s)
+                lock(connection, names[1])
+
+        outcomes = racing.race(
+            lambda: transaction('a', 'b'), lambda: transaction('b', 'a'))
+
+        self.assertEqual({type(None), exception.TransactionLost},
+                         {type(outcome) for outcome in outcomes})
+
+    def test_connection_that_ends_is_replaced(self):
+        for use in self.other.reader, self.other.writer:
+            self.end(self.process())
+
+            error = self.assertRaises(
+                exception.DatabaseUnreachable, self.add, 'a',
+                database=self.other)
+
+            self.assertNotIn('postgres:postgres', str(error))
+            self.process()
+
+            def end_amid():
+                with use() as connection:
+                    self.end(connection.execute(OWN_PROCESS).scalar_one())
+                    connection.execute(OWN_PROCESS)
+
+            self.assertRaises(exception.DatabaseUnreachable, end_amid)
+            self.process()
+
+    def test_database_that_is_not_there_is_named_without_the_password(self):
+        for place in self.database.url + '_not', self.nowhere():
+            error = self.assertRaises(
+                exception.DatabaseUnreachable, self.process, self.open(place))
+
+            self.assertIn('postgres:****@', str(error))
+            self.assertNotIn('postgres:postgres', str(error))
+
+    def nowhere(self):
+        """Return a URL of a port at which nobody may listen."""
+        return sa.make_url(self.database.url).set(
+            port=1).render_as_string(hide_password=False)
+
+    def test_change_of_a_table_costs_a_statement_no_more_than_once(self):
+        def names():
+            with self.other.reader() as connection:
+                return connection.execute(sa.select(THINGS)).scalars().all()
+
+        self.add('a')
+        for _ in range(10):
+            names()
+        with self.database.writer() as connection:
+            connection.execute(sa.text(
+                'ALTER TABLE things_that_fail ALTER name TYPE varchar(10)'))
+
+        try:
+            names()
+        except exception.TransactionLost:
+            # It was prepared for the table as it was.
+            pass
+        self.assertEqual(['a'], names())

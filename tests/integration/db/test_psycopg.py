@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds of databases by psycopg2 holds of them by psycopg 3.
+
+Each statement is prepared when it is first executed, which is otherwise for
+what a process does often.
+"""
+
+import sqlalchemy as sa
+
+from cellsched.db import session
+from tests.integration.db import base
+from tests.integration.db import test_errors
+from tests.integration.db import test_feeds
+from tests.integration.db import test_queries
+from tests.integration.db import test_refusing
+from tests.integration import servers
+
+
+class ByPsycopg:
+
+    parameters = 'prepare_threshold=0'
+
+    by_driver = staticmethod(servers.by_psycopg)
+
+
+class TestErrors(ByPsycopg, test_errors.TestErrors):
+    pass
+
+
+class TestHosts(ByPsycopg, test_feeds.TestHosts):
+    pass
+
+
+class TestAggregates(ByPsycopg, test_feeds.TestAggregates):
+    pass
+
+
+class TestStatements(ByPsycopg, test_queries.TestStatements):
+    pass
+
+
+class TestInstanceMappings(ByPsycopg, test_queries.TestInstanceMappings):
+    pass
+
+
+class TestRefusing(ByPsycopg, test_refusing.TestRefusing):
+    pass
+
+
+class TestEachAlone(ByPsycopg, test_refusing.TestEachAlone):
+    pass
+
+
+class TestPreparing(ByPsycopg, base.APITestCase):
+
+    def prepared(self, parameters, times):
+        """Return how many statements are prepared after some calls."""
+        database = session.Database(self.database.url, 'API', {
+            'max_pool_size': 1, 'connection_parameters': parameters})
+        self.addCleanup(database.close)
+        for _ in range(times):
+            with database.reader() as connection:
+                found = connection.execute(sa.text(
+                    'SELECT count(*) FROM pg_prepared_statements'))
+        return found.scalar_one()
+
+    def test_statements_are_prepared_that_are_executed_often(self):
+        self.assertEqual(0, self.prepared('', 2))
+        self.assertEqual(1, self.prepared('', 10))
+
+    def test_threshold_can_be_set(self):
+        self.assertEqual(1, self.prepared('prepare_threshold=1', 3))
+        self.assertEqual(0, self.prepared('prepare_threshold=20', 10))
+
+    def test_nothing_is_prepared_where_that_is_turned_off(self):
+        self.assertEqual(0, self.prepared('prepare_threshold=none', 20))
