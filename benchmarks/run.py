@@ -18,10 +18,14 @@ import platform
 import statistics
 import sys
 
+from oslo_service import backend
 import rich.box
 import rich.console
 import rich.table
 import yaml
+
+# As in every process of this project; libraries would pick another.
+backend.init_backend(backend.BackendType.THREADING)
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEYS = {'kind', 'about', 'repeat', 'parameters'}

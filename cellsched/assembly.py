@@ -29,6 +29,7 @@ from cellsched.cells import discovery
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
+from cellsched.cells import versions as cell_versions
 from cellsched import claims as claims_
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
@@ -52,6 +53,7 @@ from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import server as rpc_server
 from cellsched.rpc import transport
+from cellsched.scheduler import checking
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import recorder
@@ -82,7 +84,10 @@ class Parts:
         self.random = random or random_.Random()
         self.databases = session.Databases()
         self.transports = transport.Transports(conf)
-        self.compute = compute_rpc.ComputeAPIs()
+        self.compute_cap = cell_versions.ComputeCap(
+            conf.upgrade_levels.compute,
+            functools.partial(cell_versions.lowest, self))
+        self.compute = compute_rpc.ComputeAPIs(version_cap=self.compute_cap)
         if claims is not None:
             self.claims = claims
 
@@ -260,13 +265,14 @@ def scheduler(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     driver = plugins.load_all(
         plugins.DRIVERS, [name], base=drivers.Driver)[name](conf, parts)
     manager = scheduler_service.Scheduler(
-        driver, conf.scheduler.max_attempts,
-        conf.scheduler.max_instances_per_request, notifier.Notifier(
+        driver, conf.scheduler.max_attempts, checking.bounds(conf.scheduler),
+        notifier.Notifier(
             parts.transports.notifications(), conf.host,
             conf.notifications.notification_format,
             conf.notifications.versioned_notifications_topics))
     return Service(parts, [rpc_server.server(
-        parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager])],
+        parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
+        conf.rpc_clock_tolerance, conf.scheduler.remote_exceptions)],
         driver.periodic())
 
 
@@ -294,7 +300,7 @@ def conductor(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     :raises cellsched.exception.ConfigurationInvalid: neither is configured
     """
     endpoints: list[Any] = []
-    periodic = []
+    periodic: list[tuple[Callable[[], None], float]] = []
     if conf.api_database.connection:
         api_schema.SCHEMA.check(parts.database)
         task = _build_and_schedule(parts)
@@ -302,14 +308,15 @@ def conductor(conf: cfg.ConfigOpts, parts: Parts) -> Service:
         lease_s = conf.conductor.build_lease
         periodic.append((recoverer.Recoverer(
             parts.database, task, parts.clock, lease_s).run, lease_s / 2))
+        periodic += parts.compute_cap.periodic(conf.cells.refresh_interval)
     if conf.database.connection or not endpoints:
         cell_schema.SCHEMA.check(parts.cell_database)
         endpoints.append(conductor_service.CellConductor(
             _build_instances(parts)))
     parts.claims.check()
     return Service(parts, [rpc_server.server(
-        parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints)],
-        periodic)
+        parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
+        conf.rpc_clock_tolerance)], periodic)
 
 
 @_factory
@@ -330,12 +337,15 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
         conf, parts.cell_database, parts.claims, parts.driver, parts.clock,
         outcomes)
     if conf.api_database.connection:
-        _map_own_host(parts)
+        parts.discovery.map_own_host(conf.database.connection, conf.host)
     own = parts.transports.get()
     builder = agent.Agent(
         conf.host, parts.cell_database, parts.claims, parts.driver,
-        conductor_rpc.ConductorAPI(own), parts.clock, outcomes)
-    server = rpc_server.server(own, compute_rpc.TOPIC, conf.host, [builder])
+        conductor_rpc.ConductorAPI(
+            own, None, conf.upgrade_levels.conductor, conductor_rpc.VERSION),
+        parts.clock, outcomes)
+    server = rpc_server.server(own, compute_rpc.TOPIC, conf.host, [builder],
+                               conf.rpc_clock_tolerance)
     reports.report()
     return Service(parts, [server],
                    [(reports.report, conf.report_interval)])
@@ -358,9 +368,10 @@ def api(conf: cfg.ConfigOpts, parts: Parts) -> API:
         servers.Servers(
             parts.database, parts.targets, reader,
             conductor_rpc.ConductorAPI(
-                parts.transports.get(), conf.api.send_retries),
-            compute_rpc.ComputeAPIs(conf.api.send_retries), parts.claims,
-            parts.clock, bounds),
+                parts.transports.get(), conf.api.send_retries,
+                conf.upgrade_levels.conductor),
+            compute_rpc.ComputeAPIs(conf.api.send_retries, parts.compute_cap),
+            parts.claims, parts.clock, bounds),
         flavors.Flavors(parts.database, parts.clock),
         server_groups.ServerGroups(
             parts.database, parts.clock, conf.api.max_limit),
@@ -372,7 +383,9 @@ def _build_and_schedule(parts: Parts) -> build_and_schedule.BuildAndSchedule:
     return build_and_schedule.BuildAndSchedule(
         parts.database, parts.targets, parts.cell0,
         scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), conf.long_rpc_timeout),
+            parts.transports.get(), conf.long_rpc_timeout,
+            conf.rpc_response_timeout, conf.upgrade_levels.scheduler,
+            scheduler_rpc.VERSION),
         parts.compute, parts.claims, parts.clock, conf.host,
         conf.conductor.build_lease)
 
@@ -382,15 +395,3 @@ def _build_instances(parts: Parts) -> build_instances.BuildInstances:
     return build_instances.BuildInstances(
         parts.cell_database, parts.compute.get(parts.transports.get()),
         parts.claims, parts.clock, conf.host, conf.scheduler.max_attempts)
-
-
-def _map_own_host(parts: Parts) -> None:
-    """Map this host to the cell that has this process's database."""
-    for cell in parts.cells.real():
-        if cell.database_connection == parts.conf.database.connection:
-            parts.discovery.map_host(cell, parts.conf.host)
-            return
-    raise exception.ConfigurationInvalid(
-        field='[database] connection',
-        expected='the database of a cell that is mapped; see cellsched-manage '
-                 'cell_v2 list_cells')

@@ -27,7 +27,13 @@ class RequestContext(context.RequestContext):
 
     ``cell`` is where it is aimed, or None. It never travels: each receiver
     aims anew, by what its own configuration or the cell mappings say.
+
+    ``deadline`` is the time, in seconds since 1970, until which somebody waits
+    for what is called, or None. It travels with one call, and not on to what
+    is called from there.
     """
+
+    deadline: float | None = None
 
     def __init__(self, *args: Any, cell: CellTarget | None = None,
                  **kwargs: Any) -> None:
@@ -43,6 +49,18 @@ class RequestContext(context.RequestContext):
         aimed = copy.copy(self)
         aimed.cell = cell
         return aimed
+
+    def until(self, deadline: float) -> 'RequestContext':
+        """Return a new context of the same request, with a deadline."""
+        bound = copy.copy(self)
+        bound.deadline = deadline
+        return bound
+
+    def to_dict(self) -> dict[str, Any]:
+        values: dict[str, Any] = super().to_dict()
+        if self.deadline is not None:
+            values['deadline'] = self.deadline
+        return values
 
 
 def admin() -> RequestContext:

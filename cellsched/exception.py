@@ -32,9 +32,13 @@
     ├── ClaimRefused                 the provider has no room
     ├── ClaimConflict                the consumer holds something else
     ├── CellUnreachable
+    ├── DeadlineExceeded             nobody waits for the answer any more
     ├── BuildFailed                  on this host; another one may do
     ├── BuildAborted                 for good
     ├── PluginFailed                 names the plug-in
+    ├── VersionNotSendable           a pin holds the message back
+    ├── SelectionObjectsWithOldRPCVersionNotSupported
+    ├── ServiceTooOld                than every service that it talks to
     └── DatabaseError
         ├── DatabaseUnreachable
         ├── SchemaOutOfDate          names the command that mends it
@@ -211,6 +215,13 @@ class CellUnreachable(CellschedException):
     code = 503
 
 
+class DeadlineExceeded(CellschedException):
+    """The message came when its caller had given up."""
+
+    msg_fmt = 'Nobody has waited for this for %(late_s)s seconds.'
+    code = 504
+
+
 class BuildFailed(CellschedException):
     """The build failed on this host; it may be tried on another."""
 
@@ -229,6 +240,32 @@ class PluginFailed(CellschedException):
     """``plugin`` failed, and with it the request; ``reason`` is its text."""
 
     msg_fmt = 'Plug-in %(plugin)s failed: %(reason)s'
+
+
+class VersionNotSendable(CellschedException):
+    """A client is held at ``cap`` and was to send ``version``."""
+
+    msg_fmt = ('Messages to %(topic)s are held at version %(cap)s by '
+               '[upgrade_levels] %(topic)s; this needs %(version)s.')
+
+
+class SelectionObjectsWithOldRPCVersionNotSupported(CellschedException):
+    """The client is held at ``version``, which has neither of what is asked.
+
+    An answer in an older form than what was asked for would be taken wrongly.
+    """
+
+    msg_fmt = ('Messages to schedulers are held at version %(version)s by '
+               '[upgrade_levels] scheduler; selections as objects and '
+               'alternates need 4.5.')
+
+
+class ServiceTooOld(CellschedException):
+    """Every compute service is newer than what this process knows."""
+
+    msg_fmt = ('This process knows compute services up to version %(known)s, '
+               'and the lowest that runs is %(version)s; upgrade this one, or '
+               'set [upgrade_levels] compute to a version that both know.')
 
 
 class DatabaseError(CellschedException):

@@ -54,6 +54,20 @@ class Discovery:
             raise exception.HostMappingExists(
                 host=host, cell=cell.identity, mapped_cell=mapped.identity)
 
+    def map_own_host(self, database: str, host: str) -> None:
+        """Map one host to the cell that has its process's own database.
+
+        :raises cellsched.exception.HostMappingExists: it is in another cell
+        :raises cellsched.exception.ConfigurationInvalid: no cell has it
+        """
+        for cell in self._cells.real():
+            if cell.database_connection == database:
+                return self.map_host(cell, host)
+        raise exception.ConfigurationInvalid(
+            field='[database] connection',
+            expected='the database of a cell that is mapped; see '
+                     'cellsched-manage cell_v2 list_cells')
+
     def adopt(
         self, cell: objects.CellMapping, nodes: Sequence[Any]
     ) -> dict[str, objects.CellMapping]:

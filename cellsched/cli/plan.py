@@ -5,6 +5,7 @@ import argparse
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import pathlib
 from typing import Any
 from typing import TYPE_CHECKING
@@ -72,7 +73,9 @@ class Plan(report.Report):
         request = self._request(args)
         uuids = [uuidutils.generate_uuid() for _ in range(args.count)]
         request.instance_uuid, request.num_instances = uuids[0], args.count
-        checking.check(request, uuids, args.count)
+        checking.check(request, uuids, dataclasses.replace(
+            checking.bounds(self.app.conf.scheduler),
+            instances_max=args.count))
         planner, cells = self._planner(args)
         places, decision = planner.plan(
             self.app.context(), request, uuids, args.alternates)

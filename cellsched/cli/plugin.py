@@ -75,7 +75,7 @@ class ShowPlugin(base.ShowOne):
                       if point.name == name)
         return self.columns, (
             kind, name, module, '\n'.join(_documentation(found, module)),
-            ', '.join(sorted(getattr(found, 'hints', ()))),
+            ', '.join(sorted(getattr(found, 'hints', None) or ())),
             ', '.join(sorted(
                 trait.value for trait in getattr(found, 'traits', ()))),
             _Options(list(_options(found))))

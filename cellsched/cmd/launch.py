@@ -45,7 +45,8 @@ def run(
         else:
             # One process needs no parent, which would only pass signals on.
             launched = _Launched(
-                program, lambda: made, at_hangup=lambda: _read_again(conf))
+                program, lambda: made,
+                at_hangup=lambda: _read_again(conf, made.parts))
         launcher = service.launch(
             conf, launched, workers=count, restart_method='mutate',
             no_fork=count == 1)
@@ -67,11 +68,12 @@ def _set_up_logging(conf: cfg.ConfigOpts) -> None:
             expected=f'files that can be used: {exc}') from None
 
 
-def _read_again(conf: cfg.ConfigOpts) -> None:
+def _read_again(conf: cfg.ConfigOpts, parts: assembly.Parts) -> None:
     try:
         conf.mutate_config_files()
     except (OSError, cfg.Error):
         LOG.exception('The configuration cannot be read again')
+    parts.compute_cap.forget()
 
 
 class _Launched(service.Service):

@@ -73,7 +73,7 @@ class Tracker:
             self._report_node(node, resources, servers, now)
         self._write(
             services.report, self._new_uuid(), self._conf.host,
-            services.COMPUTE, compute.TOPIC, now)
+            services.COMPUTE, compute.TOPIC, now, compute.SERVICE_VERSION)
 
     def _report_node(
         self, node: str, resources: virt_base.NodeResources,

@@ -37,6 +37,12 @@ the same time.
     cfg.IntOpt('long_rpc_timeout', default=1800, min=1, help="""
 Seconds to wait for a call that may take long, such as a scheduling decision.
 """),
+    cfg.FloatOpt('rpc_clock_tolerance', default=60.0, min=0.0, help="""
+Seconds by which the clocks of those who call and those who answer may differ.
+
+A call says until when somebody waits for it. A server that is later than that,
+by more than this, does not begin.
+"""),
     cfg.StrOpt('compute_driver', default='fake', help="""
 Virtualisation driver of a compute agent.
 

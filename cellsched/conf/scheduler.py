@@ -86,6 +86,26 @@ It is named ``COMPUTE_IMAGE_TYPE_`` and the format, such as ``QCOW2``.
     cfg.IntOpt('max_instances_per_request', default=1000, min=1, help="""
 Instances that one request may ask for.
 """),
+    cfg.IntOpt('max_names_per_request', default=1000, min=1, help="""
+Hints that one request may have, and extra specs, and image properties.
+"""),
+    cfg.IntOpt('max_values_per_list', default=100_000, min=1, help="""
+Hosts, group members or aggregates that one list of a request may name.
+"""),
+    cfg.StrOpt('remote_exceptions', default='cellsched',
+               choices=[
+                   ('cellsched', 'as those of ``cellsched.exception``'),
+                   ('nova', 'as those of ``nova.exception``: '
+                            '``NoValidHost``, also for what is refused, and '
+                            '``MaxRetriesExceeded``')],
+               help="""
+The names under which callers get errors.
+
+A caller makes an error anew if it allows the module that the error is said to
+come from. Services of Nova's, and what is like them, allow
+``nova.exception``; the conductors of this project allow
+``cellsched.exception``.
+"""),
 ]
 
 

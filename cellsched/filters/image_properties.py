@@ -53,8 +53,11 @@ Related options:
         kinds = {
             image_needs.kind(name, value) for name, default in self._kinds()
             if (value := request.image_property(name, default)) is not None}
-        mask = hosts.each('supported_instances', lambda tuples: any(
-            kinds <= image_needs.supported(each) for each in tuples))
+        mask = hosts.memo(
+            ('can run', frozenset(kinds)), lambda whole: whole.each(
+                'supported_instances', lambda tuples: any(
+                    kinds <= image_needs.supported(each) for each in tuples)))
+        mask = mask.copy() if hosts.is_whole else mask.take(hosts.rows)
         version = request.image_property('img_hv_requested_version')
         if version:
             fits = image_needs.versions(version)

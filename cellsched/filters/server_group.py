@@ -53,7 +53,8 @@ class ServerGroupAntiAffinityFilter(_GroupFilter):
 
     For server groups of the policy ``anti-affinity``. The share is one, or
     what the group's rule ``max_server_per_host`` says. Members in all cells
-    count. A server that is moved may stay where it is.
+    count, and the hosts that the caller says have one, where one is the share.
+    A server that is moved may stay where it is.
     """
 
     reason = 'already runs its share of the server group'
@@ -72,8 +73,18 @@ class ServerGroupAntiAffinityFilter(_GroupFilter):
         mask = np.ones(len(hosts), dtype=bool)
         places, counts = hosts.tally(group.get('members') or ())
         mask[places[counts >= most]] = False
+        if most == 1:
+            mask &= self._unnamed(hosts, group.get('hosts') or ())
         mask[hosts.rows_of(moved(request))] = True
         return mask
+
+    @staticmethod
+    def _unnamed(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:
+        """Return the hosts that the caller does not name."""
+        mask = np.ones(len(hosts.whole), dtype=bool)
+        for name in names:
+            mask[hosts.named(name)] = False
+        return mask if hosts.is_whole else mask.take(hosts.rows)
 
 
 def moved(request: objects.RequestSpec) -> list[str]:

@@ -83,6 +83,13 @@ class Follower:
             self._table.cells.drop(self.cell.uuid)
 
     def _apply(self, changes: feed.Changes, now: float) -> list[str]:
+        if not (changes.complete or changes.nodes or changes.services
+                or self._waiting):
+            # So it is nearly always, for each of many cells.
+            with self._lock:
+                if not self._forgotten:
+                    self._table.cells.heard(self.cell.uuid, now)
+            return []
         served = self._serve(changes)
         waiting = {} if changes.complete else dict(self._waiting)
         waiting.update((row.uuid, row) for row in changes.nodes)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeping the host table as the cells and the claim store are."""
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import math
 import threading
@@ -24,6 +26,8 @@ from cellsched.hosts import follower as follower_
 from cellsched.hosts import grouping as grouping_
 from cellsched.hosts import snapshot as snapshot_
 from cellsched.hosts import table
+from cellsched.hosts import told
+from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
@@ -85,6 +89,10 @@ class Loader:
         self._aggregates_token: Any = None
         self._aggregates_full_at = 0.0
         self._doubtful: set[str] = set()
+        # What was chosen and not claimed, and until when that counts.
+        self._held: collections.deque[tuple[float, list[str]]] = (
+            collections.deque())
+        self._told = told.Told()
         self.lock = threading.Lock()
         self.table = table.HostTable(
             (*columns.STANDARD, *extra_columns),
@@ -126,6 +134,9 @@ class Loader:
             self._read_aggregates(now)
             self._read_cells(context, now)
             with self.lock:
+                while self._held and (
+                        self._held[0][0] < self._clock.timestamp()):
+                    self._doubtful.update(self._held.popleft()[1])
                 if first:
                     # What is taken anywhere is read now.
                     self._doubtful.clear()
@@ -158,6 +169,58 @@ class Loader:
         with self.lock:
             self._doubtful.update(providers)
         self._read_claims()
+
+    def hold(self, providers: Iterable[str]) -> None:
+        """Leave what was taken on these hosts, and not claimed, for a time.
+
+        Whoever builds there has told its cell by then.
+        """
+        until = self._clock.timestamp() + _PENDING_S
+        with self.lock:
+            self._held.append((until, list(providers)))
+
+    def tell_aggregates(
+        self, aggregates: Iterable[objects.Aggregate]
+    ) -> None:
+        """Take over aggregates that callers tell of, until the end."""
+        with self.lock:
+            self._regroup(frozenset[str]().union(*map(
+                self._grouping.tell, aggregates)))
+
+    def forget_aggregate(self, number: int) -> None:
+        """Forget an aggregate that callers told of."""
+        with self.lock:
+            self._regroup(self._grouping.forget(number))
+
+    def tell_instances(
+        self, host: str, instances: Iterable[str], complete: bool
+    ) -> None:
+        """Take over which instances a host says that it has.
+
+        :param complete: whether it has no others
+        """
+        with self.lock:
+            tell = self._told.replace if complete else self._told.update
+            tell(host, instances)
+
+    def forget_instance(self, instance: str) -> None:
+        """Forget where an instance is said to be."""
+        with self.lock:
+            self._told.forget(instance)
+
+    def told(self, instances: Iterable[str]) -> dict[str, str]:
+        """Return the nodes of instances, of those that a host told of."""
+        with self.lock:
+            hosts = self.table.view(self._clock.timestamp())
+            rows = {each: hosts.named(host) for each in instances
+                    if (host := self._told.host(each)) is not None}
+            return {each: self.table['uuid'][found[0]]
+                    for each, found in rows.items() if found}
+
+    def _regroup(self, hosts: Set[str]) -> None:
+        if hosts:
+            for follower in self._followers.values():
+                follower.regroup(hosts)
 
     def _read_cells(
         self, context: context_.RequestContext, now: float
@@ -206,10 +269,7 @@ class Loader:
         with self._database.reader() as connection:
             changes = aggregates.changes(connection, self._aggregates_token)
         with self.lock:
-            touched = self._grouping.apply(changes)
-            if touched:
-                for follower in self._followers.values():
-                    follower.regroup(touched)
+            self._regroup(self._grouping.apply(changes))
         self._aggregates_token = changes.token
 
     def _read_claims(self) -> None:

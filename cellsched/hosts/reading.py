@@ -152,7 +152,10 @@ def _value(field: str, given: Any, default: Any) -> Any:
         if not isinstance(given, list):
             raise invalid(field, 'a list')
         made = _hashable(field, given, [_LISTED_MAX], 0)
-        return made if isinstance(default, tuple) else frozenset(made)
+        if isinstance(default, tuple):
+            return made
+        return frozenset(text(f'{field}[{place}]', each, TEXT_MAX, 0)
+                         for place, each in enumerate(made))
     if isinstance(default, str):
         return text(field, given, TEXT_MAX, 0)
     return _hashable(field, given, [_LISTED_MAX], 0)

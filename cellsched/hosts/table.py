@@ -26,7 +26,7 @@ _TAKES = {
 _LASTING = frozenset({
     'host', 'nodename', 'host_ip', 'cell', 'aggregates',
     'service_disabled', 'forced_down', 'vcpus_total', 'total_usable_ram_mb',
-    'total_usable_disk_gb'})
+    'total_usable_disk_gb', 'supported_instances'})
 
 #: Values of a coded column that may be there for nothing, beyond one for each
 #: host.
@@ -64,6 +64,8 @@ class HostTable:
         self.cells = cells or facts.Cells()
         #: What was made of the hosts, until something lasting changes.
         self.kept: dict[Any, Any] = {}
+        #: Columns as they were last read, while their arrays are the same.
+        self._read: dict[str, view_.Column] = {}
 
     def __len__(self) -> int:
         return self._length
@@ -76,8 +78,10 @@ class HostTable:
 
         :raises KeyError: no such column
         """
-        column = self._columns[name][:self._length]
-        column.flags.writeable = False
+        column = self._read.get(name)
+        if column is None:
+            column = self._read[name] = self._columns[name][:self._length]
+            column.flags.writeable = False
         return column
 
     def owns(self, column: view_.Column) -> bool:
@@ -153,8 +157,8 @@ class HostTable:
         for name, column in self._columns.items():
             self._columns[name] = column[:self._length][stay]
         self._length = int(stay.sum())
+        self._forget()
         self._rows = {uuid: row for row, uuid in enumerate(self['uuid'])}
-        self.kept.clear()
 
     def set_usage(
         self, uuid: str, capacity: Mapping[str, int], used: Mapping[str, int],
@@ -219,7 +223,7 @@ class HostTable:
             self._columns['uuid'][self._length:end] = new
             self._rows.update(zip(new, range(self._length, end)))
             self._length = end
-            self.kept.clear()
+            self._forget()
         return np.fromiter((self._rows[uuid] for uuid in uuids), 'int64')
 
     def _grown(
@@ -236,6 +240,11 @@ class HostTable:
 
     def _compact(self, name: str, coding: coding_.Coding) -> None:
         self._columns[name] = coding.compact(self[name])
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was made of columns that have other arrays now."""
+        self._read.clear()
         self.kept.clear()
 
     def _room_column(self, resource: str) -> view_.Column:

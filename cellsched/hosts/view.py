@@ -169,8 +169,8 @@ class Hosts:
         """Return what is made of all hosts, until something lasting changes.
 
         What lasts is which hosts there are, their names, addresses, cells
-        and aggregates, what they physically have, and whether they are
-        disabled; nothing else may be read to make it.
+        and aggregates, what they physically have and can run, and whether
+        they are disabled; nothing else may be read to make it.
         """
         kept = self._table.kept
         if key not in kept:

@@ -7,6 +7,8 @@ it in the module of its noun, import it here, and record its fingerprint in
 the test.
 """
 
+from cellsched.objects.aggregate import Aggregate
+from cellsched.objects.aggregate import AggregateList
 from cellsched.objects.build_request import BuildRequest
 from cellsched.objects.cell_mapping import CELL0_UUID
 from cellsched.objects.cell_mapping import CellMapping
@@ -17,6 +19,7 @@ from cellsched.objects.host_mapping import HostMapping
 from cellsched.objects.image_meta import ImageMeta
 from cellsched.objects.image_meta import ImageMetaProps
 from cellsched.objects.instance import Instance
+from cellsched.objects.instance import InstanceList
 from cellsched.objects.instance_group import InstanceGroup
 from cellsched.objects.instance_mapping import InstanceMapping
 from cellsched.objects.request_spec import Destination
@@ -26,8 +29,9 @@ from cellsched.objects.request_spec import SchedulerRetries
 from cellsched.objects.selection import Selection
 
 __all__ = (
-    'BuildRequest', 'CELL0_UUID', 'CellMapping', 'ComputeNode',
-    'ComputeNodeList', 'Destination', 'Flavor', 'HostMapping', 'ImageMeta',
-    'ImageMetaProps', 'Instance', 'InstanceGroup', 'InstanceMapping',
-    'RequestSpec', 'SchedulerLimits', 'SchedulerRetries', 'Selection',
+    'Aggregate', 'AggregateList', 'BuildRequest', 'CELL0_UUID', 'CellMapping',
+    'ComputeNode', 'ComputeNodeList', 'Destination', 'Flavor', 'HostMapping',
+    'ImageMeta', 'ImageMetaProps', 'Instance', 'InstanceGroup',
+    'InstanceList', 'InstanceMapping', 'RequestSpec', 'SchedulerLimits',
+    'SchedulerRetries', 'Selection',
 )

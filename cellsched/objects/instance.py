@@ -41,3 +41,12 @@ class Instance(base.Object):
         'build_attempts': fields.IntegerField(default=0),
         'flavor': fields.ObjectField('Flavor'),
     }
+
+
+@base.Registry.register
+class InstanceList(base.ObjectList):
+    """Servers."""
+
+    VERSION = '2.6'
+
+    fields = {'objects': fields.ListOfObjectsField('Instance')}

@@ -8,8 +8,11 @@ from typing import Any
 from kombu import exceptions as kombu_exc
 import oslo_messaging
 
+from cellsched import clock as clock_
 from cellsched import context as request_context
+from cellsched import exception
 from cellsched.rpc import serializer
+from cellsched.rpc import versions
 
 
 class Client:
@@ -24,21 +27,35 @@ class Client:
         life from the server; by default as long as it may take
     :param retries_max: times to try again to reach a broker that does not
         answer; by default it is tried for ever
+    :param version_cap: the newest version of messages that may be sent, or
+        what returns it each time
+    :param version_min: the version that who sends cannot do without
+    :raises cellsched.exception.ConfigurationInvalid: it is above the cap
     """
 
     def __init__(
         self, transport: oslo_messaging.Transport, topic: str, version: str,
         namespace: str | None = None, timeout_s: float | None = None,
         call_monitor_timeout_s: float | None = None,
-        retries_max: int | None = None,
+        retries_max: int | None = None, version_cap: versions.Cap = None,
+        version_min: str | None = None,
     ) -> None:
+        versions.check(topic, version_cap, version_min)
+        self._topic = topic
         self._version = version
+        self._version_cap = version_cap
+        self._clock = clock_.Clock()
+        self._timeout_s = timeout_s
         self._client = oslo_messaging.get_rpc_client(
             transport,
             oslo_messaging.Target(
                 topic=topic, version=version, namespace=namespace),
             timeout=timeout_s, call_monitor_timeout=call_monitor_timeout_s,
             retry=retries_max, serializer=serializer.Serializer())
+
+    def can_send(self, version: str) -> bool:
+        """Return whether messages of a version may be sent."""
+        return versions.can_send(version, self._cap())
 
     def call(
         self, context: request_context.RequestContext, method: str,
@@ -47,12 +64,19 @@ class Client:
     ) -> Any:
         """Send a message to one server, or to the named one, and wait.
 
+        The message says until when, so that a server that comes to it later
+        does not begin.
+
         :returns: what the method returned
         :raises oslo_messaging.MessagingTimeout: nothing came back in time;
             the method may have done its work, or may do it yet
         :raises oslo_messaging.MessageDeliveryFailure: the broker cannot be
             reached
+        :raises cellsched.exception.VersionNotSendable: the version is above
+            the cap
         """
+        timeout_s = self._timeout_s or self._client.conf.rpc_response_timeout
+        context = context.until(self._clock.timestamp() + timeout_s)
         with _translated():
             return self._prepare(version, server).call(
                 context, method, **arguments)
@@ -68,13 +92,22 @@ class Client:
 
         :raises oslo_messaging.MessageDeliveryFailure: the broker cannot be
             reached
+        :raises cellsched.exception.VersionNotSendable: the version is above
+            the cap
         """
         with _translated():
             self._prepare(version, server).cast(context, method, **arguments)
 
     def _prepare(self, version: str | None, server: str | None) -> Any:
-        return self._client.prepare(
-            version=version or self._version, server=server)
+        version, cap = version or self._version, self._cap()
+        if not versions.can_send(version, cap):
+            raise exception.VersionNotSendable(
+                topic=self._topic, version=version, cap=cap)
+        return self._client.prepare(version=version, server=server)
+
+    def _cap(self) -> str | None:
+        cap = self._version_cap
+        return cap() if callable(cap) else cap
 
 
 @contextlib.contextmanager

@@ -11,24 +11,37 @@ import oslo_messaging
 from cellsched import context as request_context
 from cellsched import objects
 from cellsched.rpc import client
+from cellsched.rpc import versions
 
 TOPIC = 'compute'
 
 #: What a server offers.
 VERSION = '6.0'
 
+#: What compute services offer, by the versions of services that changed it.
+#: A service writes its version into its row. Zero is one from before that.
+SERVICE_VERSIONS: Mapping[int, str] = {1: '6.0'}
+
+#: The version of a compute service that this code is.
+SERVICE_VERSION = max(SERVICE_VERSIONS)
+
 
 class ComputeAPI(client.Client):
     """Tells the agent of a host what to do.
 
     What is sent to an agent that is not there waits for it.
+
+    :param version_cap: ``[upgrade_levels] compute``, or for ``auto`` what
+        finds the version out
     """
 
     def __init__(
         self, transport: oslo_messaging.Transport,
-        retries_max: int | None = None,
+        retries_max: int | None = None, version_cap: versions.Cap = None,
     ) -> None:
-        super().__init__(transport, TOPIC, VERSION, retries_max=retries_max)
+        super().__init__(
+            transport, TOPIC, '6.0', retries_max=retries_max,
+            version_cap=versions.cap(TOPIC, VERSION, version_cap))
 
     def build_and_run_instance(
         self, context: request_context.RequestContext, host: str,
@@ -57,10 +70,16 @@ class ComputeAPI(client.Client):
 
 
 class ComputeAPIs:
-    """The clients of a process, one for each cell's transport."""
+    """The clients of a process, one for each cell's transport.
 
-    def __init__(self, retries_max: int | None = None) -> None:
+    They may all send the same versions, whichever cell they are for.
+    """
+
+    def __init__(
+        self, retries_max: int | None = None, version_cap: versions.Cap = None,
+    ) -> None:
         self._retries_max = retries_max
+        self._version_cap = versions.cap(TOPIC, VERSION, version_cap)
         self._lock = threading.Lock()
         self._clients: dict[oslo_messaging.Transport, ComputeAPI] = {}
 
@@ -69,5 +88,5 @@ class ComputeAPIs:
         with self._lock:
             if transport not in self._clients:
                 self._clients[transport] = ComputeAPI(
-                    transport, self._retries_max)
+                    transport, self._retries_max, self._version_cap)
             return self._clients[transport]

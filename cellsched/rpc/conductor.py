@@ -10,6 +10,7 @@ import oslo_messaging
 from cellsched import context as request_context
 from cellsched import objects
 from cellsched.rpc import client
+from cellsched.rpc import versions
 
 TOPIC = 'conductor'
 NAMESPACE = 'compute_task'
@@ -25,14 +26,21 @@ class ConductorAPI(client.Client):
     On the API's transport that is a super conductor, which does
     ``build_and_schedule``; on a cell's it is the cell's own, which does
     ``build_instances``.
+
+    :param version_cap: ``[upgrade_levels] conductor``; ``build_instances`` is
+        sent as of 1.19 only
+    :param version_min: the version that who sends cannot do without
     """
 
     def __init__(
         self, transport: oslo_messaging.Transport,
-        retries_max: int | None = None,
+        retries_max: int | None = None, version_cap: versions.Cap = None,
+        version_min: str | None = None,
     ) -> None:
-        super().__init__(transport, TOPIC, '1.0', NAMESPACE,
-                         retries_max=retries_max)
+        super().__init__(
+            transport, TOPIC, '1.0', NAMESPACE, retries_max=retries_max,
+            version_cap=versions.cap(TOPIC, VERSION, version_cap),
+            version_min=version_min)
 
     def build_and_schedule(
         self, context: request_context.RequestContext,

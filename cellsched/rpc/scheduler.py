@@ -7,8 +7,11 @@ from typing import Any
 import oslo_messaging
 
 from cellsched import context as request_context
+from cellsched import exception
 from cellsched import objects
+from cellsched.objects import legacy_writing
 from cellsched.rpc import client
+from cellsched.rpc import versions
 
 TOPIC = 'scheduler'
 
@@ -17,16 +20,24 @@ VERSION = '4.5'
 
 
 class SchedulerAPI(client.Client):
-    """Asks a scheduler for hosts."""
+    """Asks a scheduler for hosts.
+
+    :param version_cap: ``[upgrade_levels] scheduler``, a release or a number;
+        what is sent is in the newest form that is not above it
+    :param version_min: the form that who asks cannot do without
+    """
 
     def __init__(
         self, transport: oslo_messaging.Transport,
         timeout_s: float | None = None,
         call_monitor_timeout_s: float | None = None,
+        version_cap: versions.Cap = None, version_min: str | None = None,
     ) -> None:
         super().__init__(
             transport, TOPIC, '4.0', timeout_s=timeout_s,
-            call_monitor_timeout_s=call_monitor_timeout_s)
+            call_monitor_timeout_s=call_monitor_timeout_s,
+            version_cap=versions.cap(TOPIC, VERSION, version_cap),
+            version_min=version_min)
 
     def select_destinations(
         self, context: request_context.RequestContext,
@@ -40,11 +51,43 @@ class SchedulerAPI(client.Client):
         Without ``return_objects`` a dict of ``host``, ``nodename`` and
         ``limits`` for each.
 
+        A scheduler that is held below 4.4 does not hear of the uuids. It
+        chooses as many hosts as ``num_instances`` of the request says, and
+        claims none.
+
         :raises cellsched.exception.NoValidHost: nothing was claimed;
             ``rejections`` says why
         :raises oslo_messaging.MessagingTimeout: what was claimed is not known
+        :raises SelectionObjectsWithOldRPCVersionNotSupported: of
+            :mod:`cellsched.exception`: objects or alternates are asked for,
+            and messages are held below 4.5
         """
-        return self.call(
-            context, 'select_destinations', VERSION, spec_obj=spec_obj,
-            instance_uuids=list(instance_uuids), return_objects=return_objects,
-            return_alternates=return_alternates)
+        version, arguments = self._form(
+            spec_obj, list(instance_uuids), return_objects, return_alternates)
+        return self.call(context, 'select_destinations', version, **arguments)
+
+    def _form(
+        self, spec: objects.RequestSpec, uuids: list[str],
+        return_objects: bool, return_alternates: bool,
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the newest version that may be sent, and its arguments."""
+        cap = self._cap()
+        if versions.can_send('4.5', cap):
+            return '4.5', {
+                'spec_obj': spec, 'instance_uuids': uuids,
+                'return_objects': return_objects,
+                'return_alternates': return_alternates}
+        if return_objects or return_alternates:
+            raise exception.SelectionObjectsWithOldRPCVersionNotSupported(
+                version=cap)
+        if versions.can_send('4.4', cap):
+            return '4.4', {'spec_obj': spec, 'instance_uuids': uuids}
+        if versions.can_send('4.3', cap):
+            return '4.3', {'spec_obj': spec}
+        return '4.0', _dicts(spec)
+
+
+def _dicts(spec: objects.RequestSpec) -> dict[str, Any]:
+    request_spec, filter_properties = legacy_writing.dicts(spec)
+    return {'request_spec': request_spec,
+            'filter_properties': filter_properties}

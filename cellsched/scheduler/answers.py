@@ -2,6 +2,7 @@
 """What plug-ins answer, checked; a failure names the plug-in."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 import math
 import numbers
 from typing import Any
@@ -16,7 +17,10 @@ from cellsched import objects
 from cellsched.weighers import base as weighers_
 
 _Plugin = filters_.Filter | weighers_.Weigher
+_Kind = TypeVar('_Kind', filters_.Filter, weighers_.Weigher)
 _Answer = TypeVar('_Answer')
+
+_DEFAULTS = (filters_.Filter.applies, weighers_.Weigher.applies)
 
 
 def ask(
@@ -34,6 +38,17 @@ def ask(
     except Exception as exc:
         raise exception.PluginFailed(
             plugin=plugin.name, reason=str(exc) or type(exc).__name__) from exc
+
+
+def applying(
+    plugins: Iterable[_Kind], request: objects.RequestSpec
+) -> list[_Kind]:
+    """Return the plug-ins that apply to a request.
+
+    Those that keep the default, which is to apply, are not asked.
+    """
+    return [each for each in plugins if type(each).applies in _DEFAULTS
+            or ask(each, each.applies, request)]
 
 
 def mask(

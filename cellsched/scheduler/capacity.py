@@ -6,6 +6,7 @@ the hosts that it would refuse, and tells by how much they fall short.
 """
 
 import abc
+import functools
 import math
 from typing import ClassVar
 
@@ -34,7 +35,7 @@ _SIZES = {
 
 
 class _Stage(base.Filter):
-    """Compares an amount; made for one request, and always in the pipeline."""
+    """Compares an amount; made for a size, and always in the pipeline."""
 
     kind: ClassVar[str]
     local = True
@@ -110,11 +111,16 @@ def stages(request: objects.RequestSpec) -> list[base.Filter]:
 
     :raises cellsched.exception.InvalidField: an amount makes no sense
     """
-    amounts = request.resources()
-    for resource, amount in amounts.items():
+    return list(_stages(tuple(request.resources().items())))
+
+
+# Flavors are few, and there is nothing in a stage but an amount of one.
+@functools.lru_cache(1024)
+def _stages(amounts: tuple[tuple[str, int], ...]) -> list[base.Filter]:
+    for resource, amount in amounts:
         if not 1 <= amount <= _AMOUNT_MAX:
             raise exception.InvalidField(
                 where='request', field=f'resources.{resource}',
                 expected=f'an amount from 1 to {_AMOUNT_MAX}')
-    return [*(Size(*each) for each in amounts.items() if each[0] in _SIZES),
-            *(Capacity(*each) for each in amounts.items())]
+    return [*(Size(*each) for each in amounts if each[0] in _SIZES),
+            *(Capacity(*each) for each in amounts)]

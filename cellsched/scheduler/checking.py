@@ -6,6 +6,7 @@ needs no host; what single filters read, they check themselves.
 """
 
 from collections.abc import Sequence
+import dataclasses
 from typing import Any
 import uuid as uuid_
 
@@ -14,117 +15,171 @@ from oslo_utils import uuidutils
 from cellsched import exception
 from cellsched import objects
 
+#: Scheduler hints that are read whatever filters are enabled.
+_HINTS = frozenset({'group'})
+
 #: The largest amount of anything.
 _AMOUNT_MAX = 2 ** 31 - 1
 
-#: Hosts, members or aggregates that one list of a request may name.
-LISTED_MAX = 100_000
-
-#: Hints, extra specs or image properties that a request may have.
-NAMED_MAX = 1000
-
-#: Characters of a uuid.
-_UUID_MAX = 36
+#: Characters of a uuid, and of a host's name.
+_UUID_MAX, _HOST_MAX = 36, 255
 
 
-def check(spec: Any, uuids: Any, instances_max: int) -> None:
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """How much a request may ask for.
+
+    :param instances_max: instances
+    :param names_max: hints, extra specs or image properties
+    :param values_max: hosts, members or aggregates that one list of it names
+    """
+
+    instances_max: int = 1000
+    names_max: int = 1000
+    values_max: int = 100_000
+
+
+def bounds(options: Any) -> Bounds:
+    """Return the bounds that the options of ``[scheduler]`` say."""
+    return Bounds(options.max_instances_per_request,
+                  options.max_names_per_request, options.max_values_per_list)
+
+
+def check(
+    spec: Any, uuids: Any, limits: Bounds,
+    hints: frozenset[str] | None = None,
+) -> None:
     """Make sure that a request can be decided on.
 
-    :param uuids: of its instances
+    :param uuids: of its instances; None where the caller named none
+    :param hints: scheduler hints that are read; None for any
     :raises cellsched.exception.InvalidField: names the field and the bound
     """
     if not isinstance(spec, objects.RequestSpec):
-        raise _invalid('spec_obj', 'a RequestSpec')
-    _check_flavor(spec.get('flavor'))
-    _check_hints(spec.get('scheduler_hints') or {})
+        raise invalid('spec_obj', 'a RequestSpec')
+    most, listed = limits.names_max, limits.values_max
+    _check_flavor(spec.get('flavor'), most)
+    _check_hints(spec.get('scheduler_hints') or {}, most, hints)
     image = spec.get('image')
     properties = image.get('properties') if image else None
-    if properties is not None and len(properties.items()) > NAMED_MAX:
-        raise _invalid('spec_obj.image.properties',
-                       f'at most {NAMED_MAX} properties')
+    if properties is not None and len(properties.items()) > most:
+        raise invalid('spec_obj.image.properties',
+                      f'at most {most} properties')
     if not 1 <= spec.get('num_instances', 1) <= _AMOUNT_MAX:
-        raise _invalid('spec_obj.num_instances',
-                       f'a whole number from 1 to {_AMOUNT_MAX}')
+        raise invalid('spec_obj.num_instances',
+                      f'a whole number from 1 to {_AMOUNT_MAX}')
     if spec.get('instance_uuid') is not None:
-        _check_ids('spec_obj.instance_uuid', [spec.instance_uuid])
+        check_ids('spec_obj.instance_uuid', [spec.instance_uuid])
     for name in ('ignore_hosts', 'force_hosts', 'force_nodes'):
-        _check_length(f'spec_obj.{name}', spec.get(name))
-    _check_group(spec.get('instance_group'))
-    _check_destination(spec.get('requested_destination'))
-    _check_uuids(uuids, instances_max)
+        check_length(f'spec_obj.{name}', spec.get(name), listed)
+    _check_group(spec.get('instance_group'), listed)
+    _check_destination(spec.get('requested_destination'), listed)
+    if uuids is not None:
+        _check_uuids(uuids, limits.instances_max)
+    elif spec.get('num_instances', 1) > limits.instances_max:
+        raise invalid('spec_obj.num_instances',
+                      f'a whole number from 1 to {limits.instances_max}')
 
 
-def _check_flavor(flavor: objects.Flavor | None) -> None:
+def check_length(field: str, values: Any, most: int) -> None:
+    """Make sure that a list is not too long.
+
+    :raises cellsched.exception.InvalidField: it is
+    """
+    if len(values or ()) > most:
+        raise invalid(field, f'at most {most} values')
+
+
+def _check_flavor(flavor: objects.Flavor | None, most: int) -> None:
     if flavor is None:
-        raise _invalid('spec_obj.flavor', 'a Flavor')
+        raise invalid('spec_obj.flavor', 'a Flavor')
     for name in ('vcpus', 'memory_mb', 'root_gb'):
         if flavor.get(name) is None:
-            raise _invalid(f'spec_obj.flavor.{name}', 'a number')
+            raise invalid(f'spec_obj.flavor.{name}', 'a number')
     for name in ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap'):
         # What is less than nothing would be taken off another amount.
         if not 0 <= flavor.get(name, 0) <= _AMOUNT_MAX:
-            raise _invalid(f'spec_obj.flavor.{name}',
-                           f'an amount from 0 to {_AMOUNT_MAX}')
-    if len(flavor.get('extra_specs') or ()) > NAMED_MAX:
-        raise _invalid('spec_obj.flavor.extra_specs',
-                       f'at most {NAMED_MAX} extra specs')
+            raise invalid(f'spec_obj.flavor.{name}',
+                          f'an amount from 0 to {_AMOUNT_MAX}')
+    if len(flavor.get('extra_specs') or ()) > most:
+        raise invalid('spec_obj.flavor.extra_specs',
+                      f'at most {most} extra specs')
 
 
-def _check_hints(hints: dict[str, list[str]]) -> None:
-    if len(hints) > NAMED_MAX:
-        raise _invalid('spec_obj.scheduler_hints',
-                       f'at most {NAMED_MAX} hints')
+def _check_hints(
+    hints: dict[str, list[str]], most: int, known: frozenset[str] | None
+) -> None:
+    if len(hints) > most:
+        raise invalid('spec_obj.scheduler_hints', f'at most {most} hints')
     for hint in hints:
         # Users write hints, so nothing that steers a decision past its
         # checks is taken from them.
         if hint.startswith('_'):
-            raise _invalid(
+            raise invalid(
                 f'spec_obj.scheduler_hints.{ascii(hint[:40])[1:-1]}',
                 'no hint whose name begins with _')
+        if known is not None and hint not in known | _HINTS:
+            names = ', '.join(sorted(known | _HINTS))
+            raise invalid(
+                f'spec_obj.scheduler_hints.{ascii(hint[:40])[1:-1]}',
+                f'one of those that enabled filters read: {names}')
 
 
-def _check_group(group: objects.InstanceGroup | None) -> None:
+def _check_group(group: objects.InstanceGroup | None, most: int) -> None:
     if group is None:
         return
     for name in ('members', 'hosts'):
-        _check_length(f'spec_obj.instance_group.{name}', group.get(name))
-    _check_ids('spec_obj.instance_group.members', group.get('members') or ())
+        check_length(
+            f'spec_obj.instance_group.{name}', group.get(name), most)
+    check_ids('spec_obj.instance_group.members', group.get('members') or ())
 
 
-def _check_destination(target: objects.Destination | None) -> None:
+def _check_destination(
+    target: objects.Destination | None, most: int
+) -> None:
     if target is None:
         return
     where = 'spec_obj.requested_destination'
     for name in ('aggregates', 'forbidden_aggregates'):
-        _check_length(f'{where}.{name}', target.get(name))
+        check_length(f'{where}.{name}', target.get(name), most)
     cell = target.get('cell')
     if cell is not None and cell.get('uuid') is None:
-        raise _invalid(f'{where}.cell.uuid', 'the uuid of a cell')
+        raise invalid(f'{where}.cell.uuid', 'the uuid of a cell')
 
 
 def _check_uuids(uuids: Any, most: int) -> None:
     if not isinstance(uuids, Sequence) or isinstance(uuids, str):
-        raise _invalid('instance_uuids', 'a list of uuids')
+        raise invalid('instance_uuids', 'a list of uuids')
     if 1 <= len(uuids) <= most:
         if not all(map(_is_uuid, uuids)):
-            raise _invalid('instance_uuids', 'a list of uuids')
+            raise invalid('instance_uuids', 'a list of uuids')
         if len(set(uuids)) == len(uuids):
             return
-    raise _invalid('instance_uuids', f'1 to {most} different uuids, not '
-                                     f'{len(uuids)}')
+    raise invalid('instance_uuids', f'1 to {most} different uuids, not '
+                  f'{len(uuids)}')
 
 
-def _check_length(field: str, values: Any) -> None:
-    if len(values or ()) > LISTED_MAX:
-        raise _invalid(field, f'at most {LISTED_MAX} values')
+def check_ids(field: str, ids: Sequence[Any]) -> None:
+    """Make sure that ids can be looked up; it takes next to no time.
+
+    :raises cellsched.exception.InvalidField: they cannot
+    """
+    if all(isinstance(each, str) for each in ids):
+        together = ''.join(ids)
+        if not ids or (max(map(len, ids)) <= _UUID_MAX
+                       and together.isascii() and together.isprintable()):
+            return
+    raise invalid(field, f'uuids of at most {_UUID_MAX} characters')
 
 
-def _check_ids(field: str, ids: Sequence[str]) -> None:
-    """Make sure that ids can be looked up; it takes next to no time."""
-    together = ''.join(ids)
-    if ids and not (max(map(len, ids)) <= _UUID_MAX
-                    and together.isascii() and together.isprintable()):
-        raise _invalid(field, f'uuids of at most {_UUID_MAX} characters')
+def check_host(field: str, name: Any) -> None:
+    """Make sure that something is the name of a host.
+
+    :raises cellsched.exception.InvalidField: it is not
+    """
+    if not isinstance(name, str) or not (
+            1 <= len(name) <= _HOST_MAX and name.isprintable()):
+        raise invalid(field, f'a name of 1 to {_HOST_MAX} characters')
 
 
 def _is_uuid(text: Any) -> bool:
@@ -133,6 +188,7 @@ def _is_uuid(text: Any) -> bool:
             and text == str(uuid_.UUID(text)))
 
 
-def _invalid(field: str, expected: str) -> exception.InvalidField:
+def invalid(field: str, expected: str) -> exception.InvalidField:
+    """Return the error of a field of a request."""
     return exception.InvalidField(
         where='select_destinations', field=field, expected=expected)

@@ -71,7 +71,7 @@ class Choosing:
         self._ranking: ranking_.Ranking | None = None
         self._picks: list[decision_.Pick] = []
         self._last_taken: int | None = None
-        self._unlimited = objects.SchedulerLimits(**_UNLIMITED)
+        self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
 
     def choose(self, uuid: str, held_on: str | None, last: bool) -> bool:
         """Choose a host for one more instance; return whether there is one.
@@ -109,6 +109,9 @@ class Choosing:
     def selections(self, alternates: int) -> list[list[objects.Selection]]:
         """Return what was chosen, with alternates in the same cell."""
         others: dict[int, list[objects.Selection]] = {}
+        if self._candidates is None:
+            # All of them had their hosts; what these allow is still to say.
+            self._rank()
         return [[self._selection(row), *self._others(row, alternates, others)]
                 for row in self._rows]
 

@@ -12,7 +12,7 @@ from cellsched.scheduler import ranking as ranking_
 from cellsched.scheduler import sifting
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Count:
     """How many hosts came to a stage and how many passed it."""
 
@@ -22,7 +22,7 @@ class Count:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Place:
     """A host with its weight and what it is made of."""
 
@@ -33,7 +33,7 @@ class Place:
     shares: Sequence[ranking_.Share] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Pick:
     """What was chosen for one instance.
 

@@ -95,8 +95,7 @@ class Pipeline:
             forced = request.get('force_hosts') or request.get('force_nodes')
             stages = (*self._destinations, *capacity.stages(request),
                       *(() if forced else self._filters))
-        stages = tuple(stage for stage in stages
-                       if answers.ask(stage, stage.applies, request))
+        stages = tuple(answers.applying(stages, request))
         everyone = sifting.Sifted(hosts, None, len(hosts))
         left = everyone.through(stages, request).narrowed(_FEW)
         return candidates_.Candidates(stages, left)
@@ -169,8 +168,7 @@ class Pipeline:
         A weight is the sum of each weigher's score, scaled to 0..1 over the
         candidates and multiplied. Fewer than two have nothing to weigh.
         """
-        weighers = [each for each in self._weighers
-                    if answers.ask(each, each.applies, request)]
+        weighers = answers.applying(self._weighers, request)
         sifted = candidates.sifted
         if any(each.by_row for each in weighers):
             sifted = sifted.narrowed()
@@ -182,10 +180,8 @@ class Pipeline:
                 scores = answers.scores(weigher, hosts, request)
                 if scores is None:
                     continue
-                part = answers.ask(
-                    weigher, ranking_.Part, weigher, scores, multiplier, mask)
-                part.column = scores if hosts.owns(scores) else None
-                parts.append(part)
+                parts.append(answers.ask(
+                    weigher, ranking_.Part, weigher, scores, multiplier, mask))
         return ranking_.Ranking(hosts, mask, parts)
 
     def reweigh(

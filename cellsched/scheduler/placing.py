@@ -18,8 +18,10 @@ from cellsched import exception
 from cellsched.hosts import loader as loader_
 from cellsched import objects
 from cellsched.scheduler import choosing as choosing_
+from cellsched.scheduler import claiming
 from cellsched.scheduler import decision as decision_
 from cellsched.scheduler import diagnosis
+from cellsched.scheduler import moves
 from cellsched.scheduler import pipeline as pipeline_
 
 LOG = log.getLogger(__name__)
@@ -46,7 +48,7 @@ class Placing:
 
     def __init__(
         self, loader: loader_.Loader, pipeline: pipeline_.Pipeline,
-        claims: claims_base.ClaimStore, clock: clock_.Clock,
+        claims: claiming.Together, clock: clock_.Clock,
         taste: choosing_.Taste, attempts_max: int, record: Record,
     ) -> None:
         self._loader = loader
@@ -59,10 +61,11 @@ class Placing:
 
     def place(
         self, context: context_.RequestContext, request: objects.RequestSpec,
-        uuids: Sequence[str], alternates: int,
+        uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         """Choose and claim a host for each instance; see the drivers' base.
 
+        :param claim: False to have what is chosen count for a while only
         :raises cellsched.exception.NoValidHost: not all of them fit
         """
         request = with_members(request, uuids)
@@ -77,18 +80,21 @@ class Placing:
             located = self._locate(request, uuids, again)
             places, why, decision = self._choose(
                 request, uuids, alternates, located, refused)
-            if not places and fresh and again:
+            if not places and fresh and again == claim:
                 assert why is not None
                 raise self._error(context, request, uuids, why, decision)
             if not places:
                 # Somebody else may have read it since, after this choice.
                 if not fresh:
                     self._loader.refresh(context, since=asked_at)
-                fresh = again = True
+                fresh, again = True, claim
                 continue
             try:
+                if not claim:
+                    self._hold(places)
                 provider = self._claim(
-                    uuids, request.resources(), places, located)
+                    uuids, request.resources(), places, located
+                ) if claim else None
             except exception.ClaimConflict:
                 if again:
                     raise
@@ -124,6 +130,18 @@ class Placing:
             _explain(decision, why)
         return places, decision
 
+    def release(self, host: str, instance: str) -> None:
+        """Release what an instance that has gone holds on a host."""
+        held = self._claims.held(moves.names([instance]))
+        with self._loader.lock:
+            table = self._loader.table
+            rows = table.view(self._clock.timestamp()).named(host)
+            nodes = {table['uuid'][row] for row in rows}
+        gone = [consumer for consumer, claims in held.items()
+                if nodes.issuperset(each.provider for each in claims)]
+        if gone:
+            self._claims.release(gone)
+
     def _error(
         self, context: context_.RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], why: diagnosis.Diagnosis,
@@ -137,23 +155,25 @@ class Placing:
 
     def _locate(
         self, request: objects.RequestSpec, uuids: Sequence[str], again: bool
-    ) -> dict[str, str]:
-        """Return the nodes that instances hold claims on.
+    ) -> moves.Located:
+        """Return where instances are that the plug-ins ask for.
 
         :param again: ask about the request's own instances too, even if that
             takes a query that is needed for nothing else
         """
-        instances = self._pipeline.located(request)
-        if instances or again:
-            instances.update(uuids)
-        if not instances:
-            return {}
-        return {consumer: claims[0].provider for consumer, claims
-                in self._claims.held(instances).items()}
+        others = self._pipeline.located(request).difference(uuids)
+        if not others and not again:
+            return moves.NOWHERE
+        held = self._claims.held([*others, *moves.names(uuids)])
+        told = self._loader.told(others - held.keys())
+        with self._loader.lock:
+            hosts = self._loader.table.view(self._clock.timestamp())
+            located = moves.locate(hosts, request, uuids, held)
+        return dataclasses.replace(located, nodes={**told, **located.nodes})
 
     def _choose(
         self, request: objects.RequestSpec, uuids: Sequence[str],
-        alternates: int, located: Mapping[str, str],
+        alternates: int, located: moves.Located,
         refused: Mapping[str, int], keep: bool = True,
     ) -> tuple[list[list[objects.Selection]], diagnosis.Diagnosis | None,
                decision_.Decision]:
@@ -168,13 +188,14 @@ class Placing:
         """
         lost = [provider for provider, times in refused.items() if times > 1]
         with self._loader.lock:
-            hosts = self._loader.table.view(self._clock.timestamp(), located)
+            hosts = self._loader.table.view(
+                self._clock.timestamp(), located.nodes)
             choosing = choosing_.Choosing(
                 self._pipeline, self._taste, hosts, request, lost)
             taken = False
             try:
                 complete = all(
-                    choosing.choose(uuid, located.get(uuid),
+                    choosing.choose(uuid, located.kept.get(uuid),
                                     last=uuid == uuids[-1])
                     for uuid in uuids)
                 quiet = complete and not refused and self._attempts_max > 1
@@ -197,15 +218,21 @@ class Placing:
             return [table['host'][row] for row in map(table.row, providers)
                     if row is not None]
 
+    def _hold(
+        self, places: Sequence[Sequence[objects.Selection]]
+    ) -> None:
+        self._loader.hold({first.compute_node_uuid for first, *_ in places})
+
     def _claim(
         self, uuids: Sequence[str], resources: Mapping[str, int],
         places: Sequence[Sequence[objects.Selection]],
-        located: Mapping[str, str],
+        located: moves.Located,
     ) -> str | None:
         """Claim what was chosen; return the host that was refused, if any."""
-        batch = [claims_base.Claim(uuid, first.compute_node_uuid, resources)
-                 for uuid, (first, *_) in zip(uuids, places)
-                 if uuid not in located]
+        batch = [claims_base.Claim(
+            located.consumers.get(uuid, uuid), first.compute_node_uuid,
+            resources) for uuid, (first, *_) in zip(uuids, places)
+            if uuid not in located.kept]
         if not batch:
             return None
         try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions on a snapshot, which take nothing."""
 
+from collections.abc import Iterable
 import random as random_
 import threading
 from typing import Any
@@ -11,6 +12,7 @@ from cellsched.claims import memory
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.hosts import snapshot as snapshot_
+from cellsched.scheduler import claiming
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import placing
 
@@ -25,7 +27,8 @@ def on_snapshot(
     """
     still: Any = Still(snapshot)
     return placing.Placing(
-        still, filter_scheduler.pipeline_of(conf), memory.MemoryClaims(),
+        still, filter_scheduler.pipeline_of(conf),
+        claiming.Together(memory.MemoryClaims()),
         _Then(snapshot.now), filter_scheduler.taste_of(conf, random), 2,
         _refuse_to_record)
 
@@ -41,6 +44,10 @@ class Still:
     def follow(self, context: context_.RequestContext) -> bool:
         """Do nothing: there is nothing newer."""
         return False
+
+    def told(self, instances: Iterable[str]) -> dict[str, str]:
+        """Return nothing: where instances are is not in a snapshot."""
+        return {}
 
 
 class _Then(clock_.Clock):

@@ -16,7 +16,8 @@ from cellsched.weighers import base
 _FAR = 1e3
 
 
-@dataclasses.dataclass(frozen=True)
+# Many are made for each decision, and frozen ones take three times as long.
+@dataclasses.dataclass
 class Share:
     """What one weigher gave one host.
 
@@ -125,8 +126,9 @@ class Part:
             self.multiplier, np.ndarray) else self.multiplier)
         scaled = 0.0
         if self.counts:
-            clamped = min(max(raw, self.low), self.high)
-            scaled = (clamped - self.low) / (self.high - self.low)
+            score = (min(max(raw, self.low), self.high) if self._clamped
+                     else raw)
+            scaled = (score - self.low) / (self.high - self.low)
         return Share(self.weigher.name, raw, scaled, multiplier,
                      multiplier * scaled)
 
@@ -224,6 +226,8 @@ class Ranking:
     def detach(self) -> None:
         """Keep all scores as they are, whatever becomes of the table."""
         for part in self.parts:
+            if self.hosts.owns(part.scores):
+                part.column = part.scores
             part.detach(self.mask)
 
     @property

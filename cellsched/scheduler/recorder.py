@@ -163,9 +163,10 @@ def _row(made: _Waiting) -> decisions.Decision | None:
         request_id = _request_id(made.request_id)
         return decisions.Decision(
             request_id, made.decided_at, made.uuids,
+            # Databases take their time for each character.
             jsonutils.dumps(minutes.of(
                 made.decision, made.request, made.uuids, request_id,
-                made.now)))
+                made.now), separators=(',', ':')))
     except Exception:
         # It would fail each time, and hold up the others.
         LOG.exception('A decision on %s cannot be kept', made.uuids[:1])

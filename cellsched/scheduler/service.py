@@ -4,57 +4,166 @@
 from typing import Any
 
 import oslo_messaging
+from oslo_utils import uuidutils
 
 from cellsched import context as context_
-from cellsched import exception
 from cellsched.notify import notifier as notifier_
+from cellsched import objects
+from cellsched.objects import legacy_reading
 from cellsched.rpc import scheduler
 from cellsched.scheduler import checking
 from cellsched.scheduler.drivers import base
+
+#: Stands for an argument that older callers do not know of.
+_NOT_GIVEN = object()
 
 
 class Scheduler:
     """Answers ``select_destinations``, with hosts and not with cells.
 
+    Callers of every version from 4.0 on are answered in the form that they
+    expect.
+
     :param attempts_max: hosts to offer for each instance
-    :param instances_max: instances that one request may ask for
     :param notifier: tells who listens of requests and of their success
     """
 
     target = oslo_messaging.Target(version=scheduler.VERSION)
 
     def __init__(
-        self, driver: base.Driver, attempts_max: int, instances_max: int,
-        notifier: notifier_.Notifier,
+        self, driver: base.Driver, attempts_max: int,
+        bounds: checking.Bounds, notifier: notifier_.Notifier,
     ) -> None:
         self._driver = driver
         self._notifier = notifier
         self._attempts_max = attempts_max
-        self._instances_max = instances_max
+        self._bounds = bounds
 
-    @oslo_messaging.expected_exceptions(exception.CellschedException)
     def select_destinations(
-        self, context: context_.RequestContext, spec_obj: Any,
-        instance_uuids: Any, return_objects: bool = False,
-        return_alternates: bool = False,
+        self, context: context_.RequestContext, request_spec: Any = None,
+        filter_properties: Any = None, spec_obj: Any = _NOT_GIVEN,
+        instance_uuids: Any = None, return_objects: Any = False,
+        return_alternates: Any = False,
     ) -> list[Any]:
-        """Choose and claim a host for each instance.
+        """Choose a host for each instance, and claim it.
 
+        Callers that name no instances know of no claims: they get places for
+        as many as the request says, and nothing is claimed.
+
+        :param request_spec: with ``filter_properties``, two dicts in place of
+            ``spec_obj``
         :returns: with ``return_objects``, for each instance a list of
             selections: the host claimed, then its alternates if they are
             asked for; else for each a dict of host, nodename and limits
         :raises cellsched.exception.NoValidHost: with the reasons
         :raises cellsched.exception.InvalidField: names the field
         """
-        checking.check(spec_obj, instance_uuids, self._instances_max)
+        for name, value in (('return_objects', return_objects),
+                            ('return_alternates', return_alternates)):
+            if not isinstance(value, bool):
+                raise checking.invalid(name, 'true or false')
+        if spec_obj is _NOT_GIVEN:
+            spec_obj = legacy_reading.request_spec(
+                request_spec, filter_properties)
+        checking.check(
+            spec_obj, instance_uuids, self._bounds, self._driver.hints)
         alternates = (self._attempts_max - 1
                       if return_objects and return_alternates else 0)
-        self._notifier.select_destinations(
-            context, 'start', spec_obj, instance_uuids)
-        selections = self._driver.select_destinations(
+        selections = self._select(
             context, spec_obj, instance_uuids, alternates)
-        self._notifier.select_destinations(
-            context, 'end', spec_obj, instance_uuids)
         if return_objects:
             return selections
         return [first.to_dict() for first, *_ in selections]
+
+    def update_aggregates(
+        self, context: context_.RequestContext, aggregates: Any
+    ) -> None:
+        """Hear of an aggregate or of several.
+
+        :raises cellsched.exception.InvalidField: names the field
+        """
+        said = (aggregates.objects
+                if isinstance(aggregates, objects.AggregateList)
+                else [aggregates])
+        checking.check_length('aggregates', said, self._bounds.values_max)
+        for each in said:
+            _check_aggregate('aggregates', each)
+            checking.check_length('aggregates.hosts', each.get('hosts'),
+                                  self._bounds.values_max)
+        self._driver.update_aggregates(said)
+
+    def delete_aggregate(
+        self, context: context_.RequestContext, aggregate: Any
+    ) -> None:
+        """Hear that an aggregate is gone.
+
+        :raises cellsched.exception.InvalidField: names the field
+        """
+        _check_aggregate('aggregate', aggregate)
+        self._driver.delete_aggregate(aggregate.id)
+
+    def update_instance_info(
+        self, context: context_.RequestContext, host_name: Any,
+        instance_info: Any,
+    ) -> None:
+        """Hear of instances that a host has, among others.
+
+        :raises cellsched.exception.InvalidField: names the field
+        """
+        if not isinstance(instance_info, objects.InstanceList):
+            raise checking.invalid('instance_info', 'an InstanceList')
+        self._hear(host_name, 'instance_info', [
+            each.get('uuid') for each in instance_info.objects], False)
+
+    def delete_instance_info(
+        self, context: context_.RequestContext, host_name: Any,
+        instance_uuid: Any,
+    ) -> None:
+        """Hear that a host has an instance no more.
+
+        :raises cellsched.exception.InvalidField: names the field
+        """
+        checking.check_host('host_name', host_name)
+        checking.check_ids('instance_uuid', [instance_uuid])
+        self._driver.delete_instance(host_name, instance_uuid)
+
+    def sync_instance_info(
+        self, context: context_.RequestContext, host_name: Any,
+        instance_uuids: Any,
+    ) -> None:
+        """Hear of all instances that a host has.
+
+        :raises cellsched.exception.InvalidField: names the field
+        """
+        self._hear(host_name, 'instance_uuids', instance_uuids, True)
+
+    def _select(
+        self, context: context_.RequestContext, spec: objects.RequestSpec,
+        uuids: list[str] | None, alternates: int,
+    ) -> list[list[objects.Selection]]:
+        claim = uuids is not None
+        if uuids is None:
+            uuids = [uuidutils.generate_uuid()
+                     for _ in range(spec.get('num_instances', 1))]
+        self._notifier.select_destinations(context, 'start', spec, uuids)
+        selections = self._driver.select_destinations(
+            context, spec, uuids, alternates, claim)
+        self._notifier.select_destinations(context, 'end', spec, uuids)
+        return selections
+
+    def _hear(
+        self, host: Any, field: str, uuids: Any, complete: bool
+    ) -> None:
+        checking.check_host('host_name', host)
+        if not isinstance(uuids, list):
+            raise checking.invalid(field, 'a list of uuids')
+        checking.check_length(field, uuids, self._bounds.values_max)
+        checking.check_ids(field, uuids)
+        self._driver.update_instances(host, uuids, complete)
+
+
+def _check_aggregate(field: str, value: Any) -> None:
+    if not isinstance(value, objects.Aggregate):
+        raise checking.invalid(field, 'an Aggregate')
+    if value.get('id') is None:
+        raise checking.invalid(f'{field}.id', 'a number')

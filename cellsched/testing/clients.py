@@ -35,6 +35,7 @@ class Scheduler(scheduler.SchedulerAPI):
     """
 
     def __init__(self, answer: Callable[..., Any]) -> None:
+        self._version_cap = None
         self.answer = answer
         self.sent: list[Sent] = []
 

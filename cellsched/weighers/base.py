@@ -3,6 +3,7 @@
 
 import abc
 from collections.abc import Iterable
+import functools
 from typing import Any
 from typing import ClassVar
 
@@ -91,9 +92,12 @@ of their numbers counts.
 
     def multiplier(self, hosts: view.Hosts) -> float | view.Column:
         """Return the multiplier, for all hosts or for each."""
-        return hosts.number(
-            self.multiplier_name,
-            getattr(self.options, self.multiplier_name))
+        return hosts.number(self.multiplier_name, self._multiplier)
+
+    @functools.cached_property
+    def _multiplier(self) -> float:
+        # To ask oslo.config takes longer than all else of a multiplier.
+        return float(getattr(self.options, self.multiplier_name))
 
     @abc.abstractmethod
     def score(

@@ -33,7 +33,8 @@ def describe(name: str, plugin: type) -> list[str]:
                          f':oslo.config:option:`{opt.dest}`'
                          for opt in plugin.opts()]),
             ('Scheduler hints', sorted(
-                f'``{hint}``' for hint in getattr(plugin, 'hints', ()))),
+                f'``{hint}``'
+                for hint in getattr(plugin, 'hints', None) or ())),
             ('Promises', sorted(
                 f'``{trait.value}``'
                 for trait in getattr(plugin, 'traits', ())))):

@@ -31,6 +31,15 @@ class TestBenchmarks(base.TestCase):
             self.assertLessEqual(line['min_ms'], line['median_ms'])
             self.assertLessEqual(line['median_ms'], line['p99_ms'])
 
+    def test_requests_of_nova_are_read(self):
+        done = self.benchmark('--workload', 'reading-full', '--workload',
+                              'reading-plain', '--repeat', '1', '-f', 'json')
+
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(
+            ['reading', 'floor'] * 2,
+            [line['what'] for line in json.loads(done.stdout)['results']])
+
     def test_table_is_for_people(self):
         done = self.benchmark('--workload', 'decision-1000', '--repeat', '1')
 

@@ -15,6 +15,8 @@ from tests.unit import base
 #: of an object have changed: what is sent and kept by older releases has
 #: others. Then the version goes up, as Nova's does, and so does the hash.
 FINGERPRINTS = {
+    'Aggregate': '1.3-2c4ce1dcd4855a6205eb8770e12dde93',
+    'AggregateList': '1.3-15ecf022a68ddbb8c2a6739cfc9f8f5e',
     'BuildRequest': '1.3-729fa68e2b2bb300f292f27820d99639',
     'CellMapping': '1.1-698c221560f4e95ad3b65a4f82e8f3af',
     'ComputeNode': '1.19-c2ccf5eaafc52a2341e0c265743b27b7',
@@ -26,6 +28,7 @@ FINGERPRINTS = {
     'ImageMetaProps': '1.44-77509ea1ea0dd750d5864b9bd87d3f9d',
     'Instance': '2.8-848e6793ba875fdc2a19970a34509cee',
     'InstanceGroup': '1.11-be9780b4fb973c1e295c193f85d749de',
+    'InstanceList': '2.6-15ecf022a68ddbb8c2a6739cfc9f8f5e',
     'InstanceMapping': '1.2-ec791be724ba13c2a9479d06c1bad92c',
     'RequestSpec': '1.15-9b8a9a9f0b2ef500280d14f1d0d6be3e',
     'SchedulerLimits': '1.0-8a16f9113a75f6ca9ed32ea85a9132c7',

@@ -23,23 +23,39 @@ def list_hosts(connection: sa.Connection, binary: str) -> list[str]:
         .order_by(_TABLE.c.id)).scalars())
 
 
+def lowest_version(connection: sa.Connection, binary: str) -> int | None:
+    """Return the lowest version of a service, on whatever host; or None.
+
+    Those that do not tell theirs are left out, and those that are forced
+    down: somebody has seen to it that they do nothing.
+    """
+    version: int | None = connection.execute(
+        sa.select(sa.func.min(_TABLE.c.version))
+        .where(_TABLE.c.binary == binary, _TABLE.c.deleted == 0,
+               _TABLE.c.version > 0,
+               _TABLE.c.forced_down.is_not(sa.true()))).scalar()
+    return version
+
+
 def report(
     connection: sa.Connection, uuid: str, host: str, binary: str, topic: str,
-    now: datetime.datetime,
+    now: datetime.datetime, version: int = 0,
 ) -> None:
     """Say that a service is alive.
 
     :param uuid: the service's uuid, if it is new
+    :param version: what it is; it may be another one since it was restarted
     """
     lane = models.FEED.move(connection, host)
     if not _change(connection, host, binary, lane, {
             'updated_at': now, 'last_seen_up': now,
-            'report_count': _TABLE.c.report_count + 1}):
+            'report_count': _TABLE.c.report_count + 1,
+            'version': version}):
         statements.insert_missing(connection, _TABLE.c.uuid, [{
             'created_at': now, 'uuid': uuid, 'host': host, 'binary': binary,
             'topic': topic, 'last_seen_up': now, 'report_count': 1,
             'disabled': False, 'forced_down': False, 'deleted': 0,
-            'version': 0, 'lane': lane,
+            'version': version, 'lane': lane,
             'position': models.FEED.position(connection, lane)}])
 
 

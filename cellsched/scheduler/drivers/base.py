@@ -3,6 +3,7 @@
 
 import abc
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 from typing import ClassVar
@@ -24,6 +25,10 @@ class Driver(abc.ABC):
     #: Where the options of :meth:`opts` are registered.
     group: ClassVar[str] = 'scheduler'
 
+    #: Scheduler hints that requests may have; None for any. Users write
+    #: hints, so one that nothing reads is a mistake of theirs.
+    hints: frozenset[str] | None = None
+
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         """Return the options that this driver reads, none by default."""
@@ -40,10 +45,38 @@ class Driver(abc.ABC):
         """
         return []
 
+    def update_aggregates(
+        self, aggregates: Iterable[objects.Aggregate]
+    ) -> None:
+        """Hear that there are these aggregates; may be of no interest.
+
+        This and what follows is told to every scheduler, by services that are
+        not of this project.
+        """
+
+    def delete_aggregate(self, aggregate: int) -> None:
+        """Hear that there is no aggregate of this id any more."""
+
+    def update_instances(
+        self, host: str, instances: Iterable[str], complete: bool
+    ) -> None:
+        """Hear which instances a host has.
+
+        :param instances: uuids
+        :param complete: whether it has no others
+        """
+
+    def delete_instance(self, host: str, instance: str) -> None:
+        """Hear that a host does not have an instance any more.
+
+        What the instance holds there is to be released: its host may know of
+        no claims.
+        """
+
     @abc.abstractmethod
     def select_destinations(
         self, context: context_.RequestContext, request: objects.RequestSpec,
-        instance_uuids: Sequence[str], alternates: int,
+        instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         """Choose and claim a host for each instance, all of them or none.
 
@@ -54,6 +87,9 @@ class Driver(abc.ABC):
         Asked again for instances whose claims stand, it must answer with the
         same hosts and take nothing more.
 
+        :param claim: False for callers that know of no claims: nothing is
+            claimed, and what is chosen should count for a while, until the
+            hosts report it
         :raises cellsched.exception.NoValidHost: with the reasons; nothing
             stays claimed. ``placed`` says for how many there was room.
         """

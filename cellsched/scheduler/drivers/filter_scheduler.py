@@ -2,6 +2,7 @@
 """The driver that keeps hosts in columns, and filters and weighs them."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 import random as random_
 from typing import Any
@@ -15,6 +16,7 @@ from cellsched.hosts import loader
 from cellsched import objects
 from cellsched import plugins
 from cellsched.scheduler import choosing
+from cellsched.scheduler import claiming
 from cellsched.scheduler import destinations
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler import pipeline
@@ -42,8 +44,11 @@ class FilterScheduler(base.Driver):
             conf.default_availability_zone,
             [column for more in plugins.load_all(plugins.COLUMNS).values()
              for column in more])
+        pipeline_ = self.make_pipeline()
+        self.hints = pipeline_.hints
         self.placing = placing.Placing(
-            self.loader, self.make_pipeline(), parts.claims, parts.clock,
+            self.loader, pipeline_,
+            claiming.Together(parts.claims), parts.clock,
             taste_of(conf, parts.random),
             conf.scheduler.claim_attempts, parts.decisions.record)
 
@@ -63,10 +68,27 @@ class FilterScheduler(base.Driver):
 
     def select_destinations(
         self, context: context_.RequestContext, request: objects.RequestSpec,
-        instance_uuids: Sequence[str], alternates: int,
+        instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         return self.placing.place(
-            context, request, instance_uuids, alternates)
+            context, request, instance_uuids, alternates, claim)
+
+    def update_aggregates(
+        self, aggregates: Iterable[objects.Aggregate]
+    ) -> None:
+        self.loader.tell_aggregates(aggregates)
+
+    def delete_aggregate(self, aggregate: int) -> None:
+        self.loader.forget_aggregate(aggregate)
+
+    def update_instances(
+        self, host: str, instances: Iterable[str], complete: bool
+    ) -> None:
+        self.loader.tell_instances(host, instances, complete)
+
+    def delete_instance(self, host: str, instance: str) -> None:
+        self.loader.forget_instance(instance)
+        self.placing.release(host, instance)
 
     def plan(
         self, context: context_.RequestContext, request: objects.RequestSpec,

@@ -39,6 +39,19 @@ class DiscoveryCase(base.TestCase):
 
 class TestMapHost(DiscoveryCase):
 
+    def test_own_host_is_mapped_to_the_cell_of_its_database(self):
+        self.discovery.map_own_host(self.west.database_connection, 'a')
+
+        self.assertEqual({'a': 'west'}, self.mapped('a'))
+
+    def test_own_database_of_no_cell_is_an_error(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.discovery.map_own_host,
+            'sqlite://', 'a')
+
+        self.assertEqual('[database] connection', error.field)
+        self.assertEqual({}, self.mapped('a'))
+
     def test_host_is_mapped_as_often_as_one_likes(self):
         for _ in range(2):
             self.discovery.map_host(self.east, 'a')

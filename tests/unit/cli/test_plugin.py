@@ -78,6 +78,12 @@ class TestPlugin(base.CommandTestCase):
         self.assertEqual('different_host\n', hints.out)
         self.assertIn('durable', promises.out)
 
+    def test_driver_of_any_hints_is_shown(self):
+        shown = self.plugin('show', 'driver', 'filter_scheduler', '-f',
+                            'json').data
+
+        self.assertEqual('', shown['hints'])
+
     def test_data_is_shown_with_what_its_module_says(self):
         self.install(plugins.COLUMNS, mine='cellsched.plugins:KINDS')
 

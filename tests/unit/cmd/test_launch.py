@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a service as a process, whenever it is told to stop."""
 
+import signal
+
+from cellsched.db.cell import services as services_
 from tests.unit.cmd import services
+from tests.unit.db import samples
 
 #: A service that sends itself a message, which is not done with before it is
 #: told to stop; and one that is told to stop while it starts.
@@ -32,6 +36,13 @@ class Service(assembly.Service):
         super().stop()
 
 
+class Asking(assembly.Service):
+
+    def start(self):
+        self._periodic = [(self.parts.compute_cap, 0.05)]
+        super().start()
+
+
 class Impatient(assembly.Service):
 
     def start(self):
@@ -54,9 +65,10 @@ sys.exit(launch.run(functools.partial(make, kind), lambda conf: count))
 
 class TestLaunch(services.ServiceTestCase):
 
-    def run_code(self, kind, workers):
+    def run_code(self, kind, workers, **options):
         return self.start_code(
-            CODE, '--config-file', str(self.configure()), str(workers), kind)
+            CODE, '--config-file', str(self.configure(**options)),
+            str(workers), kind)
 
     def test_message_that_was_received_is_done_with(self):
         for workers in (1, 2):
@@ -74,3 +86,19 @@ class TestLaunch(services.ServiceTestCase):
         self.assertEqual(0, service.popen.wait(60), service.output)
 
         self.assertNotIn('Traceback', service.output)
+
+    def test_hangup_has_versions_found_out_anew(self):
+        with self.cell.database.writer() as connection:
+            services_.report(
+                connection, samples.uuids(1)[0], 'host', services_.COMPUTE,
+                'compute', samples.NOW, 1)
+        for workers in (1, 2):
+            service = self.run_code(
+                'Asking', workers, cell=True,
+                upgrade_levels={'compute': 'auto'})
+            service.until('The oldest compute service', workers)
+
+            service.signal(signal.SIGHUP)
+
+            service.until('The oldest compute service', 2 * workers)
+            self.assertEqual(0, service.stop(), service.output)

@@ -7,6 +7,7 @@ from cellsched.claims import base as claims_base
 from cellsched.db.cell import models
 from cellsched.db import session
 from cellsched import exception
+from cellsched.rpc import compute
 from cellsched.virt import base as virt
 from tests.unit.compute import tracking
 from tests.unit.db import samples
@@ -40,6 +41,12 @@ class TestTracker(tracking.TrackerTestCase):
         self.assertEqual(1, len(self.rows(models.compute_nodes)))
         [service] = self.rows(models.services)
         self.assertEqual(1, service.report_count)
+
+    def test_service_tells_its_version(self):
+        self.tracker().report()
+
+        [service] = self.rows(models.services)
+        self.assertEqual(compute.SERVICE_VERSION, service.version)
 
     def test_report_that_always_loses_fails(self):
         self.cell = Losing(self.cell.url, 'cell')

@@ -17,6 +17,8 @@ A, B, C, OTHER, *_ = strategies.UUIDS
 
 MEMBERS = st.lists(st.sampled_from(strategies.UUIDS), max_size=6)
 
+NAMES = st.lists(st.sampled_from(['alpha', 'Gamma', 'gone']), max_size=2)
+
 
 def requested(policy, members=(A, B, C), hosts=(), rules=None, **fields):
     return builders.request(group={
@@ -82,9 +84,7 @@ class TestServerGroupAffinityFilter(
         self.assertKeeps([False, False, True], hosts, requested('affinity'))
 
     @hypothesis.given(
-        hosts=strategies.hosts(), members=MEMBERS,
-        names=st.lists(st.sampled_from(['alpha', 'Gamma', 'gone']),
-                       max_size=2))
+        hosts=strategies.hosts(), members=MEMBERS, names=NAMES)
     @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, members, names):
         on = [instance for uuid in hosts['uuid']
@@ -117,6 +117,16 @@ class TestServerGroupAntiAffinityFilter(
                 self.assertKeeps(
                     expected, builders.hosts(4, located=located),
                     requested('anti-affinity', rules=rules))
+
+    def test_host_that_the_caller_names_has_its_share_of_one(self):
+        hosts = builders.hosts(3, located={A: 0})
+
+        for expected, rules, names in (
+                ([False, False, True], {}, ['HOST2', 'gone']),
+                ([True, True, True], {'max_server_per_host': '2'},
+                 ['host1'])):
+            self.assertKeeps(expected, hosts, requested(
+                'anti-affinity', hosts=names, rules=rules))
 
     def test_bad_rule_is_named(self):
         for text in ('0', '-1', '1.5', 'nan', '', 'x' * 100_000,
@@ -166,14 +176,15 @@ class TestServerGroupAntiAffinityFilter(
 
     @hypothesis.given(
         hosts=strategies.hosts(), members=MEMBERS, most=st.integers(1, 3),
-        own=st.sampled_from(strategies.UUIDS))
+        own=st.sampled_from(strategies.UUIDS), names=NAMES)
     @agreeing.settings
     def test_column_verdict_is_that_of_each_row(
-            self, hosts, members, most, own):
+            self, hosts, members, most, own, names):
         def passes(host, request):
             return own in host.instances or len(
-                set(host.instances) & set(members)) < most
+                set(host.instances) & set(members)) < most and not (
+                    most == 1 and host.host in names)
 
         self.assertAgrees(passes, hosts, requested(
-            'anti-affinity', dict.fromkeys(members), instance_uuid=own,
+            'anti-affinity', dict.fromkeys(members), names, instance_uuid=own,
             rules={'max_server_per_host': str(most)}))

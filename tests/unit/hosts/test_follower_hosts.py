@@ -83,6 +83,14 @@ class TestGoing(following.FollowerTestCase):
         self.assertEqual([], self.known())
         self.assertEqual(float('inf'), self.table.cells.oldest)
 
+    def test_idle_reading_that_ends_after_that_writes_nothing(self):
+        self.read()
+        self.follower.forget()
+
+        self.assertEqual([], self.read())
+
+        self.assertEqual(float('inf'), self.table.cells.oldest)
+
 
 class TestStrangers(following.FollowerTestCase):
 

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which aggregates hosts are in."""
 
+import uuid as uuid_
+
 from cellsched.db.api import aggregates
 from cellsched.hosts import grouping
+from cellsched import objects
 from tests.unit import base
 
 
@@ -50,6 +53,53 @@ class TestGrouping(base.TestCase):
                          self.apply(said(1, 'b', 'd'), ids={1, 2}))
         self.assertEqual([[], ['name1'], ['name2'], ['name1']],
                          [self.names(host) for host in 'abcd'])
+
+    def tell(self, number, *hosts, uuid=None, **metadata):
+        return self.grouping.tell(objects.Aggregate(
+            id=number, uuid=uuid or str(uuid_.UUID(int=number)),
+            name=f'told{number}', hosts=list(hosts), metadata=metadata))
+
+    def test_aggregate_that_a_caller_tells_of_stays_beside_the_others(self):
+        self.apply(said(1, 'a', availability_zone='north'))
+
+        self.assertEqual({'a', 'b'}, self.tell(
+            1, 'a', 'b', availability_zone='south'))
+
+        self.assertEqual(['name1', 'told1'], self.names('a'))
+        self.assertEqual(['north', 'south'],
+                         [self.grouping.zone(host) for host in 'ab'])
+        self.apply(ids=())
+        self.assertEqual([['told1']] * 2, [self.names(host) for host in 'ab'])
+
+    def test_aggregate_that_a_caller_tells_again_is_another_one(self):
+        self.tell(1, 'a', 'b')
+
+        self.assertEqual({'a', 'b', 'c'}, self.tell(1, 'b', 'c'))
+
+        self.assertEqual([[], ['told1'], ['told1']],
+                         [self.names(host) for host in 'abc'])
+
+    def test_database_is_right_about_what_it_has_too(self):
+        uuid = str(uuid_.UUID(int=7))
+        self.apply(aggregates.Aggregate(1, uuid, 'own', {}, ['a']))
+
+        self.assertEqual(set(), self.tell(5, 'b', uuid=uuid))
+
+        self.assertEqual([['own'], []], [self.names(host) for host in 'ab'])
+
+    def test_aggregate_that_a_caller_takes_back_is_gone(self):
+        self.apply(said(1, 'a'))
+        self.tell(1, 'a')
+
+        self.assertEqual({'a'}, self.grouping.forget(1))
+        self.assertEqual(set(), self.grouping.forget(1))
+
+        self.assertEqual(['name1'], self.names('a'))
+
+    def test_caller_may_leave_out_what_it_likes(self):
+        self.grouping.tell(objects.Aggregate(id=1))
+
+        self.assertEqual([], self.names('a'))
 
     def test_aggregate_that_goes_leaves_its_hosts(self):
         self.apply(said(1, 'a', 'b'), said(2, 'b'))

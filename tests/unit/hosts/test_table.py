@@ -78,7 +78,8 @@ class TestKept(base.TestCase):
 
     def test_it_goes_with_anything_that_lasts(self):
         for changed in ({'host': ['a', 'c']}, {'nodename': 'm'},
-                        {'cell': 'c'}, {'aggregates': [(self.other,), ()]}):
+                        {'cell': 'c'}, {'aggregates': [(self.other,), ()]},
+                        {'supported_instances': [(('x86_64',),)] * 2}):
             self.table.kept['key'] = 'made'
             self.table.put(['x', 'y'], changed)
             self.assertEqual({}, self.table.kept, changed)

@@ -4,6 +4,7 @@ import concurrent.futures
 import oslo_messaging
 
 from cellsched import context
+from cellsched import exception
 from cellsched.rpc import client
 from tests.unit.rpc import base
 
@@ -142,3 +143,49 @@ class TestClient(base.RPCTestCase):
         with concurrent.futures.ThreadPoolExecutor(8) as callers:
             self.assertEqual(
                 list(range(200)), list(callers.map(ask, range(200))))
+
+
+class TestVersionCap(base.RPCTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.endpoint = Endpoint()
+        self.serve(self.endpoint)
+        self.context = context.RequestContext()
+
+    def client(self, cap, least=None):
+        return client.Client(
+            self.transport, 'topic', '1.0', 'space', version_cap=cap,
+            version_min=least)
+
+    def test_versions_up_to_the_cap_are_sent(self):
+        for version in ('1.0', '1.1', '1.2'):
+            self.assertEqual('host', self.client('1.2').call(
+                self.context, 'who', version))
+
+    def test_version_above_the_cap_is_an_error_and_nothing_is_sent(self):
+        capped = self.client('1.2')
+
+        for send in capped.call, capped.cast:
+            error = self.assertRaises(
+                exception.VersionNotSendable, send, self.context, 'note',
+                '1.3', value=1)
+
+            self.assertEqual(('topic', '1.3', '1.2'),
+                             (error.topic, error.version, error.cap))
+            self.assertIn('[upgrade_levels] topic', str(error))
+        self.assertTrue(self.endpoint.received.empty())
+
+    def test_cap_may_change(self):
+        caps = ['1.0', '1.3']
+        capped = self.client(lambda: caps.pop(0))
+
+        self.assertEqual([False, True],
+                         [capped.can_send('1.3') for _ in range(2)])
+
+    def test_cap_below_what_is_needed_is_an_error_at_once(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.client, '1.2', '1.3')
+
+        self.assertEqual('[upgrade_levels] topic', error.field)
+        self.client('1.3', '1.3')

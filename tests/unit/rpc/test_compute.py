@@ -4,6 +4,7 @@ import uuid
 import oslo_messaging
 
 from cellsched import context
+from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import compute
 from tests.unit.rpc import base
@@ -82,3 +83,31 @@ class TestComputeAPIs(base.RPCTestCase):
 
         self.assertEqual(UUID, agents['two'].next())
         self.assertTrue(agents['one'].received.empty())
+
+    def test_pin_holds_for_every_cell(self):
+        caps = ['5.9', '6.0']
+        apis = compute.ComputeAPIs(version_cap=lambda: caps[0])
+        agent = Agent()
+        self.serve(agent, compute.TOPIC)
+        remove = apis.get(self.transport).terminate_instance
+        arguments = (context.RequestContext(), 'host',
+                     objects.Instance(uuid=UUID))
+
+        self.assertRaises(exception.VersionNotSendable, remove, *arguments)
+        del caps[0]
+        remove(*arguments)
+
+        self.assertEqual(UUID, agent.next())
+        self.assertTrue(agent.received.empty())
+
+    def test_pin_that_cannot_be_is_an_error_at_once(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, compute.ComputeAPIs,
+            version_cap='5.0')
+
+        self.assertEqual('[upgrade_levels] compute', error.field)
+
+    def test_history_of_services_ends_with_what_is_offered(self):
+        self.assertEqual(
+            compute.VERSION,
+            compute.SERVICE_VERSIONS[compute.SERVICE_VERSION])

@@ -4,6 +4,7 @@ import uuid
 import oslo_messaging
 
 from cellsched import context
+from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import conductor
 from tests.unit.rpc import base
@@ -62,3 +63,27 @@ class TestConductorAPI(base.RPCTestCase):
                          received['filter_properties']['retry']['hosts'])
         self.assertEqual(UUID, received['request_spec'].instance_uuid)
         self.assertEqual('b', received['host_lists'][0][0].service_host)
+
+    def test_hand_over_needs_the_version_that_has_it(self):
+        held = conductor.ConductorAPI(self.transport, version_cap='1.18')
+        self.serve(self.conductor, conductor.TOPIC)
+
+        self.assertRaises(
+            exception.VersionNotSendable, held.build_instances, self.context,
+            [], {}, objects.RequestSpec(), [])
+        held.build_and_schedule(self.context, [UUID])
+
+        self.assertEqual([UUID], self.conductor.next())
+        self.assertTrue(self.conductor.received.empty())
+
+    def test_who_cannot_do_without_a_version_hears_it_at_once(self):
+        self.assertRaises(
+            exception.ConfigurationInvalid, conductor.ConductorAPI,
+            self.transport, version_cap='1.18', version_min='1.19')
+
+    def test_pin_that_cannot_be_is_an_error_at_once(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, conductor.ConductorAPI,
+            self.transport, version_cap='pike')
+
+        self.assertEqual('[upgrade_levels] conductor', error.field)

@@ -26,7 +26,6 @@ class Scheduler(base.Recorder):
         super().__init__()
         self._answer = answer
 
-    @oslo_messaging.expected_exceptions(exception.NoValidHost)
     def select_destinations(self, context, **arguments):
         self.received.put((context, arguments))
         if isinstance(self._answer, Exception):
@@ -156,3 +155,80 @@ class TestSchedulerAPI(base.RPCTestCase):
     def test_call_ends_without_a_sign_of_life(self):
         self.assertGivesUp(
             timeout_s=base.DEADLINE_S, call_monitor_timeout_s=0.01)
+
+
+class TestPins(base.RPCTestCase):
+    """What is sent by who is held at a version."""
+
+    def setUp(self):
+        super().setUp()
+        self.spec = objects.RequestSpec(
+            num_instances=2, instance_uuid=UUID, ignore_hosts=['a'])
+        self.sent = []
+        listener = self.transport._listen(
+            oslo_messaging.Target(topic='scheduler', server='host'), 1, None)
+        listener.start(self.take)
+        self.addCleanup(listener.stop)
+
+    def take(self, incoming):
+        self.sent.append(incoming[0].message)
+        incoming[0].reply([{'host': 'a', 'nodename': 'n', 'limits': {}}])
+
+    def select(self, cap, objects=False, alternates=False):
+        api = scheduler.SchedulerAPI(self.transport, version_cap=cap)
+        return api.select_destinations(
+            context.RequestContext(), self.spec, (UUID, OTHER), objects,
+            alternates)
+
+    def assertSends(self, version, arguments, *caps):
+        for cap in caps:
+            self.assertEqual('a', self.select(cap)[0]['host'])
+
+            message = self.sent.pop()
+            self.assertEqual(
+                (version, arguments),
+                (message['version'], message['args'].keys()))
+
+    def test_each_version_has_its_own_arguments(self):
+        self.assertSends(
+            '4.5', {'spec_obj', 'instance_uuids', 'return_objects',
+                    'return_alternates'}, None, '4.5', 'queens', 'gazpacho')
+        self.assertSends(
+            '4.4', {'spec_obj', 'instance_uuids'}, '4.4', 'pike')
+        self.assertSends(
+            '4.3', {'spec_obj'}, '4.3', 'mitaka', 'newton', 'ocata')
+        self.assertSends(
+            '4.0', {'request_spec', 'filter_properties'}, '4.0', '4.1', '4.2',
+            'kilo', 'liberty')
+
+    def test_request_is_two_dicts_for_the_oldest(self):
+        self.select('4.0')
+
+        [message] = self.sent
+        self.assertEqual(2, message['args']['request_spec']['num_instances'])
+        self.assertEqual(
+            ['a'], message['args']['filter_properties']['ignore_hosts'])
+
+    def test_nothing_is_left_out_that_was_asked_for(self):
+        for cap in ('4.0', '4.3', '4.4', 'pike'):
+            for asked in ((True, True), (True, False), (False, True)):
+                error = self.assertRaises(
+                    exception.SelectionObjectsWithOldRPCVersionNotSupported,
+                    self.select, cap, *asked)
+
+                self.assertIn('[upgrade_levels] scheduler', str(error))
+                self.assertIn(f'version {error.version} by', str(error))
+        self.assertEqual([], self.sent)
+
+    def test_pin_that_cannot_be_is_an_error_at_once(self):
+        for cap in ('pikee', 'grizzly', '4.6', '5.0'):
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, scheduler.SchedulerAPI,
+                self.transport, version_cap=cap)
+
+            self.assertEqual('[upgrade_levels] scheduler', error.field)
+
+    def test_who_cannot_do_without_a_version_hears_it_at_once(self):
+        self.assertRaises(
+            exception.ConfigurationInvalid, scheduler.SchedulerAPI,
+            self.transport, version_cap='pike', version_min='4.5')

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+import logging
 import threading
 
+import fixtures
 import oslo_messaging
 
 from cellsched import context
@@ -30,12 +32,14 @@ class Endpoint(base.Recorder):
     def _private(self, context):
         self.received.put('private')
 
-    @oslo_messaging.expected_exceptions(exception.NoValidHost)
     def expected(self, context):
         raise exception.NoValidHost(reason='expected')
 
+    def failing(self, context):
+        raise exception.CellMappingNotFound(uuid='failing')
+
     def unexpected(self, context):
-        raise exception.CellMappingNotFound(uuid='unexpected')
+        raise KeyError('unexpected')
 
 
 class TestServer(base.RPCTestCase):
@@ -73,13 +77,41 @@ class TestServer(base.RPCTestCase):
 
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_unexpected_error_is_logged_and_travels(self):
+    def test_error_of_ours_is_logged_in_a_line_and_travels(self):
         self.serve(self.endpoint)
 
         self.assertRaises(exception.CellMappingNotFound,
+                          self.client.call, self.context, 'failing')
+
+        self.assertIn('failing failed: There is no cell failing.\n',
+                      self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
+
+    def test_unexpected_error_is_logged_and_travels(self):
+        self.serve(self.endpoint)
+
+        self.assertRaises(KeyError,
                           self.client.call, self.context, 'unexpected')
 
         self.assertIn('Traceback', self.logs.output)
+
+    def test_no_log_shows_a_name_as_strangers_write_it(self):
+        logs = self.useFixture(fixtures.FakeLogger(
+            'oslo_messaging', level=logging.DEBUG))
+        self.serve(self.endpoint)
+        for name in ('x\r\nroot logged in', 'x\ud800', 'x' * 1_000_000):
+            self.assertRaises(oslo_messaging.RemoteError,
+                              self.client.call, self.context, name)
+        for name in (None, [[]], 5):
+            error = self.assertRaises(exception.InvalidField,
+                                      self.client.call, self.context, name)
+            self.assertEqual('method', error.field)
+
+        said = logs.output.splitlines() + self.logs.output.splitlines()
+        self.assertIn('method: x??root logged in.', logs.output)
+        for line in said:
+            self.assertFalse(line.startswith('root'), line)
+            self.assertLess(len(line), 400)
 
     def test_server_ends_when_what_it_received_is_done(self):
         made = self.serve(self.endpoint)
@@ -114,6 +146,30 @@ class TestServer(base.RPCTestCase):
         self.assertRaises(
             oslo_messaging.MessagingTimeout,
             asked.call, self.context, 'ping', None, 'another', arg=1)
+
+
+class TestLogs(base.RPCTestCase):
+
+    def test_message_that_cannot_be_read_is_one_line(self):
+        server.server(self.transport, 'topic', 'host', [])
+        logger = logging.getLogger('oslo.messaging._drivers.impl_rabbit')
+        try:
+            raise ValueError('a\r\nb' + 'x' * 9999)
+        except ValueError:
+            logger.exception('Failed to process message ... skipping it.')
+
+        self.assertEqual('Refused a message: ValueError: a??b'
+                         + 'x' * 196 + '\n', self.logs.output)
+
+    def test_other_errors_keep_their_tracebacks(self):
+        server.server(self.transport, 'topic', 'host', [])
+        try:
+            raise ValueError('x')
+        except ValueError:
+            logging.getLogger('oslo.messaging._drivers.impl_rabbit').exception(
+                'Failed at %s', 'something')
+
+        self.assertIn('Failed at something\nTraceback', self.logs.output)
 
 
 class TestPing(base.RPCTestCase):

@@ -54,14 +54,14 @@ class World(world.World):
 
     def placing(self, interval_s=FOR_EVER_S, kind=loader.Loader,
                 filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
-                taste=None):
+                taste=None, first=()):
         """Return another scheduler's placing, and its loader."""
         made = self.loader(interval_s, kind)
         if weighers is None:
             # In which order cells are read is chance.
             weighers = [liking()]
         return placing.Placing(
-            made, pipeline.Pipeline(filters, weighers), self.claims,
+            made, pipeline.Pipeline(filters, weighers, first), self.claims,
             self.clock, taste or choosing.Taste(random.Random(0)),
             attempts_max, self.record), made
 

@@ -4,10 +4,36 @@
 import numpy as np
 
 from cellsched import exception
+from cellsched.filters import compute
 from cellsched.scheduler import answers
 from cellsched.testing import builders
+from cellsched.weighers import ram
 from tests.unit import base
 from tests.unit.scheduler import toys
+
+
+class _Failing(toys.Filter):
+
+    def applies(self, request):
+        toys.fail()
+
+
+class TestApplying(base.TestCase):
+
+    def test_those_apply_that_say_so_or_nothing(self):
+        plugins = [toys.Filter([]), builders.plugin(compute.ComputeFilter),
+                   builders.plugin(ram.RAMWeigher)]
+        other = toys.Filter([], applies=False)
+
+        self.assertEqual(plugins, answers.applying(
+            [*plugins, other], builders.request()))
+
+    def test_failure_names_the_plugin(self):
+        error = self.assertRaises(
+            exception.PluginFailed, answers.applying, [_Failing([])],
+            builders.request())
+
+        self.assertEqual('_Failing', error.plugin)
 
 
 class TestAsk(base.TestCase):

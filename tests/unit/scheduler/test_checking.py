@@ -13,11 +13,13 @@ UUIDS = [str(uuid.UUID(int=number)) for number in range(1, 4)]
 
 MOST = 2 ** 31 - 1
 
+BOUNDS = checking.Bounds()
+
 
 class TestCheck(base.TestCase):
 
     def check(self, spec, uuids=UUIDS, most=3):
-        checking.check(spec, uuids, most)
+        checking.check(spec, uuids, checking.Bounds(most))
 
     def assertRefused(self, field, spec, *args):
         error = self.assertRaises(
@@ -49,8 +51,8 @@ class TestCheck(base.TestCase):
                                builders.request(num_instances=number))
 
     def test_names_are_bounded_in_number(self):
-        for most, refuse in ((checking.NAMED_MAX, False),
-                             (checking.NAMED_MAX + 1, True)):
+        for most, refuse in ((BOUNDS.names_max, False),
+                             (BOUNDS.names_max + 1, True)):
             names = dict.fromkeys(map(str, range(most)), 'x')
             for field, wish in (
                     ('flavor.extra_specs', {'extra_specs': names}),
@@ -67,8 +69,20 @@ class TestCheck(base.TestCase):
         self.assertRefused('spec_obj.scheduler_hints._\\r\\n',
                            builders.request(hints={'_\r\n': ['x']}))
 
+    def test_hint_that_nothing_reads_is_refused(self):
+        spec = builders.request(hints={'query': ['x'], 'group': ['x']})
+        for known in (None, frozenset({'query'})):
+            checking.check(spec, UUIDS, checking.Bounds(), known)
+
+        error = self.assertRaises(
+            exception.InvalidField, checking.check, spec, UUIDS,
+            checking.Bounds(), frozenset({'same_host'}))
+
+        self.assertEqual('spec_obj.scheduler_hints.query', error.field)
+        self.assertIn('group, same_host', str(error))
+
     def test_lists_are_bounded(self):
-        many = ['x'] * (checking.LISTED_MAX + 1)
+        many = ['x'] * (BOUNDS.values_max + 1)
         for name in ('ignore_hosts', 'force_hosts', 'force_nodes'):
             self.check(builders.request(**{name: many[1:]}))
             self.assertRefused(

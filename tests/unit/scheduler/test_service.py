@@ -1,82 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scheduler answers over RPC, asked by its client."""
 
-import uuid
-
 from oslo_messaging.notify import _impl_test as recorded
 
-from cellsched import context
 from cellsched import exception
-from cellsched.notify import notifier
 from cellsched import objects
-from cellsched.rpc import scheduler as scheduler_rpc
-from cellsched.scheduler.drivers import base as drivers
-from cellsched.scheduler import service
 from cellsched.testing import builders
 from tests.unit.db import samples
-from tests.unit.rpc import base
-
-ATTEMPTS_MAX = 3
-INSTANCES_MAX = 4
-
-CONTEXT = context.RequestContext(project_id='project')
+from tests.unit.scheduler import services
 
 
-class Driver(drivers.Driver):
-    """Chooses host1 and as many others as it is asked for."""
-
-    error = None
-    asking = staticmethod(lambda: None)
-
-    def __init__(self):
-        super().__init__(None, None)
-        self.asked = []
-
-    def select_destinations(self, context, request, instance_uuids,
-                            alternates):
-        self.asking()
-        self.asked.append((context, request, instance_uuids, alternates))
-        if self.error is not None:
-            raise self.error
-        return [[self.selection(number + 1)
-                 for number in range(alternates + 1)] for _ in instance_uuids]
-
-    @staticmethod
-    def selection(number):
-        return objects.Selection(
-            compute_node_uuid=str(uuid.UUID(int=number)),
-            service_host=f'host{number}', nodename=f'node{number}',
-            limits=objects.SchedulerLimits(
-                numa_topology=None, vcpu=16, disk_gb=None, memory_mb=None))
-
-
-class SchedulerTestCase(base.RPCTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.driver = Driver()
-        self.conf.set_override('transport_url', f'{self.world}/told')
-        self.conf.set_override(
-            'driver', ['test'], 'oslo_messaging_notifications')
-        recorded.reset()
-        self.addCleanup(recorded.reset)
-        self.serve(service.Scheduler(
-            self.driver, ATTEMPTS_MAX, INSTANCES_MAX, notifier.Notifier(
-                self.transports.notifications(), 'host0', 'unversioned',
-                [])), scheduler_rpc.TOPIC)
-        self.client = scheduler_rpc.SchedulerAPI(self.transport)
-        self.uuids = samples.uuids(2)
-
-    def select(self, spec_obj=None, instance_uuids=None, **options):
-        """Send what is given as it is, whatever it is."""
-        return self.client.call(
-            CONTEXT, 'select_destinations', '4.5', spec_obj=(
-                spec_obj if spec_obj is not None else builders.request()),
-            instance_uuids=(instance_uuids if instance_uuids is not None
-                            else self.uuids), **options)
-
-
-class TestNotifications(SchedulerTestCase):
+class TestNotifications(services.SchedulerTestCase):
 
     def told(self):
         return [message['event_type'].rpartition('.')[2]
@@ -115,7 +49,7 @@ class TestNotifications(SchedulerTestCase):
         self.assertEqual([], self.told())
 
 
-class TestShapes(SchedulerTestCase):
+class TestShapes(services.SchedulerTestCase):
 
     def hosts(self, **options):
         return [[each.service_host for each in place]
@@ -139,18 +73,12 @@ class TestShapes(SchedulerTestCase):
 
     def test_driver_is_told_what_was_asked(self):
         self.client.select_destinations(
-            CONTEXT, builders.request(vcpus=7), self.uuids)
+            services.CONTEXT, builders.request(vcpus=7), self.uuids)
 
         [(context, request, uuids, alternates)] = self.driver.asked
-        self.assertEqual(CONTEXT.request_id, context.request_id)
+        self.assertEqual(services.CONTEXT.request_id, context.request_id)
         self.assertEqual(
             (7, self.uuids, 2), (request.flavor.vcpus, uuids, alternates))
-
-    def test_caller_of_an_older_version_is_answered(self):
-        for version in ('4.0', '4.4'):
-            self.assertEqual(2, len(self.client.call(
-                CONTEXT, 'select_destinations', version,
-                spec_obj=builders.request(), instance_uuids=self.uuids)))
 
     def test_refusal_travels_with_its_reasons_and_is_not_logged(self):
         self.driver.error = exception.NoValidHost(
@@ -172,7 +100,7 @@ class TestShapes(SchedulerTestCase):
         self.assertIn('Traceback', self.logs.output)
 
 
-class TestBadInput(SchedulerTestCase):
+class TestBadInput(services.SchedulerTestCase):
 
     def assertRefused(self, field, **arguments):
         error = self.assertRaises(
@@ -209,10 +137,10 @@ class TestBadInput(SchedulerTestCase):
             self.assertRefused('instance_uuids', instance_uuids=bad)
 
     def test_instances_must_be_some_and_not_too_many(self):
-        for bad in ([], samples.uuids(INSTANCES_MAX + 1)):
+        for bad in ([], samples.uuids(services.INSTANCES_MAX + 1)):
             self.assertRefused('instance_uuids', instance_uuids=bad)
-        self.assertEqual(INSTANCES_MAX, len(self.select(
-            instance_uuids=samples.uuids(INSTANCES_MAX))))
+        self.assertEqual(services.INSTANCES_MAX, len(self.select(
+            instance_uuids=samples.uuids(services.INSTANCES_MAX))))
 
     def test_instances_must_differ(self):
         self.assertRefused('instance_uuids',

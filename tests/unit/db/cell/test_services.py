@@ -15,9 +15,9 @@ from tests.unit import racing
 class TestServices(base.TestCase):
 
     def report(self, host='host', binary=services.COMPUTE, topic='compute',
-               now=samples.NOW):
+               now=samples.NOW, **options):
         self.write(services.report, samples.uuids(1)[0], host, binary, topic,
-                   now)
+                   now, **options)
 
     def rows(self):
         return self.read(lambda connection: connection.execute(
@@ -47,6 +47,45 @@ class TestServices(base.TestCase):
         self.assertEqual(before.created_at, after.created_at)
         self.assertEqual(samples.LATER, after.last_seen_up)
         self.assertEqual(2, after.report_count)
+
+    def lowest(self):
+        return self.read(services.lowest_version, services.COMPUTE)
+
+    def test_service_has_the_version_of_its_last_report(self):
+        for version in (3, 4, 2):
+            self.report(version=version)
+
+            self.assertEqual([version], [row.version for row in self.rows()])
+
+    def test_lowest_version_is_that_of_any_host(self):
+        self.assertIsNone(self.lowest())
+        for host, version in ('a', 4), ('b', 3), ('c', 5):
+            self.report(host, version=version)
+        self.report('d', 'nova-conductor', 'conductor', version=1)
+
+        self.assertEqual(3, self.lowest())
+
+    def test_services_that_do_not_tell_their_versions_do_not_count(self):
+        self.report('a')
+        self.assertIsNone(self.lowest())
+        self.report('b', version=2)
+
+        self.assertEqual(2, self.lowest())
+
+    def test_services_that_are_gone_do_not_count(self):
+        for host, version in ('deleted', 1), ('down', 2), ('here', 3):
+            self.report(host, version=version)
+        self.write(hosts.delete, 'deleted', samples.NOW)
+        self.write(services.set_forced_down, 'down', True, samples.NOW)
+
+        self.assertEqual(3, self.lowest())
+
+    def test_service_of_which_nobody_said_that_it_is_up_counts(self):
+        self.report(version=3)
+        self.write(lambda connection: connection.execute(
+            sa.update(models.services).values(forced_down=None)))
+
+        self.assertEqual(3, self.lowest())
 
     def test_report_leaves_what_operators_set(self):
         self.report()

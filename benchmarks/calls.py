@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Round trips of ``select_destinations`` over RabbitMQ.
+
+Parameters: ``hosts``, ``cells``, ``callers``, how many requests each of them
+sends one after the other in a round, ``calls``, and ``queues``, which are
+classic or quorum.
+
+The scheduler is its own command with one worker, and keeps its claims in
+PostgreSQL, which it reaches by psycopg 3. Callers are processes, as conductors
+are. A sample is the time of a round divided by its calls. The floor is the
+same with calls of nothing: a method that returns None, in a process of its own
+with oslo.messaging's server and client as they come, on the same broker with
+the same configuration.
+
+Each answer must name the node that the claim store has for the request; claims
+are given back after each round.
+"""
+
+import contextlib
+import json
+import multiprocessing
+import pathlib
+import sys
+import time
+import uuid
+
+import oslo_messaging
+from oslo_messaging.rpc import dispatcher
+
+import populated
+import reading
+
+from cellsched.conf import loading
+from cellsched import context
+from cellsched.rpc import scheduler
+from cellsched.rpc import serializer
+from cellsched.rpc import transport
+
+# The servers that the tests start are good here too.
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+
+from tests.integration import processes  # noqa: E402
+from tests.integration import servers  # noqa: E402
+
+OPTIONS = """\
+[DEFAULT]
+# Nobody reports that hosts are up, however long this takes.
+service_down_time = 1000000
+[scheduler]
+workers = 1
+[oslo_messaging_rabbit]
+rabbit_quorum_queue = {quorum}
+rabbit_transient_quorum_queue = {quorum}
+"""
+
+QUORUM = {'classic': False, 'quorum': True}
+
+NOTHING = oslo_messaging.Target(topic='nothing', version='1.0')
+
+#: Processes that begin anew, with nothing of this one.
+SPAWN = multiprocessing.get_context('spawn')
+
+
+def run(parameters, repeat):
+    """Return the samples of requests and of their floor, taken in turns."""
+    samples = {'select_destinations': [], 'floor': []}
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(servers.RabbitMQ()).url('calls')
+        database = servers.by_psycopg(
+            stack.enter_context(servers.PostgreSQL()).url('api'))
+        options = OPTIONS.format(
+            quorum=QUORUM[parameters.get('queues', 'classic')])
+        parts = stack.enter_context(populated.parts(
+            parameters['hosts'], parameters['cells'], database, options))
+        directory = pathlib.Path(parts.conf.config_file[0]).parent
+        broker = directory / 'broker.conf'
+        broker.write_text(f'[DEFAULT]\ntransport_url = {url}\n')
+        files = [*parts.conf.config_file, str(broker)]
+        stack.enter_context(processes.Process(
+            ['cellsched-scheduler', *(word for file in files
+                                      for word in ('--config-file', file))],
+            directory, ready='cellsched-scheduler has started'))
+        stack.enter_context(child(serve_nothing, files))
+        callers = [stack.enter_context(child(call, files))
+                   for _ in range(parameters['callers'])]
+        for number in range(repeat + 1):
+            ours = select(parts, callers, parameters['calls'])
+            floor = call_nothing(callers, parameters['calls'])
+            # In the first round everybody connects.
+            if number:
+                samples['select_destinations'].append(ours)
+                samples['floor'].append(floor)
+    return samples
+
+
+def select(parts, callers, calls):
+    """Return the seconds that a request takes of a round."""
+    uuids = [[str(uuid.uuid4()) for _ in range(calls)] for _ in callers]
+    seconds, answers = ask(callers, uuids)
+    held = {consumer: claims[0].provider for consumer, claims
+            in parts.claims.held(sum(uuids, [])).items()}
+    if held != {consumer: node for answer in answers
+                for consumer, node in answer.items()}:
+        raise RuntimeError('what was answered is not what was claimed')
+    if len(held) != len(callers) * calls:
+        raise RuntimeError(f'{len(held)} of {len(callers) * calls} have hosts')
+    parts.claims.release(held)
+    return seconds
+
+
+def call_nothing(callers, calls):
+    """Return the seconds that a call of nothing takes of a round."""
+    seconds, answers = ask(callers, [calls for _ in callers])
+    if answers != [{None}] * len(callers):
+        raise RuntimeError('nothing was answered with something')
+    return seconds
+
+
+def ask(callers, questions):
+    """Return the seconds of a call, and what callers got for an answer."""
+    for caller, question in zip(callers, questions):
+        caller.send(question)
+    starts, ends, answers = zip(*(caller.recv() for caller in callers))
+    calls = sum(question if isinstance(question, int) else len(question)
+                for question in questions)
+    return (max(ends) - min(starts)) / calls, list(answers)
+
+
+@contextlib.contextmanager
+def child(function, files):
+    """Run a function in another process, until what it reads ends.
+
+    :returns: what it is spoken to by, once it has said that it is ready
+    """
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=function, args=(theirs, files))
+    process.start()
+    theirs.close()
+    try:
+        if ours.recv() != 'ready':
+            raise RuntimeError(f'{function.__name__} does not start')
+        yield ours
+    finally:
+        ours.close()
+        process.join(30)
+        process.kill()
+
+
+def serve_nothing(pipe, files):
+    """Answer calls with nothing."""
+    transports = connected(files)
+    server = oslo_messaging.get_rpc_server(
+        transports.get(), oslo_messaging.Target(
+            topic=NOTHING.topic, server='benchmark'), [Nothing()],
+        executor='threading',
+        access_policy=dispatcher.DefaultRPCAccessPolicy)
+    server.start()
+    pipe.send('ready')
+    with contextlib.suppress(EOFError):
+        pipe.recv()
+    server.stop()
+    server.wait()
+    transports.close()
+
+
+class Nothing:
+
+    target = oslo_messaging.Target(version=NOTHING.version)
+
+    def nothing(self, context):
+        return None
+
+
+def call(pipe, files):
+    """Call what is asked for, and tell when that began and ended."""
+    transports = connected(files)
+    ours = scheduler.SchedulerAPI(transports.get())
+    nothing = oslo_messaging.get_rpc_client(transports.get(), NOTHING)
+    request = serializer.Serializer().deserialize_entity(
+        None, json.loads(reading.REQUESTS.read_text())['plain'])
+    pipe.send('ready')
+    with contextlib.suppress(EOFError):
+        while True:
+            question = pipe.recv()
+            start = time.perf_counter()
+            if isinstance(question, int):
+                answer = {nothing.call({}, 'nothing')
+                          for _ in range(question)}
+            else:
+                answer = {each: node(ours, request, each)
+                          for each in question}
+            pipe.send((start, time.perf_counter(), answer))
+    transports.close()
+
+
+def node(api, request, instance):
+    """Return the node that was chosen for an instance."""
+    request.instance_uuid = instance
+    user = context.RequestContext(user_id='user', project_id='project')
+    [[chosen, *_]] = api.select_destinations(user, request, [instance])
+    return chosen.compute_node_uuid
+
+
+def connected(files):
+    return transport.Transports(loading.load(files=files, dirs=[]))

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests as callers made them before there was a RequestSpec.
+
+Up to ``select_destinations`` 4.2, and from newer callers that are pinned, two
+plain dicts come: ``request_spec`` says what is wanted, ``filter_properties``
+where. What a decision does not need is passed on where it can be read, and
+ignored where not. How much may be asked for is not looked at here.
+"""
+
+from typing import Any
+
+from cellsched import exception
+from cellsched import objects
+from cellsched.objects import base
+
+_SIZES = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb')
+
+#: Before a flavor's fields in the system metadata of an instance.
+_KEPT = 'instance_type_'
+
+#: Digits of a size; one of many digits would take long to read.
+_DIGITS_MAX = 18
+
+#: Before a trait in the name of an image's property.
+_TRAIT = 'trait:'
+
+#: Properties of images, by the names that they had first.
+_RENAMED = {
+    'architecture': 'hw_architecture',
+    'auto_disk_config': 'hw_auto_disk_config',
+    'bdm_v2': 'img_bdm_v2',
+    'bittorrent': 'img_bittorrent',
+    'block_device_mapping': 'img_block_device_mapping',
+    'cache_in_nova': 'img_cache_in_nova',
+    'hypervisor_type': 'img_hv_type',
+    'hypervisor_version_requires': 'img_hv_requested_version',
+    'ipxe_boot': 'hw_ipxe_boot',
+    'mappings': 'img_mappings',
+    'owner_id': 'img_owner_id',
+    'root_device_name': 'img_root_device_name',
+    'vm_mode': 'hw_vm_mode',
+    'vmware_disktype': 'hw_disk_type',
+    'vmware_image_version': 'img_version',
+    'vmware_linked_clone': 'img_linked_clone',
+    'vmware_ostype': 'os_distro',
+    'xenapi_device_id': 'hw_device_id',
+    'xenapi_image_compression_level': 'img_compression_level',
+    'xenapi_skip_agent_inject_files_at_boot':
+        'os_skip_agent_inject_files_at_boot',
+    'xenapi_skip_agent_inject_ssh': 'os_skip_agent_inject_ssh',
+    'xenapi_use_agent': 'img_use_agent',
+}
+
+
+def request_spec(
+    request_spec: Any, filter_properties: Any
+) -> objects.RequestSpec:
+    """Return the request that two dicts make.
+
+    Objects in them have been read from their envelopes. Sets may have become
+    lists.
+
+    :raises cellsched.exception.InvalidField: names what a decision needs and
+        cannot be read
+    """
+    asked = _said('request_spec', request_spec)
+    wishes = _said('filter_properties', filter_properties)
+    instance = _said('request_spec.instance_properties',
+                     asked.get('instance_properties'), objects.Instance)
+    volume = asked.get('is_bfv', False)
+    if not isinstance(volume, bool):
+        raise _invalid('request_spec.is_bfv', 'true or false')
+    values = {
+        **_of_instance('request_spec.instance_properties', instance),
+        **_of_wishes('filter_properties', wishes),
+        'num_instances': _number(
+            'request_spec.num_instances', asked.get('num_instances'), 1),
+        'is_bfv': volume,
+        'image': _image('request_spec.image', asked.get('image')),
+        'flavor': _flavor(asked, wishes, instance),
+    }
+    return objects.RequestSpec(**values)
+
+
+def _of_instance(path: str, instance: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        name: _text_or_none(f'{path}.{name}', instance.get(name))
+        for name in ('project_id', 'user_id', 'availability_zone')}
+    for name in ('numa_topology', 'pci_requests'):
+        document = instance.get(name)
+        values[name] = document if isinstance(document, dict) else None
+    if instance.get('uuid') is not None:
+        values['instance_uuid'] = _text(f'{path}.uuid', instance.get('uuid'))
+    return values
+
+
+def _of_wishes(path: str, wishes: dict[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        name: _texts_or_none(f'{path}.{name}', wishes.get(name))
+        for name in ('ignore_hosts', 'force_hosts', 'force_nodes')}
+    return {
+        **values,
+        'retry': _retry(f'{path}.retry', wishes.get('retry')),
+        'limits': _limits(wishes.get('limits')),
+        'instance_group': _group(path, wishes),
+        'scheduler_hints': _hints(f'{path}.scheduler_hints',
+                                  wishes.get('scheduler_hints')),
+        'requested_destination': _object(
+            f'{path}.requested_destination', objects.Destination,
+            wishes.get('requested_destination')),
+    }
+
+
+def _flavor(asked: Any, wishes: Any, instance: Any) -> objects.Flavor:
+    """Return the flavor, from the first place that has one.
+
+    A size that it lacks is what the instance says.
+    """
+    path = 'request_spec.instance_type'
+    places = ((path, asked.get('instance_type')),
+              ('filter_properties.instance_type', wishes.get('instance_type')),
+              ('request_spec.instance_properties.flavor',
+               instance.get('flavor')),
+              ('request_spec.instance_properties.system_metadata',
+               _kept_flavor(instance)))
+    path, given = next(
+        (place for place in places if place[1]), (path, {}))
+    if isinstance(given, objects.Flavor):
+        return given
+    said = _said(path, given)
+    values = _readable(objects.Flavor, said)
+    for name in _SIZES:
+        size = said.get(name)
+        values[name] = _number(
+            f'{path}.{name}', instance.get(name) if size is None else size,
+            0 if name == 'ephemeral_gb' else None)
+    # Where there was none it was an empty text once.
+    values['swap'] = _number(f'{path}.swap', said.get('swap') or 0)
+    values['name'] = _text_or_none(f'{path}.name', said.get('name'))
+    values['extra_specs'] = {
+        name: _scalar(_below(f'{path}.extra_specs', name), value)
+        for name, value in _said(
+            f'{path}.extra_specs', said.get('extra_specs')).items()}
+    return objects.Flavor(**values)
+
+
+def _kept_flavor(instance: Any) -> dict[str, Any]:
+    """Return the flavor that was kept as texts with an instance."""
+    kept = instance.get('system_metadata')
+    if not isinstance(kept, dict):
+        return {}
+    flavor = {name.removeprefix(_KEPT): value for name, value in kept.items()
+              if name.startswith(_KEPT)}
+    for name in (*_SIZES, 'swap'):
+        text = flavor.get(name)
+        if (isinstance(text, str) and len(text) <= _DIGITS_MAX
+                and text.isascii() and text.isdigit()):
+            flavor[name] = int(text)
+    return flavor
+
+
+def _image(path: str, given: Any) -> objects.ImageMeta | None:
+    if not given:
+        return None
+    if isinstance(given, objects.ImageMeta):
+        return given
+    said = _said(path, given)
+    values = _readable(objects.ImageMeta, said)
+    for name in ('id', 'disk_format'):
+        values[name] = _text_or_none(f'{path}.{name}', said.get(name))
+    values['properties'] = _properties(
+        f'{path}.properties', said.get('properties'))
+    return objects.ImageMeta(**values)
+
+
+def _properties(path: str, given: Any) -> objects.ImageMetaProps:
+    """Return the properties, by their new names.
+
+    What an image says under a new name counts more than what it says under an
+    old one.
+    """
+    if isinstance(given, objects.ImageMetaProps):
+        return given
+    said = {name: value for name, value in _said(path, given).items()
+            if value is not None}
+    properties = {_RENAMED[name]: value for name, value in said.items()
+                  if name in _RENAMED}
+    adapter = said.pop('vmware_adaptertype', None)
+    if adapter == 'ide':
+        properties['hw_disk_bus'] = 'ide'
+    elif adapter:
+        properties |= {'hw_disk_bus': 'scsi', 'hw_scsi_model': adapter}
+    traits = [name.removeprefix(_TRAIT) for name, value in said.items()
+              if name.startswith(_TRAIT) and value == 'required']
+    if traits:
+        properties['traits_required'] = traits
+    properties |= {name: value for name, value in said.items()
+                   if name not in _RENAMED}
+    return objects.ImageMetaProps(**properties)
+
+
+def _retry(path: str, given: Any) -> objects.SchedulerRetries | None:
+    if not given:
+        return None
+    said = _said(path, given)
+    nodes = []
+    for pair in _listed(f'{path}.hosts', said.get('hosts')):
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise _invalid(f'{path}.hosts', 'a list of [host, node]')
+        nodes.append(objects.ComputeNode(
+            host=_text(f'{path}.hosts', pair[0]),
+            hypervisor_hostname=_text_or_none(f'{path}.hosts', pair[1])))
+    return objects.SchedulerRetries(
+        num_attempts=_number(
+            f'{path}.num_attempts', said.get('num_attempts'), len(nodes)),
+        hosts=objects.ComputeNodeList(objects=nodes))
+
+
+def _limits(given: Any) -> objects.SchedulerLimits:
+    """Return what an earlier decision allowed, which no other one reads."""
+    if isinstance(given, objects.SchedulerLimits):
+        return given
+    said = given if isinstance(given, dict) else {}
+    values: dict[str, Any] = dict.fromkeys(objects.SchedulerLimits.fields)
+    return objects.SchedulerLimits(
+        **values | _readable(objects.SchedulerLimits, said))
+
+
+def _group(
+    path: str, wishes: dict[str, Any]
+) -> objects.InstanceGroup | None:
+    whole: objects.InstanceGroup | None = _object(
+        f'{path}.instance_group', objects.InstanceGroup,
+        wishes.get('instance_group'))
+    if whole is not None or wishes.get('group_updated') is not True:
+        return whole
+    policies = _listed(f'{path}.group_policies', wishes.get('group_policies'))
+    if not policies:
+        raise _invalid(f'{path}.group_policies', 'a list of one policy')
+    rules = _said(f'{path}.group_rules', wishes.get('group_rules'))
+    group = objects.InstanceGroup(
+        policy=_text_or_none(f'{path}.group_policies', policies[0]),
+        hosts=_texts(f'{path}.group_hosts', wishes.get('group_hosts')),
+        members=_texts(f'{path}.group_members', wishes.get('group_members')),
+        rules={name: _text(_below(f'{path}.group_rules', name), value)
+               for name, value in rules.items()})
+    if wishes.get('group_uuid') is not None:
+        group.uuid = _text(f'{path}.group_uuid', wishes['group_uuid'])
+    # A rule that cannot be read is told here, and not amidst a decision.
+    _ = group.rules
+    return group
+
+
+def _hints(path: str, given: Any) -> dict[str, list[str]]:
+    # Of several values a list comes, of a single one often the value.
+    return {
+        name: [_scalar(_below(path, name), each) for each in (
+            value if isinstance(value, (list, tuple)) else [value])]
+        for name, value in _said(path, given).items()}
+
+
+def _readable(kind: type[base.Object], said: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a kind of object that can be read."""
+    readable, nothing = {}, kind()
+    for name, field in kind.fields.items():
+        if said.get(name) is not None:
+            try:
+                readable[name] = field.coerce(nothing, name, said[name])
+            except (ArithmeticError, AttributeError, TypeError, ValueError):
+                continue
+    return readable
+
+
+def _object(path: str, kind: type[base.Object], value: Any) -> Any:
+    if value is not None and not isinstance(value, kind):
+        raise _invalid(path, f'a {kind.obj_name()}')
+    return value
+
+
+def _said(
+    path: str, value: Any, kind: type[base.Object] | None = None
+) -> Any:
+    """Return a dict, or an object of a kind; both are read by ``get``.
+
+    Nothing stands for an empty dict.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, dict) or kind and isinstance(value, kind):
+        return value
+    raise _invalid(path, 'values by name')
+
+
+def _listed(path: str, value: Any) -> list[Any]:
+    """Return a list; nothing stands for an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise _invalid(path, 'a list')
+    return list(value)
+
+
+def _texts(path: str, value: Any) -> list[str]:
+    return [_text(path, each) for each in _listed(path, value)]
+
+
+def _texts_or_none(path: str, value: Any) -> list[str] | None:
+    return None if value is None else _texts(path, value)
+
+
+def _text(path: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _invalid(path, 'a text')
+    return value
+
+
+def _text_or_none(path: str, value: Any) -> str | None:
+    return None if value is None else _text(path, value)
+
+
+def _scalar(path: str, value: Any) -> str:
+    """Return the text of what may have been a number."""
+    if isinstance(value, (bool, int, float)):
+        return str(value)
+    return _text(path, value)
+
+
+def _number(path: str, value: Any, default: int | None = None) -> int:
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _invalid(path, 'a whole number')
+    return value
+
+
+def _below(path: str, name: str) -> str:
+    return f'{path}.{ascii(name[:40])[1:-1]}'
+
+
+def _invalid(path: str, expected: str) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='select_destinations', field=path, expected=expected)

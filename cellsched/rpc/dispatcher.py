@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server does with a message before a method sees it."""
+
+from collections.abc import Callable
+import functools
+import inspect
+import logging
+from typing import Any
+
+import oslo_messaging
+from oslo_messaging.rpc import dispatcher
+from oslo_versionedobjects import exception as ovo_exception
+
+from cellsched import clock as clock_
+from cellsched import context as request_context
+from cellsched import exception
+
+LOG = logging.getLogger(__name__)
+
+Translate = Callable[[Exception], Exception]
+
+#: Errors of callers, of which the log has one line.
+_OF_CALLERS = (
+    dispatcher.NoSuchMethod, dispatcher.UnsupportedVersion,
+    exception.DeadlineExceeded, exception.Invalid,
+    ovo_exception.IncompatibleObjectVersion)
+
+#: Seconds since 1970 that may be a time.
+_TIME_MAX = 1e15
+
+#: What logs show of a context.
+_LOGGED = (
+    'domain', 'global_request_id', 'project_domain', 'project_id',
+    'request_id', 'resource_uuid', 'system_scope', 'tenant', 'user',
+    'user_domain', 'user_id')
+
+#: Characters of a name that a message may have for what logs show.
+NAME_MAX = 255
+
+#: Characters of a name that somebody else chose which a log shows.
+_SHOWN_MAX = 80
+
+
+class Dispatcher(dispatcher.RPCDispatcher):
+    """Hands messages to the methods that they name.
+
+    What is no message, names nothing that is here, has other arguments than
+    the method, or comes when nobody waits for it any more, is refused: the
+    caller is told, and the log has one line. So it has for this project's own
+    errors that a method raises, unless users may read them, which makes them
+    answers. Other errors are mistakes, and logged with their tracebacks.
+
+    :param tolerance_s: by how much the clocks of callers may differ from ours
+    :param translate: makes of an error that a caller is to see what it knows
+    """
+
+    def __init__(
+        self, endpoints: list[Any], serializer: oslo_messaging.Serializer,
+        clock: clock_.Clock, tolerance_s: float, translate: Translate,
+    ) -> None:
+        super().__init__(
+            endpoints, serializer, dispatcher.DefaultRPCAccessPolicy)
+        self._clock = clock
+        self._tolerance_s = tolerance_s
+        self._translate = translate
+
+    def dispatch(self, incoming: Any) -> Any:
+        message = incoming.message
+        try:
+            try:
+                self._check(message, incoming.ctxt)
+            except Exception:
+                # The log would name the request that this thread was at last.
+                request_context.RequestContext(overwrite=True)
+                raise
+            return super().dispatch(incoming)
+        except dispatcher.ExpectedException as exc:
+            error = exc.exc_info[1]
+        except (*_OF_CALLERS, exception.CellschedException) as exc:
+            error = exc
+        method = message.get('method')
+        method = shown(method) if isinstance(method, str) else 'a message'
+        if isinstance(error, _OF_CALLERS):
+            LOG.warning('Refused %s: %s', method, shown(error, 1000))
+        elif not getattr(error, 'safe', True):
+            LOG.error('%s failed: %s', method, shown(error, 1000))
+        raise _expected(self._translate(error))
+
+    def _check(self, message: dict[str, Any], context: Any) -> None:
+        method = message.get('method')
+        if not isinstance(method, str):
+            raise _invalid('method', 'the name of a method')
+        _check_context(context)
+        args = message.get('args', {})
+        if not isinstance(args, dict):
+            raise _invalid('args', 'values by name')
+        version = message.get('version', '1.0')
+        if not _is_version(version):
+            raise _invalid('version', 'a version such as 4.5')
+        self._check_deadline(context.get('deadline'))
+        # What nothing here answers must not get as far as the base, which
+        # would go on telling the caller that it is at work.
+        unsupported = False
+        for endpoint in self.endpoints:
+            target: oslo_messaging.Target = getattr(
+                endpoint, 'target', None) or self._default_target
+            if (message.get('namespace') in target.accepted_namespaces
+                    and self.access_policy.is_allowed(endpoint, method)
+                    and inspect.ismethod(getattr(endpoint, method, None))):
+                if self._is_compatible(target, version):
+                    _check_arguments(getattr(endpoint, method).__func__, args)
+                    return
+                unsupported = True
+        if unsupported:
+            raise dispatcher.UnsupportedVersion(version, method=method)
+        raise dispatcher.NoSuchMethod(shown(method))
+
+    def _check_deadline(self, deadline: Any) -> None:
+        # A number with which nothing can be calculated is none either.
+        if (type(deadline) not in (int, float)
+                or not -_TIME_MAX < deadline < _TIME_MAX):
+            return
+        late_s = self._clock.timestamp() - deadline
+        if late_s > self._tolerance_s:
+            raise exception.DeadlineExceeded(late_s=round(late_s))
+
+
+def _invalid(field: str, expected: str) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='message', field=field, expected=expected)
+
+
+def is_name(said: Any) -> bool:
+    """Return whether something is a name as logs may show it."""
+    return (isinstance(said, str) and len(said) <= NAME_MAX
+            and said.isprintable())
+
+
+def _check_context(context: Any) -> None:
+    if not isinstance(context, dict):
+        raise _invalid('context', 'values by name')
+    for name in _LOGGED:
+        if context.get(name) is not None and not is_name(context[name]):
+            raise _invalid(f'context.{name}',
+                           f'a text of at most {NAME_MAX} characters')
+
+
+def _is_version(text: Any) -> bool:
+    if not isinstance(text, str) or len(text) > 20:
+        return False
+    parts = text.split('.')
+    return len(parts) in (2, 3) and all(
+        part.isascii() and part.isdigit() for part in parts)
+
+
+def _check_arguments(function: Callable[..., Any], args: Any) -> None:
+    known, required = _parameters(function)
+    for name in args:
+        if known is not None and name not in known:
+            raise exception.InvalidField(
+                where=function.__name__, field=shown(name),
+                expected='no argument of this name')
+    for name in required:
+        if name not in args:
+            raise exception.InvalidField(
+                where=function.__name__, field=name, expected='a value')
+
+
+@functools.lru_cache(256)
+def _parameters(
+    function: Callable[..., Any]
+) -> tuple[frozenset[str] | None, list[str]]:
+    """Return the arguments of a method, and those that it has to get.
+
+    None stands for any arguments.
+    """
+    _self, _context, *rest = inspect.signature(function).parameters.values()
+    any_kind = inspect.Parameter.VAR_KEYWORD
+    named = [each for each in rest if each.kind is not any_kind]
+    return (frozenset(each.name for each in named) if named == rest else None,
+            [each.name for each in named
+             if each.default is inspect.Parameter.empty])
+
+
+def shown(said: str | Exception, most: int = _SHOWN_MAX) -> str:
+    """Return what somebody else wrote, as a log may show it."""
+    return ''.join(each if each.isprintable() else '?'
+                   for each in str(said)[:most])
+
+
+def _expected(error: Exception) -> dispatcher.ExpectedException:
+    """Return what has oslo.messaging send an error and not log it."""
+    try:
+        raise error
+    except Exception:
+        return dispatcher.ExpectedException()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Versions of messages, and pins: the newest one that a client may send.
+
+While services are upgraded one after another, a client that is newer than a
+server must not send what the server does not know. ``[upgrade_levels]`` says
+so, for each topic: by a number, or by the name of the release that the oldest
+server is of.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import re
+
+from cellsched import exception
+
+#: What holds a client back: the newest version that it may send, what returns
+#: that, or None for nothing.
+Cap = str | Callable[[], str | None] | None
+
+#: As a pin: to find the version out.
+AUTO = 'auto'
+
+_LATER_THAN_PIKE = (
+    'queens', 'rocky', 'stein', 'train', 'ussuri', 'victoria', 'wallaby',
+    'xena', 'yoga', 'zed', '2023.1', 'antelope', '2023.2', 'bobcat',
+    '2024.1', 'caracal', '2024.2', 'dalmatian', '2025.1', 'epoxy', '2025.2',
+    'flamingo', '2026.1', 'gazpacho', '2026.2', 'hibiscus')
+
+#: The versions of releases, by topic. The scheduler's messages are Nova's; the
+#: others are ours, and no release has others than the newest yet.
+RELEASES: Mapping[str, Mapping[str, str]] = {
+    'scheduler': {
+        'grizzly': '2.6', 'havana': '2.9', 'icehouse': '3.0', 'juno': '3.0',
+        'kilo': '4.2', 'liberty': '4.2', 'mitaka': '4.3', 'newton': '4.3',
+        'ocata': '4.3', 'pike': '4.4', **dict.fromkeys(_LATER_THAN_PIKE, '4.5')
+    },
+}
+
+_NUMBER = re.compile(r'[0-9]{1,4}\.[0-9]{1,4}')
+
+#: Characters of a pin that are told.
+_TOLD_MAX = 40
+
+
+def cap(topic: str, newest: str, pin: Cap) -> Cap:
+    """Return what a pin stands for, if it is one; see :func:`read_pin`."""
+    return read_pin(topic, newest, pin) if isinstance(pin, str) else pin
+
+
+def read_pin(
+    topic: str, newest: str, pin: str, others: Iterable[str] = (),
+) -> str:
+    """Return what a pin stands for, as it is written in the configuration.
+
+    :param newest: the newest version that there is
+    :param others: what else may be written, to be told
+    :raises cellsched.exception.ConfigurationInvalid: it is no version that can
+        be sent, and no release
+    """
+    releases = RELEASES.get(topic, {})
+    version = releases.get(pin.lower(), pin)
+    if _NUMBER.fullmatch(version) and can_send(version, newest):
+        return version
+    told = repr(pin[:_TOLD_MAX])
+    if version is not pin:
+        told += f', which is {version}'
+    raise exception.ConfigurationInvalid(
+        field=f'[upgrade_levels] {topic}',
+        expected=f'{_expected(releases, newest, others)}; it is {told}')
+
+
+def check(topic: str, cap: Cap, least: str | None) -> None:
+    """Check that a cap leaves who sends the version that it needs.
+
+    One that is still to be found out is not looked at.
+
+    :raises cellsched.exception.ConfigurationInvalid: it does not
+    """
+    if least is None or callable(cap) or can_send(least, cap):
+        return
+    raise exception.ConfigurationInvalid(
+        field=f'[upgrade_levels] {topic}',
+        expected=f'{least}, which this service cannot do without, or nothing; '
+                 f'it stands for {cap}')
+
+
+def can_send(version: str, cap: str | None) -> bool:
+    """Return whether a client that is held at ``cap`` may send a version.
+
+    A server takes what it has the same major version of, and no newer minor
+    one; so this also tells whether a server of version ``cap`` takes it.
+    """
+    if cap is None:
+        return True
+    major, minor = _numbers(version)
+    cap_major, cap_minor = _numbers(cap)
+    return major == cap_major and minor <= cap_minor
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor = version.split('.')
+    return int(major), int(minor)
+
+
+def _expected(
+    releases: Mapping[str, str], newest: str, others: Iterable[str]
+) -> str:
+    major, minor = _numbers(newest)
+    expected = f'{major}.0 to {newest}' if minor else newest
+    names = [*others, *(
+        name for name, version in releases.items()
+        if can_send(version, newest))]
+    if names:
+        expected += f', or one of: {", ".join(names)}'
+    return expected

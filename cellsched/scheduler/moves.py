@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests for instances that hold something already.
+
+Such a request is either one that came before, whose answer was lost, or it is
+to move the instance. One that is moved keeps what it holds where it is until
+that host says that it has gone, so what it gets meanwhile is claimed in
+another name.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import uuid as uuid_
+
+import numpy as np
+
+from cellsched.claims import base as claims_base
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched.scheduler import destinations
+
+#: In which instances have the names by which they claim where they go.
+_NAMESPACE = uuid_.UUID('6f1e2c7a-5b0d-4d3e-9a84-c2f7d0b9e615')
+
+#: What a caller says of hosts, and not what a filter thinks of them.
+_WISHES = (destinations.RequestedCell(), destinations.RequestedHost(),
+           destinations.ForcedHost(), destinations.IgnoredHost())
+
+Held = Mapping[str, Sequence[claims_base.Claim]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Located:
+    """Where instances are.
+
+    :param nodes: compute node uuids, of the request's own instances and of
+        others
+    :param kept: those of its own that have what is asked for, and keep it
+    :param consumers: the names in which those of its own claim that hold
+        something else
+    """
+
+    nodes: Mapping[str, str]
+    kept: Mapping[str, str]
+    consumers: Mapping[str, str]
+
+
+NOWHERE = Located({}, {}, {})
+
+
+def consumer(instance: str) -> str:
+    """Return the name in which an instance claims where it is moved to."""
+    return str(uuid_.uuid5(_NAMESPACE, instance))
+
+
+def names(instances: Sequence[str]) -> list[str]:
+    """Return all names in which instances may hold something."""
+    return [*instances, *map(consumer, instances)]
+
+
+def locate(
+    hosts: view.Hosts, request: objects.RequestSpec,
+    instances: Sequence[str], held: Held,
+) -> Located:
+    """Tell instances that have what is asked for from those to be moved.
+
+    :param instances: the request's own
+    :param held: what they hold in all their names, and what others hold
+    """
+    nodes = {name: claims[0].provider for name, claims in held.items()}
+    kept, consumers = {}, {}
+    for instance in instances:
+        other = consumer(instance)
+        for name in (instance, other):
+            if name in held and _suits(hosts, request, held[name]):
+                nodes[instance] = kept[instance] = held[name][0].provider
+                break
+        else:
+            if instance in held:
+                consumers[instance] = other
+    return Located(nodes, kept, consumers)
+
+
+def _suits(
+    hosts: view.Hosts, request: objects.RequestSpec,
+    claims: Sequence[claims_base.Claim],
+) -> bool:
+    """Whether what is held is what the request asks for."""
+    row = hosts.row(claims[0].provider)
+    if row is None:
+        # Of a host that is not known here nobody can say that it is not.
+        return True
+    if [dict(each.resources) for each in claims] != [request.resources()]:
+        return False
+    return all(
+        wish.keep(hosts.at(np.array([row])), request)[0]
+        for wish in _WISHES if wish.applies(request))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of callers of every release, as they send them.
+
+Each file in ``payloads`` says how it was made, what is sent to which version,
+and what is expected: dicts, as they are; selections with their alternates, by
+their hosts; or an error and what it names.
+"""
+
+import json
+import pathlib
+
+import oslo_messaging
+from testtools import content
+
+from cellsched.objects import selection
+from cellsched.rpc import scheduler
+from cellsched.rpc import serializer
+from cellsched.testing import deployment
+from tests.functional import base
+
+PAYLOADS = pathlib.Path(__file__).parent / 'payloads'
+
+FILTERS = (
+    'RetryFilter', 'AvailabilityZoneFilter', 'ComputeFilter', 'CellFilter',
+    'ComputeCapabilitiesFilter', 'ImagePropertiesFilter', 'JsonFilter',
+    'RamFilter', 'CoreFilter', 'DiskFilter', 'SameHostFilter',
+    'DifferentHostFilter',
+    'ServerGroupAntiAffinityFilter', 'ServerGroupAffinityFilter')
+
+SELECTION = {
+    'compute_node_uuid', 'service_host', 'nodename', 'cell_uuid', 'limits',
+    'allocation_request', 'allocation_request_version', 'availability_zone'}
+
+
+#: Memory of hosts; those with the most are chosen if a request leaves it open.
+MEMORY_MB = {'a1': 32768, 'a2': 16384, 'b1': 32768, 'b2': 16384}
+
+
+class TestPayloads(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        hosts = [deployment.Host(
+            host, vcpus=64, memory_mb=memory_mb,
+            availability_zone='az1' if host.startswith('a') else None)
+            for host, memory_mb in MEMORY_MB.items()]
+        self.deploy(
+            {'cell1': hosts[:2], 'cell2': hosts[2:]},
+            filter_scheduler={'enabled_filters': FILTERS})
+        self.scheduler = scheduler.SchedulerAPI(
+            self.world.api.parts.transports.get(), timeout_s=30)
+
+    def call(self, sent):
+        """Return what a caller gets, as it travels."""
+        answer = self.scheduler.call(
+            base.USER, 'select_destinations', sent['version'], **sent['args'])
+        return serializer.Serializer().serialize_entity(None, answer)
+
+    def assertSelections(self, hosts, answer):
+        for each in (each for one in answer for each in one):
+            self.assertEqual('Selection', each['nova_object.name'])
+            self.assertEqual('nova', each['nova_object.namespace'])
+            self.assertEqual(selection.Selection.VERSION,
+                             each['nova_object.version'])
+            said = each['nova_object.data']
+            self.assertEqual(SELECTION, set(said))
+            self.assertEqual('SchedulerLimits',
+                             said['limits']['nova_object.name'])
+            self.assertEqual(
+                {'numa_topology': None, 'vcpu': 64, 'disk_gb': 200,
+                 'memory_mb': MEMORY_MB[said['service_host']]},
+                said['limits']['nova_object.data'])
+            self.assertIsInstance(json.loads(said['allocation_request']), dict)
+        self.assertEqual(hosts, [
+            [each['nova_object.data']['service_host'] for each in one]
+            for one in answer])
+
+    def assertAnswered(self, sent):
+        expected = sent['expected']
+        if 'error' in expected:
+            error = self.assertRaises(
+                oslo_messaging.RemoteError, self.call, sent)
+            self.assertEqual(expected['error'], error.exc_type)
+            for name in expected['names']:
+                self.assertIn(name, error.value)
+        elif 'dicts' in expected:
+            self.assertEqual(expected['dicts'], self.call(sent))
+        else:
+            self.assertSelections(expected['selections'], self.call(sent))
+        self.assertClaimed(sent)
+
+    def assertClaimed(self, sent):
+        """Only who names instances has claims for them."""
+        uuids = sent['args'].get('instance_uuids') or []
+        claims = self.world.api.parts.claims
+        if 'error' in sent['expected']:
+            uuids = []
+        self.assertEqual(set(uuids), set(claims.held(uuids)))
+        self.assertEqual(bool(uuids), bool(self._claimed()))
+        claims.release(uuids)
+
+    def test_callers_of_each_release_get_what_they_expect(self):
+        versions = set()
+        for path in sorted(PAYLOADS.glob('*.json')):
+            self.addDetail('payload', content.text_content(path.name))
+            sent = json.loads(path.read_text())
+            versions.add(sent['version'])
+            self.assertAnswered(sent)
+
+        self.assertLessEqual({'4.0', '4.2', '4.3', '4.4', '4.5'}, versions)
+        self.assertNotIn('Traceback', self.logs.output)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of the documentation, followed to the letter."""
+
+from concurrent import futures
+import dataclasses
+import pathlib
+import re
+import textwrap
+
+from tests.integration import base
+from tests.integration import servers
+
+ADMIN = pathlib.Path(__file__).parents[2] / 'doc/source/admin'
+
+_BLOCK = re.compile(
+    r'^\.\. code-block:: (\w+)\n((?:   :\w+: .*\n)*)\n((?:   .*\n|\n)+)',
+    re.MULTILINE)
+_CAPTION = re.compile(r':caption: (.*)')
+
+#: A database or a virtual host, as a page makes it and as its files name it.
+MADE = re.compile(r'^\$ (createdb|rabbitmqctl add_vhost) .*?(\w+)$',
+                  re.MULTILINE)
+URL = re.compile(r'(postgresql|rabbit)\S*://\S+/(\w+)$', re.MULTILINE)
+
+#: What makes the part of a server that such a URL leads to.
+_MAKER = {'postgresql': 'createdb', 'rabbit': 'rabbitmqctl add_vhost'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A literal block of a page."""
+
+    language: str
+    caption: str
+    text: str
+
+    def commands(self):
+        """Yield each command with the output that stands below it."""
+        for part in re.split(r'^\$ ', self.text, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition('\n')
+            yield command, output
+
+
+def blocks(name: str) -> list[Block]:
+    """Return the literal blocks of a page."""
+    return [
+        Block(language, ''.join(_CAPTION.findall(options)),
+              textwrap.dedent(text).strip() + '\n')
+        for language, options, text in _BLOCK.findall(
+            (ADMIN / name).read_text())]
+
+
+class Following(base.TestCase):
+    """Does what blocks say, in a directory of the test.
+
+    Databases and virtual hosts are parts of our own servers, where everybody
+    is let in.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self._parts = {
+            'createdb': self.part_of(servers.PostgreSQL),
+            'rabbitmqctl add_vhost': self.part_of(servers.RabbitMQ)}
+        self._urls = {}
+        #: What was typed, and what that printed.
+        self.followed = []
+        #: What was started.
+        self.services = []
+
+    def make(self, maker: str, name: str) -> str:
+        """Return the URL of a database or virtual host, which is made."""
+        url = self._parts[maker].url(name)
+        self._urls[maker, name] = url
+        return url
+
+    def follow(self, block: Block) -> None:
+        """Do what a block says."""
+        if block.language == 'ini':
+            self.write(block)
+        elif block.caption == 'prepare':
+            self.prepare(block)
+        elif block.caption == 'services':
+            self.start(block)
+        else:
+            self.type(block)
+
+    def prepare(self, block: Block) -> None:
+        """Make what the page tells the servers' administrators to make."""
+        for maker, name in MADE.findall(block.text):
+            self.make(maker, name)
+
+    def write(self, block: Block) -> None:
+        """Write a file, with the URLs that lead to our servers."""
+        def replace(match):
+            # A name that the page did not make is not there. The driver is
+            # the page's.
+            url = self._urls[_MAKER[match[1]], match[2]]
+            scheme, _, _ = match[0].partition(':')
+            return scheme + url[url.index(':'):]
+
+        path = self.directory / block.caption
+        path.write_text(URL.sub(replace, block.text))
+
+    def start(self, block: Block) -> None:
+        """Start each service as in a terminal of its own."""
+        self.services = [
+            self.process(command.split(), name=f'service-{number}')
+            for number, (command, _) in enumerate(block.commands())]
+        self.addCleanup(_stop, self.services)
+        for process in self.services:
+            process.wait_for(r'has started as .*\n')
+
+    def type(self, block: Block, **environment: str) -> None:
+        """Run commands, which print what the page says that they print."""
+        for command, output in block.commands():
+            printed = self.run_command('sh', '-c', command, env=environment)
+
+            self.followed += [command, printed]
+            if output.strip():
+                self.assertEqual(output.strip(), printed.strip(), command)
+
+
+def _stop(started):
+    """Stop processes at once: one that is idle takes seconds to notice."""
+    with futures.ThreadPoolExecutor(len(started)) as pool:
+        list(pool.map(lambda process: process.stop(), started))

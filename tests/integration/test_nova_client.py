@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova's own client calls the running scheduler through a broker."""
+
+import fixtures
+
+from tests.integration import base
+from tests.integration.nova import answers
+from tests.integration.nova import caller
+from tests.integration.nova import moves
+from tests.integration.nova import news
+from tests.integration.nova import wishes
+from tests.integration import serving
+
+
+class TestQuorumQueues(
+        answers.Answers, moves.Moves, news.News, wishes.Wishes):
+    quorum = True
+
+    def test_queue_of_the_scheduler_is_of_the_kind(self):
+        self.world.check_queue()
+
+
+class TestClassicQueues(
+        answers.Answers, moves.Moves, news.News, wishes.Wishes):
+    quorum = False
+
+    def test_queue_of_the_scheduler_is_of_the_kind(self):
+        self.world.check_queue()
+
+
+class TestEnvironment(base.TestCase):
+
+    def test_that_nova_cannot_be_installed_is_told(self):
+        # Nobody listens there.
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PIP_INDEX_URL', f'http://{serving.ADDRESS}:9/'))
+        self.useFixture(fixtures.EnvironmentVariable('PIP_RETRIES', '0'))
+
+        exc = self.assertRaises(
+            serving.NotInstalled, caller.python, self.directory / 'nova')
+
+        self.assertIn('Nova cannot be installed', str(exc))
+        self.assertIn('nova==34.0.0', str(exc))

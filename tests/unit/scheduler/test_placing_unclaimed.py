@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callers that know of no claims, and hosts that others tell of."""
+
+from cellsched import exception
+from cellsched.filters import instance_hints
+from cellsched.filters import server_group
+from cellsched.testing import builders
+from tests.unit.db import samples
+from tests.unit.hosts import world
+from tests.unit.scheduler import schedulers
+from tests.unit.scheduler import toys
+
+
+class TestUnclaimed(schedulers.PlacingTestCase):
+
+    hosts = {'a1': 4, 'b1': 4}
+
+    def ask(self, count=1, **wishes):
+        return self.placing.place(
+            world.CONTEXT, builders.request(vcpus=2, memory_mb=1, **wishes),
+            samples.uuids(count), 0, claim=False)
+
+    def test_nothing_is_claimed(self):
+        places = self.ask(3)
+
+        self.assertEqual([['a1'], ['a1'], ['b1']], schedulers.hosts(places))
+        self.assertEqual([], self.world.claims.batches)
+        self.assertEqual(0, self.used('a1'))
+
+    def test_what_was_given_counts_until_hosts_report_it(self):
+        self.ask(2)
+
+        self.assertEqual([['b1']], schedulers.hosts(self.ask()))
+        self.world.clock.advance(61)
+        self.loader.refresh(world.CONTEXT)
+        self.assertEqual([['a1']], schedulers.hosts(self.ask()))
+
+    def test_no_host_is_told_after_another_look(self):
+        self.fill('a1', 'b1')
+
+        error = self.assertRaises(exception.NoValidHost, self.ask)
+
+        self.assertIn('2 hosts', error.reason)
+        self.assertTableIsRight()
+
+
+class TestTold(schedulers.PlacingTestCase):
+
+    def test_filters_know_where_hosts_say_that_instances_are(self):
+        self.placing, self.loader = self.world.placing(
+            filters=[builders.plugin(instance_hints.DifferentHostFilter)])
+        [other] = samples.uuids(1)
+        self.loader.refresh(world.CONTEXT)
+        self.loader.tell_instances('a1', [other], complete=False)
+
+        places = self.place(vcpus=1, hints={'different_host': [other]})
+
+        self.assertEqual([['a2']], schedulers.hosts(places))
+
+    def test_claim_is_right_where_a_host_says_something_else(self):
+        self.placing, self.loader = self.world.placing(
+            filters=[builders.plugin(instance_hints.DifferentHostFilter)])
+        [other] = samples.uuids(1)
+        self.world.claim('a2', 1, other)
+        self.loader.refresh(world.CONTEXT)
+        self.loader.tell_instances('a1', [other], complete=False)
+
+        places = self.place(2, vcpus=4, hints={'different_host': [other]})
+
+        self.assertEqual([['a1'], ['a3']], schedulers.hosts(places))
+
+    def test_own_place_is_what_is_claimed(self):
+        self.placing, self.loader = self.world.placing(filters=[
+            builders.plugin(server_group.ServerGroupAntiAffinityFilter)])
+        uuids = samples.uuids(1)
+        self.loader.refresh(world.CONTEXT)
+        self.loader.tell_instances('b1', uuids, complete=True)
+
+        places = self.place(uuids=uuids, group={
+            'policy': 'anti-affinity', 'members': uuids})
+
+        self.assertEqual([['a1']], schedulers.hosts(places))
+
+
+class TestRepeated(schedulers.PlacingTestCase):
+
+    def test_answer_has_the_limits_again(self):
+        class Limiting(toys.Filter):
+
+            def limits(self, hosts, request):
+                return {'vcpu': hosts['vcpus_total'] * 2}
+
+        self.placing, self.loader = self.world.placing(
+            filters=[Limiting(None)])
+        uuids = samples.uuids(1)
+
+        answers = [self.place(uuids=uuids, vcpus=4) for _ in range(2)]
+
+        self.assertEqual([{'vcpu': 8}] * 2, [
+            chosen.limits.to_dict() for [[chosen]] in answers])

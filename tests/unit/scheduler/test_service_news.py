@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What other services tell every scheduler without waiting for an answer."""
+
+import uuid
+
+from cellsched import exception
+from cellsched import objects
+from cellsched.testing import builders
+from tests.unit.rpc import base
+from tests.unit.scheduler import services
+
+ID = str(uuid.UUID(int=7))
+
+MANY = [str(uuid.UUID(int=number))
+        for number in range(services.VALUES_MAX + 1)]
+
+CRLF = 'a\r\nroot logged in'
+
+NO_HOSTS = (None, 5, True, [], {}, '', 'x' * 256, 'a\0', CRLF, '\ud800')
+
+NO_IDS = (None, 5, True, [], {}, 'x' * 37, 'a\0', CRLF, '\ud800', '\u0430')
+
+
+def aggregate(number=1, **fields):
+    return objects.Aggregate(id=number, **fields)
+
+
+def instances(*uuids):
+    return objects.InstanceList(
+        objects=[objects.Instance(uuid=each) for each in uuids])
+
+
+class TestNews(services.SchedulerTestCase):
+
+    def tell(self, method, version, **arguments):
+        """Return what the driver is told of a cast to all."""
+        self.call(method, version, cast=True, **arguments)
+        return self.driver.told.get(timeout=base.DEADLINE_S)
+
+    def test_aggregates(self):
+        both = objects.AggregateList(
+            objects=[aggregate(1, hosts=['a']), aggregate(2, hosts=[])])
+        for said, heard in ((both, [(1, ['a']), (2, [])]),
+                            (aggregate(3, hosts=None), [(3, None)]),
+                            (aggregate(4), [(4, None)]),
+                            (objects.AggregateList(objects=[]), [])):
+            self.assertEqual(('aggregates', heard), self.tell(
+                'update_aggregates', '4.1', aggregates=said))
+
+    def test_aggregate_that_is_gone(self):
+        self.assertEqual(('no aggregate', 3), self.tell(
+            'delete_aggregate', '4.1', aggregate=aggregate(3)))
+
+    def test_instances_of_a_host(self):
+        for said in ([], [ID], MANY[1:]):
+            self.assertEqual(('instances', 'a', said, False), self.tell(
+                'update_instance_info', '4.2', host_name='a',
+                instance_info=instances(*said)))
+
+    def test_instance_that_is_gone(self):
+        self.assertEqual(('no instance', 'a', ID), self.tell(
+            'delete_instance_info', '4.2', host_name='a', instance_uuid=ID))
+
+    def test_all_instances_of_a_host(self):
+        for said in ([], [ID], MANY[1:]):
+            self.assertEqual(('instances', 'a', said, True), self.tell(
+                'sync_instance_info', '4.2', host_name='a',
+                instance_uuids=said))
+
+
+class TestBadInput(services.SchedulerTestCase):
+
+    def assertRefused(self, field, method, **arguments):
+        """It is refused by this name, in one line and without a reply."""
+        error = self.assertRaises(
+            exception.InvalidField, self.call, method, **arguments)
+        self.assertEqual(field, error.field)
+        before = len(self.logs.output)
+
+        self.call(method, cast=True, **arguments)
+
+        # There is one thread, which does one thing after the other.
+        self.client.select_destinations(
+            services.CONTEXT, builders.request(), self.uuids)
+        [line] = self.logs.output[before:].splitlines()
+        self.assertTrue(line.startswith(f'Refused {method}: '), line)
+        self.assertTrue(line.isprintable(), ascii(line))
+        self.assertLess(len(line), 500)
+        self.assertTrue(self.driver.told.empty())
+
+    def test_aggregates_must_be_aggregates(self):
+        for bad in (None, 5, 'x', [], {}, [aggregate()], instances(),
+                    objects.Flavor(id=1)):
+            self.assertRefused(
+                'aggregates', 'update_aggregates', aggregates=bad)
+            self.assertRefused(
+                'aggregate', 'delete_aggregate', aggregate=bad)
+
+    def test_aggregates_must_have_ids(self):
+        bad = objects.Aggregate(name='x')
+        self.assertRefused(
+            'aggregates.id', 'update_aggregates', aggregates=bad)
+        self.assertRefused('aggregate.id', 'delete_aggregate', aggregate=bad)
+
+    def test_aggregates_must_not_be_too_many_or_too_large(self):
+        self.assertRefused(
+            'aggregates', 'update_aggregates',
+            aggregates=objects.AggregateList(
+                objects=[*map(aggregate, range(len(MANY)))]))
+        self.assertRefused('aggregates.hosts', 'update_aggregates',
+                           aggregates=aggregate(hosts=MANY))
+
+    def test_host_must_have_a_name(self):
+        for bad in NO_HOSTS:
+            self.assertRefused(
+                'host_name', 'update_instance_info', host_name=bad,
+                instance_info=instances(ID))
+            self.assertRefused(
+                'host_name', 'delete_instance_info', host_name=bad,
+                instance_uuid=ID)
+            self.assertRefused(
+                'host_name', 'sync_instance_info', host_name=bad,
+                instance_uuids=[ID])
+
+    def test_instances_must_be_an_instance_list(self):
+        for bad in (None, 5, 'x', [], [ID], {}, instances(ID).objects[0]):
+            self.assertRefused(
+                'instance_info', 'update_instance_info', host_name='a',
+                instance_info=bad)
+
+    def test_instances_must_have_uuids(self):
+        unnamed = objects.InstanceList(objects=[objects.Instance(vcpus=1)])
+        self.assertRefused(
+            'instance_info', 'update_instance_info', host_name='a',
+            instance_info=unnamed)
+        for bad in NO_IDS:
+            self.assertRefused(
+                'instance_uuid', 'delete_instance_info', host_name='a',
+                instance_uuid=bad)
+            self.assertRefused(
+                'instance_uuids', 'sync_instance_info', host_name='a',
+                instance_uuids=[ID, bad])
+
+    def test_uuids_must_be_a_list(self):
+        for bad in (None, 5, ID, {}, {ID: ID}):
+            self.assertRefused(
+                'instance_uuids', 'sync_instance_info', host_name='a',
+                instance_uuids=bad)
+
+    def test_instances_must_not_be_too_many(self):
+        self.assertRefused(
+            'instance_info', 'update_instance_info', host_name='a',
+            instance_info=instances(*MANY))
+        self.assertRefused(
+            'instance_uuids', 'sync_instance_info', host_name='a',
+            instance_uuids=MANY)
+
+    def test_arguments_are_named_and_no_others_are_taken(self):
+        self.assertRefused('instance_uuids', 'sync_instance_info',
+                           host_name='a')
+        self.assertRefused('more', 'sync_instance_info', host_name='a',
+                           instance_uuids=[], more=1)
