@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import Self
+from typing import TypeVar
 
 from oslo_config import cfg
 from oslo_db import exception as db_exc
+import sqlalchemy as sa
 
 from cellsched.claims import base
 from cellsched.claims.sql import at_once
@@ -31,6 +33,8 @@ from cellsched import exception
 #: Transactions that a call may lose to others before it gives up. Each loss
 #: is a success of somebody else.
 _ATTEMPTS_MAX = 100
+
+_Outcome = TypeVar('_Outcome')
 
 
 def database(
@@ -116,8 +120,13 @@ class SQLClaims(base.ClaimStore):
             _repeat(attempt)
 
     def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
-        with self._database.reader() as connection:
-            return reading.held(connection, consumers)
+        consumers = list(consumers)
+
+        def attempt() -> dict[str, list[base.Claim]]:
+            with self._database.reader() as connection:
+                return reading.held(connection, consumers)
+
+        return _repeat(attempt)
 
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
@@ -138,37 +147,54 @@ class SQLClaims(base.ClaimStore):
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
     ) -> base.Changes:
-        with self._database.reader() as connection:
-            if providers is not None:
-                return base.Changes(since, [
-                    usage for chunk in statements.chunks(providers)
-                    for usage in reading.usages(
-                        connection, reading.named(chunk))])
-            # The token comes first: what is committed later is told twice.
-            until = schema.FEED.token(connection)
-            if since is None or not feed.follows(since, until):
-                return base.Changes(until, reading.usages(connection))
-            if since == until:
-                return base.Changes(until, [])
-            return base.Changes(until, reading.usages(
-                connection, feed.changed(schema.providers, since, until)))
+        named = None if providers is None else list(providers)
+
+        def attempt() -> base.Changes:
+            with self._database.reader() as connection:
+                if named is not None:
+                    return base.Changes(since, _usages_of(connection, named))
+                return _usages_since(connection, since)
+
+        return _repeat(attempt)
 
     def _refuse(self, claims: Sequence[base.Claim]) -> None:
         """Raise the refusal of a batch unless there is room for it now."""
-        with self._database.reader() as connection:
-            known = reading.inventories(
-                connection, (claim.provider for claim in claims))
-        refusal = base.find_refusal(claims, *known)
+        def attempt() -> Any:
+            with self._database.reader() as connection:
+                return reading.inventories(
+                    connection, (claim.provider for claim in claims))
+
+        refusal = base.find_refusal(claims, *_repeat(attempt))
         if refusal is not None:
             raise refusal
 
 
+def _usages_of(
+    connection: sa.Connection, providers: Iterable[str]
+) -> list[base.Usage]:
+    return [usage for chunk in statements.chunks(providers)
+            for usage in reading.usages(connection, reading.named(chunk))]
+
+
+def _usages_since(connection: sa.Connection, since: Any) -> base.Changes:
+    # The token comes first: what is committed later is told twice.
+    until = schema.FEED.token(connection)
+    if since is None or not feed.follows(since, until):
+        return base.Changes(until, reading.usages(connection))
+    if since == until:
+        return base.Changes(until, [])
+    return base.Changes(until, reading.usages(
+        connection, feed.changed(schema.providers, since, until)))
+
+
 def _repeat(
-    attempt: Callable[[], None],
+    attempt: Callable[[], _Outcome],
     look_again: Callable[[], None] = lambda: None,
-    first: Callable[[], None] | None = None,
-) -> None:
-    """Make an attempt until it loses to nobody.
+    first: Callable[[], _Outcome] | None = None,
+) -> _Outcome:
+    """Make an attempt until it loses to nobody, and return its outcome.
+
+    Where every transaction is serializable, one that reads may lose too.
 
     :param look_again: what is to be done after each loss
     :param first: another way, to be tried once before
