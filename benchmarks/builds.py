@@ -26,7 +26,10 @@ TIMEOUT_S = 120
 
 
 def run(parameters, repeat):
-    """Return the samples of builds and of their floor, taken in turns."""
+    """Return the samples of builds and of their floor, taken in turns.
+
+    With them goes how many commits a build made.
+    """
     cells = [
         deployment.Cell(f'cell{number}', [
             deployment.Host(f'cell{number}-host{place}', vcpus=512,
@@ -34,13 +37,14 @@ def run(parameters, repeat):
             for place in range(parameters['hosts'])])
         for number in range(parameters['cells'])]
     samples = {'build': [], 'accepted to ACTIVE': [], 'floor': []}
+    made = []
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as path:
             directory = pathlib.Path(path)
             with deployment.Deployment(directory / 'cells', cells) as world:
-                commits = build(world, parameters, samples)
-            samples['floor'].append(commit(directory, commits))
-    return samples
+                made.append(build(world, parameters, samples))
+            samples['floor'].append(commit(directory, made[-1]))
+    return samples, {'commits per build': sum(made) / len(made)}
 
 
 def build(world, parameters, samples):
@@ -49,20 +53,20 @@ def build(world, parameters, samples):
     user = context.RequestContext(user_id='benchmark', project_id='benchmark')
     servers, batch = parameters['servers'], parameters['batch']
     # What is done once, such as the first look at the hosts, is not timed.
-    accepted = accept(world, user, 'first')
-    wait(world, accepted)
-    commits = []
+    accept(world, user, 'first')
+    wait_for(world, 1)
+    accepted, commits = {}, []
     count = commits.append
     sqlalchemy.event.listen(sqlalchemy.Engine, 'commit', count)
     try:
         start = time.perf_counter()
         for number in range(0, servers, batch):
             accepted |= accept(world, user, f'server{number}', batch)
-        times = wait(world, accepted)
+        wait_for(world, servers + 1)
         samples['build'].append((time.perf_counter() - start) / servers)
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, 'commit', count)
-    samples['accepted to ACTIVE'] += times
+    samples['accepted to ACTIVE'] += times(world, accepted)
     return len(commits) / servers
 
 
@@ -72,20 +76,25 @@ def accept(world, user, name, count=1):
     return dict.fromkeys(uuids, time.time())
 
 
-def wait(world, accepted):
-    """Wait for servers to be ACTIVE; return the seconds that each took."""
-    table = models.instances
-    active = table.c.vm_state == 'active'
-    count = sqlalchemy.select(sqlalchemy.func.count()).where(active)
+def wait_for(world, number, interval_s=0.02):
+    """Wait for so many servers to be ACTIVE."""
+    count = sqlalchemy.select(sqlalchemy.func.count()).where(
+        models.instances.c.vm_state == 'active')
     deadline = time.monotonic() + TIMEOUT_S
-    while (done := sum(row[0] for row in ask(world, count))) < len(accepted):
+    while (done := sum(row[0] for row in ask(world, count))) < number:
         if time.monotonic() > deadline:
-            raise RuntimeError(f'{done} of {len(accepted)} servers are ACTIVE '
-                               f'after {TIMEOUT_S} s')
-        time.sleep(0.02)
-    launched = sqlalchemy.select(table.c.uuid, table.c.launched_at)
+            raise RuntimeError(f'{done} of {number} servers are ACTIVE after '
+                               f'{TIMEOUT_S} s')
+        time.sleep(interval_s)
+
+
+def times(world, accepted):
+    """Return the seconds that each server took from when it was accepted."""
+    table = models.instances
     return [when.replace(tzinfo=datetime.UTC).timestamp() - accepted[uuid]
-            for uuid, when in ask(world, launched.where(active))
+            for uuid, when in ask(world, sqlalchemy.select(
+                table.c.uuid, table.c.launched_at).where(
+                    table.c.vm_state == 'active'))
             if uuid in accepted]
 
 

@@ -5,7 +5,11 @@ A workload is a file in ``workloads/``: its ``kind`` is a module beside this
 one, its ``parameters`` are for that module, and ``repeat`` is how often it is
 run. To add a kind, write a module with a function ``run(parameters, repeat)``
 that returns samples in seconds by the name of what was timed. What is named
-``floor`` is what the others are compared with.
+``floor`` is what the others are compared with. It may return other figures,
+too, by their names: a pair, then.
+
+``bars`` are what is asked for, by the name of what is timed: ``per_second`` is
+to be reached by the median, and ``p99_ms`` not to be exceeded.
 """
 
 import argparse
@@ -28,7 +32,11 @@ import yaml
 backend.init_backend(backend.BackendType.THREADING)
 
 HERE = pathlib.Path(__file__).resolve().parent
-KEYS = {'kind', 'about', 'repeat', 'parameters'}
+KEYS = {'kind', 'about', 'repeat', 'parameters', 'bars'}
+
+#: What may be asked for, and how that is told.
+BARS = {'per_second': 'at least {} per second',
+        'p99_ms': 'p99 at most {} ms'}
 
 
 def main(argv=None):
@@ -40,6 +48,9 @@ def main(argv=None):
         '--repeat', type=int, metavar='N',
         help='run each so many times instead of what it says itself')
     parser.add_argument(
+        '--parameter', action='append', metavar='NAME=VALUE', default=[],
+        help='run with this one, in YAML, instead of what a workload says')
+    parser.add_argument(
         '-f', '--format', choices=('table', 'json'), default='table')
     parser.add_argument(
         '--list', action='store_true', help='name the workloads and stop')
@@ -48,6 +59,7 @@ def main(argv=None):
         workloads = load(args.workload)
         if args.repeat is not None and args.repeat < 1:
             raise ValueError('--repeat: expected a number above 0')
+        own = read_parameters(args.parameter)
     except (OSError, ValueError) as exc:
         print(f'{parser.prog}: {exc}', file=sys.stderr)
         return 1
@@ -56,14 +68,18 @@ def main(argv=None):
             print(f'{name:<28} {workload["about"]}')
         return 0
     sys.path.insert(0, str(HERE))
-    results = []
+    results, figures = [], []
     for name, workload in workloads.items():
         kind = importlib.import_module(workload['kind'])
-        samples = kind.run(workload.get('parameters') or {},
+        samples = kind.run({**(workload.get('parameters') or {}), **own},
                            args.repeat or workload['repeat'])
-        results += summaries(name, samples)
+        samples, more = samples if isinstance(samples, tuple) else (
+            samples, {})
+        results += summaries(name, samples, workload.get('bars') or {})
+        figures += [{'workload': name, 'what': what, 'value': round(value, 3)}
+                    for what, value in more.items()]
     show = show_json if args.format == 'json' else show_table
-    show(results)
+    show(results, figures)
     return 0
 
 
@@ -79,6 +95,21 @@ def load(names=()):
             raise ValueError(f'--workload {name}: expected one of '
                              + ', '.join(files))
     return {name: check(files[name]) for name in names or files}
+
+
+def read_parameters(texts):
+    """Return parameters that were given one by one."""
+    parameters = {}
+    for text in texts:
+        name, equals, value = text.partition('=')
+        try:
+            if not equals:
+                raise ValueError
+            parameters[name] = yaml.safe_load(value)
+        except (ValueError, yaml.YAMLError):
+            raise ValueError(f'--parameter {text}: expected NAME=VALUE with '
+                             'a value in YAML') from None
+    return parameters
 
 
 def check(path):
@@ -98,16 +129,27 @@ def check(path):
     repeat = workload.get('repeat')
     if not isinstance(repeat, int) or repeat < 1:
         raise ValueError(f'{path.name}: repeat: expected a number above 0')
+    check_bars(path, workload.get('bars') or {})
     return workload
 
 
-def summaries(name, samples):
+def check_bars(path, bars):
+    for bar in bars.values() if isinstance(bars, dict) else [None]:
+        if (not isinstance(bar, dict) or set(bar) - set(BARS)
+                or not all(isinstance(value, (int, float))
+                           for value in bar.values())):
+            raise ValueError(
+                f'{path.name}: bars: expected what is timed, and of each '
+                f'numbers for {" or ".join(BARS)}')
+
+
+def summaries(name, samples, bars):
     """Return a line for each thing that was timed."""
     floor = samples.get('floor')
     lines = []
     for what, times in samples.items():
         median = statistics.median(times)
-        lines.append({
+        line = {
             'workload': name, 'what': what, 'samples': len(times),
             'min_ms': round(min(times) * 1000, 4),
             'median_ms': round(median * 1000, 4),
@@ -115,8 +157,19 @@ def summaries(name, samples):
             'per_second': round(1 / median, 1) if median else None,
             'floors': round(median / statistics.median(floor), 2)
             if floor else None,
-        })
+        }
+        lines.append({**line, 'bar': judge(line, bars.get(what) or {})})
     return lines
+
+
+def judge(line, bar):
+    """Return what is asked for, and whether it was met."""
+    met = {'per_second': lambda found, asked: found >= asked,
+           'p99_ms': lambda found, asked: found <= asked}
+    return '; '.join(
+        f'{BARS[name].format(asked)}: '
+        f'{"met" if met[name](line[name], asked) else "MISSED"}'
+        for name, asked in bar.items()) or None
 
 
 def percentile(times, percent):
@@ -125,16 +178,17 @@ def percentile(times, percent):
     return sorted(times)[max(at, 1) - 1]
 
 
-def show_json(results):
+def show_json(results, figures):
     machine = {'python': platform.python_version(), 'cpus': os.cpu_count(),
                'system': f'{platform.system()} {platform.machine()}'}
-    print(json.dumps({'machine': machine, 'results': results}, indent=2))
+    print(json.dumps({'machine': machine, 'results': results,
+                      'figures': figures}, indent=2))
 
 
-def show_table(results):
+def show_table(results, figures):
     table = rich.table.Table(box=rich.box.ASCII2)
     for name in results[0] if results else ():
-        left = name in ('workload', 'what')
+        left = name in ('workload', 'what', 'bar')
         table.add_column(name.replace('_ms', ', ms').replace('_', ' '),
                          justify='left' if left else 'right', no_wrap=True)
     for result in results:
@@ -143,8 +197,10 @@ def show_table(results):
     console = rich.console.Console()
     if not console.is_terminal:
         # A file has no width to keep to.
-        console.width = 120
+        console.width = 160
     console.print(table)
+    for each in figures:
+        print(f'{each["workload"]}: {each["what"]}: {each["value"]}')
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@ simulations can hand it another one.
 """
 
 import datetime
+import functools
 import time
 
 
@@ -23,6 +24,19 @@ class Clock:
     def timestamp(self) -> float:
         """Return the wall clock's time in seconds since the epoch."""
         return time.time()
+
+    def steady(self) -> float:
+        """Return seconds since the epoch that no step of the clock moves.
+
+        The wall clock was read once, and what passed since is added. It is
+        for leases and deadlines, and differs between processes by as much as
+        their clocks did when they began.
+        """
+        return self._began + time.monotonic()
+
+    @functools.cached_property
+    def _began(self) -> float:
+        return time.time() - time.monotonic()
 
     def monotonic(self) -> float:
         """Return seconds that never run backwards, for deadlines."""

@@ -66,3 +66,10 @@ class RequestContext(context.RequestContext):
 def admin() -> RequestContext:
     """Return the context of what a service does of its own accord."""
     return RequestContext(is_admin=True)
+
+
+def of_owner(instance: Any) -> RequestContext:
+    """Return the context of what a service does for a server of a user."""
+    return RequestContext(
+        is_admin=True, user_id=instance.user_id,
+        project_id=instance.project_id)

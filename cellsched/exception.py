@@ -27,14 +27,20 @@
     │   ├── FlavorExists
     │   ├── HostInOtherZone          names its zone
     │   └── HostMappingExists        names both cells
+    ├── InstanceInvalidState         names the state
     ├── NoValidHost                  carries rejections, never host names
     │   └── MaxRetriesExceeded
+    ├── OverQuota                    the project has no room
     ├── ClaimRefused                 the provider has no room
+    │   └── GroupPolicyViolated      or the server group wants none there
     ├── ClaimConflict                the consumer holds something else
     ├── CellUnreachable
     ├── DeadlineExceeded             nobody waits for the answer any more
+    ├── BuildDeadlineExceeded        it was tried for too long
+    ├── MoveDeadlineExceeded         it was tried for too long
     ├── BuildFailed                  on this host; another one may do
     ├── BuildAborted                 for good
+    ├── NetworkError                 on this host; another one may do
     ├── PluginFailed                 names the plug-in
     ├── VersionNotSendable           a pin holds the message back
     ├── SelectionObjectsWithOldRPCVersionNotSupported
@@ -182,6 +188,14 @@ class HostMappingExists(Exists):
                '%(mapped_cell)s already; host names are unique across cells.')
 
 
+class InstanceInvalidState(CellschedException):
+    """``action`` is not for a server that is in ``state``."""
+
+    msg_fmt = 'Server %(uuid)s cannot %(action)s while it is %(state)s.'
+    code = 409
+    safe = True
+
+
 class NoValidHost(CellschedException):
     """No host can take the request.
 
@@ -197,12 +211,41 @@ class MaxRetriesExceeded(NoValidHost):
     msg_fmt = 'Exceeded maximum number of retries. %(reason)s'
 
 
+class OverQuota(CellschedException):
+    """A project, or a user of it, would have more than its limits allow.
+
+    ``overs`` names the resources, ``req``, ``used`` and ``allowed`` have the
+    amounts of each in the same order. The code is 403 where the request is
+    refused, and 413 where it was accepted and is not built after all.
+    """
+
+    msg_fmt = ('Quota exceeded for %(overs)s: requested %(req)s, but already '
+               'used %(used)s of %(allowed)s %(overs)s')
+    code = 403
+    safe = True
+
+    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+        super().__init__(message, **kwargs)
+        self.code = self.kwargs['code']
+
+
 class ClaimRefused(CellschedException):
     """``provider`` lacks ``amount`` of ``resource`` for ``consumer``."""
 
     msg_fmt = ('Provider %(provider)s has no room for %(amount)s '
                '%(resource)s.')
     code = 409
+
+
+class GroupPolicyViolated(ClaimRefused):
+    """``consumer`` would break ``policy`` of server ``group``.
+
+    ``hosts`` says where others are, and ``members`` in which names these hold
+    something: for schedulers alone.
+    """
+
+    msg_fmt = ('The other members of server group %(group)s leave no place '
+               'here, as its policy is %(policy)s.')
 
 
 class ClaimConflict(CellschedException):
@@ -222,6 +265,18 @@ class DeadlineExceeded(CellschedException):
     code = 504
 
 
+class BuildDeadlineExceeded(CellschedException):
+    msg_fmt = ('The build was given up after %(seconds)s seconds and '
+               '%(attempts)s attempts. %(reason)s')
+    safe = True
+
+
+class MoveDeadlineExceeded(CellschedException):
+    msg_fmt = ('The %(kind)s was given up: nothing was heard of it for '
+               '%(seconds)s seconds.')
+    safe = True
+
+
 class BuildFailed(CellschedException):
     """The build failed on this host; it may be tried on another."""
 
@@ -233,6 +288,13 @@ class BuildAborted(CellschedException):
     """The build failed in a way that no other host would mend."""
 
     msg_fmt = 'The build of %(uuid)s was aborted: %(reason)s'
+    safe = True
+
+
+class NetworkError(CellschedException):
+    """The networks of a server failed on this host; another one may do."""
+
+    msg_fmt = 'The networks of %(uuid)s failed: %(reason)s'
     safe = True
 
 

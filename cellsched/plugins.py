@@ -19,6 +19,8 @@ CLAIMS = 'cellsched.claims'
 COLUMNS = 'cellsched.hosts.columns'
 DRIVERS = 'cellsched.scheduler.drivers'
 FILTERS = 'cellsched.scheduler.filters'
+NETWORKS = 'cellsched.network'
+QUOTA = 'cellsched.quota'
 VIRT = 'cellsched.virt'
 WEIGHERS = 'cellsched.scheduler.weighers'
 
@@ -28,6 +30,8 @@ KINDS = {
     'columns': COLUMNS,
     'driver': DRIVERS,
     'filter': FILTERS,
+    'network': NETWORKS,
+    'quota': QUOTA,
     'virt': VIRT,
     'weigher': WEIGHERS,
 }

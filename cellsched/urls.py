@@ -2,8 +2,16 @@
 """URLs that hold passwords, made fit to be seen."""
 
 import re
+import string
 
 _SCHEME = re.compile(r'[a-z][a-z0-9+._-]*', re.I)
+
+#: What a scheme consists of, and what it does not begin with.
+_SCHEME_OTHER = string.digits + '+._-'
+_SCHEME_ANY = string.ascii_letters + _SCHEME_OTHER
+
+#: Characters after the beginning of a URL in a text that are looked at.
+_QUOTED_MAX = 1024
 
 #: A host, and maybe its port; what stands after a colon is a password else.
 _PLACE = re.compile(r'(?:\[[^\]]*\]|[^:\[]*)(?::\d+)?')
@@ -37,6 +45,26 @@ def mask(url: str | None) -> str:
     if ':' in credentials:
         shown = f'{user}:****@{place}'
     return scheme + separator + shown + ('****' if secret else '')
+
+
+def mask_text(text: str) -> str:
+    """Return a text that may quote URLs, without their passwords.
+
+    Where a URL ends nobody can tell, for a password may have any character.
+    So what comes after the first one is masked as if it were a part of it,
+    and the text ends where a second one begins.
+    """
+    said, separator, rest = text.partition('://')
+    if not separator:
+        return text
+    before = said.rstrip(_SCHEME_ANY)
+    scheme = said[len(before):].lstrip(_SCHEME_OTHER)
+    before = said.removesuffix(scheme)
+    if not scheme or len(rest) > _QUOTED_MAX:
+        return f'{before}{scheme}://****'
+    _, _, shown = mask(f'{scheme}://{rest}').partition('://')
+    shown, another, _ = shown.partition('://')
+    return f'{before}{scheme}://{shown}' + (another and f'{another}****')
 
 
 def _names_hosts(rest: str) -> bool:

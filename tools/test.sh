@@ -3,6 +3,8 @@
 #
 #   tools/test.sh                  everything
 #   tools/test.sh PART…            style, unit, functional, integration or docs
+#   tools/test.sh simulation --seed N [--count M]
+#                                  one simulation again; --help says more
 #
 # Integration tests start the servers that they need, and skip where those are
 # not installed; with CELLSCHED_REQUIRE_SERVERS=1 that is a failure.
@@ -21,6 +23,7 @@ main() {
         case $part in
             style) parts="$parts style layers types" ;;
             unit | functional | integration | docs) parts="$parts $part" ;;
+            simulation) break ;;
             *) die "no part $part; there are: style unit functional integration docs" ;;
         esac
     done
@@ -32,6 +35,10 @@ main() {
     # import that it should not be used.
     export PYTHONWARNINGS=ignore:::futurist._utils
     cd "$top"
+    if [ "$1" = simulation ]; then
+        shift
+        exec python -W ignore -m cellsched.simulator "$@"
+    fi
     for part in $parts; do
         printf '\n=== %s ===\n' "$part"
         "run_$part"

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: create, get, list, delete."""
+"""Servers: create, get, list, change, delete, try again."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 from typing import Any
 
 from oslo_log import log
 import oslo_messaging
 from oslo_utils import uuidutils
 
+from cellsched.api import block_devices
+from cellsched.api import deleting
+from cellsched.api import retrying
+from cellsched.api import revising
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -20,12 +25,12 @@ from cellsched.db.api import flavors
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
-from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import instances as listing
 from cellsched.listing import server
 from cellsched import objects
+from cellsched.quota import base as quota_base
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
 
@@ -38,62 +43,81 @@ class Servers:
     A server is accepted when :meth:`create` returns: it is in the API
     database then, and one way or another it will end as one server in one
     cell, as one in cell0 that says why, or deleted.
+
+    :param reached: is told what was done: ``Accept``, it is in the API
+        database; ``Tell``, a conductor was told; ``Delete``, the API database
+        says that it is deleted
     """
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
         reader: listing.Servers, conductor: conductor_rpc.ConductorAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        clock: clock_.Clock, bounds: validation.Bounds,
+        clock: clock_.Clock, quotas: quota_base.Quotas,
+        bounds: validation.Bounds,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+        reached: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._database = database
-        self._targets = targets
         self._reader = reader
         self._conductor = conductor
-        self._compute = compute
-        self._claims = claims
         self._clock = clock
+        self._quotas = quotas
         self._bounds = bounds
         self._new_uuid = new_uuid
+        self._reached = reached
+        self._deletion = deleting.Deletion(
+            database, targets, compute, claims, clock, reached)
+        self._revision = revising.Revision(database, targets, clock)
+        self._retry = retrying.Retry(database, targets, clock)
 
     def create(
         self, context: context_.RequestContext, name: str, flavor: str,
         image_ref: str | None = None, availability_zone: str | None = None,
         hints: Mapping[str, Sequence[str]] | None = None,
         min_count: int = 1, max_count: int | None = None,
+        tags: Sequence[str] = (),
+        block_device_mappings: Sequence[Mapping[str, Any]] = (),
     ) -> list[str]:
         """Accept servers; return their uuids.
 
         As many as ``max_count`` are built if they fit, and none if fewer than
-        ``min_count`` do.
+        ``min_count`` do. Those that the project's quota has no room for are
+        not accepted.
 
         :param flavor: its id or its name
         :param hints: scheduler hints; ``group`` is the id of a server group
             of the project, whose members the servers become
         :param max_count: ``min_count`` unless it is given
+        :param tags: of each of them
+        :param block_device_mappings: of each of them; fields of
+            :class:`cellsched.objects.BlockDeviceMapping`
         :raises cellsched.exception.InvalidField: names the field and the
             bound
         :raises cellsched.exception.FlavorNotFound: no such flavor
         :raises cellsched.exception.InstanceGroupNotFound: the project has no
             such server group
+        :raises cellsched.exception.OverQuota: the project's quota has no room
+            for ``min_count``
         """
         count = min_count if max_count is None else max_count
         request = validation.ServerRequest(
             name, flavor, image_ref, availability_zone,
-            {} if hints is None else hints, min_count, count)
+            {} if hints is None else hints, min_count, count, tags,
+            block_device_mappings)
         request.check(self._bounds)
+        block_devices.check(block_device_mappings, several=count > 1)
         with self._database.writer() as connection:
             group = self._group(connection, context, request)
             sizes = flavors.get(connection, flavor)
+            request = dataclasses.replace(
+                request, max_count=self._quotas.check(
+                    connection, context.project_id, context.user_id, sizes,
+                    min_count, count))
             made = self._instances(context, request, sizes)
             self._accept(connection, context, request, sizes, group, made)
         uuids = [instance.uuid for instance in made]
-        try:
-            self._conductor.build_and_schedule(context, uuids)
-        except oslo_messaging.MessagingException:
-            LOG.exception('No conductor could be told of %s; one will find '
-                          'them', uuids)
+        self._tell(context, uuids)
         return uuids
 
     def get(
@@ -128,45 +152,56 @@ class Servers:
             told; to delete it again goes on from there
         """
         self.get(context, uuid)
-        with self._database.writer() as connection:
-            unbuilt = build_requests.delete(connection, [uuid])
-            instance_mappings.mark_deleted(
-                connection, [uuid], self._clock.now())
-            instance_groups.remove_members(connection, [uuid])
-            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
-        if mapping is not None and mapping.cell_mapping is not None:
-            # It may be there before its request is gone, and left there by a
-            # conductor that died.
-            self._delete_in_cell(context, mapping.cell_mapping, uuid)
-        elif unbuilt:
-            # A conductor that is at it finds the request gone, and undoes
-            # what it did.
-            self._claims.release([uuid])
+        self._deletion.run(context, uuid)
 
-    def _delete_in_cell(
-        self, context: context_.RequestContext, cell: objects.CellMapping,
-        uuid: str,
+    def update(
+        self, context: context_.RequestContext, uuid: str, name: str
     ) -> None:
-        aimed = self._targets.aim(context, cell)
-        assert aimed.cell is not None
-        now = self._clock.now()
-        with aimed.cell.database.writer() as connection:
-            if instances.delete(connection, uuid, now, host=None):
-                instance = None
-            else:
-                instance = instances.get(connection, uuid)
-                instances.update(
-                    connection, uuid, {'task_state': 'deleting'}, now)
-        if instance is None:
-            self._claims.release([uuid])
-            return
+        """Rename a server, whatever is being done with it.
+
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.InstanceNotFound: there is none
+        """
+        validation.check_text('server', 'name', name)
+        self.get(context, uuid)
+        self._revision.rename(uuid, name)
+
+    def set_tags(
+        self, context: context_.RequestContext, uuid: str,
+        tags: Sequence[str],
+    ) -> None:
+        """Give a server these tags, and no others.
+
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.InstanceNotFound: there is none
+        """
+        validation.check_tags('server', tags)
+        self.get(context, uuid)
+        self._revision.set_tags(uuid, list(dict.fromkeys(tags)))
+
+    def retry(self, context: context_.RequestContext, uuid: str) -> None:
+        """Have a server in cell0 built again, under the same uuid.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InstanceInvalidState: it is not in cell0
+        """
+        self.get(context, uuid)
+        self._retry.run(uuid)
+        self._tell(context, [uuid])
+
+    def _tell(
+        self, context: context_.RequestContext, uuids: list[str]
+    ) -> None:
+        self._reached('Accept')
         try:
-            self._compute.get(aimed.cell.transport).terminate_instance(
-                aimed, instance.host, instance)
-        except oslo_messaging.MessagingException as exc:
-            raise exception.CellUnreachable(
-                cell=cell.identity, reason='its broker took no message; '
-                'delete the server once more when it does') from exc
+            self._conductor.build_and_schedule(context, uuids)
+        except oslo_messaging.MessagingException:
+            LOG.exception('No conductor could be told of %s; one will find '
+                          'them', uuids)
+        self._reached('Tell')
 
     def _instances(
         self, context: context_.RequestContext,
@@ -219,9 +254,15 @@ class Servers:
     ) -> None:
         now = self._clock.now()
         project_id = context.project_id or ''
+        tags = list(dict.fromkeys(request.tags)) or None
         build_requests.create(connection, [
-            objects.BuildRequest(instance_uuid=instance.uuid,
-                                 project_id=project_id, instance=instance)
+            objects.BuildRequest(
+                instance_uuid=instance.uuid, project_id=project_id,
+                instance=instance, tags=tags and objects.TagList.made(
+                    instance.uuid, tags),
+                block_device_mappings=block_devices.made(
+                    request.block_device_mappings, instance.uuid,
+                    self._new_uuid))
             for instance in made], now, request.min_count)
         request_specs.create(
             connection, _specs(context, request, flavor, group, made), now)
@@ -229,7 +270,7 @@ class Servers:
             objects.InstanceMapping(
                 instance_uuid=instance.uuid, project_id=project_id,
                 user_id=context.user_id)
-            for instance in made], now)
+            for instance in made], now, flavor)
         if group is not None:
             instance_groups.add_members(
                 connection, group.id, [each.uuid for each in made], now)

@@ -19,6 +19,10 @@ HINTS = frozenset({'group'})
 #: Characters of a hint's value, where more than other texts may have.
 HINT_LENGTHS = {'query': 16384}
 
+#: Tags of one server, and characters of one.
+TAGS_MAX = 50
+TAG_LENGTH = 60
+
 #: Characters of a wrong value that a message quotes.
 _SHOWN_MAX = 60
 
@@ -50,6 +54,8 @@ class ServerRequest:
     hints: Any
     min_count: Any
     max_count: Any
+    tags: Any = ()
+    block_device_mappings: Any = ()
 
     def check(self, bounds: Bounds) -> None:
         """Make sure that it can be taken as it is.
@@ -78,6 +84,7 @@ class ServerRequest:
             raise exception.InvalidField(
                 where=where, field='hints.group',
                 expected='the id of one server group')
+        check_tags(where, self.tags)
 
     @property
     def group(self) -> str | None:
@@ -116,6 +123,25 @@ def check_count(
             where=where, field=field,
             expected=f'a whole number from {least} to {most}, not '
                      f'{_shown(value)}')
+
+
+def check_tags(where: str, tags: Any) -> None:
+    """Make sure that values can be the tags of a server.
+
+    :raises cellsched.exception.InvalidField: they cannot
+    """
+    if not isinstance(tags, (list, tuple)) or len(tags) > TAGS_MAX:
+        raise exception.InvalidField(
+            where=where, field='tags',
+            expected=f'a list of at most {TAGS_MAX} texts')
+    for tag in tags:
+        check_text(where, 'tags', tag, TAG_LENGTH)
+        # Cells may keep no characters beyond these.
+        if '/' in tag or ',' in tag or max(tag) > '\uffff':
+            raise exception.InvalidField(
+                where=where, field='tags',
+                expected='texts without slash, comma or characters beyond '
+                         f'U+FFFF, not {_shown(tag)}')
 
 
 def check_choice(

@@ -2,21 +2,18 @@
 """The contract of a claim store."""
 
 import abc
-import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import enum
 import math
-import re
 from typing import Any
 from typing import ClassVar
 from typing import Self
 
 from oslo_config import cfg
 
-from cellsched import exception
 from cellsched import objects
 
 
@@ -26,6 +23,48 @@ class Trait(enum.Enum):
     ATOMIC = 'atomic'    #: A batch is taken whole or not at all.
     DURABLE = 'durable'  #: Claims outlive the process that took them.
     SHARED = 'shared'    #: Every process sees a claim once it is taken.
+    GROUPS = 'groups'    #: Hard policies of server groups hold, in any race.
+
+
+#: What a server group can insist on, and not only wish for.
+AFFINITY, ANTI_AFFINITY = 'affinity', 'anti-affinity'
+HARD_POLICIES = (AFFINITY, ANTI_AFFINITY)
+
+
+@dataclasses.dataclass(frozen=True)
+class Membership:
+    """What a claim is in a server group of a hard policy.
+
+    :param group: uuid of the group
+    :param host: where the claim puts the member, which is a compute service
+        and may have several providers
+    :param policy: one of :data:`HARD_POLICIES`
+    :param max_server_per_host: members that a host may have, where the policy
+        is ``anti-affinity``
+    :param member: uuid of the instance, where that is not the consumer; one
+        that is moved is where it was and where it goes, and the same member
+        in both places
+    """
+
+    group: str
+    host: str
+    policy: str
+    max_server_per_host: int = 1
+    member: str = ''
+
+
+def membership(
+    group: objects.InstanceGroup | None, host: str, member: str
+) -> Membership | None:
+    """Return what an instance is in its group, where the policy is hard."""
+    if group is None:
+        return None
+    policy = group.get('policy') or next(
+        iter(group.get('policies') or ()), None)
+    if policy not in HARD_POLICIES:
+        return None
+    return Membership(group.uuid, host, policy,
+                      group.rules.get('max_server_per_host', 1), member)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,16 +74,26 @@ class Claim:
     :param consumer: uuid of who takes, which is an instance's
     :param provider: uuid of who gives, which is a compute node's
     :param resources: amounts, at least 1, by resource class
+    :param group: what the consumer is in a server group, the same in all its
+        claims of a batch; :meth:`ClaimStore.held` does not tell it
     """
 
     consumer: str
     provider: str
     resources: Mapping[str, int]
+    group: Membership | None = None
 
 
-def of_selection(uuid: str, selection: objects.Selection) -> list[Claim]:
-    """Return the claims of an instance that a selection stands for."""
-    return [Claim(uuid, provider, resources)
+def of_selection(
+    uuid: str, selection: objects.Selection,
+    group: objects.InstanceGroup | None = None,
+) -> list[Claim]:
+    """Return the claims of an instance that a selection stands for.
+
+    :param group: the instance's server group, whatever its policy
+    """
+    joins = membership(group, selection.service_host, uuid)
+    return [Claim(uuid, provider, resources, joins)
             for provider, resources in selection.wanted().items()]
 
 
@@ -161,12 +210,27 @@ class ClaimStore(abc.ABC):
         A claim that fits must not fail because something else changed: room
         is checked by a predicate in the write itself, not by a generation.
 
+        A store that promises ``GROUPS`` remembers the membership with the
+        claim, and checks it in the same step. A claim that is new breaks its
+        policy, given all that other members of the group hold and what those
+        before it in the batch take, if ``max_server_per_host`` of them are on
+        its host already (``anti-affinity``), or one of them is on another
+        host (``affinity``). Who claimed without a membership is not known to
+        be in a group. A membership goes with a release and follows a
+        transfer. Claims without one must not wait for those that have it.
+
+        :raises cellsched.exception.GroupPolicyViolated: a claim breaks the
+            policy of its group; names ``provider``, ``consumer``, ``group``,
+            ``policy``, ``members``: the consumers that hold something for the
+            others, and ``hosts``: where these are, or, where the policy is
+            ``anti-affinity``, where no more of them may be. Where a claim has
+            no room either, it may be refused for that
         :raises cellsched.exception.ClaimRefused: a provider has no room, or
             an amount breaks its min unit, max unit or step; names
             ``provider``, ``resource``, ``amount`` and ``consumer``
         :raises cellsched.exception.ClaimConflict: a consumer holds something
             else; names ``consumer``
-        :raises cellsched.exception.InvalidField: :func:`check_claims` refuses
+        :raises cellsched.exception.InvalidField: :func:`.check_claims` refuses
             it
         """
 
@@ -179,8 +243,41 @@ class ClaimStore(abc.ABC):
         """
 
     @abc.abstractmethod
+    def transfer(self, source: str, target: str) -> bool:
+        """Let one consumer hold what another one held; return whether it did.
+
+        In one step that nobody sees the middle of, ``target`` gives back what
+        it holds, if anything, and holds what ``source`` held, which holds
+        nothing afterwards. No room is needed for it: what is taken of a
+        provider stays the same or gets less. So a server that was moved keeps
+        what it was to have, and gives back what it had.
+
+        Where ``source`` holds nothing, nothing changes, and what is returned
+        is False; so to do it twice does it once. Must not lose to others who
+        claim and release for the same consumers at the time: it happens
+        before or after each of them.
+
+        :raises cellsched.exception.InvalidField: :func:`.check_transfer`
+            refuses it
+        """
+
+    @abc.abstractmethod
     def held(self, consumers: Iterable[str]) -> dict[str, list[Claim]]:
         """Return what each of these consumers holds, if it holds anything."""
+
+    @abc.abstractmethod
+    def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
+        """Return consumers that hold something, in the order of their bytes.
+
+        Whoever wants all of them asks for those after the last one that it
+        was told, until there are none. It is told each that holds something
+        all the time, and may be told any that does so for a part of it.
+
+        :param after: only those that come after this one
+        :param limit: how many at most, at least 1; fewer than this are
+            returned only where there are no more
+        :raises cellsched.exception.InvalidField: the limit is below 1
+        """
 
     @abc.abstractmethod
     def set_inventory(
@@ -193,7 +290,7 @@ class ClaimStore(abc.ABC):
         resource class that is left out has a capacity of zero from now on.
         To say the same again is no change.
 
-        :raises cellsched.exception.InvalidField: :func:`check_inventory`
+        :raises cellsched.exception.InvalidField: :func:`.check_inventory`
             refuses it
         """
 
@@ -211,129 +308,3 @@ class ClaimStore(abc.ABC):
             those that the store never heard of are left out. The answer says
             nothing of others, so its token is ``since`` again
         """
-
-
-# What every store decides alike.
-
-#: What uuids and the names of resource classes may be made of.
-_UUID = re.compile(r'[!-~]{1,36}')
-_RESOURCE_CLASS = re.compile(r'[A-Z0-9_]{1,255}')
-
-#: The largest amount of anything, in its unit.
-AMOUNT_MAX = 2 ** 31 - 1
-RATIO_MAX = 1e6
-
-
-def check_claims(claims: Sequence[Claim]) -> None:
-    """Make sure that a batch makes sense.
-
-    :raises cellsched.exception.InvalidField: names the field and its bound
-    """
-    seen = set()
-    for claim in claims:
-        where = f'claim of {claim.consumer!r:.80}'
-        _expect(_is(_UUID, claim.consumer), where, 'consumer', 'a uuid')
-        _expect(_is(_UUID, claim.provider), where, 'provider', 'a uuid')
-        _expect((claim.consumer, claim.provider) not in seen, where,
-                'provider', f'each one once, not {claim.provider} again')
-        _expect(claim.resources, where, 'resources', 'at least one')
-        _check_classes(claim.resources, where)
-        for resource, amount in claim.resources.items():
-            _check_amount(amount, where, resource, 1)
-        seen.add((claim.consumer, claim.provider))
-
-
-def check_inventory(
-    provider: str, inventory: Mapping[str, Inventory]
-) -> None:
-    """Make sure that what a provider says it has makes sense.
-
-    :raises cellsched.exception.InvalidField: names the field and its bound
-    """
-    where = f'inventory of {provider!r:.80}'
-    _expect(_is(_UUID, provider), where, 'provider', 'a uuid')
-    _check_classes(inventory, where)
-    for resource, said in inventory.items():
-        for field, least in (('total', 0), ('reserved', 0), ('min_unit', 1),
-                             ('max_unit', 1), ('step_size', 1)):
-            _check_amount(
-                getattr(said, field), where, f'{resource} {field}', least)
-        ratio = said.allocation_ratio
-        _expect(isinstance(ratio, (int, float)) and 0 < ratio <= RATIO_MAX,
-                where, f'{resource} allocation_ratio',
-                f'above 0 and at most {RATIO_MAX:.0f}, not {ratio!r:.80}')
-
-
-def outstanding(
-    claims: Iterable[Claim], held: Mapping[str, Iterable[Claim]]
-) -> list[Claim]:
-    """Return those of a batch whose consumers hold nothing yet.
-
-    :param held: as :meth:`ClaimStore.held` tells
-    :raises cellsched.exception.ClaimConflict: a consumer holds something
-        else than the batch takes for it
-    """
-    wanted: dict[str, list[Claim]] = {}
-    for claim in claims:
-        wanted.setdefault(claim.consumer, []).append(claim)
-    for consumer, holds in held.items():
-        if _contents(holds) != _contents(wanted.pop(consumer, ())):
-            raise exception.ClaimConflict(consumer=consumer)
-    return [claim for claim in claims if claim.consumer in wanted]
-
-
-def find_refusal(
-    claims: Iterable[Claim],
-    inventories: Mapping[str, Mapping[str, Inventory]],
-    used: Mapping[str, Mapping[str, int]],
-) -> exception.ClaimRefused | None:
-    """Return why a batch cannot be taken, or None if it can.
-
-    Goes through the batch in order and finds the first claim that does not
-    fit beside those before it.
-
-    :param inventories: what providers have, by resource class
-    :param used: what is taken of it
-    """
-    more: collections.Counter[tuple[str, str]] = collections.Counter()
-    for claim in claims:
-        provider = claim.provider
-        for resource, amount in sorted(claim.resources.items()):
-            more[provider, resource] += amount
-            has = inventories.get(provider, {}).get(resource, _NOTHING)
-            taken = used.get(provider, {}).get(resource, 0)
-            room = has.capacity - taken - more[provider, resource]
-            if room < 0 or not has.admits(amount):
-                return exception.ClaimRefused(
-                    provider=provider, resource=resource, amount=amount,
-                    consumer=claim.consumer)
-    return None
-
-
-_NOTHING = Inventory(total=0)
-
-
-def _contents(claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
-    return {claim.provider: dict(claim.resources) for claim in claims}
-
-
-def _is(pattern: re.Pattern[str], value: Any) -> bool:
-    return isinstance(value, str) and bool(pattern.fullmatch(value))
-
-
-def _check_classes(resources: Mapping[str, Any], where: str) -> None:
-    for resource in resources:
-        _expect(_is(_RESOURCE_CLASS, resource), where, 'resource class',
-                f'A-Z, 0-9 and _, at most 255, not {resource!r:.80}')
-
-
-def _check_amount(amount: Any, where: str, field: str, least: int) -> None:
-    _expect(type(amount) is int and least <= amount <= AMOUNT_MAX, where,
-            field, f'a whole number from {least} to {AMOUNT_MAX}, '
-                   f'not {amount!r:.80}')
-
-
-def _expect(holds: Any, where: str, field: str, expected: str) -> None:
-    if not holds:
-        raise exception.InvalidField(
-            where=where, field=field, expected=expected)

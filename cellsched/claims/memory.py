@@ -13,6 +13,7 @@ from typing import Self
 from oslo_config import cfg
 
 from cellsched.claims import base
+from cellsched.claims import deciding
 
 
 class MemoryClaims(base.ClaimStore):
@@ -22,11 +23,14 @@ class MemoryClaims(base.ClaimStore):
     alone sees it, so it serves tests and simulations only.
     """
 
-    traits = frozenset({base.Trait.ATOMIC})
+    traits = frozenset({base.Trait.ATOMIC, base.Trait.GROUPS})
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[str, list[base.Claim]] = {}
+        #: Groups of consumers, and by group their members and hosts.
+        self._groups: dict[str, str] = {}
+        self._members: dict[str, dict[str, tuple[str, str]]] = {}
         self._inventories: dict[str, dict[str, base.Inventory]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._consumers: dict[str, int] = {}
@@ -39,28 +43,61 @@ class MemoryClaims(base.ClaimStore):
         return cls()
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        base.check_claims(claims)
+        deciding.check_claims(claims)
         with self._lock:
-            taken = base.outstanding(
+            taken = deciding.outstanding(
                 claims, self._holdings(claim.consumer for claim in claims))
-            refusal = base.find_refusal(taken, self._inventories, self._used)
+            violation = deciding.find_violation(taken, self._told(taken))
+            if violation is not None:
+                raise violation
+            refusal = deciding.find_refusal(
+                taken, self._inventories, self._used)
             if refusal is not None:
                 raise refusal
             for claim in taken:
                 self._held.setdefault(claim.consumer, []).append(
                     dataclasses.replace(
-                        claim, resources=dict(claim.resources)))
+                        claim, resources=dict(claim.resources), group=None))
                 self._count(claim, 1)
+                self._join(claim)
             self._note(claim.provider for claim in taken)
             return len(taken)
 
     def release(self, consumers: Iterable[str]) -> None:
         with self._lock:
-            released = [claim for consumer in consumers
-                        for claim in self._held.pop(consumer, ())]
+            released: list[base.Claim] = []
+            for consumer in consumers:
+                released += self._held.pop(consumer, ())
+                self._leave(consumer)
             for claim in released:
                 self._count(claim, -1)
             self._note(claim.provider for claim in released)
+
+    def transfer(self, source: str, target: str) -> bool:
+        deciding.check_transfer(source, target)
+        with self._lock:
+            if source not in self._held:
+                return False
+            given_back = self._held.pop(target, [])
+            self._held[target] = [
+                dataclasses.replace(claim, consumer=target)
+                for claim in self._held.pop(source)]
+            self._leave(target)
+            if source in self._groups:
+                group = self._groups[target] = self._groups.pop(source)
+                members = self._members[group]
+                members[target] = members.pop(source)
+            for claim in given_back:
+                self._count(claim, -1)
+            self._note(claim.provider for claim in given_back)
+            return True
+
+    def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
+        deciding.check_limit(limit)
+        with self._lock:
+            return sorted(
+                consumer for consumer in self._held if consumer > after
+            )[:limit]
 
     def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
         with self._lock:
@@ -69,7 +106,7 @@ class MemoryClaims(base.ClaimStore):
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
-        base.check_inventory(provider, inventory)
+        deciding.check_inventory(provider, inventory)
         with self._lock:
             if self._inventories.get(provider) != inventory:
                 self._inventories[provider] = dict(inventory)
@@ -99,6 +136,28 @@ class MemoryClaims(base.ClaimStore):
             used[resource] = used.get(resource, 0) + sign * amount
         self._consumers[claim.provider] = (
             self._consumers.get(claim.provider, 0) + sign)
+
+    def _join(self, claim: base.Claim) -> None:
+        joins = claim.group
+        if joins is not None:
+            self._groups[claim.consumer] = joins.group
+            self._members.setdefault(joins.group, {})[claim.consumer] = (
+                joins.member or claim.consumer, joins.host)
+
+    def _leave(self, consumer: str) -> None:
+        group = self._groups.pop(consumer, None)
+        if group is not None:
+            del self._members[group][consumer]
+            if not self._members[group]:
+                del self._members[group]
+
+    def _told(
+        self, claims: Iterable[base.Claim]
+    ) -> Iterator[tuple[str, str, str, str]]:
+        """Yield the members of all groups that claims are about."""
+        for group in {claim.group.group for claim in claims if claim.group}:
+            for consumer, joined in self._members.get(group, {}).items():
+                yield group, consumer, *joined
 
     def _note(self, providers: Iterable[str]) -> None:
         self._changes += 1

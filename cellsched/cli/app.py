@@ -67,6 +67,9 @@ class App(app.App):
     #: Names of the option that shows warnings.
     verbose: ClassVar[tuple[str, ...]] = ('-v', '--verbose')
 
+    #: What the process ends with when a command raised something.
+    _failure_code: int | None = None
+
     # What it is told of errors is reported by :meth:`report` instead.
     LOG = logging.getLogger(f'{__name__}.unheard')
     LOG.disabled = True
@@ -212,13 +215,15 @@ class App(app.App):
             self.warn(f'there is no command {" ".join(words)!r}; near it are: '
                       f'{", ".join(near)}')
             return 1
-        return super().run_subcommand(argv)
+        result = super().run_subcommand(argv)
+        return self._failure_code or result
 
     def clean_up(
         self, cmd: command.Command, result: int, err: BaseException | None
     ) -> None:
         if isinstance(err, Exception) and not isinstance(err, BrokenPipeError):
             self.report(err)
+            self._failure_code = getattr(cmd, 'failure_code', None)
         try:
             if 'parts' in self.__dict__:
                 self.parts.close()

@@ -41,10 +41,13 @@ class Command(command.Command):
     """A command.
 
     Its docstring is its help. What it raises is reported by the application,
-    and ends the process with 1.
+    and ends the process with :attr:`failure_code`.
     """
 
     app: 'app_.App'
+
+    #: What the process ends with when something was raised.
+    failure_code = 1
 
     def get_epilog(self) -> str:
         parts = [super().get_epilog()]

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: ``cellsched server create|list|show|delete``."""
+"""Servers: ``cellsched server create|list|show|delete``.
+
+``server_change`` has what else is done with them.
+"""
 
 import argparse
 from collections.abc import Callable
@@ -67,35 +70,27 @@ class CreateServer(base.Lister):
         parser.add_argument(
             '--hint', metavar='KEY=VALUE', action='append', default=[],
             help='a scheduler hint; the same one may be given several values')
-        _add_wait(parser, 'until each is built or has failed')
+        parser.add_argument(
+            '--tag', metavar='TAG', action='append', default=[],
+            help='a tag of each; may be given several times')
+        add_wait(parser, 'until each is built or has failed')
         return parser
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         args = parsed_args
-        _check_wait(args)
+        check_wait(args)
         hints = read_hints(args.hint)
         uuids = self.app.api.servers.create(
             self.app.context(), args.name, args.flavor, args.image,
-            args.availability_zone, hints, args.min, args.max)
-        watch = _watch(self.app, uuids)
+            args.availability_zone, hints, args.min, args.max, args.tag)
+        watch = watching(self.app, uuids)
         if args.wait:
-            self.exit_code = self._wait(watch, args.timeout)
+            self.exit_code = wait_until_built(self.app, watch, args.timeout)
         else:
             watch.look()
         return self.columns, _rows(watch.found.values())
-
-    def _wait(self, watch: 'waiting.Watch', timeout_s: int) -> int:
-        try:
-            code = _wait(self.app, watch, timeout_s, 'Building', _is_settled)
-        except KeyboardInterrupt:
-            # The servers are built all the same, so their ids are needed.
-            return INTERRUPTED
-        if not code and any(
-                found.status == 'ERROR' for found in watch.found.values()):
-            return IN_ERROR
-        return code
 
 
 class ListServers(base.Lister):
@@ -141,7 +136,7 @@ class ShowServer(base.ShowOne):
     app: 'app.Shell'
     columns = ('id', 'name', 'status', 'task_state', 'cell', 'host',
                'availability_zone', 'attempts', 'reason', 'project_id',
-               'created')
+               'created', 'tags')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -157,7 +152,7 @@ class ShowServer(base.ShowOne):
         return self.columns, (
             found.uuid, found.name, found.status, found.task_state,
             found.cell, found.host, found.availability_zone, found.attempts,
-            found.reason, found.project_id, created)
+            found.reason, found.project_id, created, list(found.tags))
 
 
 class DeleteServer(base.Command):
@@ -174,11 +169,11 @@ class DeleteServer(base.Command):
         parser = super().get_parser(prog_name)
         parser.add_argument('servers', metavar='ID', nargs='+',
                             help='their ids')
-        _add_wait(parser, 'until they are gone')
+        add_wait(parser, 'until they are gone')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        _check_wait(parsed_args)
+        check_wait(parsed_args)
         context = self.app.context()
         deleted: list[str] = []
 
@@ -188,19 +183,22 @@ class DeleteServer(base.Command):
 
         code = base.each(self.app, parsed_args.servers, delete)
         if parsed_args.wait and deleted:
-            code = _wait(self.app, _watch(self.app, deleted),
-                         parsed_args.timeout, 'Deleting', _is_gone) or code
+            code = wait_for(
+                self.app, watching(self.app, deleted), parsed_args.timeout,
+                'Deleting', _is_gone) or code
         return code
 
 
-def _add_wait(parser: argparse.ArgumentParser, until: str) -> None:
+def add_wait(parser: argparse.ArgumentParser, until: str) -> None:
+    """Add the options of waiting until something is so."""
     parser.add_argument('--wait', action='store_true', help=f'wait {until}')
     parser.add_argument(
         '--timeout', type=int, metavar='SECONDS', default=_TIMEOUT_S,
         help=f'with --wait, give up after this; by default {_TIMEOUT_S}')
 
 
-def _check_wait(args: argparse.Namespace) -> None:
+def check_wait(args: argparse.Namespace) -> None:
+    """Make sure that one can wait for so long."""
     from cellsched.api import validation
 
     validation.check_count(
@@ -219,13 +217,14 @@ def read_hints(pairs: Iterable[str]) -> dict[str, list[str]]:
     return hints
 
 
-def _watch(app: 'app.Shell', uuids: Sequence[str]) -> 'waiting.Watch':
+def watching(app: 'app.Shell', uuids: Sequence[str]) -> 'waiting.Watch':
+    """Return what looks at servers."""
     from cellsched.cli import waiting
 
     return waiting.Watch(app.api.servers, app.context(), uuids)
 
 
-def _wait(
+def wait_for(
     app: 'app.Shell', watch: 'waiting.Watch', timeout_s: int, what: str,
     settled: Callable[['server.Server'], bool],
 ) -> int:
@@ -239,6 +238,21 @@ def _wait(
     app.warn(f'{what} {len(left)} of {len(watch.found)} servers is not done '
              f'after {timeout_s} seconds')
     return TIMED_OUT
+
+
+def wait_until_built(
+    app: 'app.Shell', watch: 'waiting.Watch', timeout_s: int
+) -> int:
+    """Wait until servers are built or have failed; return the exit code."""
+    try:
+        code = wait_for(app, watch, timeout_s, 'Building', _is_settled)
+    except KeyboardInterrupt:
+        # The servers are built all the same, so their ids are needed.
+        return INTERRUPTED
+    if not code and any(
+            found.status == 'ERROR' for found in watch.found.values()):
+        return IN_ERROR
+    return code
 
 
 def _is_settled(found: 'server.Server') -> bool:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a compute agent answers over RPC."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
+import threading
 from typing import Any
 
 from oslo_concurrency import lockutils
@@ -11,11 +14,17 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
+from cellsched.compute import orders
 from cellsched.compute import outcomes as outcomes_
 from cellsched import context as context_
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
+from cellsched.db.cell import networks
+from cellsched.db.cell import on_host
 from cellsched.db import session
 from cellsched import exception
+from cellsched.network import base as network_base
+from cellsched.network import freeing
 from cellsched import objects
 from cellsched.rpc import compute
 from cellsched.rpc import conductor as conductor_rpc
@@ -34,6 +43,9 @@ class Agent:
     made on the condition that it is as this agent left it. So a message that
     comes twice does nothing the second time, and a deletion wins over a build
     at any moment.
+
+    :param builds_max: builds to do at the same time; 0, as many as come
+    :param reached: is told what was done, by the name of the step
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -42,7 +54,9 @@ class Agent:
         self, host: str, database: session.Database,
         claims: claims_base.ClaimStore, driver: virt_base.Driver,
         conductor: conductor_rpc.ConductorAPI, clock: clock_.Clock,
-        outcomes: outcomes_.Outcomes,
+        outcomes: outcomes_.Outcomes, network: network_base.NetworkAPI,
+        builds_max: int = 0,
+        reached: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._host = host
         self._database = database
@@ -51,6 +65,12 @@ class Agent:
         self._conductor = conductor
         self._clock = clock
         self._outcomes = outcomes
+        self._network = network
+        self._freeing = freeing.Freeing(network, database, clock)
+        self._turn: contextlib.AbstractContextManager[Any] = (
+            threading.BoundedSemaphore(builds_max) if builds_max
+            else contextlib.nullcontext())
+        self._reached = reached
 
     def build_and_run_instance(
         self, context: context_.RequestContext, instance: objects.Instance,
@@ -59,119 +79,225 @@ class Agent:
         limits: Mapping[str, Any], host_list: Sequence[objects.Selection],
     ) -> None:
         """Build a server, or hand it on to another host of the cell."""
-        with self._lock(instance.uuid):
-            if not self._begin(instance, node, filter_properties):
+        order = orders.Order(context, instance, request_spec,
+                             filter_properties, node, host_list)
+        # Who waits for its turn has begun nothing, and can be deleted.
+        with self._turn, self._lock(instance.uuid):
+            had_networks = self._begin(order)
+            if had_networks is None:
                 self._pass_over(instance.uuid)
                 return
-            try:
-                self._driver.spawn(instance, node)
-            except exception.BuildFailed as exc:
-                self._outcomes.failed(node)
-                self._hand_on(context, instance, request_spec,
-                              dict(filter_properties), host_list, exc)
-            except Exception as exc:
-                self._outcomes.failed(node)
-                LOG.exception('The build of %s failed for good',
-                              instance.uuid)
-                self._end_in_error(instance, exc, self._host)
-            else:
-                self._outcomes.succeeded(node)
-                self._finish(instance)
+            self._reached('Begin')
+            self._build(order, had_networks)
 
     def terminate_instance(
         self, context: context_.RequestContext, instance: objects.Instance
     ) -> None:
         """Remove a server and give back what it holds."""
         with self._lock(instance.uuid):
-            self._driver.destroy(instance)
-            with self._database.writer() as connection:
-                instances.delete(connection, instance.uuid, self._clock.now())
-            self._claims.release([instance.uuid])
+            self._terminate(context, instance)
 
-    def _lock(self, uuid: str) -> Any:
-        return lockutils.lock(f'{self._host}-{uuid}')
+    def resume(self) -> None:
+        """Take up what is left lying on this host.
 
-    def _begin(
-        self, instance: objects.Instance, node: str,
-        properties: Mapping[str, Any],
-    ) -> bool:
-        expected: dict[str, Any] = {
-            'host': None, 'vm_state': 'building', 'task_state': 'scheduling'}
-        retry = properties.get('retry')
-        if retry:
+        A build that was begun and that nobody here works on, since this
+        process is new or could not go on, is built again from what was kept
+        of its message; without that it ends in ERROR. A deletion is done. A
+        server that is here, and that the cell knows to be deleted or
+        elsewhere, is destroyed; one that the cell does not know is left
+        alone.
+
+        Comes in beside the messages at any time: what a message is at is
+        locked, and is left to it.
+        """
+        with self._database.reader() as connection:
+            building = on_host.list_building(connection, self._host)
+            deleting = on_host.list_deleting(connection, self._host)
+            strays = on_host.list_strays(
+                connection, self._host, self._driver.list_instances())
+        for uuid in deleting:
+            self._take_up(uuid, self._resume_deletion)
+        for uuid in strays:
+            self._take_up(uuid, self._remove_stray)
+        for uuid in building:
+            # In this order, or a build could wait for its lock with the turn
+            # that is waited for here.
+            with self._turn:
+                self._take_up(uuid, self._resume_build)
+
+    def _lock(self, uuid: str, blocking: bool = True) -> Any:
+        return lockutils.lock(f'{self._host}-{uuid}', blocking=blocking)
+
+    # Builds.
+
+    def _begin(self, order: orders.Order) -> bool | None:
+        """Begin, if that is due; return whether it may have had networks.
+
+        It is said to have some from now on, and is given them afterwards.
+        """
+        uuid, tried = order.instance.uuid, order.tried
+        expected: dict[str, Any] = {'host': None}
+        if tried:
             # A message of an earlier try may come again, when the build is
             # on its way to another host and what it claims is there.
-            expected['build_attempts'] = retry['num_attempts']
-        return self._update(
-            instance, {'host': self._host, 'node': node,
-                       'task_state': 'spawning'}, **expected)
+            expected['build_attempts'] = tried
+        with self._database.writer() as connection:
+            # Nobody gives networks before the first try.
+            had = tried != 1 and networks.is_allocated(connection, uuid)
+            begun = instances.transit(
+                connection, uuid, 'begin', self._clock.now(),
+                {'host': self._host, 'node': order.node,
+                 'network_allocated': True}, **expected)
+        return had if begun else None
 
     def _pass_over(self, uuid: str) -> None:
         """Leave a build that is not to be begun; a deleted one holds nothing.
 
         It may have been claimed after its deletion gave back what it held.
+        What one holds that was never here is another cell's matter.
         """
         LOG.info('Not building %s: it is deleted, or was begun already', uuid)
         with self._database.reader() as connection:
-            deleted = instances.get(connection, uuid) is None
+            deleted = instances.is_deleted(connection, uuid)
         if deleted:
             self._claims.release([uuid])
 
-    def _finish(self, instance: objects.Instance) -> None:
-        active = self._update(
-            instance, {'vm_state': 'active', 'task_state': None,
-                       'power_state': RUNNING,
-                       'launched_at': self._clock.now()},
-            host=self._host, task_state='spawning')
-        if not active:
-            # Its deletion waits for this build's lock and does the rest.
-            LOG.info('%s was deleted while it was built', instance.uuid)
-            self._driver.destroy(instance)
-
-    def _hand_on(
-        self, context: context_.RequestContext, instance: objects.Instance,
-        spec: objects.RequestSpec, properties: dict[str, Any],
-        host_list: Sequence[objects.Selection], reason: Exception,
+    def _build(
+        self, order: orders.Order, had_networks: bool, again: bool = False
     ) -> None:
+        """Build what has begun.
+
+        :param again: it was begun here before
+        """
+        instance, node = order.instance, order.node
+        try:
+            self._give_networks(order, had_networks, again)
+            self._reached('GiveNetworks')
+            self._driver.spawn(instance, node)
+        except (exception.BuildFailed, exception.NetworkError) as exc:
+            self._outcomes.failed(node)
+            self._hand_on(order, exc)
+        except Exception as exc:
+            self._outcomes.failed(node)
+            LOG.exception('The build of %s failed for good', instance.uuid)
+            self._end_in_error(order, exc, self._host)
+        else:
+            self._reached('Spawn')
+            self._outcomes.succeeded(node)
+            self._finish(order)
+
+    def _give_networks(
+        self, order: orders.Order, had_networks: bool, again: bool
+    ) -> None:
+        """Give a server networks; those of another host come along.
+
+        Who said that it has some may have died before it had, so they are
+        asked for all the same.
+        """
+        context, instance = order.context, order.instance
+        if had_networks and not again and (
+                self._driver.deallocate_networks_on_reschedule(instance)):
+            # Their host could not take them back.
+            self._network.deallocate_for_instance(context, instance)
+        self._network.allocate_for_instance(
+            context, instance, order.requested_networks, self._host)
+        if had_networks:
+            self._network.setup_instance_network_on_host(
+                context, instance, self._host)
+
+    def _finish(self, order: orders.Order) -> None:
+        uuid, now = order.instance.uuid, self._clock.now()
+        with self._database.writer() as connection:
+            active = instances.transit(
+                connection, uuid, 'finish', now,
+                {'power_state': RUNNING, 'launched_at': now}, host=self._host)
+        if active:
+            self._reached('Finish')
+        else:
+            LOG.info('%s was deleted while it was built', uuid)
+            self._leave(order.context, order.instance)
+
+    def _hand_on(self, order: orders.Order, reason: Exception) -> None:
         """Have a conductor of the cell try the build elsewhere.
 
-        The claim goes before the row says that the build is free to go on:
-        afterwards the claim is the next host's. Until a conductor takes it up
-        the build has no task, so that no message of this try begins it again.
+        What it holds of this host goes before the row says that the build is
+        free to go on: afterwards it is the next host's. Until a conductor
+        takes it up the build has no task, so that no message of this try
+        begins it again.
         """
-        LOG.info('The build of %s failed here: %s', instance.uuid, reason)
-        if not self._is_spawning(instance.uuid):
+        uuid = order.instance.uuid
+        LOG.info('The build of %s failed here: %s', uuid, reason)
+        if not self._is_spawning(uuid):
+            self._leave(order.context, order.instance)
             return
-        if not properties.get('retry'):
-            self._end_in_error(instance, reason, self._host)
+        if not order.retry:
+            self._end_in_error(order, reason, self._host)
             return
-        self._claims.release([instance.uuid])
-        freed = self._update(
-            instance, {'host': None, 'node': None, 'task_state': None},
-            host=self._host, task_state='spawning')
+        gone = self._take_down_networks(order)
+        self._claims.release([uuid])
+        with self._database.writer() as connection:
+            freed = instances.transit(
+                connection, uuid, 'hand_on', self._clock.now(),
+                {'host': None, 'node': None, **gone}, host=self._host)
         if not freed:
             return
-        properties['retry'] = {**properties['retry'],
-                               'exc_reason': str(reason)}
+        self._reached('HandOn')
         try:
             self._conductor.build_instances(
-                context, [instance], properties, spec, [list(host_list)])
+                order.context, [order.instance], order.failed(reason),
+                order.spec, [list(order.hosts)])
         except oslo_messaging.MessagingException:
-            LOG.exception('No conductor could be told of %s', instance.uuid)
-            self._end_in_error(instance, reason, host=None, task_state=None)
+            LOG.exception('No conductor could be told of %s; one will find '
+                          'it', uuid)
+
+    def _take_down_networks(self, order: orders.Order) -> dict[str, Any]:
+        """Leave no networks on this host; return what its row is to say."""
+        context, instance = order.context, order.instance
+        if self._driver.deallocate_networks_on_reschedule(instance) and (
+                self._freeing.deallocate(context, instance)):
+            return {'network_allocated': False}
+        self._clean_up(context, instance)
+        return {}
+
+    def _clean_up(
+        self, context: context_.RequestContext, instance: objects.Instance
+    ) -> None:
+        try:
+            self._network.cleanup_instance_network_on_host(
+                context, instance, self._host)
+        except exception.NetworkError:
+            # It goes with the networks themselves at the latest.
+            LOG.exception('The networks of %s are still set up here',
+                          instance.uuid)
 
     def _end_in_error(
-        self, instance: objects.Instance, reason: Exception,
-        host: str | None, task_state: str | None = 'spawning',
+        self, order: orders.Order, reason: Exception, host: str
     ) -> None:
         """Put a build into ERROR if it is as this agent left it."""
+        uuid = order.instance.uuid
         with self._database.writer() as connection:
             failed = instances.fail(
-                connection, instance.uuid, reason, self._host,
-                self._clock.now(), host=host, task_state=task_state,
-                vm_state='building')
+                connection, uuid, reason, self._host, self._clock.now(),
+                host=host, task_state='spawning')
         if failed:
-            self._claims.release([instance.uuid])
+            self._claims.release([uuid])
+            self._freeing.free(order.context, order.instance)
+        else:
+            self._leave(order.context, order.instance)
+
+    def _leave(
+        self, context: context_.RequestContext, instance: objects.Instance
+    ) -> None:
+        """Leave nothing here of a build that is not this agent's any more."""
+        self._driver.destroy(instance)
+        with self._database.reader() as connection:
+            row = instances.get(connection, instance.uuid)
+        if row is None or (row.vm_state == 'error' and row.host is None):
+            # Others thought that it has ended; it was given something since.
+            self._freeing.free(context, instance)
+        elif row.host != self._host:
+            self._clean_up(context, instance)
+        # Else its deletion waits for this build's lock and does the rest.
 
     def _is_spawning(self, uuid: str) -> bool:
         with self._database.reader() as connection:
@@ -179,11 +305,69 @@ class Agent:
         return (row is not None and row.host == self._host
                 and row.task_state == 'spawning')
 
-    def _update(
-        self, instance: objects.Instance, values: Mapping[str, Any],
-        **expected: Any,
-    ) -> bool:
+    # Deletions.
+
+    def _terminate(
+        self, context: context_.RequestContext, instance: objects.Instance
+    ) -> None:
+        uuid, now = instance.uuid, self._clock.now()
+        self._driver.destroy(instance)
+        freed = self._freeing.deallocate(context, instance)
+        self._reached('Destroy')
         with self._database.writer() as connection:
-            return instances.update(
-                connection, instance.uuid, values, self._clock.now(),
-                **expected)
+            if freed:
+                instances.update(
+                    connection, uuid, {'network_allocated': False}, now)
+            instances.delete(connection, uuid, now)
+        self._reached('Terminate')
+        self._claims.release([uuid])
+
+    # What was left lying.
+
+    def _take_up(
+        self, uuid: str, how: Callable[[objects.Instance], None]
+    ) -> None:
+        """Look at a server again where nobody else is at it, and act."""
+        try:
+            with self._lock(uuid, blocking=False):
+                with self._database.reader() as connection:
+                    instance = on_host.get(connection, uuid)
+                if instance is not None:
+                    how(instance)
+        except lockutils.AcquireLockFailedException:
+            LOG.debug('%s is being worked on', uuid)
+        except Exception:
+            # The others are not to wait until this is mended.
+            LOG.exception('%s cannot be taken up; it is tried again', uuid)
+
+    def _resume_deletion(self, instance: objects.Instance) -> None:
+        if (instance.host, instance.task_state) == (self._host, 'deleting'):
+            LOG.warning('Deleting %s, which was left lying', instance.uuid)
+            self._terminate(context_.of_owner(instance), instance)
+
+    def _remove_stray(self, instance: objects.Instance) -> None:
+        if on_host.is_stray(instance, self._host):
+            LOG.warning('Removing %s from this host, where it is not any more',
+                        instance.uuid)
+            self._leave(context_.of_owner(instance), instance)
+
+    def _resume_build(self, instance: objects.Instance) -> None:
+        uuid = instance.uuid
+        if not (instance.vm_state == 'building' and self._is_spawning(uuid)):
+            return
+        LOG.warning('Building %s again, which was left lying', uuid)
+        with self._database.reader() as connection:
+            cast = build_casts.get(connection, uuid)
+        order = orders.kept(instance, cast)
+        if cast is None or cast.host != self._host:
+            self._driver.destroy(instance)
+            self._end_in_error(order, exception.BuildAborted(
+                uuid=uuid, reason='it was interrupted, and what its host was '
+                'told is lost'), self._host)
+        elif not self._claims.held([uuid]):
+            # It was given back when the build was handed on the last time.
+            self._driver.destroy(instance)
+            self._hand_on(order, exception.BuildFailed(
+                uuid=uuid, reason='it was interrupted'))
+        else:
+            self._build(order, had_networks=True, again=True)

@@ -40,11 +40,12 @@ class Recoverer:
 
     def run(self) -> None:
         """Take up what is overdue, one batch at a time."""
-        never_taken_up = self._clock.now() - datetime.timedelta(
-            seconds=self._lease_s)
+        now = self._clock.steady()
+        never_taken_up = datetime.datetime.fromtimestamp(
+            now - self._lease_s, datetime.UTC).replace(tzinfo=None)
         with self._database.reader() as connection:
             overdue = build_requests.list_overdue(
-                connection, self._clock.timestamp(), never_taken_up,
+                connection, now, never_taken_up,
                 self._overdue_max)
         seen: set[str] = set()
         for uuid in overdue:

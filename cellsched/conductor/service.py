@@ -9,6 +9,7 @@ import oslo_messaging
 
 from cellsched.conductor.tasks import build_and_schedule as schedule_task
 from cellsched.conductor.tasks import build_instances as instances_task
+from cellsched.conductor.tasks import move as move_task
 from cellsched import context as context_
 from cellsched import objects
 from cellsched.rpc import conductor
@@ -28,6 +29,39 @@ class SuperConductor:
     ) -> None:
         """Build the instances that were accepted under these uuids."""
         self._task.run(context, instance_uuids)
+
+
+class MovingConductor:
+    """The conductor above the cells, for servers that are there."""
+
+    target = oslo_messaging.Target(
+        namespace=conductor.NAMESPACE, version=conductor.VERSION)
+
+    def __init__(self, task: move_task.Move) -> None:
+        self._task = task
+
+    def rebuild_instance(
+        self, context: context_.RequestContext, instance_uuid: str,
+        migration_uuid: str, image_ref: str | None = None,
+        host: str | None = None,
+    ) -> None:
+        """Have a server built anew, on its host or away from it."""
+        self._task.run(
+            context, instance_uuid, migration_uuid, host, image_ref)
+
+    def migrate_server(
+        self, context: context_.RequestContext, instance_uuid: str,
+        migration_uuid: str, host: str | None = None,
+    ) -> None:
+        """Have a server go to another host of its cell."""
+        self._task.run(context, instance_uuid, migration_uuid, host)
+
+    def unshelve_instance(
+        self, context: context_.RequestContext, instance_uuid: str,
+        migration_uuid: str,
+    ) -> None:
+        """Have a server that was shelved come back."""
+        self._task.run(context, instance_uuid, migration_uuid)
 
 
 class CellConductor:

@@ -23,7 +23,8 @@ conductors and compute agents all need it.
     cfg.ListOpt('require', default=[], help="""
 Promises that the store must make, or the service does not start.
 
-Possible values: ``atomic``, ``durable``, ``shared``.
+Possible values: ``atomic``, ``durable``, ``shared``, ``groups``. With the
+last, hard policies of server groups hold whoever is placed at the same time.
 """),
 ]
 

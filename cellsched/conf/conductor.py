@@ -17,6 +17,60 @@ Seconds for which a conductor has a build to itself.
 After that another conductor may take the build up. A lease only says who
 should try; what was decided is fenced in the databases.
 """),
+    cfg.IntOpt('claims_check_interval', default=300, min=1, help="""
+Seconds between two looks for claims of servers that are deleted, buried or in
+ERROR without a host.
+
+Most are released when that happens. One that two looks in a row find is
+released then. Claims of consumers that the API database does not know stay.
+"""),
+    cfg.IntOpt('network_sweep_interval', default=60, min=1, help="""
+Seconds between two looks of a cell's conductor for servers that ended and
+still have networks.
+
+Most give them back when they end. This finds those that no host was left to
+do it for, and those whose networks could not be taken back at the time.
+"""),
+    cfg.IntOpt('build_deadline', default=1800, min=1, help="""
+Seconds after which a build that no conductor brings to an end is given up.
+
+It ends in cell0 with the reason. It is given up only after it was tried
+``build_attempts`` times, so that a clock that is wrong gives nothing up.
+"""),
+    cfg.IntOpt('build_attempts', default=3, min=1, help="""
+How often a build is taken up, at least, before ``build_deadline`` counts.
+"""),
+    cfg.IntOpt('joint_transactions', default=1, min=1, help="""
+Transactions of one step of builds at a time.
+
+Builds that come to the step meanwhile wait, and go through it in the next
+transaction together.
+"""),
+    cfg.FloatOpt('recovery_interval', default=30, min=0.1, help="""
+Seconds between two looks for builds that were left lying.
+"""),
+    cfg.IntOpt('cast_timeout', default=60, min=1, help="""
+Seconds within which a compute host has to take up a build that it was told of.
+
+After that it is told again, and after ``cast_attempts`` times another host of
+the cell is. A host whose service is down loses its builds then too.
+"""),
+    cfg.IntOpt('cast_attempts', default=3, min=1, help="""
+How often a compute host is told of a build before another one is.
+"""),
+    cfg.IntOpt('move_deadline', default=600, min=1, help="""
+Seconds without news after which the move of a server is ended: a rebuild, an
+evacuation, a migration, or its leaving or coming back to a host.
+
+A server that has not gone stays where it is, and one that has gone is there.
+It has to be longer than a host takes to build a server.
+"""),
+    cfg.IntOpt('send_retries', default=2, min=-1, help="""
+How often to try to send a message again while a broker is away.
+
+With -1 without end, and what sends waits for it. What was not sent is sent
+when the build is found lying.
+"""),
 ]
 
 

@@ -49,6 +49,25 @@ Virtualisation driver of a compute agent.
 Names are entry points in ``cellsched.virt``; ``cellsched plugin list`` shows
 those that are installed.
 """),
+    cfg.StrOpt('network_driver', default='noop', help="""
+Network plug-in of the agents and the conductors of a cell.
+
+All of a cell must have the same one. Names are entry points in
+``cellsched.network``; ``cellsched plugin list`` shows those that are
+installed.
+"""),
+    cfg.IntOpt('max_concurrent_builds', default=10, min=0, help="""
+Builds that an agent does at the same time; 0 for as many as come.
+
+Others wait for their turn, and may be deleted meanwhile.
+"""),
+    cfg.IntOpt('resume_interval', default=60, min=1, help="""
+Seconds between two looks of an agent for what it left lying.
+
+Those are builds and deletions on its host that it does not work on, as when
+it was killed or could not reach a database, and servers that are here and
+should not be. The first look is when it starts.
+"""),
     cfg.FloatOpt('cpu_allocation_ratio', min=0.0, help="""
 Virtual CPUs to offer for each physical one.
 

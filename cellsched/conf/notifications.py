@@ -29,6 +29,20 @@ Topics that each versioned notification is sent to.
 
 Give a consumer that must not share with others a topic of its own.
 """),
+    cfg.StrOpt('notify_on_state_change', choices=[
+        (None, 'None'),
+        ('vm_state', 'Changes of what a server is'),
+        ('vm_and_task_state', 'Changes of what is being done with it too'),
+    ], help="""
+Changes of a server's state that conductors tell of.
+
+Each costs a notification for every server that is built.
+
+Related options:
+
+* ``[oslo_messaging_notifications] driver`` says how it is sent; without one
+  nothing is.
+"""),
 ]
 
 

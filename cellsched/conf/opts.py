@@ -11,17 +11,19 @@ from cellsched.conf import default
 from cellsched.conf import filter_scheduler
 from cellsched.conf import metrics
 from cellsched.conf import notifications
+from cellsched.conf import quota
 from cellsched.conf import scheduler
 from cellsched.conf import upgrade_levels
 from cellsched import plugins
 
 MODULES = (api, api_database, cells, claims, conductor, database, default,
-           filter_scheduler, metrics, notifications, scheduler, upgrade_levels)
+           filter_scheduler, metrics, notifications, quota, scheduler,
+           upgrade_levels)
 
 #: Kinds of plug-ins that have options; a plug-in says them by ``opts()`` and
 #: where they go by ``group``.
 NAMESPACES = (plugins.FILTERS, plugins.WEIGHERS, plugins.CLAIMS, plugins.VIRT,
-              plugins.DRIVERS)
+              plugins.NETWORKS, plugins.DRIVERS, plugins.QUOTA)
 
 
 def register_opts(conf):

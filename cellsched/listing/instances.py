@@ -14,11 +14,15 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
+from cellsched.db.cell import tags as tags_
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import merge
 from cellsched.listing import server
 from cellsched import objects
+
+#: Times to look for a server that somebody wants and that is nowhere.
+_TRIES_MAX = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,19 +57,24 @@ class Servers:
         :raises cellsched.exception.InstanceNotFound: there is none, or it is
             another project's
         """
-        with self._database.reader() as connection:
-            request = build_requests.get(connection, uuid)
-            # A request goes only after the mapping says where to look, so
-            # this order finds the server at every moment.
-            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
-        found = None
-        cell = None
-        if request is not None:
-            found = server.Server.of(request.instance)
-        elif mapping is not None and mapping.cell_mapping is not None:
-            cell = mapping.cell_mapping
-            with self._targets.database(cell).reader() as connection:
-                found = _read_one(connection, cell, uuid)
+        for _ in range(_TRIES_MAX):
+            with self._database.reader() as connection:
+                request = build_requests.get(connection, uuid)
+                # A request goes only after the mapping says where to look, so
+                # this order finds the server at every moment.
+                mapping = instance_mappings.get_many(
+                    connection, [uuid]).get(uuid)
+            found = None
+            cell = None
+            if request is not None:
+                found = server.Server.requested(request)
+            elif mapping is not None and mapping.cell_mapping is not None:
+                cell = mapping.cell_mapping
+                with self._targets.database(cell).reader() as connection:
+                    found = _read_one(connection, cell, uuid)
+            if found or mapping is None or mapping.queued_for_delete:
+                break
+            # It may have been taken out of cell0, and have a request again.
         if found is None or not visible(context, found.project_id):
             raise exception.InstanceNotFound(uuid=uuid)
         return found, cell
@@ -82,7 +91,7 @@ class Servers:
             # They come in the order in which they were accepted, which is not
             # that of their uuids.
             requests = sorted((
-                server.Server.of(request.instance) for request in
+                server.Server.requested(request) for request in
                 build_requests.list_all(connection, project_id, limit)),
                 key=_newest, reverse=True)
         cells = {cell.uuid: cell for cell in self._cells.all()}
@@ -113,7 +122,8 @@ def _read_one(
     if instance is None:
         return None
     reasons = instance_faults.latest(connection, [uuid])
-    return _record(instance, cell, reasons)
+    return _record(instance, cell, reasons,
+                   tags_.get_many(connection, [uuid]))
 
 
 def _read_page(
@@ -126,13 +136,15 @@ def _read_page(
         rows = instances.list_all(connection, project_id, limit)
         reasons = instance_faults.latest(
             connection, [row.uuid for row in rows if row.vm_state == 'error'])
-    return [_record(row, cell, reasons) for row in rows]
+        tags = tags_.get_many(connection, [row.uuid for row in rows])
+    return [_record(row, cell, reasons, tags) for row in rows]
 
 
 def _record(
     instance: objects.Instance, cell: objects.CellMapping,
-    reasons: dict[str, str],
+    reasons: dict[str, str], tags: dict[str, list[str]],
 ) -> server.Server:
     reason = (reasons.get(instance.uuid, '')
               if instance.vm_state == 'error' else '')
-    return server.Server.of(instance, cell, reason)
+    return server.Server.of(
+        instance, cell, reason, tags.get(instance.uuid, ()))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One server, as its user sees it."""
 
+from collections.abc import Iterable
 import dataclasses
 import datetime
 from typing import Self
@@ -19,7 +20,9 @@ class Server:
     :param status: ``BUILD``, ``ACTIVE``, ``ERROR`` or ``DELETED``
     :param cell: name of its cell; None as long as it has none
     :param attempts: hosts that its build was tried on
-    :param reason: why it is in ERROR; empty otherwise
+    :param reason: why it is in ERROR, or is going to be when cell0 can take
+        it; empty otherwise
+    :param tags: sorted
     """
 
     uuid: str
@@ -33,11 +36,13 @@ class Server:
     attempts: int
     reason: str
     created_at: datetime.datetime | None
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls, instance: objects.Instance,
         cell: objects.CellMapping | None = None, reason: str = '',
+        tags: Iterable[str] = (),
     ) -> Self:
         """Return the record of an instance.
 
@@ -53,7 +58,14 @@ class Server:
             host=instance.get('host'),
             availability_zone=instance.get('availability_zone'),
             attempts=instance.get('build_attempts', 0),
-            reason=reason, created_at=instance.get('created_at'))
+            reason=reason, created_at=instance.get('created_at'),
+            tags=tuple(sorted(tags)))
+
+    @classmethod
+    def requested(cls, request: objects.BuildRequest) -> Self:
+        """Return the record of a server that is to be built."""
+        return cls.of(request.instance, reason=request.get('failure') or '',
+                      tags=request.tag_names)
 
     def deleted(self) -> Self:
         """Return the record of a server that was this one and is gone."""

@@ -1,27 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends notifications."""
+"""Tells of what schedulers do."""
 
-from collections.abc import Callable
 from collections.abc import Sequence
-import logging
-from typing import Any
+import functools
 from typing import Literal
 
 import oslo_messaging
-from oslo_messaging import transport as messaging
 
 from cellsched import context as context_
-from cellsched import exception
 from cellsched.notify.payloads import request_spec
+from cellsched.notify import senders
 from cellsched import objects
-from cellsched import plugins
-from cellsched.rpc import serializer
-
-LOG = logging.getLogger(__name__)
-
-_DRIVERS = 'oslo.messaging.notify.drivers'
-
-_Payload = Callable[[objects.RequestSpec, Sequence[str]], dict[str, Any]]
 
 
 class Notifier:
@@ -42,23 +31,8 @@ class Notifier:
         self, transport: oslo_messaging.Transport, host: str, form: str,
         topics: Sequence[str],
     ) -> None:
-        self._senders: list[tuple[oslo_messaging.Notifier, _Payload]] = []
-        options = transport.conf.oslo_messaging_notifications
-        if not set(options.driver) - {'noop'}:
-            return
-        _check(options.driver)
-        guarded = _Guarded(transport)
-        # Below zero means for ever, for which no request can wait.
-        retries = max(options.retry, 0)
-        if form in ('unversioned', 'both'):
-            self._senders.append((oslo_messaging.Notifier(
-                guarded, f'scheduler.{host}', retry=retries,
-                serializer=serializer.Serializer()), request_spec.legacy))
-        if form in ('versioned', 'both'):
-            self._senders.append((oslo_messaging.Notifier(
-                guarded, f'nova-scheduler:{host}', retry=retries,
-                serializer=serializer.Serializer(), topics=list(topics),
-            ), request_spec.versioned))
+        self._host = host
+        self._senders = senders.Senders(transport, form, topics)
 
     def select_destinations(
         self, context: context_.RequestContext,
@@ -66,45 +40,13 @@ class Notifier:
         instance_uuids: Sequence[str] | None,
     ) -> None:
         """Tell that a decision begins, or that it has found its hosts."""
+        if not self._senders:
+            return
         event = f'scheduler.select_destinations.{phase}'
-        for sender, payload in self._senders:
-            try:
-                sender.info(
-                    context, event, payload(request, instance_uuids or ()))
-            except Exception as exc:
-                _log_failure(event, exc)
-
-
-class _Guarded(messaging.NotificationTransport):
-    """A transport whose failures cost one line of the log.
-
-    oslo.messaging logs them, with a traceback and the whole notification.
-    """
-
-    def __init__(self, transport: oslo_messaging.Transport) -> None:
-        super().__init__(transport._driver)
-
-    def _send_notification(
-        self, target: oslo_messaging.Target, ctxt: dict[str, Any],
-        message: dict[str, Any], version: float, retry: int | None = None,
-    ) -> None:
-        try:
-            super()._send_notification(target, ctxt, message, version, retry)
-        except Exception as exc:
-            _log_failure(f'{message["event_type"]} to {target.topic}', exc)
-
-
-def _log_failure(what: str, exc: Exception) -> None:
-    # The rest of a text that quotes a URL may be a password.
-    said, url, _ = str(exc).partition('://')
-    text = ' '.join(said.split()) + (url and f'{url}****')
-    LOG.warning('Could not send notification %s: %s: %s',
-                what, type(exc).__name__, text)
-
-
-def _check(names: Sequence[str]) -> None:
-    available = plugins.names(_DRIVERS)
-    for name in names:
-        if name not in available:
-            raise exception.PluginNotFound(
-                name=name, namespace=_DRIVERS, available=', '.join(available))
+        asked = (request, instance_uuids or ())
+        self._senders.send(
+            context, 'info',
+            senders.Note(f'scheduler.{self._host}', event,
+                         functools.partial(request_spec.legacy, *asked)),
+            senders.Note(f'nova-scheduler:{self._host}', event,
+                         functools.partial(request_spec.versioned, *asked)))

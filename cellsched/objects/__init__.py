@@ -9,6 +9,8 @@ the test.
 
 from cellsched.objects.aggregate import Aggregate
 from cellsched.objects.aggregate import AggregateList
+from cellsched.objects.block_device import BlockDeviceMapping
+from cellsched.objects.block_device import BlockDeviceMappingList
 from cellsched.objects.build_request import BuildRequest
 from cellsched.objects.cell_mapping import CELL0_UUID
 from cellsched.objects.cell_mapping import CellMapping
@@ -27,11 +29,14 @@ from cellsched.objects.request_spec import RequestSpec
 from cellsched.objects.request_spec import SchedulerLimits
 from cellsched.objects.request_spec import SchedulerRetries
 from cellsched.objects.selection import Selection
+from cellsched.objects.tag import Tag
+from cellsched.objects.tag import TagList
 
 __all__ = (
-    'Aggregate', 'AggregateList', 'BuildRequest', 'CELL0_UUID', 'CellMapping',
+    'Aggregate', 'AggregateList', 'BlockDeviceMapping',
+    'BlockDeviceMappingList', 'BuildRequest', 'CELL0_UUID', 'CellMapping',
     'ComputeNode', 'ComputeNodeList', 'Destination', 'Flavor', 'HostMapping',
     'ImageMeta', 'ImageMetaProps', 'Instance', 'InstanceGroup',
     'InstanceList', 'InstanceMapping', 'RequestSpec', 'SchedulerLimits',
-    'SchedulerRetries', 'Selection',
+    'SchedulerRetries', 'Selection', 'Tag', 'TagList',
 )

@@ -12,6 +12,9 @@ class BuildRequest(base.Object):
 
     While it exists it is what readers see of the server. Whoever deletes it
     owns the outcome: the conductor goes on, a user's deletion wins.
+
+    Ours are ``buried``, whether a record in cell0 is being tried again, and
+    ``failure``, why the build failed, where cell0 could not take it.
     """
 
     VERSION = '1.3'
@@ -21,8 +24,17 @@ class BuildRequest(base.Object):
         'instance_uuid': fields.UUIDField(),
         'project_id': fields.StringField(),
         'instance': fields.ObjectField('Instance'),
-        'block_device_mappings': base.RawField(nullable=True),
-        'tags': base.RawField(nullable=True),
+        'block_device_mappings': fields.ObjectField(
+            'BlockDeviceMappingList', nullable=True),
+        'tags': fields.ObjectField('TagList', nullable=True),
+        'buried': fields.BooleanField(default=False),
+        'failure': fields.StringField(nullable=True),
         'created_at': fields.DateTimeField(nullable=True, tzinfo_aware=False),
         'updated_at': fields.DateTimeField(nullable=True, tzinfo_aware=False),
     }
+
+    @property
+    def tag_names(self) -> list[str]:
+        """The tags of the server that is to be."""
+        tags = self.get('tags')
+        return [] if tags is None else tags.names

@@ -99,11 +99,15 @@ class Client:
             self._prepare(version, server).cast(context, method, **arguments)
 
     def _prepare(self, version: str | None, server: str | None) -> Any:
-        version, cap = version or self._version, self._cap()
+        version = version or self._version
+        self._check_version(version)
+        return self._client.prepare(version=version, server=server)
+
+    def _check_version(self, version: str) -> None:
+        cap = self._cap()
         if not versions.can_send(version, cap):
             raise exception.VersionNotSendable(
                 topic=self._topic, version=version, cap=cap)
-        return self._client.prepare(version=version, server=server)
 
     def _cap(self) -> str | None:
         cap = self._version_cap

@@ -16,11 +16,14 @@ from cellsched.rpc import versions
 TOPIC = 'compute'
 
 #: What a server offers.
-VERSION = '6.0'
+VERSION = '6.1'
+
+#: What has the methods that move servers.
+MOVES = '6.1'
 
 #: What compute services offer, by the versions of services that changed it.
 #: A service writes its version into its row. Zero is one from before that.
-SERVICE_VERSIONS: Mapping[int, str] = {1: '6.0'}
+SERVICE_VERSIONS: Mapping[int, str] = {1: '6.0', 2: '6.1'}
 
 #: The version of a compute service that this code is.
 SERVICE_VERSION = max(SERVICE_VERSIONS)
@@ -45,7 +48,8 @@ class ComputeAPI(client.Client):
 
     def build_and_run_instance(
         self, context: request_context.RequestContext, host: str,
-        instance: objects.Instance, request_spec: objects.RequestSpec,
+        instance: objects.Instance,
+        request_spec: objects.RequestSpec | None,
         filter_properties: Mapping[str, Any], node: str,
         limits: Mapping[str, Any],
         host_list: Sequence[objects.Selection],
@@ -67,6 +71,63 @@ class ComputeAPI(client.Client):
         """Have the host remove an instance; it may be gone already."""
         self.cast(context, 'terminate_instance', None, host,
                   instance=instance)
+
+    def check_moves(self) -> None:
+        """Make sure that the agents know what moves servers.
+
+        :raises cellsched.exception.VersionNotSendable: some are too old
+        """
+        self._check_version(MOVES)
+
+    def rebuild_instance(
+        self, context: request_context.RequestContext, host: str,
+        instance: objects.Instance, migration_uuid: str, node: str,
+    ) -> None:
+        """Have the host build a server anew that it has, or had not.
+
+        :param migration_uuid: of the move that tells where the server was
+        """
+        self._move(context, 'rebuild_instance', host, instance,
+                   migration_uuid, node=node)
+
+    def migrate_in(
+        self, context: request_context.RequestContext, host: str,
+        instance: objects.Instance, migration_uuid: str, node: str,
+    ) -> None:
+        """Have the host take a server over from another one."""
+        self._move(context, 'migrate_in', host, instance, migration_uuid,
+                   node=node)
+
+    def unshelve_instance(
+        self, context: request_context.RequestContext, host: str,
+        instance: objects.Instance, migration_uuid: str, node: str,
+    ) -> None:
+        """Have the host build a server that was on none."""
+        self._move(context, 'unshelve_instance', host, instance,
+                   migration_uuid, node=node)
+
+    def shelve_offload_instance(
+        self, context: request_context.RequestContext, host: str,
+        instance: objects.Instance, migration_uuid: str,
+    ) -> None:
+        """Have the host let go of a server that is kept."""
+        self._move(context, 'shelve_offload_instance', host, instance,
+                   migration_uuid)
+
+    def migrate_out(
+        self, context: request_context.RequestContext, host: str,
+        instance: objects.Instance, migration_uuid: str,
+    ) -> None:
+        """Have the host remove what a move left on it."""
+        self._move(context, 'migrate_out', host, instance, migration_uuid)
+
+    def _move(
+        self, context: request_context.RequestContext, method: str,
+        host: str, instance: objects.Instance, migration_uuid: str,
+        **arguments: Any,
+    ) -> None:
+        self.cast(context, method, MOVES, host, instance=instance,
+                  migration_uuid=migration_uuid, **arguments)
 
 
 class ComputeAPIs:

@@ -14,6 +14,7 @@ from cellsched.scheduler import decision as decision_
 from cellsched.scheduler import diagnosis
 from cellsched.scheduler import pipeline as pipeline_
 from cellsched.scheduler import ranking as ranking_
+from cellsched.scheduler import refusals as refusals_
 
 #: Hosts that are named for each stage that rejected some.
 _EXAMPLES_MAX = 10
@@ -52,19 +53,24 @@ class Taste:
 class Choosing:
     """The instances of a request, and what was chosen for them.
 
-    :param lost: hosts that were refused before, which are passed over
+    :param refusals: what was refused before, and is passed over
     """
 
     def __init__(
         self, pipeline: pipeline_.Pipeline, taste: Taste, hosts: view.Hosts,
-        request: objects.RequestSpec, lost: Sequence[str] = (),
+        request: objects.RequestSpec,
+        refusals: refusals_.Refusals | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._taste = taste
         self._hosts = hosts
         self._request = request
         self._resources = request.resources()
-        self._lost = [row for row in map(hosts.row, lost) if row is not None]
+        refusals = refusals or refusals_.Refusals()
+        self._lost = refusals.hopeless(hosts)
+        self._closed = refusals.closed(hosts)
+        #: Of these, those that nothing else kept from being chosen.
+        self._denied = 0
         self._rows: list[int] = []
         self._taken: list[tuple[int, str]] = []
         self._candidates: candidates_.Candidates | None = None
@@ -77,12 +83,13 @@ class Choosing:
         """Choose a host for one more instance; return whether there is one.
 
         :param held_on: the node that it holds a claim on already, which it
-            keeps
+            keeps if that suits its image, which may be another one than it
+            was
         :param last: no other instance comes after this one
         """
         if held_on is not None:
             row = self._hosts.row(held_on)
-            if row is None:
+            if row is None or not self._suits(row):
                 return False
         else:
             ranking = self._rank()
@@ -122,7 +129,7 @@ class Choosing:
                       if self._candidates is not None else ())
         return diagnosis.Diagnosis(
             len(self._hosts), rejections, len(self._lost), silent, wanted,
-            len(self._rows))
+            len(self._rows), self._denied)
 
     def decision(self) -> decision_.Decision:
         """Return what was decided, to be told later."""
@@ -141,9 +148,19 @@ class Choosing:
             for stage in self._candidates.stages:
                 found[stage.name] = self._candidates.rejected(stage)
         found[diagnosis.CLAIMS] = np.array(self._lost, dtype='int64')
+        found[diagnosis.GROUP] = np.array(self._closed, dtype='int64')
         names = self._hosts.whole['host']
         return {name: list(dict.fromkeys(names[rows[:_EXAMPLES_MAX]]))
                 for name, rows in found.items() if len(rows)}
+
+    def _suits(self, row: int) -> bool:
+        """Return whether a host does for what stays there."""
+        found = self._pipeline.candidates(
+            self._hosts.at(np.array([row])), self._request, rebuild=True)
+        if not len(found):
+            # That is why, whatever the others are like.
+            self._candidates = found
+        return len(found) > 0
 
     def _rank(self) -> ranking_.Ranking:
         """Return the hosts that are left, by weight."""
@@ -157,6 +174,10 @@ class Choosing:
                 self._hosts, request)
             if self._lost:
                 self._candidates = self._candidates.without(self._lost)
+            if self._closed:
+                others = self._candidates.without(self._closed)
+                self._denied = len(self._candidates) - len(others)
+                self._candidates = others
         if self._ranking is None:
             self._ranking = self._pipeline.weigh(request, self._candidates)
         elif self._last_taken is not None:

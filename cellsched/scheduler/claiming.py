@@ -18,6 +18,7 @@ class _Batch:
 
     def __init__(self, claims: Sequence[base.Claim]) -> None:
         self.claims = claims
+        self.is_grouped = any(claim.group is not None for claim in claims)
         self.new = 0
         self.error: BaseException | None = None
         #: Set when it is done, or when it is this thread's turn to claim.
@@ -41,7 +42,9 @@ class Together:
     A thread that comes while others claim waits, and whoever has the next turn
     claims for all that wait. A transaction of several batches costs little
     more than one of one; where it is refused, each of them is tried on its
-    own, so that nobody is refused for what another one wants.
+    own, so that nobody is refused for what another one wants. Those for
+    members of server groups are tried so from the start: they take longer, and
+    are refused more often.
 
     :param at_once: how many transactions there may be at a time
     """
@@ -95,6 +98,12 @@ class Together:
                 self._claiming -= 1
 
     def _take(self, batches: Sequence[_Batch]) -> None:
+        grouped = [batch for batch in batches if batch.is_grouped]
+        if grouped and len(batches) > 1:
+            alone = [batch for batch in batches if not batch.is_grouped]
+            if alone:
+                self._take(alone)
+            return self._take_each(grouped)
         together = [claim for batch in batches for claim in batch.claims]
         consumers = [{claim.consumer for claim in batch.claims}
                      for batch in batches]

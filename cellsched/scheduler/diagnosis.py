@@ -16,7 +16,11 @@ from cellsched.scheduler import candidates
 #: Under which hosts are counted whose claims were refused.
 CLAIMS = 'claims'
 
+#: Under which those are that were refused for other members of the group.
+GROUP = 'server-group'
+
 _LOST = 'lost its room to another request'
+_DENIED = 'was ruled out by another server of the group'
 _LEFT = 'was left untried'
 _SILENT = 'does not answer'
 
@@ -38,6 +42,8 @@ class Diagnosis:
         of their hosts is old or nothing
     :param wanted: instances that were asked for
     :param placed: instances that there was a place for
+    :param denied: hosts that passed, and that other members of the server
+        group, who came just before, keep the request from
     """
 
     hosts: int
@@ -46,6 +52,7 @@ class Diagnosis:
     silent: Sequence[str] = ()
     wanted: int = 1
     placed: int = 0
+    denied: int = 0
 
     def text(self) -> str:
         """Return one sentence for users."""
@@ -77,6 +84,9 @@ class Diagnosis:
         if self.lost:
             figures.append({'by': CLAIMS, 'hosts': self.lost,
                             'reason': _LOST})
+        if self.denied:
+            figures.append({'by': GROUP, 'hosts': self.denied,
+                            'reason': _DENIED})
         if self.silent:
             figures.append({'by': 'cells', 'hosts': 0, 'reason': _SILENT,
                             'cells': list(self.silent)})
@@ -92,6 +102,7 @@ class Diagnosis:
         counts = [(each.hosts, each.reason, _nearest(each))
                   for each in self.rejections]
         counts.append((self.lost, _LOST, ''))
+        counts.append((self.denied, _DENIED, ''))
         left = self.hosts - sum(count for count, _, _ in counts)
         counts.append((left, _LEFT, ''))
         said = [(count, _said(count, reason) + nearest)

@@ -10,17 +10,16 @@ another name.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import uuid as uuid_
 
 import numpy as np
 
 from cellsched.claims import base as claims_base
+from cellsched.claims import moving
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler import destinations
 
-#: In which instances have the names by which they claim where they go.
-_NAMESPACE = uuid_.UUID('6f1e2c7a-5b0d-4d3e-9a84-c2f7d0b9e615')
+consumer, names = moving.consumer, moving.names
 
 #: What a caller says of hosts, and not what a filter thinks of them.
 _WISHES = (destinations.RequestedCell(), destinations.RequestedHost(),
@@ -48,16 +47,6 @@ class Located:
 NOWHERE = Located({}, {}, {})
 
 
-def consumer(instance: str) -> str:
-    """Return the name in which an instance claims where it is moved to."""
-    return str(uuid_.uuid5(_NAMESPACE, instance))
-
-
-def names(instances: Sequence[str]) -> list[str]:
-    """Return all names in which instances may hold something."""
-    return [*instances, *map(consumer, instances)]
-
-
 def locate(
     hosts: view.Hosts, request: objects.RequestSpec,
     instances: Sequence[str], held: Held,
@@ -78,6 +67,8 @@ def locate(
         else:
             if instance in held:
                 consumers[instance] = other
+                # Where it is to leave binds neither it nor others.
+                del nodes[instance]
     return Located(nodes, kept, consumers)
 
 

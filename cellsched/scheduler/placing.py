@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choosing hosts for a request and claiming them."""
 
-import collections
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import copy
 import dataclasses
@@ -23,6 +21,7 @@ from cellsched.scheduler import decision as decision_
 from cellsched.scheduler import diagnosis
 from cellsched.scheduler import moves
 from cellsched.scheduler import pipeline as pipeline_
+from cellsched.scheduler import refusals as refusals_
 
 LOG = log.getLogger(__name__)
 
@@ -71,7 +70,7 @@ class Placing:
         request = with_members(request, uuids)
         asked_at = self._clock.monotonic()
         fresh = self._loader.follow(context)
-        refused: collections.Counter[str] = collections.Counter()
+        refusals = refusals_.Refusals()
         chosen = 0
         # Hardly any request comes twice, and the store finds those that do:
         # to ask it before costs as much as to claim.
@@ -79,7 +78,7 @@ class Placing:
         while chosen < self._attempts_max:
             located = self._locate(request, uuids, again)
             places, why, decision = self._choose(
-                request, uuids, alternates, located, refused)
+                request, uuids, alternates, located, refusals)
             if not places and fresh and again == claim:
                 assert why is not None
                 raise self._error(context, request, uuids, why, decision)
@@ -92,24 +91,23 @@ class Placing:
             try:
                 if not claim:
                     self._hold(places)
-                provider = self._claim(
-                    uuids, request.resources(), places, located
-                ) if claim else None
+                refusal = self._claim(
+                    uuids, request, places, located) if claim else None
             except exception.ClaimConflict:
                 if again:
                     raise
                 again = True
                 continue
             chosen += 1
-            if provider is None:
+            if refusal is None:
                 LOG.info('Placed %d instances on %s', len(uuids), sorted(
                     {first.service_host for first, *_ in places}))
                 self._record(context, request, uuids, decision)
                 return places
-            refused[provider] += 1
+            refusals.add(refusal)
+            request = refusals.inform(request)
         assert why is not None
-        why = dataclasses.replace(why, placed=0, lost=len(refused))
-        decision.examples[diagnosis.CLAIMS] = self._names(refused)
+        why = self._refused(why, decision, refusals)
         raise self._error(context, request, uuids, why, decision)
 
     def plan(
@@ -124,7 +122,8 @@ class Placing:
         self._loader.follow(context)
         located = self._locate(request, uuids, again=True)
         places, why, decision = self._choose(
-            request, uuids, alternates, located, {}, keep=False)
+            request, uuids, alternates, located, refusals_.Refusals(),
+            keep=False)
         if not places:
             assert why is not None
             _explain(decision, why)
@@ -141,6 +140,19 @@ class Placing:
                 if nodes.issuperset(each.provider for each in claims)]
         if gone:
             self._claims.release(gone)
+
+    def _refused(
+        self, why: diagnosis.Diagnosis, decision: decision_.Decision,
+        refusals: refusals_.Refusals,
+    ) -> diagnosis.Diagnosis:
+        """Return why there is none where the store refused too often."""
+        for by, nodes in ((diagnosis.CLAIMS, refusals.lost),
+                          (diagnosis.GROUP, refusals.denied)):
+            if nodes:
+                decision.examples[by] = self._names(nodes)
+        return dataclasses.replace(
+            why, placed=0, lost=len(refusals.lost),
+            denied=max(why.denied, len(refusals.denied)))
 
     def _error(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -174,7 +186,7 @@ class Placing:
     def _choose(
         self, request: objects.RequestSpec, uuids: Sequence[str],
         alternates: int, located: moves.Located,
-        refused: Mapping[str, int], keep: bool = True,
+        refusals: refusals_.Refusals, keep: bool = True,
     ) -> tuple[list[list[objects.Selection]], diagnosis.Diagnosis | None,
                decision_.Decision]:
         """Choose for each instance in turn, and take what is chosen.
@@ -182,23 +194,22 @@ class Placing:
         When there is no host for one of them, nothing stays taken, and no
         place is returned but why; so it is told too when hosts were refused.
         A host that was refused although the table, set right, had room for
-        it, is passed over.
+        it, is passed over, and so is one that the server group is kept from.
 
         :param keep: whether what is chosen stays taken
         """
-        lost = [provider for provider, times in refused.items() if times > 1]
         with self._loader.lock:
             hosts = self._loader.table.view(
                 self._clock.timestamp(), located.nodes)
             choosing = choosing_.Choosing(
-                self._pipeline, self._taste, hosts, request, lost)
+                self._pipeline, self._taste, hosts, request, refusals)
             taken = False
             try:
                 complete = all(
                     choosing.choose(uuid, located.kept.get(uuid),
                                     last=uuid == uuids[-1])
                     for uuid in uuids)
-                quiet = complete and not refused and self._attempts_max > 1
+                quiet = complete and not refusals and self._attempts_max > 1
                 why = (None if quiet else
                        choosing.diagnosis(self._loader.silent, len(uuids)))
                 places = choosing.selections(alternates) if complete else []
@@ -224,14 +235,17 @@ class Placing:
         self._loader.hold({first.compute_node_uuid for first, *_ in places})
 
     def _claim(
-        self, uuids: Sequence[str], resources: Mapping[str, int],
+        self, uuids: Sequence[str], request: objects.RequestSpec,
         places: Sequence[Sequence[objects.Selection]],
         located: moves.Located,
-    ) -> str | None:
-        """Claim what was chosen; return the host that was refused, if any."""
+    ) -> exception.ClaimRefused | None:
+        """Claim what was chosen; return what was refused, if anything."""
+        resources, group = request.resources(), request.get('instance_group')
         batch = [claims_base.Claim(
             located.consumers.get(uuid, uuid), first.compute_node_uuid,
-            resources) for uuid, (first, *_) in zip(uuids, places)
+            resources, claims_base.membership(
+                group, first.service_host, uuid))
+            for uuid, (first, *_) in zip(uuids, places)
             if uuid not in located.kept]
         if not batch:
             return None
@@ -240,7 +254,7 @@ class Placing:
         except exception.ClaimRefused as exc:
             LOG.info('Choosing again: %s', exc)
             self._loader.reload([claim.provider for claim in batch])
-            return exc.provider
+            return exc
         except Exception:
             self._loader.reload([claim.provider for claim in batch])
             raise

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scheduler answers over RPC."""
 
+from collections.abc import Callable
 from typing import Any
 
 import oslo_messaging
@@ -33,11 +34,13 @@ class Scheduler:
     def __init__(
         self, driver: base.Driver, attempts_max: int,
         bounds: checking.Bounds, notifier: notifier_.Notifier,
+        reached: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._driver = driver
         self._notifier = notifier
         self._attempts_max = attempts_max
         self._bounds = bounds
+        self._reached = reached
 
     def select_destinations(
         self, context: context_.RequestContext, request_spec: Any = None,
@@ -148,6 +151,7 @@ class Scheduler:
         self._notifier.select_destinations(context, 'start', spec, uuids)
         selections = self._driver.select_destinations(
             context, spec, uuids, alternates, claim)
+        self._reached('Select')
         self._notifier.select_destinations(context, 'end', spec, uuids)
         return selections
 

@@ -94,6 +94,16 @@ class Conductor(_Keeping, conductor.ConductorAPI):
     """
 
 
+class ConductorAPIs(conductor.ConductorAPIs):
+    """The same for each transport that is asked for, in ``clients``."""
+
+    def __init__(self) -> None:
+        self.clients: dict[Any, Conductor] = {}
+
+    def get(self, transport: Any) -> Conductor:
+        return self.clients.setdefault(transport, Conductor())
+
+
 def _travelled(entity: Any) -> Any:
     primitive = _SERIALIZER.serialize_entity(None, entity)
     return _SERIALIZER.deserialize_entity(

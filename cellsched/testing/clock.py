@@ -25,6 +25,9 @@ class FakeClock(clock.Clock):
     def timestamp(self) -> float:
         return self._start + self._passed_s
 
+    def steady(self) -> float:
+        return self.timestamp()
+
     def monotonic(self) -> float:
         return self._passed_s
 

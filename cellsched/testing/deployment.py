@@ -4,8 +4,10 @@
 SQLite files and the in-process transport stand for databases and brokers.
 Everything else is as in production: configuration files, their services wired
 by ``cellsched.assembly``, nothing shared between them but what is configured.
+Projects have no limits unless the options set some.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -59,18 +61,22 @@ class Deployment:
     :param directory: an empty directory for databases and configuration
     :param aggregates_: metadata of aggregates, by name
     :param options: options for every service, by group
+    :param reached: is told what step of a task was done, by its name, in the
+        thread that did it
     """
 
     def __init__(
         self, directory: pathlib.Path, cells: Sequence[Cell],
         aggregates_: Mapping[str, Mapping[str, str]] | None = None,
         options: Options | None = None, clock: clock_.Clock | None = None,
+        reached: Callable[[str], None] = lambda step: None,
     ) -> None:
         self.directory = directory
         self.cells = cells
         self._aggregates = aggregates_ or {}
         self._options = options or {}
         self._clock = clock or clock_.Clock()
+        self._reached = reached
         # Nobody else in this process may hear what is said here.
         self._world = uuidutils.generate_uuid(dashed=False)
         self._services: list[assembly.Service] = []
@@ -139,7 +145,7 @@ class Deployment:
 
     def _parts(self, conf: cfg.ConfigOpts) -> assembly.Parts:
         """Return the parts of one service; services share none of them."""
-        return assembly.Parts(conf, self._clock)
+        return assembly.Parts(conf, self._clock, reached=self._reached)
 
     def _run(self, service: assembly.Service) -> None:
         self._services.append(service)
@@ -207,7 +213,8 @@ class Deployment:
     def _write(self, name: str, options: Options) -> None:
         """Write a configuration file; what all services share goes first."""
         shared: dict[str, dict[str, Any]] = {
-            'claims': {'connection': self._sqlite('claims')}}
+            'claims': {'connection': self._sqlite('claims')},
+            'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
         for source in (self._options, options):
             for group, values in source.items():
                 shared.setdefault(group, {}).update(values)

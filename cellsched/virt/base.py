@@ -84,6 +84,18 @@ class Driver(abc.ABC):
     def destroy(self, instance: objects.Instance) -> None:
         """Stop the server and remove it; must succeed when it is not here."""
 
+    def deallocate_networks_on_reschedule(
+        self, instance: objects.Instance
+    ) -> bool:
+        """Return whether networks are of no use on another host.
+
+        A build that fails here and goes on elsewhere keeps its networks by
+        default. A driver of bare metal, whose networks are those of the very
+        machine, returns True: they are taken back here, and the next host
+        gives new ones.
+        """
+        return False
+
     @abc.abstractmethod
     def list_instances(self) -> list[str]:
         """Return the uuids of the servers on this host."""

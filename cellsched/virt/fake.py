@@ -63,6 +63,11 @@ Builds that fail, the first ones, as if another host could do better.
             cfg.IntOpt('abort_builds', default=0, min=0, help="""
 Builds that fail for good, after those of ``fail_builds``.
 """),
+            cfg.BoolOpt('deallocate_networks_on_reschedule', default=False,
+                        help="""
+Whether a build that goes on elsewhere gets new networks there, as drivers of
+bare metal want it.
+"""),
         ]
 
     def __init__(self, conf, clock):
@@ -119,6 +124,11 @@ Builds that fail for good, after those of ``fail_builds``.
     def destroy(self, instance: objects.Instance) -> None:
         with self._lock:
             self._instances.discard(instance.uuid)
+
+    def deallocate_networks_on_reschedule(
+        self, instance: objects.Instance
+    ) -> bool:
+        return self.conf.fake_virt.deallocate_networks_on_reschedule
 
     def list_instances(self) -> list[str]:
         with self._lock:

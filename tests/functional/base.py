@@ -54,6 +54,9 @@ class LateClock(clock_.Clock):
     def timestamp(self):
         return super().timestamp() + self._late_s
 
+    def steady(self):
+        return super().steady() + self._late_s
+
     def monotonic(self):
         return super().monotonic() + self._late_s
 
@@ -78,11 +81,14 @@ class TestCase(base.TestCase):
     def deploy(
         self, cells: Mapping[str, Iterable[str | deployment.Host]],
         aggregates: Mapping[str, Mapping[str, str]] | None = None,
+        reached: Callable[[str], None] = lambda step: None,
         **options: Mapping[str, Any],
     ) -> None:
         """Start a deployment of these cells, with these options.
 
         What changes is seen at once, unless an option says otherwise.
+
+        :param reached: is told what step of a task was done
         """
         options = {'scheduler': {'refresh_interval': 0},
                    'cells': {'refresh_interval': 0}, **options}
@@ -92,7 +98,7 @@ class TestCase(base.TestCase):
                     deployment.Host(host) if isinstance(host, str) else host
                     for host in hosts])
                 for name, hosts in cells.items()],
-            aggregates, options)
+            aggregates, options, reached=reached)
         self.world.start()
         self.addCleanup(self.world.stop)
         self.world.api.flavors.create('small', 1, 512, 10)
@@ -261,7 +267,8 @@ class TestCase(base.TestCase):
             'cell0': mine.cell0,
             'scheduler': scheduler_rpc.SchedulerAPI(mine.transports.get()),
             'compute': mine.compute, 'claims': mine.claims,
-            'clock': LateClock(late_s), 'host': 'other', 'lease_s': 60,
+            'quotas': mine.quotas, 'clock': LateClock(late_s),
+            'host': 'other', 'limits': build_and_schedule.Limits(60),
             **parts})
 
     def recover(self, late_s: float = 0, **parts: Any) -> None:

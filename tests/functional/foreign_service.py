@@ -16,6 +16,7 @@ from cellsched import clock as clock_
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched import context
 from cellsched.db import session
+from cellsched.quota import noop
 from cellsched.rpc import compute
 from cellsched.rpc import scheduler
 from cellsched.rpc import transport
@@ -50,8 +51,9 @@ def make(conf):
         cell0.Cell0(database, cells, targets, clock, 'orchestra'),
         scheduler.SchedulerAPI(transports.get(options.placement)),
         compute.ComputeAPIs(),
-        sql.SQLClaims(databases.get(options.claims, 'claims')), clock,
-        host='orchestra', lease_s=60)
+        sql.SQLClaims(databases.get(options.claims, 'claims')),
+        noop.NoopQuotaDriver(conf, clock), clock, 'orchestra',
+        build_and_schedule.Limits(lease_s=60))
     server = oslo_messaging.get_rpc_server(
         transports.get(options.listen),
         oslo_messaging.Target(topic='orchestra', server='pit'),

@@ -22,11 +22,11 @@ WHY = 'because'
 
 
 class ComputeAPI(compute.ComputeAPI):
-    """Tells agents as of 6.1 why they are to remove something."""
+    """Tells agents as of 6.2 why they are to remove something."""
 
     def terminate_instance(self, context, host, instance):
-        if self.can_send('6.1'):
-            self.cast(context, 'terminate_instance', '6.1', host,
+        if self.can_send('6.2'):
+            self.cast(context, 'terminate_instance', '6.2', host,
                       instance=instance, why=WHY)
         else:
             super().terminate_instance(context, host, instance)
@@ -34,7 +34,7 @@ class ComputeAPI(compute.ComputeAPI):
 
 class Agent(base.Recorder):
 
-    target = oslo_messaging.Target(version='6.1')
+    target = oslo_messaging.Target(version='6.2')
 
     def terminate_instance(self, context, instance, why=None):
         self.received.put((instance.uuid, why))
@@ -49,11 +49,11 @@ class OlderAgent(base.Recorder):
 
 
 class ConductorAPI(conductor.ConductorAPI):
-    """Tells conductors as of 1.20 why they are to build something."""
+    """Tells conductors as of 1.21 why they are to build something."""
 
     def build_and_schedule(self, context, instance_uuids):
-        if self.can_send('1.20'):
-            self.cast(context, 'build_and_schedule', '1.20',
+        if self.can_send('1.21'):
+            self.cast(context, 'build_and_schedule', '1.21',
                       instance_uuids=list(instance_uuids), why=WHY)
         else:
             super().build_and_schedule(context, instance_uuids)
@@ -62,7 +62,7 @@ class ConductorAPI(conductor.ConductorAPI):
 class Conductor(base.Recorder):
 
     target = oslo_messaging.Target(
-        namespace=conductor.NAMESPACE, version='1.20')
+        namespace=conductor.NAMESPACE, version='1.21')
 
     def build_and_schedule(self, context, instance_uuids, why=None):
         self.received.put((instance_uuids, why))

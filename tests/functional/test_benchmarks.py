@@ -40,6 +40,24 @@ class TestBenchmarks(base.TestCase):
             ['reading', 'floor'] * 2,
             [line['what'] for line in json.loads(done.stdout)['results']])
 
+    def test_builds_are_held_against_bars(self):
+        done = self.benchmark(
+            '--workload', 'builds-multi-create', '--repeat', '1',
+            '--parameter', 'servers=4', '--parameter', 'batch=2',
+            '-f', 'json')
+
+        self.assertEqual(0, done.returncode, done.stderr)
+        found = json.loads(done.stdout)
+        bars = {line['what']: line['bar'] for line in found['results']}
+        self.assertIn(bars.pop('build'),
+                      ('at least 500 per second: met',
+                       'at least 500 per second: MISSED'))
+        self.assertEqual({'accepted to ACTIVE': None, 'floor': None}, bars)
+        [figure] = found['figures']
+        self.assertEqual(('builds-multi-create', 'commits per build'),
+                         (figure['workload'], figure['what']))
+        self.assertGreater(figure['value'], 0)
+
     def test_table_is_for_people(self):
         done = self.benchmark('--workload', 'decision-1000', '--repeat', '1')
 
@@ -55,7 +73,8 @@ class TestBenchmarks(base.TestCase):
                          len(done.stdout.splitlines()))
 
     def test_mistake_is_told_in_one_line(self):
-        for args in (['--workload', 'nonsense'], ['--repeat', '0']):
+        for args in (['--workload', 'nonsense'], ['--repeat', '0'],
+                     ['--parameter', 'servers'], ['--parameter', 'a=[']):
             done = self.benchmark(*args)
             self.assertEqual((1, ''), (done.returncode, done.stdout))
             self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)

@@ -4,7 +4,7 @@
 from cellsched import exception
 from tests.functional import base
 
-LATE_S = 3600
+LATE_S = 500
 
 
 class TestCellsDown(base.TestCase):

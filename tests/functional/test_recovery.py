@@ -23,7 +23,7 @@ class Death(BaseException):
 
 class Dying(tasks.Step):
 
-    def do(self, context, builds):
+    def do(self, builds):
         raise Death
 
 
@@ -32,8 +32,8 @@ class DyingTask(build_and_schedule.BuildAndSchedule):
 
     steps_done = 0
 
-    def _steps(self, *args):
-        return [*super()._steps(*args)[:self.steps_done], Dying()]
+    def _make_steps(self):
+        return [*before(super()._make_steps(), self.steps_done), Dying()]
 
 
 def dying_after(steps_done):
@@ -41,7 +41,13 @@ def dying_after(steps_done):
 
 
 #: What a conductor does until the request is deleted.
-STEPS = ['schedule', 'find the cell', 'decide', 'write', 'delete the request']
+STEPS = ['Schedule', 'FindCell', 'Decide', 'WriteRows', 'Release']
+
+
+def before(steps, done):
+    """Return the steps up to those done, and what comes before them."""
+    names = [step.name for step in steps]
+    return steps[:names.index(STEPS[0]) + done]
 
 
 class RecoveryTestCase(base.TestCase):
@@ -190,14 +196,15 @@ class TestRepeats(RecoveryTestCase):
 
             class Slow(tasks.Step):
 
-                def do(self, context, builds):
-                    second.run(context, [uuid])
+                def do(self, builds):
+                    second.run(base.USER, [uuid])
 
             class SlowTask(build_and_schedule.BuildAndSchedule):
 
-                def _steps(self, *args):
-                    steps = super()._steps(*args)
-                    return [*steps[:steps_done], Slow(), *steps[steps_done:]]
+                def _make_steps(self):
+                    steps = super()._make_steps()
+                    first = before(steps, steps_done)
+                    return [*first, Slow(), *steps[len(first):]]
 
             self.task(SlowTask).run(base.USER, [uuid])
 
@@ -211,7 +218,7 @@ class TestRepeats(RecoveryTestCase):
 
             class Slow(tasks.Step):
 
-                def do(self, context, builds):
+                def do(self, builds):
                     # The room that the first one has found is lost.
                     claims.release([uuid])
                     [build] = builds
@@ -230,16 +237,17 @@ class TestRepeats(RecoveryTestCase):
                             f'blocker-{node[:8]}', node, {
                                 'VCPU': used.capacity['VCPU']
                                 - used.used.get('VCPU', 0)})])
-                    second.run(context, [uuid])
+                    second.run(base.USER, [uuid])
                     claims.release([f'blocker-{node[:8]}' for node in hosts])
 
             Slow.case = self
 
             class SlowTask(build_and_schedule.BuildAndSchedule):
 
-                def _steps(self, *args):
-                    steps = super()._steps(*args)
-                    return [*steps[:steps_done], Slow(), *steps[steps_done:]]
+                def _make_steps(self):
+                    steps = super()._make_steps()
+                    first = before(steps, steps_done)
+                    return [*first, Slow(), *steps[len(first):]]
 
             self.task(SlowTask).run(base.USER, [uuid])
 
@@ -252,14 +260,15 @@ class TestRepeats(RecoveryTestCase):
 
             class Failing(tasks.Step):
 
-                def do(self, context, builds):
-                    second.run(context, [uuid])
+                def do(self, builds):
+                    second.run(base.USER, [uuid])
                     raise exception.CellUnreachable(cell='x', reason='y')
 
             class FailingTask(build_and_schedule.BuildAndSchedule):
 
-                def _steps(self, *args):
-                    return [*super()._steps(*args)[:steps_done], Failing()]
+                def _make_steps(self):
+                    return [*before(super()._make_steps(), steps_done),
+                            Failing()]
 
             self.task(FailingTask).run(base.USER, [uuid])
 

@@ -187,7 +187,7 @@ class TestAgents(OlderServers):
         agent = self.run_server(newer.Agent(), compute.TOPIC)
 
         self.remove(compute.ComputeAPI)
-        self.remove(newer.ComputeAPI, lambda: '6.1')
+        self.remove(newer.ComputeAPI, lambda: '6.2')
 
         self.assertEqual({(newer.UUID, None), (newer.UUID, newer.WHY)},
                          {agent.next(), agent.next()})
@@ -197,7 +197,7 @@ class TestAgents(OlderServers):
         lowest = [1]
         cap = cell_versions.ComputeCap(
             'auto', lambda: cell_versions.Lowest(lowest[0]),
-            {1: '6.0', 2: '6.1'})
+            {1: '6.0', 2: '6.2'})
 
         self.remove(newer.ComputeAPI, cap)
         self.assertEqual((newer.UUID, None), agent.next())
@@ -228,7 +228,7 @@ class TestConductors(OlderServers):
 
         self.build(conductor.ConductorAPI)
         self.assertEqual((UUIDS, None), server.next())
-        self.build(newer.ConductorAPI, lambda: '1.20')
+        self.build(newer.ConductorAPI, lambda: '1.21')
 
         self.assertEqual((UUIDS, newer.WHY), server.next())
 
@@ -258,8 +258,9 @@ class TestAutomaticVersions(base.TestCase):
         for each in found:
             self.delete(each.uuid)
         self.gone(*[each.uuid for each in found])
-        self.assertIn('has version 1; the newest that is known here is 1',
-                      self.logs.output)
+        newest = compute.SERVICE_VERSION
+        self.assertIn(f'has version {newest}; the newest that is known here '
+                      f'is {newest}', self.logs.output)
 
     def test_cell_that_is_down_is_left_out(self):
         down = self.cells()['cell1'].identity
@@ -277,8 +278,9 @@ class TestAutomaticVersions(base.TestCase):
         [found] = self.built()
 
         self.assertEqual('ERROR', found.status)
-        self.assertIn('compute services up to version 1, and the lowest that '
-                      'runs is 99', self.logs.output)
+        self.assertIn(f'compute services up to version '
+                      f'{compute.SERVICE_VERSION}, and the lowest that runs '
+                      'is 99', self.logs.output)
         self.assertHoldsNothing(found.uuid)
 
     def test_conductor_that_knows_the_oldest_agent_goes_on(self):

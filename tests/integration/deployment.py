@@ -48,13 +48,20 @@ class Deployment(fixtures.Fixture):
     Each service is a process with a configuration file. Each cell and what is
     above them have a virtual host of the broker and a database each, and a
     cell's files do not name what is above it.
+
+    :param cells: the hosts of each cell, with what they have
+    :param workers: processes of what is above the cells, of each service
     """
 
     def __init__(
-        self, broker: servers.Part, database: servers.Part
+        self, broker: servers.Part, database: servers.Part,
+        cells: Mapping[str, Mapping[str, Mapping[str, int]]] = CELLS,
+        workers: int = 2,
     ) -> None:
         self._broker = broker
         self._database = database
+        self._cells = cells
+        self._workers = workers
         self.services: list[processes.Process] = []
 
     def _setUp(self) -> None:
@@ -120,12 +127,13 @@ class Deployment(fixtures.Fixture):
             'DEFAULT': {'host': 'control', **self._transport(_ABOVE)},
             'api_database': {'connection': self._database.url(_ABOVE)},
             'claims': claims,
-            'scheduler': {'workers': 2},
+            'scheduler': {'workers': self._workers},
             # A cell in which one story's build fails is as good to the next.
             'filter_scheduler': {'cell_failure_weight_multiplier': 0},
-            'conductor': {'workers': 2},
+            'conductor': {'workers': self._workers},
+            'quota': {'instances': -1, 'cores': -1, 'ram': -1},
         })
-        for cell, hosts in CELLS.items():
+        for cell, hosts in self._cells.items():
             self._write(cell, {
                 'DEFAULT': {'host': f'{cell}-control',
                             **self._transport(cell)},
@@ -154,7 +162,7 @@ class Deployment(fixtures.Fixture):
         self.manage([_ABOVE], 'cell_v2', 'map_cell0',
                     '--database_connection', self._database.url('cell0'))
         self.manage([_ABOVE], 'db', 'sync')
-        for cell in CELLS:
+        for cell in self._cells:
             self.manage([cell], 'db', 'sync')
             self.manage([_ABOVE, cell], 'cell_v2', 'create_cell',
                         '--name', cell)
@@ -162,7 +170,7 @@ class Deployment(fixtures.Fixture):
     def _start_services(self) -> None:
         self._start('cellsched-scheduler', [_ABOVE])
         self._start('cellsched-conductor', [_ABOVE])
-        for cell, hosts in CELLS.items():
+        for cell, hosts in self._cells.items():
             self._start('cellsched-conductor', [cell])
             for host in hosts:
                 self._start('cellsched-compute', [cell, host])

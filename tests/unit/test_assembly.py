@@ -8,6 +8,8 @@ from cellsched import assembly
 from cellsched.claims import memory
 from cellsched import clock
 from cellsched import exception
+from cellsched.network import fake as fake_network
+from cellsched.network import noop
 from cellsched.rpc import local
 from cellsched.virt import fake
 from tests.unit import assembling
@@ -94,6 +96,8 @@ class TestRefusal(assembling.AssemblyTestCase):
                 (assembly.scheduler, 'filter_scheduler', 'weight_classes'),
                 (assembly.api, 'filter_scheduler', 'enabled_filters'),
                 (assembly.compute, 'DEFAULT', 'compute_driver'),
+                (assembly.compute, 'DEFAULT', 'network_driver'),
+                (assembly.conductor, 'DEFAULT', 'network_driver'),
                 (assembly.conductor, 'claims', 'store')):
             error = self.refused(
                 make, self.conf_for(make, **{group: {name: 'nobody'}}),
@@ -143,6 +147,16 @@ class TestParts(assembling.AssemblyTestCase):
 
         self.assertIsInstance(parts.driver, fake.FakeDriver)
         self.assertIs(parts.driver, parts.driver)
+
+    def test_network_plugin_is_loaded_by_name(self):
+        for name, kind in (('noop', noop.NoopNetworks),
+                           ('fake', fake_network.FakeNetworks)):
+            parts = assembly.Parts(
+                self.conf(DEFAULT={'network_driver': name}))
+            self.addCleanup(parts.close)
+
+            self.assertIsInstance(parts.network, kind)
+            self.assertIs(parts.network, parts.network)
 
     def test_each_is_made_once(self):
         parts = assembly.Parts(self.conf(api=True, cell=True))

@@ -34,6 +34,17 @@ class TestService(assembling.AssemblyTestCase):
             self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
         service.stop()
 
+    def test_work_at_once_does_not_wait_for_its_turn(self):
+        done = threading.Semaphore(0)
+        service = assembly.Service(
+            assembly.Parts(self.conf()), [],
+            at_once=[(done.release, 3600.0)])
+        self.assertFalse(done.acquire(blocking=False))
+        service.start()
+
+        self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+        service.stop()
+
     def test_periodic_work_that_fails_is_done_again(self):
         done = threading.Semaphore(0)
 
@@ -156,18 +167,23 @@ class TestRunning(assembling.AssemblyTestCase):
 
     def test_conductor_is_what_its_databases_make_it(self):
         for databases_, endpoints in (
-                ({'api': True}, ['SuperConductor']),
+                ({'api': True}, ['SuperConductor', 'MovingConductor']),
                 ({'cell': True}, ['CellConductor']),
                 ({'api': True, 'cell': True},
-                 ['SuperConductor', 'CellConductor'])):
+                 ['SuperConductor', 'MovingConductor', 'CellConductor'])):
             service = self.make(assembly.conductor, self.conf(**databases_))
 
             [server] = service._servers
             self.assertEqual(endpoints, [
                 type(each).__name__ for each in server.dispatcher.endpoints
                 if type(each).__name__ != 'BaseAPI'])
+            above = ['Recoverer', 'LostBuilds', 'LeakedClaims']
             self.assertEqual(
-                1 if 'api' in databases_ else 0, len(service._periodic))
+                above * ('api' in databases_)
+                + ['NetworkLeftovers', 'StrandedMoves']
+                * ('cell' in databases_),
+                [type(each[0].__self__).__name__
+                 for each in service._periodic])
 
     def test_agent_has_reported_when_it_is_made(self):
         self.make(assembly.compute, self.conf(cell=True))

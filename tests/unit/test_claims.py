@@ -58,4 +58,5 @@ class TestLoad(base.TestCase):
             require='fast')
 
         self.assertEqual('[claims] require', error.field)
-        self.assertIn("atomic, durable, shared, not 'fast'", error.expected)
+        self.assertIn("atomic, durable, shared, groups, not 'fast'",
+                      error.expected)

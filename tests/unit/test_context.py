@@ -6,6 +6,7 @@ from oslo_context import fixture
 
 from cellsched import context
 from tests.unit import base
+from tests.unit.db import samples
 
 CELL = context.CellTarget('u', 'u(cell)', database=object(), transport=None)
 
@@ -60,3 +61,9 @@ class TestRequestContext(base.TestCase):
         self.assertTrue(context.admin().is_admin)
         self.assertNotEqual(
             context.admin().request_id, context.admin().request_id)
+
+    def test_owner_of_a_server_is_who_it_is_done_for(self):
+        found = context.of_owner(samples.instance(samples.uuids(1)[0]))
+
+        self.assertEqual(('user', 'project', True), (
+            found.user_id, found.project_id, found.is_admin))

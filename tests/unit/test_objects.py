@@ -17,7 +17,9 @@ from tests.unit import base
 FINGERPRINTS = {
     'Aggregate': '1.3-2c4ce1dcd4855a6205eb8770e12dde93',
     'AggregateList': '1.3-15ecf022a68ddbb8c2a6739cfc9f8f5e',
-    'BuildRequest': '1.3-729fa68e2b2bb300f292f27820d99639',
+    'BlockDeviceMapping': '1.21-39e44bda0988c8a8d2fe2fa77b3f17f6',
+    'BlockDeviceMappingList': '1.18-15ecf022a68ddbb8c2a6739cfc9f8f5e',
+    'BuildRequest': '1.3-09fe360ec2652861e861b69da9cabb01',
     'CellMapping': '1.1-698c221560f4e95ad3b65a4f82e8f3af',
     'ComputeNode': '1.19-c2ccf5eaafc52a2341e0c265743b27b7',
     'ComputeNodeList': '1.17-15ecf022a68ddbb8c2a6739cfc9f8f5e',
@@ -34,6 +36,8 @@ FINGERPRINTS = {
     'SchedulerLimits': '1.0-8a16f9113a75f6ca9ed32ea85a9132c7',
     'SchedulerRetries': '1.1-3c9c8b16143ebbb6ad7030e999d14cc0',
     'Selection': '1.1-548e3c2f04da2a61ceaf9c4e1589f264',
+    'Tag': '1.1-c56e1f59beab4dce02720e6b6acec1a5',
+    'TagList': '1.1-15ecf022a68ddbb8c2a6739cfc9f8f5e',
 }
 
 

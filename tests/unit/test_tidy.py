@@ -170,7 +170,7 @@ class TestChecks(base.TestCase):
                      'from concurrent import futures\n'
                      'futures.ThreadPoolExecutor()\n'):
             self.assertAccepts(
-                tidy.made_outside_of_assembly, 'cellsched/assembly.py', text)
+                tidy.made_outside_of_assembly, 'cellsched/assembly/a.py', text)
             self.assertComplains(
                 tidy.made_outside_of_assembly, 'cellsched/a.py', text)
         self.assertAccepts(tidy.made_outside_of_assembly, 'cellsched/a.py',

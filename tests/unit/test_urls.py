@@ -115,3 +115,40 @@ class TestMask(base.TestCase):
     def test_no_url_is_nothing(self):
         self.assertEqual('', urls.mask(None))
         self.assertEqual('', urls.mask(''))
+
+
+class TestMaskText(base.TestCase):
+
+    @hypothesis.given(
+        st.lists(st.sampled_from(SHAPES + QUERIES), min_size=1, max_size=3),
+        PASSWORDS, st.booleans(), st.sampled_from(('', 'no way to ', '://')))
+    @hypothesis.settings(deadline=None, max_examples=100)
+    def test_no_part_of_a_password_is_left(
+            self, shapes, password, encoded, before):
+        if encoded:
+            password = parse.quote(password, safe='', errors='replace')
+        quoted = ' or '.join(
+            shape.replace('{}', password) for shape in shapes)
+
+        masked = urls.mask_text(f'{before}{quoted}: gone\nfor good')
+
+        self.assertNotIn(MARK, masked)
+        self.assertTrue(masked.startswith(before))
+
+    def test_rest_of_the_text_stays_readable(self):
+        for text, expected in (
+                ('no way', 'no way'),
+                ('see https://docs.test/x, please', None),
+                ('no way to mysql://u:p@h/db: (1045) denied',
+                 'no way to mysql://u:****@h/db: (1045) denied'),
+                ('1rabbit://u:p@h', '1rabbit://u:****@h'),
+                ('from x://u:p@h to y://v', 'from x://u:****@h to y://****'),
+                ('from x://h/ to y://v', 'from x://h/ to y://****')):
+            self.assertEqual(expected or text, urls.mask_text(text))
+
+    def test_text_that_has_no_end_costs_little(self):
+        for text in ('a' * 10**6, 'a' * 10**6 + '://u:p@h',
+                     'a://' + '?' * 10**6, '://' * 10**5):
+            masked = urls.mask_text(text)
+
+            self.assertLessEqual(len(masked), len(text) + 4)

@@ -32,14 +32,17 @@ VAGUE = {'common', 'helper', 'helpers', 'misc', 'util', 'utils'}
 PLUGINS = {
     'cellsched/claims': 'cellsched.claims',
     'cellsched/filters': 'cellsched.scheduler.filters',
+    'cellsched/quota': 'cellsched.quota',
+    'cellsched/network': 'cellsched.network',
     'cellsched/scheduler/drivers': 'cellsched.scheduler.drivers',
     'cellsched/virt': 'cellsched.virt',
     'cellsched/weighers': 'cellsched.scheduler.weighers',
 }
 
 #: Modules among the plug-ins that are none: contracts, and what some share.
-NO_PLUGINS = ('attributes', 'base', 'extra_specs_ops', 'image_needs',
-              'json_operands', 'json_query', 'loading', 'rows')
+NO_PLUGINS = ('attributes', 'base', 'deciding', 'extra_specs_ops', 'freeing',
+              'image_needs',
+              'json_operands', 'json_query', 'loading', 'moving', 'rows')
 
 #: Who may import it, by the top of the module's name.
 RESERVED = {
@@ -59,7 +62,7 @@ MAKERS = re.compile(
     r'random\.\w+|secrets\.\w+|numpy\.random\.\w+|threading\.(Thread|Timer)|'
     r'(concurrent\.)?futur\w+\.\w+Executor|multiprocessing\.\w+')
 SEEDED = re.compile(r'random\.Random|numpy\.random\.default_rng')
-ASSEMBLY = ('cellsched/assembly.py', 'cellsched/assembly/*',
+ASSEMBLY = ('cellsched/assembly/*', 'cellsched/simulator/*',
             'cellsched/testing/*')
 
 #: Functions of columns; of oslo they know options only.

@@ -4,7 +4,7 @@
 ``schema`` has the tables and ``migrations`` their history; ``reading`` and
 ``writing`` have the statements, ``at_once`` the one that most claims on
 PostgreSQL need; ``demand`` adds up what a batch moves, and ``shaping`` makes
-it into parts of statements.
+it into parts of statements; ``grouping`` has what server groups need.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.claims import base
+from cellsched.claims import deciding
 from cellsched.claims.sql import at_once
 from cellsched.claims.sql import reading
 from cellsched.claims.sql import schema
@@ -63,7 +64,8 @@ class SQLClaims(base.ClaimStore):
 
     The UPDATE that takes room is also the check that there is room. A batch
     is one transaction of a handful of statements, whatever its size, and on
-    PostgreSQL a single one if all of it is new and fits.
+    PostgreSQL a single one if all of it is new and fits, and nothing of it is
+    for a member of a server group with a hard policy.
 
     What changed is told by a feed of :mod:`cellsched.db.feed`, whose rows are
     the providers.
@@ -89,7 +91,7 @@ class SQLClaims(base.ClaimStore):
         schema.SCHEMA.sync(self._database)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        base.check_claims(claims)
+        deciding.check_claims(claims)
         left = list(claims)
 
         def attempt() -> None:
@@ -103,7 +105,7 @@ class SQLClaims(base.ClaimStore):
 
         def look_again() -> None:
             held = self.held(claim.consumer for claim in claims)
-            left[:] = base.outstanding(claims, held)
+            left[:] = deciding.outstanding(claims, held)
             self._refuse(left)
 
         _repeat(attempt, look_again, first=attempt_at_once)
@@ -119,6 +121,24 @@ class SQLClaims(base.ClaimStore):
         if consumers:
             _repeat(attempt)
 
+    def transfer(self, source: str, target: str) -> bool:
+        deciding.check_transfer(source, target)
+
+        def attempt() -> bool:
+            with self._database.writer() as connection:
+                return writing.transfer(connection, source, target)
+
+        return _repeat(attempt)
+
+    def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
+        deciding.check_limit(limit)
+
+        def attempt() -> list[str]:
+            with self._database.reader() as connection:
+                return reading.consumers(connection, after, limit)
+
+        return _repeat(attempt)
+
     def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
         consumers = list(consumers)
 
@@ -131,7 +151,7 @@ class SQLClaims(base.ClaimStore):
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
-        base.check_inventory(provider, inventory)
+        deciding.check_inventory(provider, inventory)
 
         def attempt() -> None:
             with self._database.reader() as connection:
@@ -164,7 +184,7 @@ class SQLClaims(base.ClaimStore):
                 return reading.inventories(
                     connection, (claim.provider for claim in claims))
 
-        refusal = base.find_refusal(claims, *_repeat(attempt))
+        refusal = deciding.find_refusal(claims, *_repeat(attempt))
         if refusal is not None:
             raise refusal
 

@@ -55,6 +55,8 @@ def take(
     dialect = database.engine.dialect
     if dialect.name != 'postgresql':
         return False
+    if any(claim.group is not None for claim in claims):
+        return False
     groups = demand.group(claims)
     if (len(groups) > _DEMANDS_MAX
             or sum(map(len, groups.values())) > statements.CHUNK):

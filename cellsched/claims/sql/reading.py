@@ -26,6 +26,12 @@ _HELD = sa.select(
 
 _HELD_LOCKED = _HELD.with_for_update()
 
+#: By the key alone; each consumer has a first row.
+_CONSUMERS = sa.select(_allocations.c.consumer).where(
+    _allocations.c.ordinal == 0,
+    _allocations.c.consumer > sa.bindparam('after'),
+).order_by(_allocations.c.consumer).limit(sa.bindparam('most'))
+
 
 def held(
     connection: sa.Connection, consumers: Iterable[str], lock: bool = False
@@ -43,6 +49,14 @@ def held(
     return {consumer: [base.Claim(consumer, provider, resources)
                        for provider, resources in holds.items()]
             for consumer, holds in found.items()}
+
+
+def consumers(
+    connection: sa.Connection, after: str, limit: int
+) -> list[str]:
+    """Return consumers that hold something and come after another one."""
+    return list(connection.execute(
+        _CONSUMERS, {'after': after, 'most': limit}).scalars())
 
 
 def inventories(

@@ -17,6 +17,10 @@ from cellsched.db import migration
 #: or they wait for each other's commits.
 LANES = 32
 
+#: How many locks server groups share. More than claims for members that there
+#: are at a time, or those of different groups wait for each other.
+GROUP_LOCKS = 64
+
 
 def _text(length: int) -> sa.String:
     """Return a type for ASCII that sorts by bytes, as Python does.
@@ -62,6 +66,25 @@ allocations = sa.Table(
     sa.Column('provider', _text(36), nullable=False),
     sa.Column('resource_class', _text(255), nullable=False),
     sa.Column('amount', sa.BigInteger, nullable=False),
+)
+
+#: What consumers are in server groups with hard policies. One that holds
+#: nothing is no member, for who released it may not have known this table.
+members = sa.Table(
+    'claim_members', METADATA,
+    sa.Column('consumer', _text(36), primary_key=True),
+    sa.Column('group_uuid', _text(36), nullable=False),
+    sa.Column('member', _text(36), nullable=False),
+    sa.Column('host', sa.String(255), nullable=False),
+    sa.Index('claim_members_group_uuid_idx', 'group_uuid'),
+)
+
+#: What stands for server groups when they are locked: each for many of them,
+#: so that nothing is left of one that has gone.
+group_locks = sa.Table(
+    'claim_group_locks', METADATA,
+    sa.Column('number', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('times', sa.BigInteger, nullable=False),
 )
 
 #: What changed of providers.

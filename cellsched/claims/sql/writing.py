@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statements that move what is taken, each batch in one transaction.
 
-All transactions lock in one order: allocations by consumer, then providers by
-uuid, and a lane of the feed last. A provider's row is locked before its
-inventories are touched and stands for them. So transactions wait for each
-other, and never in a circle, but for one of InnoDB's own: of several that
-insert the same consumer it may give up one, which is then tried again.
+All transactions lock in one order: server groups, allocations by consumer,
+then providers by uuid, and a lane of the feed last. A provider's row is locked
+before its inventories are touched and stands for them. So transactions wait
+for each other, and never in a circle, but for two that are then tried again:
+of several that insert the same consumer InnoDB may give up one, and a transfer
+may meet a claim for both of its consumers.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ import sqlalchemy as sa
 
 from cellsched.claims import base
 from cellsched.claims.sql import demand
+from cellsched.claims.sql import grouping
 from cellsched.claims.sql import reading
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import shaping
@@ -36,9 +38,12 @@ def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
     """Take a batch for consumers that hold nothing.
 
     :raises oslo_db.exception.DBDuplicateEntry: one of them holds something
+    :raises cellsched.exception.GroupPolicyViolated: a claim breaks a policy
     :raises NoRoom: and what was done so far has to be rolled back
     """
+    grouping.lock(connection, claims)
     _insert(connection, claims)
+    grouping.join(connection, claims)
     groups = demand.group(claims)
     add = _lock_and_add if _is_simple(connection, groups) else _add
     if add is _add:
@@ -60,12 +65,35 @@ def give_back(connection: sa.Connection, consumers: Iterable[str]) -> None:
     held = reading.held(connection, sorted(consumers), lock=True)
     if not held:
         return
+    _give_back(connection, held)
+
+
+def transfer(connection: sa.Connection, source: str, target: str) -> bool:
+    """Let one consumer hold what another one held; return whether it did.
+
+    :raises oslo_db.exception.DBDuplicateEntry: the target has taken something
+        meanwhile
+    """
+    held = reading.held(connection, sorted([source, target]), lock=True)
+    if source not in held:
+        return False
+    del held[source]
+    if held:
+        _give_back(connection, held)
+    connection.execute(sa.update(_allocations).where(
+        _allocations.c.consumer == source).values(consumer=target))
+    grouping.follow(connection, source, target)
+    return True
+
+
+def _give_back(
+    connection: sa.Connection, held: Mapping[str, Sequence[base.Claim]]
+) -> None:
+    """Give back what consumers hold, whose allocations are locked."""
     claims = [claim for holds in held.values() for claim in holds]
     groups = demand.group(claims)
     _lock(connection, groups)
-    for chunk in statements.chunks(held):
-        connection.execute(sa.delete(_allocations).where(
-            _allocations.c.consumer.in_(chunk)))
+    grouping.free(connection, held)
     for wanted, uuids in _chunks(groups):
         connection.execute(_subtract(len(wanted.shares)), {
             'uuids': uuids, **shaping.parameters(wanted, -1)})

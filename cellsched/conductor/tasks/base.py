@@ -3,22 +3,34 @@
 
 import abc
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import dataclasses
+from typing import Any
+from typing import TypeAlias
 
 from oslo_log import log
+import oslo_messaging
 
 from cellsched import context as context_
 from cellsched import exception
 from cellsched import objects
+from cellsched import together
 
 LOG = log.getLogger(__name__)
+
+#: What passes: somebody did not answer, and may do so the next time.
+_PASSING = (exception.DatabaseUnreachable, exception.TransactionLost,
+            oslo_messaging.MessageDeliveryFailure,
+            oslo_messaging.MessagingTimeout)
 
 #: Times to do a step whose transactions lose to others.
 _TRIES_MAX = 5
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Build:
     """One instance on its way into a cell.
 
@@ -28,6 +40,16 @@ class Build:
 
     request: objects.BuildRequest
     spec: objects.RequestSpec
+    #: On whose behalf it is built.
+    context: context_.RequestContext
+    #: Who leases the request.
+    owner: str = ''
+    #: How often its user had changed the request when it was read.
+    revision: int = 0
+    #: How often it was taken up, this time included.
+    tries: int = 1
+    #: What it was accepted with.
+    batch: 'Batch | None' = None
     selections: list[objects.Selection] = dataclasses.field(
         default_factory=list)
     cell: objects.CellMapping | None = None
@@ -36,12 +58,15 @@ class Build:
     finished: bool = False
     #: Who finished it decided on another cell than ``cell``.
     elsewhere: bool = False
+    #: What it failed of passes, so that it is tried again when its lease has
+    #: run out, and until it is too late.
+    later: bool = False
     #: An undo failed, so what became of it has to be found out later.
     unclear: bool = False
-    #: An earlier try was not brought to an end, and may have done any step.
-    again: bool = False
     #: The cell that the earlier try decided on.
     earlier: objects.CellMapping | None = None
+    #: The ids of the cells in which this one may have written.
+    written: set[int] = dataclasses.field(default_factory=set)
 
     @property
     def uuid(self) -> str:
@@ -52,74 +77,211 @@ class Build:
         return self.request.instance
 
     @property
+    def again(self) -> bool:
+        """Whether an earlier try, which may have done any step, was cut."""
+        return self.tries > 1
+
+    @property
     def ended(self) -> bool:
         return self.failed is not None or self.deleted or self.finished
 
     @property
     def to_bury(self) -> bool:
-        """Whether it failed, is ours alone, and left nothing behind."""
+        """Whether it failed for good, is ours alone, and left nothing."""
         return self.failed is not None and not (
-            self.deleted or self.finished or self.unclear)
+            self.deleted or self.finished or self.unclear or self.later)
+
+    @property
+    def to_try_again(self) -> bool:
+        """Whether it failed, and is left for a later try."""
+        return self.failed is not None and (self.unclear or self.later) and (
+            not (self.deleted or self.finished))
+
+
+@dataclasses.dataclass
+class Batch:
+    """Builds of one request: at least so many of them, or none.
+
+    :param least: how many must be built for any to be; those that their user
+        deleted or that somebody else finished count as if they were
+    """
+
+    builds: Sequence[Build]
+    least: int = 1
+
+    @property
+    def needed(self) -> int:
+        """How many of those that are left must be built for any to be."""
+        gone = sum(build.deleted or build.finished for build in self.builds)
+        return max(min(self.least, len(self.builds)) - gone, 1)
+
+    def fail_together(self) -> None:
+        """Fail them all if too few of them are left.
+
+        They are all tried again later, or none of them.
+        """
+        failed = [build for build in self.builds if build.failed is not None]
+        left = len(self.builds) - len(failed)
+        if not failed or left >= min(self.least, len(self.builds)):
+            return
+        first = next((build for build in failed if not build.later), failed[0])
+        for build in self.builds:
+            if not (build.deleted or build.finished):
+                build.failed = build.failed or first.failed
+                build.later = first.later
 
 
 class Step(abc.ABC):
     """One step of a task.
 
     Both methods are given builds that share a fate so far, and must be able
-    to run twice for the same builds.
+    to run twice for the same builds. They may be of several batches, and on
+    behalf of different users.
     """
 
+    #: Whether builds that come after it are past all undoing.
+    final = False
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
     @abc.abstractmethod
-    def do(
-        self, context: context_.RequestContext, builds: Sequence[Build]
-    ) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         """Take builds one step on.
 
         May end some of them by their fields; an exception fails them all.
         """
 
-    def undo(
-        self, context: context_.RequestContext, builds: Sequence[Build]
-    ) -> None:
+    def undo(self, connection: Any, builds: Sequence[Build]) -> None:
         """Leave nothing of the step behind; does nothing by default.
 
         Must succeed where the step was done in part or not at all. An
         exception leaves it to a later try.
+
+        :param connection: on the API database, in a transaction that lets
+            nobody else take up these builds until all of it is undone
         """
+
+    def undone(self, builds: Sequence[Build]) -> None:
+        """Do what cannot be done while that transaction is open."""
+
+
+#: Keeps builds ours while they are undone.
+Fence: TypeAlias = Callable[
+    [Sequence[Build]], contextlib.AbstractContextManager[Any]]
+
+
+class Joined(Step):
+    """Does a step at once for all tasks that have come to it.
+
+    :param at_once: how many of its transactions there may be at a time
+    """
+
+    def __init__(self, step: Step, at_once: int) -> None:
+        self._step = step
+        self._together = together.Together[Sequence[Build]](
+            self._do_all, at_once)
+        self.final = step.final
+
+    @property
+    def name(self) -> str:
+        return self._step.name
+
+    def do(self, builds: Sequence[Build]) -> None:
+        self._together.do(builds)
+
+    def undo(self, connection: Any, builds: Sequence[Build]) -> None:
+        self._step.undo(connection, builds)
+
+    def undone(self, builds: Sequence[Build]) -> None:
+        self._step.undone(builds)
+
+    def _do_all(self, batches: Sequence[Sequence[Build]]) -> None:
+        self._step.do([build for builds in batches for build in builds
+                       if not build.ended])
+
+
+def by_cell(
+    builds: Sequence[Build],
+) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
+    """Yield builds by their cell; those without one are left out."""
+    return _grouped([(build.cell, build) for build in builds])
+
+
+def by_any_cell(
+    builds: Sequence[Build],
+) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
+    """Yield builds by each cell that may know of them."""
+    return _grouped([
+        (cell, build) for build in builds
+        for cell in (build.cell, build.earlier)])
+
+
+def by_written_cell(
+    builds: Sequence[Build],
+) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
+    """Yield builds by each cell that may have rows of them."""
+    return _grouped([
+        (cell, build) for build in builds
+        for cell in (build.cell, build.earlier)
+        if cell and (cell is build.earlier or cell.id in build.written)])
+
+
+def _grouped(
+    pairs: Iterable[tuple[objects.CellMapping | None, Build]],
+) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
+    groups: dict[int, tuple[objects.CellMapping, list[Build]]] = {}
+    for cell, build in pairs:
+        if cell is not None:
+            groups.setdefault(cell.id, (cell, []))[1].append(build)
+    for _, group in sorted(groups.items()):
+        yield group
 
 
 def run(
-    context: context_.RequestContext, steps: Sequence[Step],
-    builds: Sequence[Build],
-    settle: Callable[[Sequence[Build]], None] = lambda builds: None,
+    steps: Sequence[Step], batch: Batch,
+    fence: Fence = contextlib.nullcontext,
+    reached: Callable[[str], None] = lambda step: None,
 ) -> list[Build]:
     """Run steps in order; undo them, in reverse, for builds that end early.
 
-    :param settle: is asked before builds are undone; it marks as finished
-        those that are somebody else's by now
+    When too few of the batch are left, all of them fail.
+
+    :param fence: is entered while builds are undone; it marks as finished
+        those that are somebody else's by now, and lets nobody else take the
+        others up
+    :param reached: is told what was done, by the name of the step
     :returns: the builds that went through every step
     """
     done: list[Step] = []
-    live = list(builds)
+    live = list(batch.builds)
+    for build in live:
+        build.batch = batch
     for step in steps:
         if not live:
             break
         done.append(step)
         try:
-            _do(context, step, live)
+            _do(step, live)
         except exception.InvalidField as exc:
             # What was asked for is wrong, and not what is done here.
-            LOG.info('Step %s refused %s: %s', type(step).__name__,
+            LOG.info('Step %s refused %s: %s', step.name,
                      [build.uuid for build in live], exc.format_message())
             _fail(live, exc)
         except Exception as exc:
-            LOG.exception('Step %s failed for %s', type(step).__name__,
+            LOG.exception('Step %s failed for %s', step.name,
                           [build.uuid for build in live])
             _fail(live, exc)
+            put_off(live, exc)
+        reached(step.name)
+        if not step.final:
+            batch.fail_together()
         ended = [build for build in live if build.ended]
         live = [build for build in live if not build.ended]
         if ended:
-            _undo(context, steps, done, ended, settle)
+            _undo(steps, done, ended, fence)
+            reached(f'undone {step.name}')
     return live
 
 
@@ -128,32 +290,41 @@ def _fail(builds: Sequence[Build], exc: Exception) -> None:
         build.failed = build.failed or exc
 
 
-def _do(
-    context: context_.RequestContext, step: Step, builds: Sequence[Build]
-) -> None:
+def put_off(builds: Sequence[Build], exc: Exception) -> None:
+    """Have builds tried again later if what they failed of passes."""
+    for build in builds:
+        if build.failed is exc and isinstance(exc, _PASSING):
+            build.later = True
+
+
+def _do(step: Step, builds: Sequence[Build]) -> None:
     for left in reversed(range(_TRIES_MAX)):
         try:
-            return step.do(
-                context, [build for build in builds if not build.ended])
+            if wanted := [build for build in builds if not build.ended]:
+                step.do(wanted)
+            return
         except exception.TransactionLost as exc:
             if not left:
                 raise
-            LOG.info('Step %s is done again: %s', type(step).__name__, exc)
+            LOG.info('Step %s is done again: %s', step.name, exc)
 
 
 def _undo(
-    context: context_.RequestContext, steps: Sequence[Step],
-    done: Sequence[Step], builds: Sequence[Build],
-    settle: Callable[[Sequence[Build]], None],
+    steps: Sequence[Step], done: Sequence[Step], builds: Sequence[Build],
+    fence: Fence,
 ) -> None:
     try:
-        settle(builds)
-        builds = [build for build in builds if not build.finished]
-        for step in reversed(steps):
-            batch = [build for build in builds
-                     if build.again or step in done]
+        with fence(builds) as connection:
+            batches = [
+                (step, [build for build in builds if not build.finished
+                        and (build.again or step in done)])
+                for step in reversed(steps)]
+            for step, batch in batches:
+                if batch:
+                    step.undo(connection, batch)
+        for step, batch in batches:
             if batch:
-                step.undo(context, batch)
+                step.undone(batch)
     except Exception:
         # Steps before the one that could not be undone stay done: what they
         # hold protects what is left of it.

@@ -2,8 +2,12 @@
 """From accepted build requests to builds in their cells."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
+import dataclasses
 import itertools
+from typing import Any
 
 from oslo_log import log
 from oslo_utils import uuidutils
@@ -13,16 +17,42 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.conductor.tasks import base
+from cellsched.conductor.tasks import deciding
+from cellsched.conductor.tasks import exhuming
 from cellsched.conductor.tasks import steps
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.cell import instance_faults as faults
 from cellsched.db.cell import instances
 from cellsched.db import session
+from cellsched.notify import tasks
+from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
+from cellsched import together
 
 LOG = log.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What bounds a task.
+
+    :param lease_s: seconds for which a batch is ours
+    :param deadline_s: seconds after which a request that was taken up
+        ``attempts`` times is not tried any more
+    :param joined: how many transactions of a step there may be at a time;
+        what comes meanwhile waits, and is done in the next one together
+    """
+
+    lease_s: float
+    deadline_s: float = 1800.0
+    attempts: int = 3
+    joined: int = 1
+    #: Whether claims can be released while a transaction is open on the API
+    #: database; not where both are in one SQLite file.
+    fenced: bool = True
 
 
 class BuildAndSchedule:
@@ -33,17 +63,23 @@ class BuildAndSchedule:
     is undone and buried in cell0. A request that its user deletes meanwhile
     leaves nothing behind.
 
+    Batches that are built at the same time go through the steps together.
+
     :param database: the API database
     :param host: who says so in faults
-    :param lease_s: seconds for which a batch is ours
+    :param reached: is told which step was done: ``Lease``, those of
+        ``deciding`` and ``steps``, ``Bury``
+    :param notifier: is told what becomes of servers in their cells
     """
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
         cell0: cell0_.Cell0, scheduler: scheduler_rpc.SchedulerAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        clock: clock_.Clock, host: str, lease_s: float,
+        quotas: quota.Quotas, clock: clock_.Clock, host: str, limits: Limits,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+        reached: Callable[[str], None] = lambda step: None,
+        notifier: tasks.TaskNotifier | None = None,
     ) -> None:
         self._database = database
         self._targets = targets
@@ -51,39 +87,58 @@ class BuildAndSchedule:
         self._scheduler = scheduler
         self._compute = compute
         self._claims = claims
+        self._quotas = quotas
         self._clock = clock
         self._host = host
-        self._lease_s = lease_s
+        self._limits = limits
         self._new_uuid = new_uuid
+        self._reached = reached
+        self._notifier = notifier
+        self._leasing = together.Together(self._lease, limits.joined)
+        self._steps = self._make_steps()
 
     def run(
         self, context: context_.RequestContext, uuids: Sequence[str]
     ) -> None:
         """Build these instances; those that are taken or gone are left out."""
-        owner = self._new_uuid()
-        leased = self._lease(uuids, owner)
+        lease = _Lease(uuids, self._new_uuid())
+        self._leasing.do(lease)
+        leased = lease.leased
+        self._reached('Lease')
         if not leased:
             LOG.info('Nothing to build of %s: deleted, or taken up by '
                      'another conductor', list(uuids))
             return
-        builds = [base.Build(entry.request, entry.spec, again=entry.again)
-                  for entry in leased]
+        builds = [
+            base.Build(entry.request, entry.spec, context, lease.owner,
+                       entry.revision, entry.tries)
+            for entry in leased]
         self._find_earlier([build for build in builds if build.again])
         gone_on = base.run(
-            context, self._steps(leased[0].min_count, owner), builds,
-            settle=lambda ended: self._settle(ended, owner))
+            self._steps, base.Batch(builds, leased[0].min_count),
+            fence=self._fence, reached=self._reached)
         self._bury(
-            context, [build for build in builds if build.to_bury], owner)
+            context, [build for build in builds if build.to_bury],
+            lease.owner)
+        self._reached('Bury')
+        self._explain([build for build in builds if build.to_try_again])
         LOG.info('Of %d builds %d were handed to compute hosts',
                  len(builds), len(gone_on))
 
-    def _lease(
-        self, uuids: Sequence[str], owner: str
-    ) -> list[build_requests.Leased]:
-        now = self._clock.timestamp()
+    def _lease(self, leases: Sequence['_Lease']) -> None:
+        owner = leases[0].owner
+        now = self._clock.steady()
         with self._database.writer() as connection:
-            return build_requests.lease(
-                connection, uuids, owner, now, now + self._lease_s)
+            found = {entry.request.instance_uuid: entry
+                     for entry in build_requests.lease(
+                         connection,
+                         [uuid for each in leases for uuid in each.uuids],
+                         owner, now, now + self._limits.lease_s)}
+        for each in leases:
+            # Where a message came twice only one of the two has it.
+            each.owner = owner
+            each.leased = [found.pop(uuid) for uuid in each.uuids
+                           if uuid in found]
 
     def _find_earlier(self, builds: Sequence[base.Build]) -> None:
         """Look up what earlier tries decided."""
@@ -96,23 +151,47 @@ class BuildAndSchedule:
             mapping = mappings.get(build.uuid)
             build.earlier = mapping.cell_mapping if mapping else None
 
-    def _settle(self, builds: Sequence[base.Build], owner: str) -> None:
+    @contextlib.contextmanager
+    def _fence(self, builds: Sequence[base.Build]) -> Iterator[Any]:
         """Find out which builds are ours to undo, and keep them so.
 
         A lease may have run out, and another conductor taken the build up or
         even finished it. What it did must not be undone here, but rows that
-        were written where it did not go are nobody else's.
+        were written where it did not go are nobody else's. As long as this is
+        open nobody can take up what is ours, however slowly it is undone.
         """
         with self._database.writer() as connection:
-            mine = build_requests.renew(
-                connection, [build.uuid for build in builds], owner,
-                self._clock.timestamp() + self._lease_s)
-            steps.end_lost(connection, [
+            mine = deciding.renew(
+                connection, builds,
+                self._clock.steady() + self._limits.lease_s)
+            deciding.end_lost(connection, [
                 build for build in builds if build.uuid not in mine])
+            self._leave_begun([build for build in builds if build.deleted])
+            yield connection
         self._purge([build for build in builds if build.elsewhere])
 
+    def _leave_begun(self, builds: Sequence[base.Build]) -> None:
+        """Leave deleted servers to their hosts where they came to one.
+
+        Another conductor handed them over then, and there they are deleted.
+        """
+        for cell, batch in base.by_any_cell(builds):
+            uuids = [build.uuid for build in batch]
+            begun = set(uuids)
+            try:
+                with self._targets.database(cell).reader() as connection:
+                    begun = {
+                        uuid for uuid, found in instances.get_many(
+                            connection, uuids).items() if found.host}
+            except Exception:
+                LOG.exception('Cell %s cannot be asked for %s; what they '
+                              'hold is found when it leaked', cell.identity,
+                              uuids)
+            for build in batch:
+                build.finished = build.finished or build.uuid in begun
+
     def _purge(self, builds: Sequence[base.Build]) -> None:
-        for cell, batch in steps.by_cell(builds):
+        for cell, batch in base.by_cell(builds):
             uuids = [build.uuid for build in batch]
             try:
                 with self._targets.database(cell).writer() as connection:
@@ -121,25 +200,48 @@ class BuildAndSchedule:
                 LOG.exception('Cell %s may have rows of %s, which are '
                               'elsewhere', cell.identity, uuids)
 
-    def _steps(self, min_count: int, owner: str) -> list[base.Step]:
+    def _make_steps(self) -> list[base.Step]:
         """Return the steps in their order; each relies on those before it.
 
         The decision is recorded before the rows that follow from it, and the
         request goes when both are there, so that a reader finds the server at
         every moment and a conductor that dies leaves the request to another.
         """
+        def joined(step: base.Step) -> base.Step:
+            return base.Joined(step, self._limits.joined)
+
         return [
-            steps.Schedule(
-                self._database, self._scheduler, self._claims, min_count),
-            steps.FindCell(self._database),
-            steps.Decide(
-                self._database, self._targets, self._clock, owner,
-                self._lease_s),
-            steps.WriteRows(self._targets, self._clock),
-            steps.DeleteRequest(self._database, owner),
+            deciding.Expire(self._clock, self._limits.deadline_s,
+                            self._limits.attempts),
+            exhuming.Exhume(self._database, self._cell0, self._clock,
+                            self._limits.lease_s),
+            deciding.Schedule(self._database, self._scheduler, self._claims,
+                              self._limits.fenced),
+            joined(deciding.FindCell(self._database)),
+            joined(deciding.Decide(
+                self._database, self._targets, self._clock,
+                self._limits.lease_s)),
+            joined(steps.WriteRows(
+                self._database, self._targets, self._clock,
+                self._limits.lease_s, self._notifier)),
+            joined(steps.Release(
+                self._database, self._targets, self._quotas, self._clock)),
             steps.Cast(self._targets, self._compute, self._claims,
-                       self._clock, self._host),
+                       self._clock, self._host, self._notifier),
         ]
+
+    def _explain(self, builds: Sequence[base.Build]) -> None:
+        """Let requests that stay say what they failed of."""
+        for build in builds:
+            assert build.failed is not None
+            reason = faults.message_of(build.failed)
+            try:
+                with self._database.writer() as connection:
+                    build_requests.explain(
+                        connection, [build.uuid], reason, build.owner,
+                        again=False)
+            except Exception:
+                LOG.exception('%s cannot say why it failed', build.uuid)
 
     def _bury(
         self, context: context_.RequestContext, builds: list[base.Build],
@@ -153,7 +255,16 @@ class BuildAndSchedule:
             try:
                 self._cell0.bury(
                     context, [build.instance for build in batch], reason,
-                    owner)
+                    owner, {build.uuid: build.spec for build in batch})
             except Exception:
                 LOG.exception('Cell0 cannot take %s; they stay until it can',
                               [build.uuid for build in batch])
+
+
+@dataclasses.dataclass
+class _Lease:
+    """Requests to be taken up, and those that were."""
+
+    uuids: Sequence[str]
+    owner: str
+    leased: Sequence[build_requests.Leased] = ()

@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trying a build on another host of its cell."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
 from oslo_log import log
+import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
+from cellsched.conductor.tasks import orders
 from cellsched import context as context_
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances as instances_
 from cellsched.db import session
 from cellsched import exception
+from cellsched.notify import tasks
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 
 LOG = log.getLogger(__name__)
+
+#: Times to claim a host for a build that others claim another one for.
+_CONFLICTS_MAX = 5
 
 
 class BuildInstances:
@@ -30,12 +38,16 @@ class BuildInstances:
     :param database: the cell's database
     :param compute: the agents of the cell
     :param attempts_max: hosts that a build may be tried on in all
+    :param notifier: is told of builds that are given up
+    :param free: takes the networks back of a server that ended
     """
 
     def __init__(
         self, database: session.Database, compute: compute_rpc.ComputeAPI,
         claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
-        attempts_max: int,
+        attempts_max: int, notifier: tasks.TaskNotifier | None = None,
+        free: Callable[[context_.RequestContext, objects.Instance], object]
+        = lambda context, instance: None,
     ) -> None:
         self._database = database
         self._compute = compute
@@ -43,6 +55,8 @@ class BuildInstances:
         self._clock = clock
         self._host = host
         self._attempts_max = attempts_max
+        self._notifier = notifier or tasks.TaskNotifier()
+        self._free = free
 
     def run(
         self, context: context_.RequestContext,
@@ -74,10 +88,13 @@ class BuildInstances:
         try:
             self._move_on(context, instance, properties, spec, hosts, retry)
         except exception.MaxRetriesExceeded as exc:
-            self._give_up(instance.uuid, tried, exc)
+            self._give_up(context, instance, spec, tried, exc)
+        except exception.DatabaseUnreachable:
+            # It is found when what was told of it last is old.
+            LOG.exception('%s cannot be tried again yet', instance.uuid)
         except Exception as exc:
             LOG.exception('%s cannot be tried again', instance.uuid)
-            self._give_up(instance.uuid, tried, exc)
+            self._give_up(context, instance, spec, tried, exc)
 
     def _move_on(
         self, context: context_.RequestContext, instance: objects.Instance,
@@ -90,7 +107,9 @@ class BuildInstances:
             raise exception.MaxRetriesExceeded(reason=(
                 f'Exceeded max scheduling attempts {self._attempts_max} for '
                 f'instance {instance.uuid}. Last exception: {last_reason}'))
-        chosen = self._claim_first(instance.uuid, hosts)
+        chosen = self._claim_first(
+            instance.uuid, hosts,
+            spec.get('instance_group') if spec else None)
         if chosen is None:
             raise exception.MaxRetriesExceeded(reason=(
                 'Exhausted all hosts available for retrying build failures '
@@ -98,13 +117,22 @@ class BuildInstances:
         retry['num_attempts'] = tried + 1
         retry['hosts'] = [*retry['hosts'],
                           [chosen.service_host, chosen.nodename]]
-        limits = chosen.to_dict()['limits']
-        self._compute.build_and_run_instance(
-            context, host=chosen.service_host, instance=instance,
-            request_spec=spec,
-            filter_properties={**properties, 'retry': retry,
-                               'limits': limits},
-            node=chosen.nodename, limits=limits, host_list=hosts)
+        order = orders.Order(chosen, hosts, spec, {
+            **properties, 'retry': retry,
+            'limits': chosen.to_dict()['limits']})
+        self._keep(order, instance.uuid)
+        try:
+            order.send(context, self._compute, instance)
+        except oslo_messaging.MessagingException:
+            LOG.exception('Host %s could not be told of %s; it will be',
+                          chosen.service_host, instance.uuid)
+
+    def _keep(self, order: orders.Order, uuid: str) -> None:
+        """Keep what the host is told, unless the build has ended."""
+        with self._database.writer() as connection:
+            if instances_.lock(connection, [uuid]):
+                build_casts.replace(
+                    connection, order.kept(uuid, self._clock.steady()))
 
     def _is_ours(self, uuid: str, tried: int) -> bool:
         """Count the try; of several that deliver the same one, one may.
@@ -112,20 +140,24 @@ class BuildInstances:
         An agent that hands a build on leaves it without a task.
         """
         with self._database.writer() as connection:
-            return instances_.update(
-                connection, uuid,
-                {'build_attempts': tried + 1, 'task_state': 'scheduling'},
-                self._clock.now(), host=None, vm_state='building',
-                task_state=None, build_attempts=tried)
+            return instances_.transit(
+                connection, uuid, 'try_next', self._clock.now(),
+                {'build_attempts': tried + 1}, host=None,
+                build_attempts=tried)
 
     def _claim_first(
-        self, uuid: str, hosts: list[objects.Selection]
+        self, uuid: str, hosts: list[objects.Selection],
+        group: objects.InstanceGroup | None,
     ) -> objects.Selection | None:
-        """Claim the first host that has room; drop it and those before it."""
+        """Claim the first host that has room; drop it and those before it.
+
+        What the build holds is on the host that it failed on.
+        """
+        self._claims.release([uuid])
         while hosts:
             chosen = hosts.pop(0)
             try:
-                self._claims.claim(claims_base.of_selection(uuid, chosen))
+                self._claim(claims_base.of_selection(uuid, chosen, group))
             except exception.ClaimRefused as exc:
                 LOG.info('%s is passed over for %s: %s',
                          chosen.service_host, uuid, exc)
@@ -133,8 +165,26 @@ class BuildInstances:
                 return chosen
         return None
 
-    def _give_up(self, uuid: str, tried: int, reason: Exception) -> None:
-        now = self._clock.now()
+    def _claim(self, claims: Sequence[claims_base.Claim]) -> None:
+        """Claim what this build is to hold, in place of what it holds.
+
+        A scheduler that was asked for its first host once more may have
+        claimed since the build gave back what it held.
+        """
+        for left in reversed(range(_CONFLICTS_MAX)):
+            try:
+                self._claims.claim(claims)
+                return
+            except exception.ClaimConflict:
+                if not left:
+                    raise
+                self._claims.release([claims[0].consumer])
+
+    def _give_up(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        spec: objects.RequestSpec, tried: int, reason: Exception,
+    ) -> None:
+        uuid, now = instance.uuid, self._clock.now()
         with self._database.writer() as connection:
             failed = instances_.fail(
                 connection, uuid, reason, self._host, now, host=None,
@@ -146,3 +196,7 @@ class BuildInstances:
             deleted = instances_.get(connection, uuid) is None
         if failed or deleted:
             self._claims.release([uuid])
+        if failed:
+            self._notifier.failed(
+                context, 'build_instances', instance, spec, reason)
+            self._free(context, instance)

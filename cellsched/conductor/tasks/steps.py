@@ -1,332 +1,272 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps from an accepted build to a build in its cell."""
+"""The steps from the decision to a build in its cell."""
 
-from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
 from oslo_log import log
+import oslo_messaging
 
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.conductor.tasks import base
+from cellsched.conductor.tasks import deciding
+from cellsched.conductor.tasks import orders
 from cellsched import context as context_
 from cellsched.db.api import build_requests
-from cellsched.db.api import host_mappings
-from cellsched.db.api import instance_groups
-from cellsched.db.api import instance_mappings
+from cellsched.db.cell import belongings
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
+from cellsched.notify import tasks
 from cellsched import objects
+from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
-from cellsched.rpc import scheduler as scheduler_rpc
 
 LOG = log.getLogger(__name__)
-
-
-def by_cell(
-    builds: Sequence[base.Build],
-) -> Iterator[tuple[objects.CellMapping, list[base.Build]]]:
-    """Yield builds by their cell; those without one are left out."""
-    return _grouped([(build.cell, build) for build in builds])
-
-
-def by_any_cell(
-    builds: Sequence[base.Build],
-) -> Iterator[tuple[objects.CellMapping, list[base.Build]]]:
-    """Yield builds by each cell that may know of them."""
-    return _grouped([
-        (cell, build) for build in builds
-        for cell in (build.cell, build.earlier)])
-
-
-def _grouped(
-    pairs: Iterable[tuple[objects.CellMapping | None, base.Build]],
-) -> Iterator[tuple[objects.CellMapping, list[base.Build]]]:
-    groups: dict[int, tuple[objects.CellMapping, list[base.Build]]] = {}
-    for cell, build in pairs:
-        if cell is not None:
-            groups.setdefault(cell.id, (cell, []))[1].append(build)
-    for _, group in sorted(groups.items()):
-        yield group
-
-
-class Schedule(base.Step):
-    """Ask the scheduler, once for the batch.
-
-    If not all of them fit but as many as were asked for at least, the first
-    ones are placed and the others fail. It is told who is in their server
-    group now: others joined and left since they were accepted.
-    """
-
-    def __init__(
-        self, database: session.Database,
-        scheduler: scheduler_rpc.SchedulerAPI,
-        claims: claims_base.ClaimStore, min_count: int,
-    ) -> None:
-        self._database = database
-        self._scheduler = scheduler
-        self._claims = claims
-        self._min_count = min_count
-
-    def do(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
-    ) -> None:
-        wanted = builds
-        while wanted:
-            try:
-                return self._select(context, wanted)
-            except exception.NoValidHost as exc:
-                # Others may have taken room since it was counted.
-                placed = exc.kwargs.get('placed', 0)
-                if not self._min_count <= placed < len(wanted):
-                    placed = 0
-                for build in wanted[placed:]:
-                    build.failed = exc
-                wanted = wanted[:placed]
-
-    def _select(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
-    ) -> None:
-        spec = builds[0].spec
-        spec.num_instances = len(builds)
-        self._read_group(spec)
-        chosen = self._scheduler.select_destinations(
-            context, spec, [build.uuid for build in builds])
-        for build, selections in zip(builds, chosen, strict=True):
-            build.selections = selections
-
-    def _read_group(self, spec: objects.RequestSpec) -> None:
-        group = spec.get('instance_group')
-        if group is None:
-            return
-        with self._database.reader() as connection:
-            spec.instance_group = instance_groups.find(connection, group.uuid)
-        if spec.instance_group is None:
-            # It was deleted, so there is nothing left to be placed by.
-            spec.scheduler_hints = {
-                name: values for name, values
-                in (spec.get('scheduler_hints') or {}).items()
-                if name != 'group'}
-
-    def undo(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
-    ) -> None:
-        self._claims.release([build.uuid for build in builds])
-
-
-class FindCell(base.Step):
-    """Look the chosen hosts up: the scheduler answers hosts, not cells."""
-
-    def __init__(self, database: session.Database) -> None:
-        self._database = database
-
-    def do(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
-    ) -> None:
-        hosts = [build.selections[0].service_host for build in builds]
-        with self._database.reader() as connection:
-            cells = host_mappings.get_many(connection, hosts)
-        for build, host in zip(builds, hosts):
-            build.cell = cells.get(host)
-            if build.cell is None:
-                build.failed = exception.HostMappingNotFound(host=host)
-
-
-class Decide(base.Step):
-    """Give the instance its cell, where it has none: this settles its fate.
-
-    Only who still leases the request may decide, and has the whole lease
-    before it then. What an earlier try decided is taken back where this one
-    goes elsewhere: who made it did not hand the build over, and finds the
-    request leased by another if it ever goes on.
-
-    :param owner: whose the lease is
-    :param lease_s: seconds to lease the requests for from now on
-    """
-
-    def __init__(
-        self, database: session.Database, targets: target.Targets,
-        clock: clock_.Clock, owner: str, lease_s: float,
-    ) -> None:
-        self._database = database
-        self._targets = targets
-        self._clock = clock
-        self._owner = owner
-        self._lease_s = lease_s
-
-    def do(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
-    ) -> None:
-        moved = [build for build in builds if build.earlier and build.cell
-                 and build.earlier.id != build.cell.id]
-        if moved:
-            self._leave_earlier(moved)
-        live = [build for build in builds if not build.ended]
-        decided: set[str] = set()
-        with self._database.writer() as connection:
-            mine = self._renew(connection, live)
-            for cell, batch in by_cell(live):
-                decided |= instance_mappings.decide(
-                    connection,
-                    [build.uuid for build in batch if build.uuid in mine],
-                    cell.id, self._clock.now())
-            lost = [build for build in live if build.uuid not in decided]
-            if lost:
-                end_lost(connection, lost)
-
-    def undo(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
-    ) -> None:
-        with self._database.writer() as connection:
-            for cell, batch in by_any_cell(builds):
-                instance_mappings.withdraw(
-                    connection, [build.uuid for build in batch], cell.id,
-                    self._clock.now())
-
-    def _renew(
-        self, connection: Any, builds: Sequence[base.Build]
-    ) -> set[str]:
-        return build_requests.renew(
-            connection, [build.uuid for build in builds], self._owner,
-            self._clock.timestamp() + self._lease_s)
-
-    def _leave_earlier(self, builds: Sequence[base.Build]) -> None:
-        with self._database.writer() as connection:
-            mine = self._renew(connection, builds)
-        for build in builds:
-            if build.uuid not in mine or build.earlier is None:
-                continue
-            cell = build.earlier
-            try:
-                with self._targets.database(cell).writer() as connection:
-                    instances.purge(connection, [build.uuid])
-                with self._database.writer() as connection:
-                    instance_mappings.withdraw(
-                        connection, [build.uuid], cell.id, self._clock.now())
-            except Exception as exc:
-                LOG.exception('Cell %s, which may have %s, cannot be asked',
-                              cell.identity, build.uuid)
-                build.failed = exc
 
 
 class WriteRows(base.Step):
     """Write the servers into their cells, each cell in one transaction.
 
-    A cell that cannot be written fails its own builds only.
+    What their hosts will be told is kept with them. A cell that cannot be
+    written fails its own builds only.
+
+    What an earlier try wrote, or writes late, is replaced: it was for another
+    host, and from an older request. That is done while nobody else can take
+    the build up, or it could be of another one, and handed over already.
+
+    :param lease_s: seconds to lease such requests for from now on
     """
 
     def __init__(
-        self, targets: target.Targets, clock: clock_.Clock
+        self, database: session.Database, targets: target.Targets,
+        clock: clock_.Clock, lease_s: float,
+        notifier: tasks.TaskNotifier | None = None,
     ) -> None:
+        self._database = database
         self._targets = targets
         self._clock = clock
+        self._lease_s = lease_s
+        self._notifier = notifier or tasks.TaskNotifier()
 
-    def do(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
-    ) -> None:
-        for cell, batch in by_cell(builds):
+    def do(self, builds: Sequence[base.Build]) -> None:
+        again = [build for build in builds if build.again]
+        self._write_all([build for build in builds if not build.again])
+        if again:
+            with self._database.writer() as connection:
+                mine = deciding.renew(
+                    connection, again, self._clock.steady() + self._lease_s)
+                deciding.end_lost(connection, [
+                    build for build in again if build.uuid not in mine])
+                self._write_all([
+                    build for build in again if build.uuid in mine])
+
+    def _write_all(self, builds: Sequence[base.Build]) -> None:
+        for cell, batch in base.by_cell(builds):
             try:
-                self._write(context, cell, batch)
+                self._write(cell, batch)
             except exception.TransactionLost:
                 raise
             except Exception as exc:
                 LOG.exception('Cell %s cannot be written', cell.identity)
                 for build in batch:
                     build.failed = exc
+                base.put_off(batch, exc)
 
     def _write(
-        self, context: context_.RequestContext, cell: objects.CellMapping,
-        builds: Sequence[base.Build],
+        self, cell: objects.CellMapping, builds: Sequence[base.Build]
     ) -> None:
-        now = self._clock.now()
+        now, steady = self._clock.now(), self._clock.steady()
         for build in builds:
             build.instance.availability_zone = (
                 build.selections[0].get('availability_zone'))
             build.instance.build_attempts = 1
         with self._targets.database(cell).writer() as connection:
-            new = instances.create(
-                connection, [build.instance for build in builds], now)
-            instance_actions.create_all(
-                connection, new, 'create', context, now)
+            for build in builds:
+                build.written.add(cell.id)
+            # A deleted row is there to keep this one away.
+            instances.purge(connection, instances.lock(
+                connection, [build.uuid for build in builds if build.again]))
+            new = set(instances.create(
+                connection, [build.instance for build in builds], now))
+            belongings.add(
+                connection, [build.request for build in builds
+                             if build.uuid in new], now)
+            build_casts.create(connection, [
+                orders.Order.first(build.selections, build.spec).kept(
+                    build.uuid, steady)
+                for build in builds])
+            for context, batch in _by_context(builds):
+                instance_actions.create_all(
+                    connection,
+                    [build.uuid for build in batch if build.uuid in new],
+                    'create', context, now)
+        for build in builds:
+            if build.uuid not in new:
+                continue
+            self._notifier.updated(
+                build.context, build.instance, (None, None),
+                (build.instance.vm_state, build.instance.task_state))
 
-    def undo(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
-    ) -> None:
-        for cell, batch in by_any_cell(builds):
-            with self._targets.database(cell).writer() as connection:
-                instances.purge(connection, [build.uuid for build in batch])
+    def undo(self, connection: Any, builds: Sequence[base.Build]) -> None:
+        for cell, batch in base.by_written_cell(builds):
+            deleted = [build for build in batch if build.deleted]
+            for build in deleted:
+                self._notifier.deleted(build.context, 'start', build.instance)
+            with self._targets.database(cell).writer() as in_cell:
+                instances.purge(in_cell, [
+                    build.uuid for build in batch if not build.deleted])
+                for build in deleted:
+                    # It stays as deleted, for whoever writes it late. On a
+                    # host it is its agent's.
+                    instances.delete(
+                        in_cell, build.uuid, self._clock.now(), host=None)
+            for build in deleted:
+                self._notifier.deleted(build.context, 'end', build.instance)
 
 
-class DeleteRequest(base.Step):
-    """Delete the build request: from here on readers see the cell's row.
+class Release(base.Step):
+    """Delete the build requests: from here on readers see the cells' rows.
 
-    Who deletes it owns the outcome. If it is gone its user was faster, and
-    the deletion wins; if somebody else leases it by now it is left to them.
+    Who deletes one owns the outcome. If it is gone its user was faster, and
+    the deletion wins; if somebody else leases it by now it is left to them;
+    if its user changed it since it was read, its row is changed first.
+
+    What its project has no quota for fails instead. The request and the quota
+    are of one transaction, so that each server is counted when the next one
+    asks.
     """
 
-    def __init__(self, database: session.Database, owner: str) -> None:
-        self._database = database
-        self._owner = owner
+    final = True
 
-    def do(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        quotas: quota.Quotas, clock: clock_.Clock,
     ) -> None:
+        self._database = database
+        self._targets = targets
+        self._quotas = quotas
+        self._clock = clock
+
+    def do(self, builds: Sequence[base.Build]) -> None:
+        left = list(builds)
+        while left:
+            try:
+                return self._release(left)
+            except _Changed as exc:
+                self._change(exc.builds)
+                left = [build for build in left if not build.ended]
+
+    def _release(self, builds: Sequence[base.Build]) -> None:
         with self._database.writer() as connection:
-            owned = build_requests.delete(
-                connection, [build.uuid for build in builds], self._owner)
-            lost = [build for build in builds if build.uuid not in owned]
-            if lost:
-                end_lost(connection, lost)
+            ours: dict[str, int] = {}
+            for owner, those in deciding.by_owner(builds):
+                ours.update(build_requests.held(
+                    connection, [build.uuid for build in those], owner))
+            left = [build for build in builds if build.uuid in ours]
+            changed = [build for build in left
+                       if build.revision != ours[build.uuid]]
+            if changed:
+                raise _Changed(changed)
+            if len(left) < len(builds):
+                deciding.end_lost(connection, [
+                    build for build in builds if build.uuid not in ours])
+            refused = self._quotas.admit_all(connection, _by_batch(left))
+            build_requests.delete(connection, ours.keys() - refused.keys())
+        for build in left:
+            build.failed = refused.get(build.uuid)
+
+    def _change(self, builds: Sequence[base.Build]) -> None:
+        """Bring what users changed meanwhile into the cells."""
+        with self._database.reader() as connection:
+            now = {entry.request.instance_uuid: entry
+                   for entry in build_requests.read(
+                       connection, [build.uuid for build in builds])}
+        found = [build for build in builds if build.uuid in now]
+        for build in found:
+            entry, old = now[build.uuid], build.instance
+            build.request = entry.request
+            build.instance.availability_zone = old.availability_zone
+            build.instance.build_attempts = old.build_attempts
+        for cell, batch in base.by_cell(found):
+            try:
+                with self._targets.database(cell).writer() as connection:
+                    for build in batch:
+                        belongings.correct(
+                            connection, build.request, self._clock.now())
+            except exception.TransactionLost:
+                raise
+            except Exception as exc:
+                LOG.exception('Cell %s cannot be written', cell.identity)
+                for build in batch:
+                    build.failed = exc
+            else:
+                # Not before it is there: this may have to be done again.
+                for build in batch:
+                    build.revision = now[build.uuid].revision
 
 
 class Cast(base.Step):
     """Hand the build to the compute host, on its cell's transport.
 
-    Nothing is undone any more: a server that cannot be handed over ends in
-    ERROR in its cell, and does not keep the others.
+    Nothing is undone any more. What a broker does not take is left to who
+    looks for lost builds. A server that cannot be handed over for another
+    reason ends in ERROR in its cell, and does not keep the others.
     """
+
+    final = True
 
     def __init__(
         self, targets: target.Targets, compute: compute_rpc.ComputeAPIs,
         claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
+        notifier: tasks.TaskNotifier | None = None,
     ) -> None:
         self._targets = targets
         self._compute = compute
         self._claims = claims
         self._clock = clock
         self._host = host
+        self._notifier = notifier or tasks.TaskNotifier()
 
-    def do(
-        self, context: context_.RequestContext, builds: Sequence[base.Build]
+    def do(self, builds: Sequence[base.Build]) -> None:
+        for cell, batch in base.by_cell(builds):
+            try:
+                self._cast_all(cell, batch)
+            except oslo_messaging.MessagingException:
+                # Each of the others would wait as long for the same broker.
+                LOG.exception('The hosts of cell %s cannot be told of %s; '
+                              'they will be', cell.identity,
+                              [build.uuid for build in batch])
+
+    def _cast_all(
+        self, cell: objects.CellMapping, builds: Sequence[base.Build]
     ) -> None:
-        for cell, batch in by_cell(builds):
-            for build in batch:
-                try:
-                    self._cast(self._targets.aim(context, cell), build)
-                except Exception as exc:
-                    build.failed = exc
-                    build.finished = True
-                    self._give_up(cell, build.uuid, exc)
+        for build in builds:
+            try:
+                self._cast(self._targets.aim(build.context, cell), build)
+            except oslo_messaging.MessagingException:
+                raise
+            except Exception as exc:
+                build.failed = exc
+                build.finished = True
+                self._give_up(cell, build, exc)
 
     def _cast(
         self, aimed: context_.RequestContext, build: base.Build
     ) -> None:
         assert aimed.cell is not None
-        first, *alternates = build.selections
-        self._compute.get(aimed.cell.transport).build_and_run_instance(
-            aimed, host=first.service_host, instance=build.instance,
-            request_spec=build.spec,
-            filter_properties=filter_properties(first), node=first.nodename,
-            limits=first.to_dict()['limits'], host_list=alternates)
+        orders.Order.first(build.selections, build.spec).send(
+            aimed, self._compute.get(aimed.cell.transport), build.instance)
 
     def _give_up(
-        self, cell: objects.CellMapping, uuid: str, reason: Exception
+        self, cell: objects.CellMapping, build: base.Build,
+        reason: Exception,
     ) -> None:
+        uuid = build.uuid
         LOG.error('%s cannot be handed to a host of cell %s: %s',
                   uuid, cell.identity, reason)
         try:
@@ -336,27 +276,41 @@ class Cast(base.Step):
                     host=None, task_state='scheduling')
             if failed:
                 self._claims.release([uuid])
+                self._notifier.failed(
+                    build.context, 'build_instances', build.instance,
+                    build.spec, reason)
         except Exception:
             LOG.exception('%s is left in BUILD', uuid)
 
 
-def filter_properties(selection: objects.Selection) -> dict[str, Any]:
-    """Return what a first try tells the compute host of tries and limits."""
-    return {
-        'retry': {'num_attempts': 1,
-                  'hosts': [[selection.service_host, selection.nodename]]},
-        'limits': selection.to_dict()['limits'],
-    }
-
-
-def end_lost(connection: Any, builds: Sequence[base.Build]) -> None:
-    """End builds that somebody else settled, by asking who it was."""
-    mappings = instance_mappings.get_many(
-        connection, [build.uuid for build in builds])
+def _by_context(
+    builds: Sequence[base.Build],
+) -> list[tuple[context_.RequestContext, list[base.Build]]]:
+    contexts: dict[int, tuple[
+        context_.RequestContext, list[base.Build]]] = {}
     for build in builds:
-        mapping = mappings.get(build.uuid)
-        build.deleted = mapping is None or mapping.queued_for_delete
-        build.finished = not build.deleted
-        decided = mapping.cell_mapping if mapping else None
-        if build.finished and build.cell and decided:
-            build.elsewhere = decided.id != build.cell.id
+        contexts.setdefault(
+            id(build.context), (build.context, []))[1].append(build)
+    return list(contexts.values())
+
+
+class _Changed(Exception):
+    """Users changed these since they were read."""
+
+    def __init__(self, builds: Sequence[base.Build]) -> None:
+        super().__init__(len(builds))
+        self.builds = builds
+
+
+def _by_batch(builds: Sequence[base.Build]) -> list[quota.Batch]:
+    """Return builds by what they were accepted with."""
+    batches: dict[int, list[base.Build]] = {}
+    for build in builds:
+        batches.setdefault(id(build.batch), []).append(build)
+    return [
+        quota.Batch(
+            batch[0].request.project_id, batch[0].instance.user_id,
+            [quota.Build(build.uuid, build.instance.vcpus,
+                         build.instance.memory_mb) for build in batch],
+            batch[0].batch.needed if batch[0].batch else 1)
+        for batch in batches.values()]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for builds that were accepted and have no cell yet."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
 import datetime
 from typing import Any
@@ -43,7 +45,22 @@ _RENEWED = sa.select(_TABLE.c.instance_uuid).where(
     statements.in_list(_TABLE.c.instance_uuid),
     _TABLE.c.lease_owner == sa.bindparam('owner'))
 
+_PRESENT = sa.select(_TABLE.c.instance_uuid).where(
+    statements.in_list(_TABLE.c.instance_uuid))
+
+_HELD = (
+    sa.select(_TABLE.c.instance_uuid, _TABLE.c.revision)
+    .where(statements.in_list(_TABLE.c.instance_uuid),
+           _TABLE.c.lease_owner == sa.bindparam('owner'))
+    .order_by(_TABLE.c.id).with_for_update())
+
 _ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
+
+_MANY = (
+    sa.select(_TABLE, _SPECS.c.spec)
+    .join(_SPECS, _SPECS.c.instance_uuid == _TABLE.c.instance_uuid)
+    .where(statements.in_list(_TABLE.c.instance_uuid))
+    .order_by(_TABLE.c.id))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +68,15 @@ class Leased:
     """A request that was taken up, and what was asked for.
 
     :param min_count: how many of its batch must be built for any to be
-    :param again: whether it was taken up before, and not brought to an end
+    :param tries: how often it was taken up, this time included
+    :param revision: how often its user has changed it
     """
 
     request: objects.BuildRequest
     spec: objects.RequestSpec
     min_count: int
-    again: bool = False
+    tries: int = 1
+    revision: int = 0
 
 
 def create(
@@ -71,17 +90,70 @@ def create(
     connection.execute(sa.insert(_TABLE), [
         {'created_at': now, 'instance_uuid': request.instance_uuid,
          'project_id': request.project_id,
-         'instance': jsonutils.dumps(request.instance.obj_to_primitive()),
+         **_texts(request), 'buried': request.get('buried', False),
          'min_count': min_count, 'lease_count': 0}
         for request in requests])
 
 
 def get(
-    connection: sa.Connection, uuid: str
+    connection: sa.Connection, uuid: str, lock: bool = False
 ) -> objects.BuildRequest | None:
-    """Return the request of an instance, or None."""
-    row = connection.execute(_ONE, {'uuid': uuid}).first()
+    """Return the request of an instance, or None.
+
+    :param lock: whether it is to stay as it is until the transaction ends
+    """
+    row = connection.execute(
+        _ONE.with_for_update() if lock else _ONE, {'uuid': uuid}).first()
     return None if row is None else _from_row(row)
+
+
+def read(connection: sa.Connection, uuids: Iterable[str]) -> list[Leased]:
+    """Return requests as they are now; those that are gone are left out."""
+    return [_leased(row) for chunk in statements.chunks(uuids)
+            for row in connection.execute(_MANY, {'these': chunk})]
+
+
+def revise(
+    connection: sa.Connection, uuid: str,
+    change: Callable[[objects.BuildRequest], None],
+) -> bool:
+    """Change what is asked for, as its user wants it now.
+
+    Who has read it before finds another revision when it is deleted.
+
+    :param change: is given the request, and changes it
+    :returns: whether there is a request
+    """
+    row = connection.execute(
+        _ONE.with_for_update(), {'uuid': uuid}).first()
+    if row is None:
+        return False
+    request = _from_row(row)
+    change(request)
+    connection.execute(
+        sa.update(_TABLE).where(_TABLE.c.id == row.id)
+        .values(**_texts(request), revision=row.revision + 1))
+    return True
+
+
+def explain(
+    connection: sa.Connection, uuids: Iterable[str], failure: str,
+    owner: str | None = None, again: bool = True,
+) -> None:
+    """Say why requests failed that stay nevertheless.
+
+    :param owner: say it only of what it has leased, and nobody else since
+    :param again: say it also where something was said before
+    """
+    mine = [] if owner is None else [_TABLE.c.lease_owner == owner]
+    if not again:
+        mine.append(_TABLE.c.failure.is_(None))
+    for chunk in statements.chunks(uuids):
+        chunk = statements.lock(
+            connection, _TABLE.c.instance_uuid, chunk, *mine)
+        connection.execute(
+            sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
+            .values(failure=failure))
 
 
 def list_all(
@@ -114,13 +186,7 @@ def lease(
             'these': chunk, 'now': now, 'owner': owner, 'until': expires_at})
         leased.extend(connection.execute(
             _LEASED, {'these': chunk, 'owner': owner}))
-    return [
-        Leased(
-            request=_from_row(row), min_count=row.min_count,
-            again=row.lease_count > 1,
-            spec=objects.RequestSpec.obj_from_primitive(
-                jsonutils.loads(row.spec)))
-        for row in leased]
+    return [_leased(row) for row in leased]
 
 
 def list_overdue(
@@ -160,6 +226,13 @@ def list_batch(connection: sa.Connection, uuid: str) -> list[str]:
     return [each for each, batch in batches.items() if batch == batches[uuid]]
 
 
+def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
+    """Return those instances that have a request."""
+    return {uuid for chunk in statements.chunks(uuids)
+            for uuid in connection.execute(
+                _PRESENT, {'these': chunk}).scalars()}
+
+
 def renew(
     connection: sa.Connection, uuids: Iterable[str], owner: str,
     expires_at: float,
@@ -180,18 +253,68 @@ def renew(
     return mine
 
 
+def mark_exhumed(connection: sa.Connection, uuids: Iterable[str]) -> None:
+    """Say that nothing lies in cell0 any more of requests that are held."""
+    for chunk in statements.chunks(uuids):
+        connection.execute(
+            sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
+            .values(buried=False))
+
+
+def held(
+    connection: sa.Connection, uuids: Iterable[str], owner: str
+) -> dict[str, int]:
+    """Return the requests that the owner has leased, with their revisions.
+
+    That stays so until the transaction ends.
+    """
+    return {row.instance_uuid: row.revision
+            for chunk in statements.chunks(uuids)
+            for row in connection.execute(
+                _HELD, {'these': chunk, 'owner': owner})}
+
+
 def delete(
-    connection: sa.Connection, uuids: Iterable[str], owner: str | None = None
+    connection: sa.Connection, uuids: Iterable[str], owner: str | None = None,
+    revisions: Mapping[str, int] | None = None,
 ) -> set[str]:
     """Delete requests; return those that this call deleted.
 
     Who is told so owns what becomes of the instance.
 
     :param owner: delete only what it has leased, and nobody else since
+    :param revisions: delete only what its user has not changed since it was
+        read in this revision; one that is not named was read as accepted
     """
     mine = [] if owner is None else [_TABLE.c.lease_owner == owner]
-    return statements.delete_counted(
-        connection, _TABLE.c.instance_uuid, uuids, *mine)
+    if revisions is None:
+        return statements.delete_counted(
+            connection, _TABLE.c.instance_uuid, uuids, *mine)
+    alike: dict[int, list[str]] = {}
+    for uuid in uuids:
+        alike.setdefault(revisions.get(uuid, 0), []).append(uuid)
+    return {uuid for revision, those in sorted(alike.items())
+            for uuid in statements.delete_counted(
+                connection, _TABLE.c.instance_uuid, those, *mine,
+                _TABLE.c.revision == revision)}
+
+
+def _texts(request: objects.BuildRequest) -> dict[str, Any]:
+    """Return the columns that keep objects."""
+    texts = {}
+    for name in 'instance', 'tags', 'block_device_mappings':
+        kept = request.get(name)
+        texts[name] = (None if kept is None
+                       else jsonutils.dumps(kept.obj_to_primitive()))
+    return texts
+
+
+def _leased(row: sa.Row[Any]) -> Leased:
+    return Leased(
+        request=_from_row(row), min_count=row.min_count,
+        tries=row.lease_count, revision=row.revision,
+        spec=objects.RequestSpec.obj_from_primitive(
+            jsonutils.loads(row.spec)))
 
 
 def _from_row(row: sa.Row[Any]) -> objects.BuildRequest:
@@ -199,4 +322,14 @@ def _from_row(row: sa.Row[Any]) -> objects.BuildRequest:
         id=row.id, instance_uuid=row.instance_uuid, project_id=row.project_id,
         created_at=row.created_at, updated_at=row.updated_at,
         instance=objects.Instance.obj_from_primitive(
-            jsonutils.loads(row.instance)))
+            jsonutils.loads(row.instance)),
+        tags=_object(objects.TagList, row.tags),
+        block_device_mappings=_object(
+            objects.BlockDeviceMappingList, row.block_device_mappings),
+        buried=bool(row.buried), failure=row.failure)
+
+
+def _object(kind: type[objects.TagList | objects.BlockDeviceMappingList],
+            text: str | None) -> Any:
+    return None if text is None else kind.obj_from_primitive(
+        jsonutils.loads(text))

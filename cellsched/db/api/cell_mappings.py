@@ -28,6 +28,13 @@ def list_all(connection: sa.Connection) -> list[objects.CellMapping]:
         sa.select(_TABLE).order_by(_TABLE.c.id))]
 
 
+def find(connection: sa.Connection, uuid: str) -> objects.CellMapping | None:
+    """Return a cell, or None."""
+    row = connection.execute(
+        sa.select(_TABLE).where(_TABLE.c.uuid == uuid)).first()
+    return None if row is None else from_row(row)
+
+
 def create_apart(
     connection: sa.Connection, mapping: objects.CellMapping,
     now: datetime.datetime,

@@ -7,6 +7,8 @@ of its fate.
 
 from collections.abc import Iterable
 import datetime
+from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -17,6 +19,7 @@ from cellsched import objects
 
 _TABLE = models.instance_mappings
 _CELLS = models.cell_mappings
+_REQUESTS = models.build_requests
 
 _MINE = statements.in_list(_TABLE.c.instance_uuid)
 _WANTED = _TABLE.c.queued_for_delete.is_not(sa.true())
@@ -33,16 +36,87 @@ _DECIDE = (
     sa.update(_TABLE).where(_MINE, _TABLE.c.cell_id.is_(None), _WANTED)
     .values(cell_id=sa.bindparam('cell'), updated_at=sa.bindparam('now')))
 
+_CELL0 = sa.func.coalesce(
+    sa.select(_CELLS.c.id).where(_CELLS.c.uuid == objects.CELL0_UUID)
+    .scalar_subquery(), -1)
+
+_PLACED = sa.and_(
+    _WANTED, _TABLE.c.cell_id.is_not(None), _TABLE.c.cell_id != _CELL0)
+
+_REQUESTED = sa.join(
+    _REQUESTS, _TABLE, _TABLE.c.instance_uuid == _REQUESTS.c.instance_uuid)
+
+_SUMS = {
+    'instances': sa.func.count(),
+    'cores': sa.func.coalesce(sa.func.sum(_TABLE.c.vcpus), 0),
+    'ram': sa.func.coalesce(sa.func.sum(_TABLE.c.memory_mb), 0)}
+
+_AMOUNTS = [each.label(name) for name, each in _SUMS.items()]
+
+
+def _usage(accepted: bool, by_user: bool) -> sa.Select[Any]:
+    """Return the statement that counts.
+
+    A project has few requests and many servers, so those that have one are
+    counted apart instead of being looked for with each server.
+    """
+    whose = [_TABLE.c.user_id == sa.bindparam('user')] if by_user else []
+    placed = sa.select(*_AMOUNTS).where(
+        _TABLE.c.project_id == sa.bindparam('project'), _PLACED,
+        *whose).subquery()
+    requested = (
+        sa.select(*_AMOUNTS).select_from(_REQUESTED)
+        .where(_REQUESTS.c.project_id == sa.bindparam('project'), *whose,
+               *([_WANTED, _TABLE.c.cell_id.is_(None)] if accepted
+                 else [_PLACED])).subquery())
+    return sa.select(*(
+        (placed.c[name] + requested.c[name] if accepted
+         else placed.c[name] - requested.c[name]).label(name)
+        for name in _SUMS)).select_from(placed.join(requested, sa.true()))
+
+
+_USAGES = {(accepted, by_user): _usage(accepted, by_user)
+           for accepted in (False, True) for by_user in (False, True)}
+
+_USED_BY_CELL = (
+    sa.select(_CELLS.c.uuid, *_AMOUNTS,
+              (sa.func.count() - sa.func.count(_TABLE.c.vcpus))
+              .label('unsized'))
+    .select_from(_TABLE).join(_CELLS, _CELLS.c.id == _TABLE.c.cell_id)
+    .where(_TABLE.c.project_id == sa.bindparam('project'), _PLACED,
+           ~sa.exists().where(
+               _REQUESTS.c.instance_uuid == _TABLE.c.instance_uuid))
+    .group_by(_CELLS.c.uuid))
+
+
+class Usage(NamedTuple):
+    """How much of their project's quota servers hold.
+
+    :param ram: in MB
+    :param unsized: how many of the servers were mapped by somebody who does
+        not tell their sizes; they count for no cores and no memory
+    """
+
+    instances: int = 0
+    cores: int = 0
+    ram: int = 0
+    unsized: int = 0
+
 
 def create(
     connection: sa.Connection, mappings: Iterable[objects.InstanceMapping],
-    now: datetime.datetime,
+    now: datetime.datetime, flavor: objects.Flavor | None = None,
 ) -> None:
-    """Add servers that have no cell yet."""
+    """Add servers that have no cell yet.
+
+    :param flavor: how much each takes of its project's quota
+    """
+    vcpus = flavor and flavor.vcpus
+    memory_mb = flavor and flavor.memory_mb
     connection.execute(sa.insert(_TABLE), [
         {'created_at': now, 'instance_uuid': mapping.instance_uuid,
          'project_id': mapping.project_id, 'user_id': mapping.get('user_id'),
-         'queued_for_delete': False}
+         'queued_for_delete': False, 'vcpus': vcpus, 'memory_mb': memory_mb}
         for mapping in mappings])
 
 
@@ -110,6 +184,21 @@ def withdraw(
             .values(cell_id=None, updated_at=now))
 
 
+def reopen(
+    connection: sa.Connection, uuid: str, cell_id: int,
+    now: datetime.datetime,
+) -> bool:
+    """Take a server's cell back, for it to be given one again.
+
+    :returns: whether it was that cell, and its user has not deleted it
+    """
+    return bool(connection.execute(
+        sa.update(_TABLE).where(
+            _TABLE.c.instance_uuid == uuid, _TABLE.c.cell_id == cell_id,
+            _WANTED)
+        .values(cell_id=None, updated_at=now)).rowcount)
+
+
 def mark_deleted(
     connection: sa.Connection, uuids: Iterable[str], now: datetime.datetime
 ) -> None:
@@ -120,6 +209,39 @@ def mark_deleted(
         connection.execute(
             sa.update(_TABLE).where(_TABLE.c.instance_uuid.in_(chunk))
             .values(queued_for_delete=True, updated_at=now))
+
+
+def usage(
+    connection: sa.Connection, project_id: str, user_id: str | None = None,
+    accepted: bool = False,
+) -> Usage:
+    """Return what the servers of a project hold, or those of a user in it.
+
+    A server holds something once it has a cell, which is not cell0, and no
+    build request any more, until its user deletes it.
+
+    :param accepted: count those too that have a build request still
+    """
+    by_user = user_id is not None
+    row = connection.execute(
+        _USAGES[accepted, by_user],
+        {'project': project_id, **({'user': user_id} if by_user else {})},
+    ).one()
+    return Usage(int(row.instances), int(row.cores), int(row.ram))
+
+
+def usage_by_cell(
+    connection: sa.Connection, project_id: str
+) -> dict[str, Usage]:
+    """Return what a project's servers hold in each cell, by its uuid.
+
+    Cells in which it has none are left out.
+    """
+    return {
+        row.uuid: Usage(int(row.instances), int(row.cores), int(row.ram),
+                        int(row.unsized))
+        for row in connection.execute(
+            _USED_BY_CELL, {'project': project_id})}
 
 
 def _from_row(row: sa.Row) -> objects.InstanceMapping:

@@ -53,6 +53,9 @@ instance_mappings = _table(
     sa.Column('project_id', sa.String(255), nullable=False),
     sa.Column('user_id', sa.String(255)),
     sa.Column('queued_for_delete', sa.Boolean),
+    # Ours: what the server takes of its project's quota.
+    sa.Column('vcpus', sa.Integer),
+    sa.Column('memory_mb', sa.Integer),
     sa.UniqueConstraint('instance_uuid',
                         name='uniq_instance_mappings0instance_uuid'),
     sa.Index('instance_mappings_project_id_idx', 'project_id'),
@@ -68,11 +71,16 @@ build_requests = _table(
     sa.Column('block_device_mappings', MEDIUM_TEXT),
     sa.Column('tags', sa.Text),
     # Ours: how many of its batch must be built for any to be; who is building
-    # it, until when (seconds since the epoch), and how often it was taken up.
+    # it, until when (seconds since the epoch), and how often it was taken up;
+    # how often its user changed it, and whether it was buried before; why it
+    # failed, where it could not be buried.
     sa.Column('min_count', sa.Integer, nullable=False, default=1),
     sa.Column('lease_owner', sa.String(255)),
     sa.Column('lease_expires_at', sa.Float(53)),
     sa.Column('lease_count', sa.Integer, nullable=False, default=0),
+    sa.Column('revision', sa.Integer, nullable=False, default=0),
+    sa.Column('buried', sa.Boolean, nullable=False, default=False),
+    sa.Column('failure', sa.Text),
     sa.UniqueConstraint('instance_uuid',
                         name='uniq_build_requests0instance_uuid'),
     sa.Index('build_requests_project_id_idx', 'project_id'),
@@ -184,6 +192,42 @@ aggregate_metadata = _table(
     sa.UniqueConstraint('aggregate_id', 'key',
                         name='uniq_aggregate_metadata0aggregate_id0key'),
     sa.Index('aggregate_metadata_key_idx', 'key'),
+)
+
+quotas = _table(
+    'quotas',
+    sa.Column('project_id', sa.String(255)),
+    sa.Column('resource', sa.String(255), nullable=False),
+    sa.Column('hard_limit', sa.Integer),
+    sa.UniqueConstraint('project_id', 'resource',
+                        name='uniq_quotas0project_id0resource'),
+)
+
+project_user_quotas = _table(
+    'project_user_quotas',
+    sa.Column('user_id', sa.String(255), nullable=False),
+    sa.Column('project_id', sa.String(255), nullable=False),
+    sa.Column('resource', sa.String(255), nullable=False),
+    sa.Column('hard_limit', sa.Integer),
+    sa.UniqueConstraint(
+        'user_id', 'project_id', 'resource',
+        name='uniq_project_user_quotas0user_id0project_id0resource'),
+    sa.Index('project_user_quotas_project_id_idx', 'project_id'),
+)
+
+quota_classes = _table(
+    'quota_classes',
+    sa.Column('class_name', sa.String(255)),
+    sa.Column('resource', sa.String(255)),
+    sa.Column('hard_limit', sa.Integer),
+    sa.Index('quota_classes_class_name_idx', 'class_name'),
+)
+
+# Ours: a row of each project that has limits, for who counts to hold.
+quota_locks = _table(
+    'quota_locks',
+    sa.Column('project_id', sa.String(255), nullable=False),
+    sa.UniqueConstraint('project_id', name='uniq_quota_locks0project_id'),
 )
 
 # Ours: what schedulers decided and how, and the instances that it is about.

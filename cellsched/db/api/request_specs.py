@@ -24,3 +24,23 @@ def create(
          'instance_uuid': spec['nova_object.data']['instance_uuid'],
          'spec': jsonutils.dumps(spec)}
         for spec in specs])
+
+
+def get(
+    connection: sa.Connection, uuid: str
+) -> dict[str, Any] | None:
+    """Return the primitive of what was asked for an instance, or None."""
+    spec = connection.execute(
+        sa.select(_TABLE.c.spec).where(_TABLE.c.instance_uuid == uuid)
+    ).scalar()
+    return None if spec is None else jsonutils.loads(spec)
+
+
+def save(
+    connection: sa.Connection, uuid: str, spec: Mapping[str, Any],
+    now: datetime.datetime,
+) -> None:
+    """Keep another specification, as a primitive, in place of the last."""
+    connection.execute(
+        sa.update(_TABLE).where(_TABLE.c.instance_uuid == uuid)
+        .values(spec=jsonutils.dumps(spec), updated_at=now))

@@ -3,13 +3,30 @@
 
 from collections.abc import Iterable
 import datetime
+import traceback
 from typing import Any
 
 import sqlalchemy as sa
 
+from cellsched.db.cell import instance_faults
 from cellsched.db.cell import models
+from cellsched.db import statements
+from cellsched import exception
 
 _TABLE = models.instance_actions
+_EVENTS = models.instance_actions_events
+
+#: How an action and an event of it are marked that failed.
+_FAILED = 'Error'
+
+#: Characters of a traceback that are kept: its end, which says most.
+_TRACEBACK_MAX = 10000
+
+_LATEST = (
+    sa.select(sa.func.max(_TABLE.c.id))
+    .where(statements.in_list(_TABLE.c.instance_uuid),
+           _TABLE.c.action == sa.bindparam('name'))
+    .group_by(_TABLE.c.instance_uuid))
 
 
 def create_all(
@@ -29,3 +46,53 @@ def create_all(
         for uuid in uuids]
     if rows:
         connection.execute(sa.insert(_TABLE), rows)
+
+
+def create_failed(
+    connection: sa.Connection, uuids: Iterable[str], action: str, event: str,
+    context: Any, now: datetime.datetime, reason: Exception, host: str,
+) -> None:
+    """Record an action that failed for several servers, and where it did.
+
+    :param event: what was being done for it
+    :param host: who says so
+    """
+    uuids = list(uuids)
+    create_all(connection, uuids, action, context, now, message=_FAILED)
+    told = {'created_at': now, 'event': event, 'start_time': now,
+            'finish_time': now, 'result': _FAILED, 'host': host,
+            'details': instance_faults.message_of(reason),
+            'traceback': _traceback(reason), 'deleted': 0}
+    for chunk in statements.chunks(uuids):
+        connection.execute(sa.insert(_EVENTS), [
+            {**told, 'action_id': each} for each in connection.execute(
+                _LATEST, {'these': chunk, 'name': action}).scalars()])
+
+
+def finish(
+    connection: sa.Connection, uuid: str, action: str,
+    now: datetime.datetime, message: str | None = None,
+) -> None:
+    """End what was begun of an action; nothing happens if it has ended.
+
+    :param message: ``Error`` where it failed
+    """
+    connection.execute(
+        sa.update(_TABLE)
+        .where(_TABLE.c.instance_uuid == uuid, _TABLE.c.action == action,
+               _TABLE.c.finish_time.is_(None))
+        .values(finish_time=now, updated_at=now, message=message))
+
+
+def delete_events(connection: sa.Connection, uuids: list[str]) -> None:
+    """Remove what was recorded of the servers' actions."""
+    connection.execute(sa.delete(_EVENTS).where(_EVENTS.c.action_id.in_(
+        sa.select(_TABLE.c.id).where(_TABLE.c.instance_uuid.in_(uuids)))))
+
+
+def _traceback(reason: Exception) -> str | None:
+    """Return where an error came from that nobody had expected."""
+    if isinstance(reason, exception.CellschedException):
+        return None
+    return instance_faults.printable(
+        ''.join(traceback.format_exception(reason)))[-_TRACEBACK_MAX:]

@@ -29,8 +29,8 @@ def record(
     connection.execute(sa.insert(_TABLE).values(
         created_at=now, instance_uuid=uuid, deleted=0, host=host,
         code=_code(reason),
-        message=_printable(_message(reason))[:MESSAGE_MAX],
-        details=_printable(f'{type(reason).__name__}: {reason}')))
+        message=message_of(reason),
+        details=printable(f'{type(reason).__name__}: {reason}')))
 
 
 def latest(
@@ -55,12 +55,17 @@ def _code(reason: Exception) -> int:
     return exception.CellschedException.code
 
 
+def message_of(reason: Exception) -> str:
+    """Return what users are told of why something failed."""
+    return printable(_message(reason))[:MESSAGE_MAX]
+
+
 def _message(reason: Exception) -> str:
     if isinstance(reason, exception.CellschedException) and reason.safe:
         return reason.format_message()
     return f'Build of instance failed: {type(reason).__name__}'
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Return the text without what a database refuses to keep."""
     return text.replace('\0', '').encode('utf-8', 'replace').decode()

@@ -113,8 +113,10 @@ instances = _table(
     sa.Column('availability_zone', sa.String(255)),
     sa.Column('display_name', sa.String(255)),
     sa.Column('hidden', sa.Boolean, default=False),
-    # Ours: the hosts that its build was tried on.
+    # Ours: the hosts that its build was tried on, and whether networks were
+    # given to it.
     sa.Column('build_attempts', sa.Integer, nullable=False, default=0),
+    sa.Column('network_allocated', sa.Boolean, nullable=False, default=False),
     sa.UniqueConstraint('uuid', name='uniq_instances0uuid'),
     sa.Index('instances_project_id_deleted_idx', 'project_id', 'deleted'),
     sa.Index('instances_host_deleted_cleaned_idx', 'host', 'deleted'),
@@ -155,6 +157,81 @@ instance_actions = _table(
     sa.Column('message', sa.String(255)),
     sa.Index('instance_actions_instance_uuid_idx', 'instance_uuid'),
 )
+
+instance_actions_events = _table(
+    'instance_actions_events',
+    sa.Column('event', sa.String(255)),
+    sa.Column('action_id', sa.Integer,
+              sa.ForeignKey('instance_actions.id', name='fk_events_action')),
+    sa.Column('start_time', sa.DateTime),
+    sa.Column('finish_time', sa.DateTime),
+    sa.Column('result', sa.String(255)),
+    sa.Column('traceback', sa.Text),
+    sa.Column('host', sa.String(255)),
+    sa.Column('details', sa.Text),
+    sa.Index('instance_actions_events_action_id_idx', 'action_id'),
+)
+
+block_device_mapping = _table(
+    'block_device_mapping',
+    sa.Column('uuid', sa.String(36)),
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_bdm_instance')),
+    sa.Column('source_type', sa.String(255)),
+    sa.Column('destination_type', sa.String(255)),
+    sa.Column('guest_format', sa.String(255)),
+    sa.Column('device_type', sa.String(255)),
+    sa.Column('disk_bus', sa.String(255)),
+    sa.Column('boot_index', sa.Integer),
+    sa.Column('device_name', sa.String(255)),
+    sa.Column('delete_on_termination', sa.Boolean, default=False),
+    sa.Column('snapshot_id', sa.String(36)),
+    sa.Column('volume_id', sa.String(36)),
+    sa.Column('volume_size', sa.Integer),
+    sa.Column('volume_type', sa.String(255)),
+    sa.Column('image_id', sa.String(36)),
+    sa.Column('tag', sa.String(255)),
+    sa.UniqueConstraint('uuid', name='uniq_block_device_mapping0uuid'),
+    sa.Index('block_device_mapping_instance_uuid_idx', 'instance_uuid'),
+)
+
+tags = sa.Table(
+    'tags', METADATA,
+    sa.Column('resource_id', sa.String(36), primary_key=True,
+              nullable=False),
+    sa.Column('tag', sa.Unicode(80), primary_key=True, nullable=False),
+    mysql_engine='InnoDB', mysql_charset='utf8mb3')
+
+migrations = _table(
+    'migrations',
+    sa.Column('uuid', sa.String(36), nullable=False),
+    sa.Column('source_compute', sa.String(255)),
+    sa.Column('dest_compute', sa.String(255)),
+    sa.Column('source_node', sa.String(255)),
+    sa.Column('dest_node', sa.String(255)),
+    sa.Column('status', sa.String(255)),
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_migrations_instance')),
+    sa.Column('migration_type', sa.String(255)),
+    sa.Column('user_id', sa.String(255)),
+    sa.Column('project_id', sa.String(255)),
+    sa.UniqueConstraint('uuid', name='uniq_migrations0uuid'),
+    sa.Index('migrations_instance_uuid_idx', 'instance_uuid'),
+)
+
+# Ours: builds that a compute host was told of and has not ended, with what it
+# was told, for it to be told again.
+build_casts = sa.Table(
+    'build_casts', METADATA,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('host', sa.String(255), nullable=False),
+    sa.Column('node', sa.String(255), nullable=False),
+    sa.Column('message', MEDIUM_TEXT, nullable=False),
+    # In seconds since the epoch.
+    sa.Column('cast_at', sa.Float(53), nullable=False),
+    sa.Column('casts', sa.Integer, nullable=False, default=1),
+    sa.Index('build_casts_cast_at_idx', 'cast_at'),
+    mysql_engine='InnoDB', mysql_charset='utf8mb3')
 
 # Ours: what changed of services and compute nodes.
 FEED = feed.Feed('host_lanes', METADATA, LANES)

@@ -23,6 +23,17 @@ def list_hosts(connection: sa.Connection, binary: str) -> list[str]:
         .order_by(_TABLE.c.id)).scalars())
 
 
+def list_up(
+    connection: sa.Connection, binary: str, since: datetime.datetime
+) -> set[str]:
+    """Return the hosts whose service reported since then, and is not down."""
+    return set(connection.execute(
+        sa.select(_TABLE.c.host)
+        .where(_TABLE.c.binary == binary, _TABLE.c.deleted == 0,
+               _TABLE.c.last_seen_up >= since,
+               _TABLE.c.forced_down.is_not(sa.true()))).scalars())
+
+
 def lowest_version(connection: sa.Connection, binary: str) -> int | None:
     """Return the lowest version of a service, on whatever host; or None.
 
@@ -35,6 +46,22 @@ def lowest_version(connection: sa.Connection, binary: str) -> int | None:
                _TABLE.c.version > 0,
                _TABLE.c.forced_down.is_not(sa.true()))).scalar()
     return version
+
+
+def is_up(
+    connection: sa.Connection, host: str, now: datetime.datetime,
+    down_s: float,
+) -> bool:
+    """Return whether the compute service of a host lives.
+
+    :param down_s: seconds without a report after which it does not
+    """
+    seen = now - datetime.timedelta(seconds=down_s)
+    return connection.execute(
+        sa.select(_TABLE.c.id).where(
+            _TABLE.c.host == host, _TABLE.c.binary == COMPUTE,
+            _TABLE.c.deleted == 0, _TABLE.c.forced_down.is_not(sa.true()),
+            _TABLE.c.last_seen_up > seen)).first() is not None
 
 
 def report(

@@ -79,3 +79,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(member) for member in value]
     return value
+
+
+def legacy_time(text: Any) -> Any:
+    """Return a time as it was before notifications had versions."""
+    if isinstance(text, str) and text.endswith('Z') and '.' not in text:
+        return f'{text[:-1]}.000000'
+    return text

@@ -30,7 +30,7 @@ def legacy(image: Any) -> dict[str, Any]:
     fields = _shown(image) or {}
     for name in ('created_at', 'updated_at'):
         if name in fields:
-            fields[name] = _legacy_time(fields[name])
+            fields[name] = envelope.legacy_time(fields[name])
     return fields
 
 
@@ -52,10 +52,3 @@ def _shown(image: Any) -> dict[str, Any] | None:
         name: envelope.plain(value) for name, value in properties.items()
         if 'secret' not in name}
     return shown
-
-
-def _legacy_time(text: Any) -> Any:
-    """Return a time as it was before notifications had versions."""
-    if isinstance(text, str) and text.endswith('Z') and '.' not in text:
-        return f'{text[:-1]}.000000'
-    return text

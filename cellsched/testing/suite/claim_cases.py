@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of claim stores say."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+from concurrent import futures
+import threading
 from typing import Any
 from typing import TYPE_CHECKING
 import unittest
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     _Case = unittest.TestCase
 else:
     _Case = object
+
+Call = Callable[[base.ClaimStore], object]
 
 
 class ClaimStoreCase(_Case):
@@ -102,3 +107,26 @@ class ClaimStoreCase(_Case):
              claim.resources[resource]),
             (refusal.consumer, refusal.provider, refusal.resource,
              refusal.amount))
+
+    def race(
+        self, store: base.ClaimStore, calls: Sequence[Call]
+    ) -> list[Exception | None]:
+        """Return how calls ended that were made at once, in their order.
+
+        A shared store and a peer of it take them in turns.
+        """
+        stores = [store]
+        if base.Trait.SHARED in store.traits:
+            stores.append(self.make_peer(store))
+        start = threading.Barrier(len(calls))
+
+        def run(number: int) -> Exception | None:
+            start.wait()
+            try:
+                calls[number](stores[number % len(stores)])
+            except Exception as exc:
+                return exc
+            return None
+
+        with futures.ThreadPoolExecutor(len(calls)) as pool:
+            return list(pool.map(run, range(len(calls))))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What claim stores must pass when many call them at a time."""
 
-from collections.abc import Callable
 from collections.abc import Sequence
 from concurrent import futures
+import random
 import threading
 import uuid
 
@@ -13,7 +13,7 @@ from cellsched.testing.suite import claim_cases
 
 _THREADS = 8
 
-_Call = Callable[[base.ClaimStore], object]
+_Call = claim_cases.Call
 
 
 class ClaimRaces(claim_cases.ClaimStoreCase):
@@ -118,6 +118,86 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         self.assertEqual([None] * _THREADS, outcomes)
         self.assertUsed(store, provider, 1, VCPU=7)
 
+    def test_racing_transfers_are_one(self) -> None:
+        store = self.make_store()
+        first, second = (
+            self.make_provider(store, VCPU=4) for _ in range(2))
+        before = self.make_claim(first, VCPU=3)
+        after = self.make_claim(second, VCPU=4)
+        store.claim([before, after])
+        done: list[bool] = []
+
+        outcomes = self.race(store, [lambda it: done.append(
+            it.transfer(after.consumer, before.consumer))] * _THREADS)
+
+        self.assertEqual([None] * _THREADS, outcomes)
+        self.assertEqual(1, done.count(True))
+        self.assertHolds(
+            store, base.Claim(before.consumer, second, {'VCPU': 4}))
+        self.assertUsed(store, first, 0)
+        self.assertUsed(store, second, 1, VCPU=4)
+
+    def test_transfers_that_race_with_others_lose_nothing(self) -> None:
+        """What is used is what is held, whoever came first."""
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=6) for _ in range(3)]
+        consumers = [str(uuid.uuid4()) for _ in range(4)]
+
+        def churn(number: int) -> _Call:
+            chance = random.Random(number)
+
+            def call(it: base.ClaimStore) -> None:
+                for _ in range(8):
+                    source, target = chance.sample(consumers, 2)
+                    try:
+                        it.claim([base.Claim(
+                            source, chance.choice(providers),
+                            {'VCPU': chance.randint(1, 3)})])
+                    except (exception.ClaimConflict, exception.ClaimRefused):
+                        pass
+                    it.transfer(source, target)
+                    if chance.random() < 0.3:
+                        it.release([target, source])
+            return call
+
+        outcomes = self.race(
+            store, [churn(number) for number in range(_THREADS)])
+
+        self.assertEqual([None] * _THREADS, outcomes)
+        held = [claim for claims in store.held(consumers).values()
+                for claim in claims]
+        self.assertEqual({claim.consumer for claim in held},
+                         set(store.consumers()))
+        for provider in providers:
+            taken = [claim.resources['VCPU'] for claim in held
+                     if claim.provider == provider]
+            self.assertLessEqual(sum(taken), 6)
+            self.assertUsed(store, provider, len(taken), VCPU=sum(taken))
+        store.release(consumers)
+        for provider in providers:
+            self.assertUsed(store, provider, 0)
+
+    def test_transfer_and_release_of_both_leave_nothing(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=100)
+        for _ in range(10):
+            claims = [self.make_claim(provider, VCPU=1) for _ in range(2)]
+            store.claim(claims)
+            source, target = (claim.consumer for claim in claims)
+
+            def move(
+                it: base.ClaimStore, source: str = source,
+                target: str = target,
+            ) -> None:
+                it.transfer(source, target)
+
+            outcomes = self.race(store, [
+                move, move, _releasing([source, target])])
+
+            self.assertEqual([None] * 3, outcomes)
+            self.assertEqual([], store.consumers())
+        self.assertUsed(store, provider, 0)
+
     def test_who_follows_the_feed_misses_nothing(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=3) for _ in range(40)]
@@ -159,30 +239,6 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         self.assertEqual(
             {usage.provider: usage for usage in store.usages().usages}, known)
         self.assertEqual({1}, {usage.consumers for usage in known.values()})
-
-    def race(
-        self, store: base.ClaimStore,
-        calls: Sequence[_Call],
-    ) -> list[Exception | None]:
-        """Return how calls ended that were made at once, in their order.
-
-        A shared store and a peer of it take them in turns.
-        """
-        stores = [store]
-        if base.Trait.SHARED in store.traits:
-            stores.append(self.make_peer(store))
-        start = threading.Barrier(len(calls))
-
-        def run(number: int) -> Exception | None:
-            start.wait()
-            try:
-                calls[number](stores[number % len(stores)])
-            except Exception as exc:
-                return exc
-            return None
-
-        with futures.ThreadPoolExecutor(len(calls)) as pool:
-            return list(pool.map(run, range(len(calls))))
 
 
 def _claiming(*claims: base.Claim) -> _Call:

@@ -15,12 +15,15 @@ import uuid
 
 from cellsched.claims import base
 from cellsched import exception
+from cellsched.testing.suite import claim_groups
 from cellsched.testing.suite import claim_providers
 from cellsched.testing.suite import claim_races
+from cellsched.testing.suite import claim_transfers
 
 
 class ClaimStoreSuite(
-        claim_providers.ClaimProviders, claim_races.ClaimRaces):
+        claim_providers.ClaimProviders, claim_transfers.ClaimTransfers,
+        claim_groups.ClaimGroups, claim_races.ClaimRaces):
     """Tests of a claim store, which ``make_store`` makes."""
 
     # Claims.

@@ -5,6 +5,7 @@ Each statement is prepared when it is first executed, which is otherwise for
 what a process does often.
 """
 
+from cellsched.testing.suite import claim_groups
 from cellsched.testing.suite import claim_races
 from tests.integration import base
 from tests.integration.claims import test_at_once
@@ -25,7 +26,8 @@ class TestSQLClaims(ByPsycopg, test_sql.TestSQLClaims):
 
 
 class TestSerializable(ByPsycopg, test_sql.OnPostgreSQL,
-                       claim_races.ClaimRaces, base.TestCase):
+                       claim_groups.ClaimGroups, claim_races.ClaimRaces,
+                       base.TestCase):
 
     isolation = 'serializable'
 

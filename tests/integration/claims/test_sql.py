@@ -15,6 +15,7 @@ from cellsched.claims.sql import schema
 from cellsched.claims.sql import writing
 from cellsched.db import session
 from cellsched import exception
+from cellsched.testing.suite import claim_groups
 from cellsched.testing.suite import claim_races
 from cellsched.testing.suite import claims as suite
 from tests.integration import base
@@ -135,7 +136,8 @@ class TestSQLClaims(OnPostgreSQL, suite.ClaimStoreSuite, model.ModelTests,
 
 
 class TestRepeatableRead(
-        OnPostgreSQL, claim_races.ClaimRaces, base.TestCase):
+        OnPostgreSQL, claim_groups.ClaimGroups, claim_races.ClaimRaces,
+        base.TestCase):
 
     isolation = 'repeatable read'
 

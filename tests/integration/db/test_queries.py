@@ -7,6 +7,7 @@ There transactions run at the same time, so races are real.
 from tests.integration.db import base
 from tests.unit.db.api import test_aggregates
 from tests.unit.db.api import test_build_requests
+from tests.unit.db.api import test_build_requests_revised as test_revised
 from tests.unit.db.api import test_cell_mappings
 from tests.unit.db.api import test_decisions
 from tests.unit.db.api import test_flavors
@@ -14,12 +15,17 @@ from tests.unit.db.api import test_host_mappings
 from tests.unit.db.api import test_instance_groups
 from tests.unit.db.api import test_instance_mappings
 from tests.unit.db.api import test_request_specs
+from tests.unit.db.api import test_surveying as test_api_surveying
+from tests.unit.db.cell import test_belongings
+from tests.unit.db.cell import test_block_devices
 from tests.unit.db.cell import test_compute_nodes
 from tests.unit.db.cell import test_hosts
 from tests.unit.db.cell import test_instance_actions
 from tests.unit.db.cell import test_instance_faults
 from tests.unit.db.cell import test_instances
 from tests.unit.db.cell import test_services
+from tests.unit.db.cell import test_surveying as test_cell_surveying
+from tests.unit.db.cell import test_tags
 from tests.unit.db import test_statements
 
 
@@ -58,6 +64,14 @@ class TestOverdue(base.APITestCase, test_build_requests.TestOverdue):
     pass
 
 
+class TestRevise(base.APITestCase, test_revised.TestRevise):
+    pass
+
+
+class TestKept(base.APITestCase, test_revised.TestKept):
+    pass
+
+
 class TestCellMappings(
         base.APITestCase, test_cell_mappings.TestCellMappings):
     pass
@@ -93,6 +107,20 @@ class TestInstanceMappings(
 
 class TestRequestSpecs(
         base.APITestCase, test_request_specs.TestRequestSpecs):
+    pass
+
+
+class TestBelongings(
+        base.CellTestCase, test_belongings.TestBelongings):
+    pass
+
+
+class TestBlockDevices(
+        base.CellTestCase, test_block_devices.TestBlockDevices):
+    pass
+
+
+class TestTags(base.CellTestCase, test_tags.TestTags):
     pass
 
 
@@ -140,4 +168,12 @@ class TestPurge(base.CellTestCase, test_instances.TestPurge):
 
 
 class TestServices(base.CellTestCase, test_services.TestServices):
+    pass
+
+
+class TestAPISurveying(base.APITestCase, test_api_surveying.TestSurveying):
+    pass
+
+
+class TestCellSurveying(base.CellTestCase, test_cell_surveying.TestSurveying):
     pass

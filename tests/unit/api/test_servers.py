@@ -21,6 +21,7 @@ from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched.listing import instances as listing
 from cellsched import objects
+from cellsched.quota import noop
 from cellsched.testing import clients
 from tests.unit.api import hostile
 from tests.unit.cells import base
@@ -47,8 +48,8 @@ class ServersTestCase(base.TestCase):
             PROVIDER, {'VCPU': claims_base.Inventory(100)})
         self.servers = servers.Servers(
             self.database, self.targets, reader, self.conductor, self.compute,
-            self.claims, self.clock, validation.Bounds(
-                10, 5, frozenset({'different_host'})))
+            self.claims, self.clock, noop.NoopQuotaDriver(None, self.clock),
+            validation.Bounds(10, 5, frozenset({'different_host'})))
         flavors.Flavors(self.database, self.clock).create(
             'small', 2, 512, 10, 3, 100, 'f1')
 
@@ -180,7 +181,8 @@ class TestCreate(ServersTestCase):
     def test_request_that_cannot_be_written_whole_is_not_written(self):
         twice = servers.Servers(
             self.database, self.targets, None, self.conductor, self.compute,
-            self.claims, self.clock, validation.Bounds(10, 5, frozenset()),
+            self.claims, self.clock, noop.NoopQuotaDriver(None, self.clock),
+            validation.Bounds(10, 5, frozenset()),
             new_uuid=lambda: '11111111-1111-4111-8111-111111111111')
 
         self.assertRaises(db_exc.DBDuplicateEntry, twice.create,

@@ -25,13 +25,22 @@ _inventories = strategies.dictionaries(
         step_size=strategies.integers(1, 2)))
 _consumers = strategies.integers(0, 4)
 
+#: What a consumer is: policy, members that a host may have, number of a host.
+#: Its group is that of the policy.
+_joins = strategies.none() | strategies.tuples(
+    strategies.sampled_from(base.HARD_POLICIES), strategies.integers(1, 2),
+    _numbers)
+
 #: Calls of a store: (name, arguments), with numbers for uuids.
 CALLS = strategies.lists(strategies.one_of(
     strategies.tuples(strategies.just('claim'), strategies.lists(
         strategies.tuples(_consumers, _numbers, _amounts), max_size=4,
-        unique_by=lambda claim: claim[:2])),
+        unique_by=lambda claim: claim[:2]),
+        strategies.lists(_joins, min_size=5, max_size=5)),
     strategies.tuples(
         strategies.just('release'), strategies.lists(_consumers, max_size=3)),
+    strategies.tuples(strategies.just('transfer'), strategies.lists(
+        _consumers, min_size=2, max_size=2, unique=True)),
     strategies.tuples(
         strategies.just('set_inventory'), _numbers, _inventories),
     strategies.tuples(strategies.just('poll')),
@@ -46,17 +55,52 @@ class Model:
     def __init__(self):
         self.held = {}
         self.inventories = {}
+        #: Group, member and host of consumers.
+        self.members = {}
 
-    def claim(self, claims):
-        """Return None, or ``conflict``, or what is refused."""
+    def claim(self, claims, joins):
+        """Return None, or ``conflict``, or what may be refused.
+
+        :param joins: what each consumer is in a group, by its number
+        """
         wanted = {}
         for consumer, provider, resources in claims:
             wanted.setdefault(consumer, {})[provider] = resources
         for consumer in wanted:
             if self.held.get(consumer, wanted[consumer]) != wanted[consumer]:
                 return 'conflict'
-        before = self.held
-        self.held = dict(before)
+        refused = {self._violation(claims, joins), self._refusal(claims)}
+        refused.discard(None)
+        if not refused:
+            for consumer, provider, resources in claims:
+                if joins[consumer] and consumer not in self.held:
+                    policy, _, host = joins[consumer]
+                    self.members[consumer] = policy, consumer, host
+            self.held = {**wanted, **self.held}
+        return refused or None
+
+    def _violation(self, claims, joins):
+        there = set(self.members.values())
+        for consumer, _, _ in claims:
+            if consumer in self.held or not joins[consumer]:
+                continue
+            policy, most, host = joins[consumer]
+            others = [where for group, member, where in there
+                      if group == policy and member != consumer]
+            if (others.count(host) >= most if policy == base.ANTI_AFFINITY
+                    else {host, *others} != {host}):
+                return consumer, 'group'
+            there.add((policy, consumer, host))
+        return None
+
+    def _refusal(self, claims):
+        before, self.held = self.held, dict(self.held)
+        try:
+            return self._room(claims, before)
+        finally:
+            self.held = before
+
+    def _room(self, claims, before):
         for consumer, provider, resources in claims:
             if consumer in before:
                 continue
@@ -67,13 +111,24 @@ class Model:
                 has = self.inventories.get(provider, {}).get(resource)
                 if (has is None or not has.admits(amount)
                         or self.used(provider)[resource] > has.capacity):
-                    self.held = before
                     return consumer, provider, resource, amount
         return None
 
     def release(self, consumers):
         for consumer in consumers:
             self.held.pop(consumer, None)
+            self.members.pop(consumer, None)
+
+    def transfer(self, source, target):
+        if source in self.held:
+            self.held = {**self.held, target: self.held[source]}
+            del self.held[source]
+            self.members.pop(target, None)
+            if source in self.members:
+                # It stays the member that it was.
+                self.members[target] = self.members.pop(source)
+            return True
+        return False
 
     def used(self, provider):
         return {resource: sum(
@@ -109,25 +164,38 @@ class ModelTests:
             if name == 'poll':
                 token = self._follow(token, followed, prefix, model)
             elif name == 'claim':
-                self.assertEqual(
-                    model.claim(*args), self._claim(prefix, *args))
+                expected = model.claim(*args)
+                outcome = self._claim(prefix, *args)
+                if isinstance(expected, set):
+                    self.assertIn(outcome, expected)
+                else:
+                    self.assertEqual(expected, outcome)
             elif name == 'release':
                 model.release(*args)
                 self.store.release(f'{prefix}c{number}' for number in args[0])
+            elif name == 'transfer':
+                self.assertEqual(
+                    model.transfer(*args[0]), self.store.transfer(
+                        *(f'{prefix}c{number}' for number in args[0])))
             else:
                 model.inventories[args[0]] = args[1]
                 self.store.set_inventory(f'{prefix}p{args[0]}', args[1])
             self._compare(prefix, model)
         self._follow(token, followed, prefix, model)
 
-    def _claim(self, prefix, claims):
+    def _claim(self, prefix, claims, joins):
+        groups = [each and base.Membership(
+            f'{prefix}{each[0][:2]}', f'h{each[2]}', each[0], each[1])
+            for each in joins]
         try:
             self.store.claim([
                 base.Claim(f'{prefix}c{consumer}', f'{prefix}p{provider}',
-                           resources)
+                           resources, groups[consumer])
                 for consumer, provider, resources in claims])
         except exception.ClaimConflict:
             return 'conflict'
+        except exception.GroupPolicyViolated as refusal:
+            return int(refusal.consumer[-1]), 'group'
         except exception.ClaimRefused as refusal:
             return (int(refusal.consumer[-1]), int(refusal.provider[-1]),
                     refusal.resource, refusal.amount)
@@ -140,6 +208,11 @@ class ModelTests:
                                 for claim in claims}
             for consumer, claims in self.store.held(consumers).items()}
         self.assertEqual(model.held, held)
+        # Nobody comes between these in the order of bytes.
+        self.assertEqual(
+            [f'{prefix}c{number}' for number in sorted(held)],
+            [consumer for consumer in self.store.consumers(prefix, 6)
+             if consumer.startswith(prefix)])
         usages = self.store.usages(
             providers=[f'{prefix}p{number}' for number in range(3)]).usages
         known = {int(usage.provider[-1]): _plain(usage) for usage in usages}

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim stores decide alike."""
+"""What claims and inventories are."""
 
 from cellsched.claims import base
-from cellsched import exception
+from cellsched import objects
+from cellsched.testing import builders
 from tests.unit import base as tests
-
-
-def claim(consumer='c', provider='p', **resources):
-    return base.Claim(consumer, provider, resources)
 
 
 class TestInventory(tests.TestCase):
@@ -34,93 +31,45 @@ class TestInventory(tests.TestCase):
             [4, 6, 8], [amount for amount in range(12) if has.admits(amount)])
 
 
-class TestCheck(tests.TestCase):
+class TestMembership(tests.TestCase):
 
-    def test_claims_that_make_sense_pass(self):
-        base.check_claims([claim(VCPU=1), claim('d', VCPU=2 ** 31 - 1),
-                           claim(provider='q', CUSTOM_GPU_80=1)])
+    def membership(self, **group):
+        return base.membership(
+            builders.request(group=group).instance_group, 'h', 'i')
 
-    def test_error_names_field_and_bound(self):
-        for bad, field, words in (
-            (claim('x' * 37, VCPU=1), 'consumer', 'a uuid'),
-            (claim(provider='', VCPU=1), 'provider', 'a uuid'),
-            (claim(), 'resources', 'at least one'),
-            (claim(vcpu=1), 'resource class', "not 'vcpu'"),
-            (claim(VCPU=0), 'VCPU', 'from 1 to 2147483647, not 0'),
-        ):
-            error = self.assertRaises(
-                exception.InvalidField, base.check_claims, [bad])
+    def test_hard_policies_are_the_store_s(self):
+        found = self.membership(
+            policy='anti-affinity', rules={'max_server_per_host': '2'})
 
-            self.assertEqual(field, error.field)
-            self.assertIn(words, error.expected)
-
-    def test_error_is_short_whatever_was_given(self):
-        error = self.assertRaises(
-            exception.InvalidField, base.check_claims, [claim('x' * 10 ** 6)])
-
-        self.assertLess(len(str(error)), 200)
-
-    def test_provider_is_named_once_for_a_consumer(self):
-        error = self.assertRaises(
-            exception.InvalidField, base.check_claims,
-            [claim(VCPU=1), claim(GB=1)])
-
-        self.assertEqual('provider', error.field)
-
-    def test_inventory_error_names_class_and_field(self):
-        for field, value in (('total', -1), ('reserved', 2 ** 31),
-                             ('min_unit', 0), ('max_unit', True),
-                             ('step_size', None), ('allocation_ratio', -1.0)):
-            has = base.Inventory(**{'total': 8, field: value})
-
-            error = self.assertRaises(
-                exception.InvalidField, base.check_inventory, 'p',
-                {'VCPU': has})
-
-            self.assertEqual(f'VCPU {field}', error.field)
-
-    def test_inventory_of_nothing_passes(self):
-        base.check_inventory('p', {})
-        base.check_inventory('p', {'VCPU': base.Inventory(0)})
-
-
-class TestOutstanding(tests.TestCase):
-
-    def test_claims_of_consumers_that_hold_nothing_are_left(self):
-        claims = [claim('a', VCPU=1), claim('b', VCPU=1),
-                  claim('a', 'q', VCPU=1)]
-
-        self.assertEqual(claims, base.outstanding(claims, {}))
-        self.assertEqual(claims[1:2], base.outstanding(
-            claims, {'a': [claims[2], claims[0]]}))
-
-    def test_consumer_that_holds_something_else_is_a_conflict(self):
-        claims = [claim('a', VCPU=1), claim('a', 'q', VCPU=1)]
-
-        for holds in ([claim('a', VCPU=2), claims[1]], claims[:1],
-                      [*claims, claim('a', 'r', VCPU=1)]):
-            error = self.assertRaises(
-                exception.ClaimConflict, base.outstanding, claims,
-                {'a': holds})
-
-            self.assertEqual('a', error.consumer)
-
-
-class TestFindRefusal(tests.TestCase):
-
-    def test_batch_that_fits_is_not_refused(self):
-        self.assertIsNone(base.find_refusal(
-            [claim('a', VCPU=1), claim('b', VCPU=2)],
-            {'p': {'VCPU': base.Inventory(5)}}, {'p': {'VCPU': 2}}))
-
-    def test_first_claim_that_does_not_fit_is_blamed(self):
-        refusal = base.find_refusal(
-            [claim('a', VCPU=2), claim('b', VCPU=2), claim('c', VCPU=1)],
-            {'p': {'VCPU': base.Inventory(5)}}, {'p': {'VCPU': 2}})
-
+        group = builders.request(group={}).instance_group.uuid
         self.assertEqual(
-            {'consumer': 'b', 'provider': 'p', 'resource': 'VCPU',
-             'amount': 2, 'code': 409}, refusal.kwargs)
+            base.Membership(group, 'h', 'anti-affinity', 2, 'i'), found)
+        self.assertEqual(
+            base.Membership(group, 'h', 'affinity', 1, 'i'),
+            self.membership(policy=None, policies=['affinity']))
 
-    def test_provider_that_nobody_knows_has_nothing(self):
-        self.assertIsNotNone(base.find_refusal([claim(VCPU=1)], {}, {}))
+    def test_other_policies_are_not(self):
+        for policy in ('soft-affinity', 'soft-anti-affinity', None):
+            self.assertIsNone(self.membership(policy=policy))
+        self.assertIsNone(base.membership(None, 'h', 'i'))
+        # What only lists instances that are to be spread has no policy.
+        self.assertIsNone(base.membership(
+            objects.InstanceGroup(members=['i']), 'h', 'i'))
+
+    def test_claims_of_a_selection_have_it(self):
+        group = builders.request(
+            group={'policy': 'affinity'}).instance_group
+        selection = objects.Selection.of(
+            compute_node_uuid='p', service_host='h', nodename='n',
+            cell_uuid='c', limits=None,
+            allocation_request=objects.Selection.allocation(
+                'p', {'VCPU': 1}),
+            allocation_request_version='1.36', availability_zone=None)
+
+        [alone] = base.of_selection('i', selection)
+        [joined] = base.of_selection('i', selection, group)
+
+        self.assertIsNone(alone.group)
+        self.assertEqual(
+            base.Membership(group.uuid, 'h', 'affinity', 1, 'i'),
+            joined.group)

@@ -14,6 +14,7 @@ from cellsched import context
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
+from cellsched.network import fake as fake_network
 from cellsched import objects
 from cellsched.testing import clients
 from cellsched.testing import clock
@@ -62,6 +63,8 @@ class AgentTestCase(base.TestCase):
             self.provider, {'VCPU': claims_base.Inventory(8)})
         self.conductor = clients.Conductor()
         self.outcomes = outcomes.Outcomes()
+        self.conf = self.make_conf()
+        self.network = fake_network.FakeNetworks(self.conf)
         self.driver = self.make_driver()
         self.agent = self.make_agent('host1')
         [self.uuid] = samples.uuids(1)
@@ -71,16 +74,20 @@ class AgentTestCase(base.TestCase):
         self.claims.claim([claims_base.Claim(
             self.uuid, self.provider, {'VCPU': 1})])
 
-    def make_driver(self):
+    def make_conf(self):
         conf = cfg.ConfigOpts()
-        conf.register_opts(fake.FakeDriver.opts(), group='fake_virt')
+        for plugin in fake.FakeDriver, fake_network.FakeNetworks:
+            conf.register_opts(plugin.opts(), group=plugin.group)
         conf([], default_config_files=[], default_config_dirs=[])
-        return Driver(conf, self.clock)
+        return conf
 
-    def make_agent(self, host, driver=None):
+    def make_driver(self):
+        return Driver(self.conf, self.clock)
+
+    def make_agent(self, host, driver=None, **options):
         return agent.Agent(host, self.cell, self.claims,
                            driver or self.driver, self.conductor, self.clock,
-                           self.outcomes)
+                           self.outcomes, self.network, **options)
 
     def build(self, tried=1, hosts=(), by=None, retry=True):
         properties = {'limits': {}}
@@ -93,8 +100,8 @@ class AgentTestCase(base.TestCase):
             host_list=[objects.Selection(
                 service_host=host, nodename=host) for host in hosts])
 
-    def terminate(self):
-        self.agent.terminate_instance(USER, instance=self.instance)
+    def terminate(self, by=None):
+        (by or self.agent).terminate_instance(USER, instance=self.instance)
 
     def delete(self):
         """Delete the server as the API does; return who is to be told."""
@@ -103,8 +110,8 @@ class AgentTestCase(base.TestCase):
                     connection, self.uuid, self.clock.now(), host=None):
                 self.claims.release([self.uuid])
                 return None
-            instances.update(connection, self.uuid,
-                             {'task_state': 'deleting'}, self.clock.now())
+            instances.transit(
+                connection, self.uuid, 'mark_deleting', self.clock.now())
             return instances.get(connection, self.uuid).host
 
     @property
@@ -128,9 +135,19 @@ class AgentTestCase(base.TestCase):
         row = self.row
         self.assertEqual(expected, (row.vm_state, row.task_state, row.host))
 
+    def assertNetworks(self, *hosts):
+        """It has networks, set up on these hosts, and its row says so."""
+        self.assertEqual({self.uuid: set(hosts)}, self.network.allocated())
+        self.assertTrue(self.row.network_allocated)
+
+    def assertNoNetworks(self):
+        self.assertEqual({}, self.network.allocated())
+        self.assertFalse(self.row.network_allocated)
+
     def assertGone(self):
         self.assertEqual(('deleted', None), (
             self.row.vm_state, self.row.task_state))
         self.assertNotEqual(0, self.row.deleted)
         self.assertFalse(self.holds)
         self.assertEqual([], self.driver.list_instances())
+        self.assertNoNetworks()

@@ -3,9 +3,9 @@
 
 import oslo_messaging
 
-from cellsched.db.cell import instances
 from cellsched import exception
 from tests.unit.compute import agents
+from tests.unit.db import samples
 
 
 class TestFailure(agents.AgentTestCase):
@@ -56,8 +56,7 @@ class TestFailure(agents.AgentTestCase):
 
         def moved():
             with self.cell.writer() as connection:
-                instances.update(connection, self.uuid, {'host': 'host2'},
-                                 self.clock.now())
+                samples.put(connection, self.uuid, {'host': 'host2'})
 
         self.driver.when_up = moved
         self.build()
@@ -99,7 +98,7 @@ class TestFailure(agents.AgentTestCase):
         self.build()
         self.driver.error = None
         with self.cell.writer() as connection:
-            instances.update(
+            samples.put(
                 connection, self.uuid,
                 {'build_attempts': 2, 'task_state': 'scheduling'},
                 self.clock.now())
@@ -142,21 +141,20 @@ class TestFailure(agents.AgentTestCase):
         self.assertFalse(self.holds)
         self.assertIn('/secret/path', self.logs.output)
 
-    def test_build_that_no_conductor_can_be_told_of_ends_in_error(self):
+    def test_build_that_no_conductor_can_be_told_of_waits_for_one(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
         self.conductor.failure = oslo_messaging.MessageDeliveryFailure('x')
 
         self.build()
 
-        self.assertState('error', None, None)
-        self.assertIn('it broke', self.fault)
+        self.assertState('building', None, None)
 
     def test_conductor_that_was_told_all_the_same_keeps_the_build(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
 
         def told(*args):
             with self.cell.writer() as connection:
-                instances.update(
+                samples.put(
                     connection, self.uuid,
                     {'build_attempts': 2, 'task_state': 'scheduling'},
                     self.clock.now())
@@ -180,7 +178,7 @@ class TestOutcomes(agents.AgentTestCase):
             self.build()
             self.assertEqual(before + 1, self.failed())
             with self.cell.writer() as connection:
-                instances.update(
+                samples.put(
                     connection, self.uuid,
                     {'task_state': 'scheduling'}, self.clock.now())
 

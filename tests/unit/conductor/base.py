@@ -23,6 +23,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import instances as listing
 from cellsched import objects
+from cellsched.quota import noop
 from cellsched.rpc import transport
 from cellsched.testing import clients
 from cellsched.testing import clock
@@ -102,21 +103,23 @@ class TestCase(base.TestCase):
             'cell0': cell0.Cell0(
                 self.database, cells, self.targets, self.clock, 'conductor'),
             'scheduler': self.scheduler, 'compute': self.compute,
-            'claims': self.claims, 'clock': self.clock, 'host': 'conductor',
-            'lease_s': LEASE_S, **options})
+            'claims': self.claims, 'quotas': noop.NoopQuotaDriver(None, None),
+            'clock': self.clock, 'host': 'conductor',
+            'limits': build_and_schedule.Limits(LEASE_S), **options})
 
     def task_with(self, place, function):
         """Return a task that calls a function between two of its steps."""
         class Between(tasks.Step):
 
-            def do(self, context, builds):
+            def do(self, builds):
                 function()
 
         class Task(build_and_schedule.BuildAndSchedule):
 
-            def _steps(self, *args):
-                steps = super()._steps(*args)
-                return [*steps[:place], Between(), *steps[place:]]
+            def _make_steps(self):
+                expire, exhume, *steps = super()._make_steps()
+                return [expire, exhume, *steps[:place], Between(),
+                        *steps[place:]]
 
         return self.task(kind=Task)
 
@@ -174,7 +177,7 @@ class TestCase(base.TestCase):
             self.database, self.targets,
             listing.Servers(
                 self.database, self.registry(), self.targets, None),
-            None, self.compute, self.claims, self.clock, None,
+            None, self.compute, self.claims, self.clock, None, None,
         ).delete(USER, uuid)
 
     # What became of it.
@@ -245,7 +248,10 @@ class TestCase(base.TestCase):
         self.assertEqual([], self.sent())
 
     def assertLeftNothing(self, uuid):
+        """Nothing is left of it but a deleted row that keeps others away."""
+        live = [name for name, row in self.rows(uuid).items()
+                if not row.deleted]
         self.assertEqual(
-            ({}, None, False, None),
-            (self.rows(uuid), self.mapped(uuid), self.requested(uuid),
+            ([], None, False, None),
+            (live, self.mapped(uuid), self.requested(uuid),
              self.holds(uuid)))

@@ -4,10 +4,13 @@
 import datetime
 import uuid
 
+import sqlalchemy as sa
+
 from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
+from cellsched.db.cell import models
 from cellsched import objects
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5)
@@ -73,3 +76,11 @@ def accept(database, wanted, now=NOW, min_count=1, **fields):
                 user_id=each.user_id)
             for each in made], now)
     return made
+
+
+def put(connection, uuid, values, now=LATER):
+    """Change a server's row as no product code may: its state too."""
+    table = models.instances
+    connection.execute(
+        sa.update(table).where(table.c.uuid == uuid)
+        .values(updated_at=now, **values))

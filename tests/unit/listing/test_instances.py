@@ -16,8 +16,10 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
+from cellsched.db.cell import tags
 from cellsched import exception
 from cellsched.listing import instances as listing
+from cellsched import objects
 from tests.unit.cells import base
 from tests.unit.db import samples
 
@@ -130,6 +132,49 @@ class TestServers(base.TestCase):
             self.assertEqual(reason, self.get(uuid)[0].reason)
         self.assertEqual(reasons, {
             each.uuid: each.reason for each in self.list_all().servers})
+
+    def test_server_that_is_taken_out_of_cell0_meanwhile_is_found(self):
+        [uuid] = self.put(self.cell0, vm_state='error')
+        targets = self.targets
+
+        class Retrying:
+            """Ways into cells, on which a server is retried meanwhile."""
+
+            @staticmethod
+            def database(cell):
+                database = targets.database(cell)
+                self.write(database, instances.purge, [uuid])
+                self.write(self.database, instance_mappings.withdraw, [uuid],
+                           self.cell0.id, samples.NOW)
+                self.write(self.database, build_requests.create, [
+                    objects.BuildRequest(
+                        instance_uuid=uuid, project_id='project',
+                        instance=samples.instance(uuid))], samples.NOW)
+                return database
+
+        found, cell = self.make_reader(Retrying).get(self.context, uuid)
+
+        self.assertEqual((uuid, 'BUILD', None),
+                         (found.uuid, found.status, cell))
+
+    def test_tags_are_told_wherever_servers_are(self):
+        [waiting] = self.accept()
+        self.write(self.database, build_requests.revise, waiting, (
+            lambda request: setattr(
+                request, 'tags', objects.TagList.made(waiting, ['w']))))
+        [built], [buried] = self.put(self.cell1), self.put(self.cell0)
+        for cell, uuid, tag in ((self.cell1, built, 'b'),
+                                (self.cell0, buried, 'c')):
+            self.write(self.targets.database(cell), tags.create_all,
+                       {uuid: [tag]})
+
+        wanted = {waiting: ('w',), built: ('b',), buried: ('c',)}
+        page = self.reader.list_all(self.context, 10)
+        self.assertEqual(
+            wanted, {found.uuid: found.tags for found in page.servers})
+        self.assertEqual(wanted, {
+            uuid: self.reader.get(self.context, uuid)[0].tags
+            for uuid in wanted})
 
     def test_others_servers_are_seen_by_administrators_only(self):
         theirs = {*self.put(self.cell1, project_id='other'),

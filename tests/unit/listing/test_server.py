@@ -42,6 +42,22 @@ class TestServer(base.TestCase):
             (found.status, found.name, found.cell, found.attempts,
              found.reason))
 
+    def test_tags_are_sorted(self):
+        [uuid] = samples.uuids(1)
+
+        self.assertEqual(('a', 'b'), server.Server.of(
+            samples.instance(uuid), tags=['b', 'a']).tags)
+
+    def test_request_tells_its_tags_and_why_it_waits(self):
+        [uuid] = samples.uuids(1)
+        found = server.Server.requested(objects.BuildRequest(
+            instance_uuid=uuid, instance=samples.instance(uuid),
+            tags=objects.TagList.made(uuid, ['b', 'a']), failure='So.'))
+
+        self.assertEqual(
+            ('BUILD', None, ('a', 'b'), 'So.'),
+            (found.status, found.cell, found.tags, found.reason))
+
     def test_cell_without_a_name_is_shown_by_its_uuid(self):
         [uuid] = samples.uuids(1)
         cell = samples.cell(None)

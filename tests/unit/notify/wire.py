@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A request that has all that a notification can tell of."""
 
+from cellsched import exception
 from cellsched import objects
 from tests.unit.objects import wire
 
@@ -92,3 +93,38 @@ FIELDS = {
     'scheduler_hints': {'group': [GROUP]},
     'security_groups': SECURITY_GROUPS,
 }
+
+
+INSTANCE_FIELDS = {
+    'uuid': INSTANCE, 'project_id': 'shop', 'user_id': 'alice',
+    'display_name': 'till', 'image_ref': IMAGE, 'launch_index': 0,
+    'vm_state': 'building', 'task_state': 'scheduling', 'power_state': 0,
+    'vcpus': 1, 'memory_mb': 2048, 'root_gb': 20, 'ephemeral_gb': 5,
+    'instance_type_id': 1, 'host': None, 'node': None,
+    'availability_zone': 'az1', 'reservation_id': 'r-a1b2c3d4',
+    'created_at': '2026-01-02T03:04:05Z', 'launched_at': None,
+    'terminated_at': None, 'build_attempts': 1, 'flavor': FLAVOR,
+}
+
+#: Where an error comes up, so that it looks the same everywhere.
+_RAISING = compile('''\
+def do():
+    raise NoValidHost(reason='There are not enough hosts available.')
+''', 'lib/cellsched/conductor/deciding.py', 'exec')
+
+
+def instance(**changes):
+    """Return a server as a conductor has it."""
+    return objects.Instance.obj_from_primitive(wire.envelope(
+        'Instance', '2.8', **{**INSTANCE_FIELDS, **changes}))
+
+
+def reason(kind=exception.NoValidHost):
+    """Return an error that was raised by a conductor."""
+    module = {'__name__': 'cellsched.conductor.deciding',
+              'NoValidHost': kind}
+    exec(_RAISING, module)
+    try:
+        module['do']()
+    except Exception as exc:
+        return exc.with_traceback(exc.__traceback__.tb_next)

@@ -60,6 +60,17 @@ class TestComputeAPI(base.RPCTestCase):
         self.assertEqual(UUID, self.agents['here'].next())
         self.assertTrue(self.agents['there'].received.empty())
 
+    def test_moves_are_sent_to_agents_that_know_them_only(self):
+        api = compute.ComputeAPI(self.transport, version_cap='6.0')
+
+        for move in (api.check_moves, lambda: api.migrate_out(
+                self.context, 'here', objects.Instance(uuid=UUID), UUID)):
+            error = self.assertRaises(exception.VersionNotSendable, move)
+
+            self.assertIn('this needs 6.1', str(error))
+        self.assertTrue(self.agents['here'].received.empty())
+        self.api.check_moves()
+
 
 class TestComputeAPIs(base.RPCTestCase):
 

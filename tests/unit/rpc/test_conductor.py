@@ -32,6 +32,17 @@ class TestConductorAPI(base.RPCTestCase):
         self.context = context.RequestContext()
         self.conductor = Conductor()
 
+    def test_moves_are_sent_to_conductors_that_know_them_only(self):
+        self.serve(self.conductor, conductor.TOPIC)
+        api = conductor.ConductorAPI(self.transport, version_cap='1.19')
+
+        for move in (api.rebuild_instance, api.migrate_server,
+                     api.unshelve_instance):
+            error = self.assertRaises(
+                exception.VersionNotSendable, move, self.context, UUID, UUID)
+
+            self.assertIn('this needs 1.20', str(error))
+
     def test_accepted_builds_reach_a_conductor(self):
         self.serve(self.conductor, conductor.TOPIC)
 

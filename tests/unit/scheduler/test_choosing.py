@@ -6,9 +6,11 @@ import random
 
 import numpy as np
 
+from cellsched import exception
 from cellsched.scheduler import choosing
 from cellsched.scheduler import pipeline
 from cellsched.scheduler import ranking
+from cellsched.scheduler import refusals
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.scheduler import toys
@@ -72,13 +74,17 @@ class TestChoosing(base.TestCase):
             cell=['a', 'a', 'a', 'b'], vcpus_total=4, cpu_allocation_ratio=1)
         self.uuids = self.hosts['uuid'].tolist()
 
-    def choosing(self, filters=(), lost=(), weigher=None, **request):
+    def choosing(self, filters=(), lost=[], weigher=None, **request):
         request = {'vcpus': 4, **request}
+        refused = refusals.Refusals()
+        for provider in lost * 2:
+            refused.add(exception.ClaimRefused(
+                provider=provider, resource='VCPU', amount=4, consumer='i'))
         return choosing.Choosing(
             pipeline.Pipeline(
                 filters, [weigher or toys.Weigher([9.0, 8.0, 7.0, 6.0])]),
             choosing.Taste(random.Random(0)), self.hosts,
-            builders.request(**request), lost)
+            builders.request(**request), refused)
 
     def names(self, selections):
         return [[each.service_host for each in some] for some in selections]

@@ -109,6 +109,20 @@ class TestTogether(base.TestCase):
         self.assertIsInstance(outcomes[3], exception.ClaimConflict)
         self.assertIsInstance(outcomes[4], exception.InvalidField)
 
+    def test_members_of_groups_are_claimed_for_apart(self):
+        group = claims_base.Membership(OTHER, 'host', 'anti-affinity')
+        member, late = (
+            [claims_base.Claim(name, PROVIDER, {'VCPU': 1}, group)]
+            for name in ('a', 'd'))
+
+        outcomes = self.meanwhile(
+            member, self.claims('b'), self.claims('c'), late)
+
+        self.assertEqual([1, 1], outcomes[1:3])
+        self.assertCountEqual([int, exception.GroupPolicyViolated], [
+            type(outcomes[place]) for place in (0, 3)])
+        self.assertEqual([1, 2, 1, 1], self.store.asked)
+
     def test_what_comes_twice_at_once_is_taken_once(self):
         outcomes = self.meanwhile(self.claims('a', 'b'),
                                   self.claims('a', 'b'))

@@ -14,6 +14,7 @@ class TestDriver(base.TestCase):
                 'nodes', 'spawn', 'destroy', 'list_instances')}
             driver = type('Whole', (virt.Driver,), whole)(None, None)
             self.assertEqual([], driver.opts())
+            self.assertFalse(driver.deallocate_networks_on_reschedule(None))
 
             del whole[missing]
             self.assertRaises(

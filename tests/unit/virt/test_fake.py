@@ -94,6 +94,13 @@ class TestFakeDriver(base.TestCase):
         driver.spawn(self.servers[3], 'host1')
         self.assertEqual([self.servers[3].uuid], driver.list_instances())
 
+    def test_networks_go_along_to_another_host_unless_it_is_said(self):
+        for said in False, True:
+            driver = self.driver(deallocate_networks_on_reschedule=said)
+
+            self.assertIs(said, driver.deallocate_networks_on_reschedule(
+                self.server))
+
     def test_builds_wait_as_long_as_they_are_held(self):
         driver = self.driver()
         go_on = driver.hold_builds()

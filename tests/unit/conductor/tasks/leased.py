@@ -15,7 +15,8 @@ class StepTestCase(base.TestCase):
         """Return builds that were leased and placed, one on each host."""
         uuids = self.accept(len(hosts), **fields)
         leased = self.lease(uuids, owner)
-        builds = [tasks.Build(entry.request, entry.spec) for entry in leased]
+        builds = [tasks.Build(entry.request, entry.spec, base.USER, owner)
+                  for entry in leased]
         for build, host in zip(builds, hosts):
             build.selections = [self.selection(host)]
             build.cell = next(
@@ -35,7 +36,8 @@ class StepTestCase(base.TestCase):
                 connection, [uuid], self.cells[cell].id, self.clock.now())
 
     def do(self, step, builds):
-        step.do(base.USER, builds)
+        step.do(builds)
 
     def undo(self, step, builds):
-        step.undo(base.USER, builds)
+        with self.database.writer() as connection:
+            step.undo(connection, builds)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running steps over a batch of builds, and undoing them."""
 
+import contextlib
+
+import oslo_messaging
+
 from cellsched.conductor.tasks import base as tasks
 from cellsched import context
 from cellsched import exception
@@ -21,18 +25,20 @@ def lost():
 class Step(tasks.Step):
     """Notes what is done and undone; ``doing`` and ``undoing`` do it."""
 
+    name = ''
+
     def __init__(self, name, notes, doing=None, undoing=None):
         self.name = name
         self.notes = notes
         self.doing = doing
         self.undoing = undoing
 
-    def do(self, context, builds):
+    def do(self, builds):
         self.note('do', builds)
         if self.doing:
             self.doing(builds)
 
-    def undo(self, context, builds):
+    def undo(self, connection, builds):
         self.note('undo', builds)
         if self.undoing:
             self.undoing(builds)
@@ -62,15 +68,16 @@ class TestRun(base.TestCase):
         super().setUp()
         self.notes = []
         self.builds = [
-            tasks.Build(objects.BuildRequest(instance_uuid=uuid), None)
+            tasks.Build(
+                objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
             for uuid in 'abc']
         self.a, self.b, self.c = self.builds
 
     def step(self, name, doing=None, undoing=None):
         return Step(name, self.notes, doing, undoing)
 
-    def run_steps(self, *steps, **options):
-        return tasks.run(CONTEXT, steps, self.builds, **options)
+    def run_steps(self, *steps, least=1, **options):
+        return tasks.run(steps, tasks.Batch(self.builds, least), **options)
 
     def test_steps_are_done_in_order_for_all(self):
         gone_on = self.run_steps(self.step('1'), self.step('2'))
@@ -141,14 +148,16 @@ class TestRun(base.TestCase):
         self.assertIs(first, self.a.failed)
         self.assertEqual('as told', str(self.b.failed))
 
-    def test_settle_saves_from_undoing_what_is_somebody_elses(self):
+    def test_fence_saves_from_undoing_what_is_somebody_elses(self):
         asked = []
 
-        def settle(builds):
+        @contextlib.contextmanager
+        def fence(builds):
             asked.extend(build.uuid for build in builds)
             self.b.finished = True
+            yield
 
-        self.run_steps(self.step('1'), self.step('2', fail), settle=settle)
+        self.run_steps(self.step('1'), self.step('2', fail), fence=fence)
 
         self.assertEqual(['a', 'b', 'c'], asked)
         self.assertEqual(
@@ -156,8 +165,8 @@ class TestRun(base.TestCase):
         self.assertEqual(
             [True, False, True], [build.to_bury for build in self.builds])
 
-    def test_nothing_is_undone_where_settling_fails(self):
-        self.run_steps(self.step('1'), self.step('2', fail), settle=fail)
+    def test_nothing_is_undone_where_the_fence_fails(self):
+        self.run_steps(self.step('1'), self.step('2', fail), fence=fail)
 
         self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
         self.assertEqual(
@@ -175,6 +184,56 @@ class TestRun(base.TestCase):
         self.assertTrue(self.b.unclear)
         self.assertFalse(self.b.to_bury)
         self.assertFalse(self.a.unclear)
+
+    def test_too_few_are_none(self):
+        first = Failure('first')
+        gone_on = self.run_steps(
+            self.step('1'), self.step('2', end('b', failed=first)),
+            self.step('3'), least=3)
+
+        self.assertEqual(
+            ['do 1 abc', 'do 2 abc', 'undo 2 abc', 'undo 1 abc'], self.notes)
+        self.assertEqual([], gone_on)
+        self.assertEqual(
+            [first] * 3, [build.failed for build in self.builds])
+
+    def test_what_users_delete_is_not_missed(self):
+        gone_on = self.run_steps(
+            self.step('1', end('b', deleted=True)), self.step('2'), least=3)
+
+        self.assertEqual([self.a, self.c], gone_on)
+
+    def test_what_is_past_undoing_is_not_failed_with_others(self):
+        last = self.step('1', end('b', failed=Failure()))
+        last.final = True
+
+        self.assertEqual([self.a, self.c], self.run_steps(last, least=3))
+
+    def test_what_nobody_answered_is_put_off(self):
+        def doing(builds):
+            raise oslo_messaging.MessagingTimeout()
+
+        self.run_steps(self.step('1'), self.step('2', doing))
+
+        self.assertEqual(
+            ['do 1 abc', 'do 2 abc', 'undo 2 abc', 'undo 1 abc'], self.notes)
+        for build in self.builds:
+            self.assertEqual((True, False), (build.later, build.to_bury))
+
+    def test_too_few_are_put_off_together(self):
+        self.run_steps(
+            self.step('1', end('b', failed=Failure(), later=True)), least=3)
+
+        self.assertEqual([False] * 3, [each.to_bury for each in self.builds])
+
+    def test_none_is_put_off_where_one_failed_for_good(self):
+        def doing(builds):
+            end('a', failed=Failure(), later=True)(builds)
+            end('b', failed=Failure())(builds)
+
+        self.run_steps(self.step('1', doing), least=3)
+
+        self.assertEqual([True] * 3, [each.to_bury for each in self.builds])
 
     def test_no_step_is_done_for_nobody(self):
         self.assertEqual([], self.run_steps(

@@ -183,8 +183,9 @@ class TestFailure(base.TestCase):
         self.assertBuried(lost, 'HostMappingNotFound')
         self.assertNotIn('x9', self.reason(lost))
 
-    def test_scheduler_that_does_not_answer_is_a_failure(self):
+    def test_scheduler_that_does_not_answer_is_asked_again_later(self):
         def answer(**arguments):
+            self.answer(**arguments)
             raise oslo_messaging.MessagingTimeout()
 
         self.scheduler.answer = answer
@@ -192,7 +193,15 @@ class TestFailure(base.TestCase):
 
         self.task().run(base.USER, [uuid])
 
-        self.assertBuried(uuid, 'MessagingTimeout')
+        self.assertEqual(({}, None, True, None), (
+            self.rows(uuid), self.mapped(uuid), self.requested(uuid),
+            self.holds(uuid)))
+
+        self.scheduler.answer = self.answer
+        self.clock.advance(base.LEASE_S)
+        self.task().run(base.USER, [uuid])
+
+        self.assertBuilding('cell1', uuid)
 
     def test_cell_that_cannot_be_written_fails_its_builds_only(self):
         self.point('cell1', 'sqlite:////nowhere/at/all.sqlite')
@@ -209,10 +218,19 @@ class TestFailure(base.TestCase):
         self.task().run(base.USER, [lost, found])
 
         self.assertBuilding('cell2', found)
-        # What was written there is not known, so it is not buried; its claim
-        # keeps the place.
-        self.assertEqual(('cell1', True, 'a1'), (
+        # Nothing was written there, so it may go elsewhere.
+        self.assertEqual((None, True, None), (
             self.mapped(lost), self.requested(lost), self.holds(lost)))
+
+    def test_cell_that_goes_while_it_is_written_is_waited_for(self):
+        self.break_cell('cell1')
+        [uuid] = self.accept()
+
+        self.task().run(base.USER, [uuid])
+
+        # What was written there is not known; its claim keeps the place.
+        self.assertEqual(('cell1', True, 'a1'), (
+            self.mapped(uuid), self.requested(uuid), self.holds(uuid)))
 
     def test_least_number_is_kept(self):
         uuids = self.accept(6, min_count=5)
@@ -233,10 +251,9 @@ class TestFailure(base.TestCase):
         for uuid in uuids[4:]:
             self.assertBuried(uuid, 'Full.')
 
-    def test_what_cannot_be_told_to_its_host_is_an_error_in_its_cell(self):
+    def test_what_cannot_be_told_to_any_host_is_an_error_in_its_cell(self):
         url = self.cells['cell1'].transport_url
-        self.compute.get(self.transports.get(url)).failure = (
-            oslo_messaging.MessageDeliveryFailure())
+        self.compute.get(self.transports.get(url)).failure = ValueError()
         [uuid] = self.accept()
 
         self.task().run(base.USER, [uuid])

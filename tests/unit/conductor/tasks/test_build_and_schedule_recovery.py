@@ -3,6 +3,8 @@
 
 import sqlalchemy as sa
 
+from concurrent import futures
+
 from cellsched.db.api import build_requests
 from cellsched.db.api import models as api_models
 from tests.unit.conductor import base
@@ -135,22 +137,36 @@ class TestRecovery(base.TestCase):
                 ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid)))
             self.assertEqual([], self.sent())
 
-    def test_who_undoes_has_the_whole_lease_before_it(self):
+    def test_nobody_takes_up_what_is_being_undone_however_slowly(self):
         [uuid] = self.accept()
         task = self.task_with(1, lambda: (
             self.clock.advance(base.LEASE_S * 2), ends.fail()))
-        taken = []
+        taken, undone = [], []
         release = self.claims.release
 
-        def look(consumers):
+        def lease():
             with self.database.writer() as connection:
-                taken.extend(build_requests.lease(
+                taken.append(build_requests.lease(
                     connection, [uuid], 'next', self.clock.timestamp(),
                     self.clock.timestamp() + 1))
+            self.assertEqual([[uuid]], undone)
+
+        def look(consumers):
+            self.clock.advance(base.LEASE_S * 2)
+            waiting.append(threads.submit(lease))
+            # It waits for the transaction that this is done in.
+            self.assertRaises(
+                futures.TimeoutError, waiting[0].result, 0.2)
+            undone.append(list(consumers))
             release(consumers)
 
-        self.claims.release = look
-        task.run(base.USER, [uuid])
+        waiting = []
+        with futures.ThreadPoolExecutor(1) as threads:
+            self.claims.release = look
+            task.run(base.USER, [uuid])
+            waiting[0].result(60)
 
-        self.assertEqual([], taken)
-        self.assertBuried(uuid, 'CellUnreachable')
+        # Whoever was first, it is not built, for its claim is gone.
+        self.assertEqual(1, len(taken))
+        self.assertIsNone(self.holds(uuid))
+        self.assertEqual([], self.sent())

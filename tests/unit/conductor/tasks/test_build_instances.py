@@ -5,8 +5,12 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import build_instances
-from cellsched.conductor.tasks import steps
+from cellsched.conductor.tasks import orders
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
+from cellsched import exception
+from cellsched import objects
+from cellsched.testing import builders
 from tests.unit.conductor import base
 from tests.unit.db import samples
 
@@ -33,13 +37,15 @@ class TestBuildInstances(base.TestCase):
                 self.clock.now())
         return uuid
 
-    def try_next(self, *hosts, uuid=None, tried=1, reason='It broke.'):
+    def try_next(self, *hosts, uuid=None, tried=1, reason='It broke.',
+                 spec=None):
         first = [['a9', 'node-a9']]
         self.task.run(
             base.USER, [samples.instance(uuid or self.uuid)],
             {'retry': {'num_attempts': tried, 'hosts': first,
                        'exc_reason': reason}},
-            None, [[self.selection(host) for host in hosts]])
+            spec or objects.RequestSpec(),
+            [[self.selection(host) for host in hosts]])
 
     def fill(self, host):
         self.claims.claim([claims_base.Claim(
@@ -90,6 +96,20 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual(['a3'], [
             each.service_host for each in sent.arguments['host_list']])
         self.assertEqual('a2', self.holds(self.uuid))
+
+    def test_host_that_the_server_group_rules_out_is_passed_over(self):
+        spec = builders.request(group={'policy': 'anti-affinity'})
+        [other] = samples.uuids(1)
+        self.claims.claim(claims_base.of_selection(
+            other, self.selection('a1'), spec.instance_group))
+
+        self.try_next('a1', 'a2', spec=spec)
+
+        self.assertEqual('a2', self.holds(self.uuid))
+        late = claims_base.of_selection(
+            samples.uuids(1)[0], self.selection('a2'), spec.instance_group)
+        self.assertRaises(
+            exception.GroupPolicyViolated, self.claims.claim, late)
 
     def test_server_ends_in_error_where_no_host_has_room(self):
         self.fill('a1')
@@ -177,19 +197,50 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual('deleted', self.row(self.uuid).vm_state)
         self.assertIsNone(self.holds(self.uuid))
 
-    def test_agent_that_cannot_be_told_is_an_error(self):
+    def kept(self):
+        with self.cell.reader() as connection:
+            return orders.Order.read(build_casts.get(connection, self.uuid))
+
+    def test_what_an_agent_is_told_is_kept(self):
+        self.fill('a1')
+
+        self.try_next('a1', 'a2', 'a3')
+
+        [sent] = self.agents.sent
+        kept = self.kept()
+        self.assertEqual('a2', kept.chosen.service_host)
+        self.assertEqual(
+            ['a3'], [each.service_host for each in kept.host_list])
+        self.assertEqual(
+            sent.arguments['filter_properties'], kept.filter_properties)
+
+    def test_agent_that_cannot_be_told_is_told_later(self):
         self.agents.failure = oslo_messaging.MessageDeliveryFailure('secret')
 
         self.try_next('a1')
 
-        self.assertInError('MessageDeliveryFailure')
-        self.assertNotIn('secret', self.reason(self.uuid))
-        self.assertEqual(1, self.row(self.uuid).build_attempts)
+        row = self.row(self.uuid)
+        self.assertEqual(('building', 'scheduling', 2), (
+            row.vm_state, row.task_state, row.build_attempts))
+        self.assertEqual('a1', self.holds(self.uuid))
+        self.assertEqual('a1', self.kept().chosen.service_host)
+
+    def test_store_that_does_not_answer_is_asked_later(self):
+        def unreachable(consumers):
+            raise exception.DatabaseUnreachable(
+                schema='claims', url='', reason='gone')
+
+        self.claims.release = unreachable
+        self.try_next('a1')
+
+        row = self.row(self.uuid)
+        self.assertEqual(('building', 'scheduling', 2), (
+            row.vm_state, row.task_state, row.build_attempts))
 
     def test_agent_that_was_told_all_the_same_keeps_the_build(self):
         def told(*args, **arguments):
             with self.cell.writer() as connection:
-                instances.update(
+                samples.put(
                     connection, self.uuid,
                     {'host': 'a1', 'task_state': 'spawning'},
                     self.clock.now())
@@ -223,7 +274,8 @@ class TestBuildInstances(base.TestCase):
         self.task.run(
             base.USER,
             [samples.instance(self.uuid), samples.instance(other)],
-            steps.filter_properties(self.selection('a3')), None,
+            orders.Order.first(
+                [self.selection('a3')], None).filter_properties, None,
             [[self.selection('a1')], [self.selection('a2')]])
 
         self.assertEqual([('a1', self.uuid), ('a2', other)], self.sent())

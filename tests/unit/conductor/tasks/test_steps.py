@@ -3,13 +3,17 @@
 
 import sqlalchemy as sa
 
+from cellsched.conductor.tasks import base as tasks
+from cellsched.conductor.tasks import deciding
 from cellsched.conductor.tasks import steps
+from cellsched.db.api import build_requests
 from cellsched.db.cell import models
 from cellsched import exception
+from cellsched.quota import noop
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
 
-ME, OTHER = 'me', 'other'
+OTHER = 'other'
 
 
 class TestSchedule(leased.StepTestCase):
@@ -19,8 +23,10 @@ class TestSchedule(leased.StepTestCase):
         self.batch = self.builds(['a1'] * 3)
 
     def step(self, min_count=1):
-        return steps.Schedule(
-            self.database, self.scheduler, self.claims, min_count)
+        batch = tasks.Batch(self.batch, min_count)
+        for build in self.batch:
+            build.batch = batch
+        return deciding.Schedule(self.database, self.scheduler, self.claims)
 
     def held(self):
         return [self.holds(build.uuid) for build in self.batch]
@@ -129,7 +135,7 @@ class TestFindCell(leased.StepTestCase):
         batch = self.builds(['a1', 'b1'])
         for build in batch:
             build.cell = None
-        step = steps.FindCell(self.database)
+        step = deciding.FindCell(self.database)
 
         for _ in range(2):
             self.do(step, batch)
@@ -142,7 +148,7 @@ class TestFindCell(leased.StepTestCase):
         lost.selections = [self.selection('x9')]
         lost.cell = None
 
-        self.do(steps.FindCell(self.database), [lost, found])
+        self.do(deciding.FindCell(self.database), [lost, found])
 
         self.assertIsInstance(lost.failed, exception.HostMappingNotFound)
         self.assertEqual('x9', lost.failed.host)
@@ -153,7 +159,8 @@ class TestFindCell(leased.StepTestCase):
 class TestWriteRows(leased.StepTestCase):
 
     def step(self):
-        return steps.WriteRows(self.targets, self.clock)
+        return steps.WriteRows(
+            self.database, self.targets, self.clock, base.LEASE_S)
 
     def actions(self, cell):
         with self.targets.database(self.cells[cell]).reader() as connection:
@@ -218,7 +225,7 @@ class TestWriteRows(leased.StepTestCase):
         one, other, third = batch = self.builds(['a1', 'b1', 'a2'])
         for build in batch:
             build.cell = None
-        self.do(steps.FindCell(self.database), batch)
+        self.do(deciding.FindCell(self.database), batch)
 
         self.do(self.step(), batch)
 
@@ -229,10 +236,12 @@ class TestWriteRows(leased.StepTestCase):
             self.assertEqual(['cell1'], [*self.rows(build.uuid)])
 
 
-class TestDeleteRequest(leased.StepTestCase):
+class TestRelease(leased.StepTestCase):
 
-    def step(self, owner=ME):
-        return steps.DeleteRequest(self.database, owner)
+    def step(self):
+        return steps.Release(
+            self.database, self.targets, noop.NoopQuotaDriver(None, None),
+            self.clock)
 
     def test_request_goes_and_the_build_goes_on(self):
         batch = self.builds(['a1', 'b1'])
@@ -283,6 +292,24 @@ class TestDeleteRequest(leased.StepTestCase):
 
         self.assertFalse(self.requested(build.uuid))
         self.assertFalse(build.ended)
+
+    def test_what_its_user_changed_meanwhile_is_changed_in_the_cell(self):
+        changed, other = batch = self.builds(['a1', 'b1'])
+        self.do(steps.WriteRows(
+            self.database, self.targets, self.clock, base.LEASE_S), batch)
+        with self.database.writer() as connection:
+            build_requests.revise(
+                connection, changed.uuid,
+                lambda request: setattr(
+                    request.instance, 'display_name', 'renamed'))
+
+        self.do(self.step(), batch)
+
+        self.assertEqual('renamed', self.row(changed.uuid).display_name)
+        self.assertNotEqual('renamed', self.row(other.uuid).display_name)
+        for build in batch:
+            self.assertFalse(self.requested(build.uuid))
+            self.assertFalse(build.ended)
 
     def test_undoing_it_does_nothing(self):
         batch = self.builds(['a1'])

@@ -4,8 +4,10 @@
 import oslo_messaging
 import sqlalchemy as sa
 
+from cellsched.conductor.tasks import deciding
 from cellsched.conductor.tasks import steps
 from cellsched.db.cell import models
+from cellsched import exception
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
 
@@ -21,7 +23,8 @@ class TestCast(leased.StepTestCase):
         for build in self.batch:
             self.claims.claim(base.claims_base.of_selection(
                 build.uuid, build.selections[0]))
-        self.do(steps.WriteRows(self.targets, self.clock), self.batch)
+        self.do(steps.WriteRows(
+            self.database, self.targets, self.clock, base.LEASE_S), self.batch)
 
     def step(self):
         return steps.Cast(self.targets, self.compute, self.claims,
@@ -65,15 +68,28 @@ class TestCast(leased.StepTestCase):
             self.assertEqual('building', self.row(build.uuid).vm_state)
             self.assertIsNotNone(self.holds(build.uuid))
 
-    def test_what_cannot_be_sent_ends_in_error_in_its_cell(self):
+    def test_what_a_broker_does_not_take_waits_in_its_cell(self):
         self.client('cell1').failure = oslo_messaging.MessageDeliveryFailure(
             'to amqp://user:secret@broker')
 
         self.do(self.step(), self.batch)
 
+        for build in self.a1, self.a2:
+            self.assertEqual(
+                ('building', 'scheduling'),
+                (self.row(build.uuid).vm_state,
+                 self.row(build.uuid).task_state))
+            self.assertIsNotNone(self.holds(build.uuid))
+        self.assertEqual([self.b1.uuid], [uuid for _, uuid in self.sent()])
+
+    def test_what_cannot_be_sent_by_any_broker_ends_in_error(self):
+        self.client('cell1').failure = exception.VersionNotSendable(
+            topic='compute', version='6.0', cap='5.0')
+
+        self.do(self.step(), self.batch)
+
         self.assertInError(self.a1, 'cell1')
         self.assertInError(self.a2, 'cell1')
-        self.assertNotIn('secret', self.reason(self.a1.uuid))
         self.assertSent(self.b1)
 
     def test_cell_without_a_transport_does_not_keep_the_others(self):
@@ -88,11 +104,11 @@ class TestCast(leased.StepTestCase):
         self.assertSent(self.b1)
 
     def test_cell_that_cannot_be_told_either_does_not_keep_the_others(self):
-        self.client('cell1').failure = oslo_messaging.MessagingTimeout()
+        self.client('cell1').failure = ValueError()
         self.break_cell('cell1')
         for build in self.batch:
             build.cell = None
-        self.do(steps.FindCell(self.database), self.batch)
+        self.do(deciding.FindCell(self.database), self.batch)
 
         self.do(self.step(), self.batch)
 
@@ -102,7 +118,7 @@ class TestCast(leased.StepTestCase):
         self.assertEqual('a1', self.holds(self.a1.uuid))
 
     def test_build_that_was_begun_all_the_same_is_let_alone(self):
-        self.client('cell1').failure = oslo_messaging.MessagingTimeout()
+        self.client('cell1').failure = ValueError()
         cell = self.targets.database(self.cells['cell1'])
         with cell.writer() as connection:
             connection.execute(

@@ -2,6 +2,7 @@
 """The step that decides, alone and after others."""
 
 from cellsched.conductor.tasks import base as tasks
+from cellsched.conductor.tasks import deciding
 from cellsched.conductor.tasks import steps
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
@@ -11,9 +12,9 @@ ME, OTHER = 'me', 'other'
 
 class TestDecide(leased.StepTestCase):
 
-    def step(self, owner=ME):
-        return steps.Decide(self.database, self.targets, self.clock, owner,
-                            base.LEASE_S)
+    def step(self):
+        return deciding.Decide(
+            self.database, self.targets, self.clock, base.LEASE_S)
 
     def decided(self, batch):
         return [self.mapped(build.uuid) for build in batch]
@@ -92,17 +93,20 @@ class TestDecideAgain(leased.StepTestCase):
         [earlier] = self.builds(['b1'], OTHER)
         self.uuid = earlier.uuid
         self.decide(self.uuid, 'cell2')
-        steps.WriteRows(self.targets, self.clock).do(base.USER, [earlier])
+        steps.WriteRows(
+            self.database, self.targets, self.clock, base.LEASE_S,
+        ).do([earlier])
         self.clock.advance(base.LEASE_S)
         [entry] = self.lease([self.uuid], ME)
-        self.assertTrue(entry.again)
         self.build = tasks.Build(
-            entry.request, entry.spec, [self.selection('a1')],
-            self.cells['cell1'], again=True, earlier=self.cells['cell2'])
+            entry.request, entry.spec, base.USER, ME, tries=entry.tries,
+            selections=[self.selection('a1')], cell=self.cells['cell1'],
+            earlier=self.cells['cell2'])
+        self.assertTrue(self.build.again)
 
-    def step(self, owner=ME):
-        return steps.Decide(self.database, self.targets, self.clock, owner,
-                            base.LEASE_S)
+    def step(self):
+        return deciding.Decide(
+            self.database, self.targets, self.clock, base.LEASE_S)
 
     def test_nothing_is_left_in_the_earlier_cell(self):
         for _ in range(2):
@@ -138,7 +142,8 @@ class TestDecideAgain(leased.StepTestCase):
             self.assertIsNone(self.mapped(self.uuid))
 
     def test_undoing_the_rows_removes_those_of_the_earlier_try(self):
-        step = steps.WriteRows(self.targets, self.clock)
+        step = steps.WriteRows(
+            self.database, self.targets, self.clock, base.LEASE_S)
 
         for _ in range(2):
             self.undo(step, [self.build])
@@ -146,7 +151,8 @@ class TestDecideAgain(leased.StepTestCase):
             self.assertEqual({}, self.rows(self.uuid))
 
     def test_who_lost_the_lease_takes_nothing_back(self):
-        self.do(self.step(OTHER), [self.build])
+        self.build.owner = OTHER
+        self.do(self.step(), [self.build])
 
         self.assertEqual('cell2', self.mapped(self.uuid))
         self.assertEqual(['cell2'], [*self.rows(self.uuid)])

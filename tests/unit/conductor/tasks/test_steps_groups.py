@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the scheduler is told of a build's server group."""
 
-from cellsched.conductor.tasks import steps
+from cellsched.conductor.tasks import deciding
 from cellsched.db.api import instance_groups
 from cellsched import exception
 from cellsched import objects
@@ -34,8 +34,8 @@ class TestScheduleInGroups(leased.StepTestCase):
 
     def schedule(self):
         """Schedule the batch; return the last request."""
-        self.do(steps.Schedule(
-            self.database, self.scheduler, self.claims, 1), self.batch)
+        self.do(deciding.Schedule(
+            self.database, self.scheduler, self.claims), self.batch)
         return self.scheduler.sent[-1].arguments['spec_obj']
 
     def test_members_are_those_of_now(self):

@@ -137,7 +137,7 @@ class TestLease(BuildRequestCase):
         leased = self.write(
             build_requests.lease, uuids, 'second', 1060.0, 1120.0)
 
-        self.assertEqual([True, False], [each.again for each in leased])
+        self.assertEqual([2, 1], [each.tries for each in leased])
 
     def test_renewed_lease_lasts_longer(self):
         uuids = self.accept(2)

@@ -127,6 +127,21 @@ class TestInstanceMappings(base.TestCase):
         self.assertEqual(
             {uuids[0]}, self.decide(uuids[:1], self.west))
 
+    def test_decision_is_reopened_once_and_not_for_the_deleted(self):
+        one, deleted = uuids = self.create(2)
+        self.decide(uuids, self.east)
+        self.delete(deleted)
+
+        def reopen(uuid, cell):
+            return self.write(
+                instance_mappings.reopen, uuid, cell.id, samples.NOW)
+
+        self.assertFalse(reopen(one, self.west))
+        self.assertTrue(reopen(one, self.east))
+        self.assertFalse(reopen(one, self.east))
+        self.assertFalse(reopen(deleted, self.east))
+        self.assertEqual([None, 'east'], self.cells(uuids))
+
     def test_confirmed_is_what_has_the_cell_and_is_wanted(self):
         uuids = self.create(4)
         self.decide(uuids[:2], self.east)

@@ -31,12 +31,17 @@ TABLES = {
     'aggregates': {'uuid', 'name'},
     'aggregate_hosts': {'host', 'aggregate_id'},
     'aggregate_metadata': {'aggregate_id', 'key', 'value'},
+    'quotas': {'project_id', 'resource', 'hard_limit'},
+    'project_user_quotas': {'user_id', 'project_id', 'resource',
+                            'hard_limit'},
+    'quota_classes': {'class_name', 'resource', 'hard_limit'},
 }
 
 #: What is here and not in Nova.
 OURS = {'aggregates': {'lane', 'position'},
         'build_requests': {'min_count', 'lease_owner', 'lease_expires_at',
-                           'lease_count'}}
+                           'lease_count', 'revision', 'buried', 'failure'},
+        'instance_mappings': {'vcpus', 'memory_mb'}}
 
 #: Tables that are here and not in Nova.
 OUR_TABLES = {
@@ -44,6 +49,7 @@ OUR_TABLES = {
     'scheduler_decisions': EVERY | {
         'uuid', 'request_id', 'decided_at', 'document'},
     'decision_instances': EVERY | {'decision_uuid', 'instance_uuid'},
+    'quota_locks': EVERY | {'project_id'},
 }
 
 

@@ -10,6 +10,7 @@ from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
+from cellsched.db.cell import states
 from cellsched.db import statements
 from cellsched import exception
 from cellsched import objects
@@ -91,7 +92,7 @@ class TestCreate(InstanceCase):
     def test_creating_again_changes_nothing(self):
         uuids = samples.uuids(2)
         self.assertEqual(uuids[:1], self.create(uuids[0]))
-        self.update(uuids[0], {'vm_state': 'active'})
+        self.write(samples.put, uuids[0], {'vm_state': 'active'})
 
         self.assertEqual(uuids[1:], self.create(*uuids))
         self.assertEqual([], self.create(*uuids))
@@ -175,12 +176,11 @@ class TestUpdate(InstanceCase):
         uuid = self.one(host=None)
 
         self.assertTrue(self.update(
-            uuid, {'host': 'h', 'task_state': 'spawning'}, host=None,
+            uuid, {'host': 'h', 'node': 'n'}, host=None,
             task_state=('scheduling', None)))
 
         instance = self.get(uuid)
-        self.assertEqual(('h', 'spawning'),
-                         (instance.host, instance.task_state))
+        self.assertEqual(('h', 'n'), (instance.host, instance.node))
 
     def test_server_is_left_if_it_is_not_as_expected(self):
         uuid = self.one(host='h', task_state=None)
@@ -190,27 +190,80 @@ class TestUpdate(InstanceCase):
                 {'task_state': 'spawning'}, {'host': ()},
                 {'host': 'h', 'vm_state': 'active'}):
             self.assertFalse(
-                self.update(uuid, {'vm_state': 'error'}, **expected),
-                expected)
+                self.update(uuid, {'node': 'n'}, **expected), expected)
         for expected in (
                 {}, {'host': 'h'}, {'host': ('x', 'h')}, {'task_state': None},
                 {'task_state': ('spawning', None), 'host': 'h'}):
             self.assertTrue(
-                self.update(uuid, {'task_state': None}, **expected), expected)
-        self.assertEqual('building', self.get(uuid).vm_state)
+                self.update(uuid, {'node': 'm'}, **expected), expected)
+        self.assertEqual('m', self.get(uuid).node)
 
     def test_deleted_or_unknown_server_is_not_changed(self):
         uuid = self.one()
         self.write(instances.delete, uuid, samples.LATER)
 
         for missing in uuid, *samples.uuids(1):
-            self.assertFalse(self.update(missing, {'vm_state': 'active'}))
+            self.assertFalse(self.update(missing, {'node': 'n'}))
 
     def test_exactly_one_of_several_takes_a_server(self):
         uuid = self.one(host=None)
 
         taken = racing.race(*[
             lambda host=host: self.update(uuid, {'host': host}, host=None)
+            for host in 'abcdef'])
+
+        self.assertEqual(1, sum(taken))
+        self.assertEqual('abcdef'[taken.index(True)], self.get(uuid).host)
+
+    def test_a_state_is_not_changed_by_the_way(self):
+        uuid = self.one()
+
+        for name in 'vm_state', 'task_state', 'deleted':
+            self.assertRaises(ValueError, self.update, uuid, {name: 'active'})
+
+
+class TestTransit(InstanceCase):
+
+    def transit(self, uuid, transition, values=None, **expected):
+        return self.write(
+            instances.transit, uuid, transition, samples.LATER, values,
+            **expected)
+
+    def state(self, uuid):
+        instance = self.get(uuid)
+        return states.State(instance.vm_state, instance.task_state)
+
+    def test_each_transition_is_made_from_where_it_may_begin_only(self):
+        known = {each for transition in states.TRANSITIONS.values()
+                 for each in (transition.before or ())}
+        for name, transition in states.TRANSITIONS.items():
+            for before in known:
+                uuid = self.one(**before._asdict())
+                allowed = (transition.before is None
+                           or before in transition.before)
+
+                self.assertEqual(
+                    allowed, self.transit(uuid, name), (name, before))
+                self.assertEqual(
+                    states.State(transition.after.vm_state or before.vm_state,
+                                 transition.after.task_state)
+                    if allowed else before, self.state(uuid))
+
+    def test_more_is_set_and_may_be_expected(self):
+        uuid = self.one(build_attempts=1)
+
+        self.assertFalse(self.transit(
+            uuid, 'begin', {'host': 'h'}, build_attempts=2))
+        self.assertTrue(self.transit(
+            uuid, 'begin', {'host': 'h'}, build_attempts=1, host=None))
+
+        self.assertEqual('h', self.get(uuid).host)
+
+    def test_exactly_one_of_several_takes_a_server_on(self):
+        uuid = self.one()
+
+        taken = racing.race(*[
+            lambda host=host: self.transit(uuid, 'begin', {'host': host})
             for host in 'abcdef'])
 
         self.assertEqual(1, sum(taken))

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What processes and a database server spend, as the system counts it."""
+
+import collections
+import contextlib
+import os
+import pathlib
+import re
+import subprocess
+
+import psycopg2
+
+from tests.integration import servers
+from tests.integration import serving
+
+#: Of a second, in which the system counts what processes use.
+TICK_S = 1 / os.sysconf('SC_CLK_TCK')
+
+#: The least number of what is not the database server's own.
+FIRST_OURS = 16384
+
+_RECORD = re.compile(r'^rmgr: (\w+) .* tx: +(\d+), lsn: .* desc: (.*)$')
+_RELATION = re.compile(r'rel \d+/(\d+)/(\d+)')
+_PARTS = re.compile(r'subxacts: ([\d ]+)')
+_RATE = re.compile(r'^tps = ([\d.]+)', re.MULTILINE)
+
+
+def cpu_s(pids):
+    """Return the CPU seconds of processes, with all that they started.
+
+    :param pids: ids of processes by a name of theirs
+    """
+    spent, started = {}, collections.defaultdict(list)
+    for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        try:
+            fields = path.read_text().rpartition(')')[2].split()
+        except OSError:
+            # It has ended.
+            continue
+        pid = int(path.parent.name)
+        started[int(fields[1])].append(pid)
+        # Those that ended are their parents'.
+        spent[pid] = sum(map(int, fields[11:15])) * TICK_S
+
+    def whole(pid):
+        return spent.get(pid, 0) + sum(map(whole, started[pid]))
+
+    return {name: sum(map(whole, some)) for name, some in pids.items()}
+
+
+def machine_s():
+    """Return the CPU seconds of everything that runs on the machine."""
+    line = pathlib.Path('/proc/stat').read_text().splitlines()[0]
+    user, nice, system, _, _, *rest = map(int, line.split()[1:9])
+    return (user + nice + system + sum(rest)) * TICK_S
+
+
+class Commits:
+    """Durable commits of a database server, as its log has them.
+
+    A transaction that wrote nothing is none, and neither is one of the
+    server's own housekeeping.
+
+    :param server: a :class:`tests.integration.servers.PostgreSQL`
+    """
+
+    def __init__(self, server):
+        self._server = server
+        # It keeps its log from here on for minutes.
+        self._query('CHECKPOINT')
+
+    def now(self):
+        """Return a place in the log, up to which all is there."""
+        # A commit has the log written, so that it can be read up to here.
+        [[place]] = self._query(
+            "SELECT pg_logical_emit_message(true, 'benchmark', '')")
+        return place
+
+    def between(self, begin, end):
+        """Return the number of commits by the databases they were made to."""
+        names = dict(self._query('SELECT oid, datname FROM pg_database'))
+        lines = subprocess.run(
+            [program(self._server, 'pg_waldump'), '--path',
+             self._server.directory / 'data' / 'pg_wal', '--start', begin,
+             '--end', end],
+            capture_output=True, text=True, check=True).stdout.splitlines()
+        wrote, found = {}, collections.Counter()
+        for line in lines:
+            kind, transaction, what = _RECORD.match(line).groups()
+            if kind == 'Transaction' and what.startswith('COMMIT'):
+                parts = _PARTS.search(what)
+                mine = [transaction, *(parts[1].split() if parts else ())]
+                # Whatever they wrote was in one database.
+                found.update([wrote[each] for each in mine
+                              if each in wrote][:1])
+                continue
+            for database, relation in _RELATION.findall(what):
+                if int(relation) >= FIRST_OURS:
+                    wrote[transaction] = names.get(int(database), database)
+        return found
+
+    def _query(self, statement):
+        with (contextlib.closing(connect(self._server)) as connection,
+              connection.cursor() as cursor):
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else None
+
+
+class Floor:
+    """The rate at which a database server commits a row.
+
+    :param name: its own database
+    :param directory: where its script is kept
+    """
+
+    def __init__(self, server, name, directory):
+        self._script = directory / 'commit.sql'
+        self._script.write_text(
+            "INSERT INTO rows VALUES (repeat('x', 500));\n")
+        self._program = [
+            program(server, 'pgbench'), '-h', serving.ADDRESS, '-p',
+            str(server.port['sql']), '-U', 'postgres', '-n', '-M', 'prepared']
+        self._name = name
+        with (contextlib.closing(connect(server, name)) as connection,
+              connection.cursor() as cursor):
+            cursor.execute('CREATE TABLE rows (row text)')
+
+    def commit_s(self, connections, seconds):
+        """Return the seconds that a commit takes of so many connections'."""
+        said = subprocess.run(
+            [*self._program, '-c', str(connections), '-T', str(seconds),
+             '-f', self._script, self._name],
+            capture_output=True, text=True, check=True).stdout
+        return 1 / float(_RATE.search(said)[1])
+
+
+def connect(server, name='postgres'):
+    """Return a connection to a database, whose statements are its own."""
+    connection = psycopg2.connect(
+        host=serving.ADDRESS, port=server.port['sql'], user='postgres',
+        dbname=name)
+    connection.autocommit = True
+    return connection
+
+
+def program(server, name):
+    """Return a program that comes with a database server."""
+    path = pathlib.Path(server.program['postgres']).with_name(name)
+    if not path.exists():
+        raise FileNotFoundError(
+            f'{path} is not there; it comes with the Debian package '
+            f'{servers.PostgreSQL.package}')
+    return path

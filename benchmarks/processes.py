@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole builds over RabbitMQ and PostgreSQL, by processes that are real.
+
+Parameters: ``cells``, ``hosts`` in each, ``callers``, ``servers`` to build in
+a round, ``first``, which are built before anything is timed, ``idle``, the
+seconds in which it is seen what there is without builds, ``until``, and, if
+need be, ``options`` of all configuration files, by their groups. A caller asks
+for its next server when its last was accepted, or is ACTIVE, as ``until``
+says.
+
+The scheduler, the conductor, the conductors of the cells and the agents are
+their own commands with one process each, which reach PostgreSQL by psycopg 3.
+Callers are threads of this process, which hold one API, as a front end does.
+
+``build`` is the time of a round divided by its servers, until the databases of
+the cells, asked every 50 ms, have all as ACTIVE. ``accepted to ACTIVE`` is
+each server's own: it ends with what the agent says in ``launched_at``, which
+PostgreSQL keeps to the microsecond, just before that is committed. ``CPU of``
+is what a build takes of all processes of a kind. The floor is what PostgreSQL
+takes for as many durable commits as a build made, by a client that costs next
+to nothing, with as many connections as there are processes that commit.
+Commits that are made without builds, too, do not count.
+"""
+
+import collections
+from concurrent import futures
+import contextlib
+import pathlib
+import sys
+import threading
+import time
+
+import builds
+
+from cellsched import assembly
+from cellsched.conf import loading
+from cellsched import context
+
+# The deployment that the tests set up is good here too.
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+
+import costs  # noqa: E402
+from tests.integration import deployment  # noqa: E402
+from tests.integration import servers  # noqa: E402
+
+#: What a host has; there is room for all rounds.
+HOST = {'vcpus': 100_000, 'memory_mb': 2 ** 26, 'local_gb': 100_000}
+
+USER = context.RequestContext(user_id='benchmark', project_id='benchmark')
+
+INTERVAL_S = 0.05
+
+FLOOR_S = 2
+
+UNTIL = ('accepted', 'ACTIVE')
+
+
+def run(parameters, repeat):
+    """Return the samples of builds and of their floor, and other figures."""
+    samples = collections.defaultdict(list)
+    figures = collections.defaultdict(list)
+    with contextlib.ExitStack() as stack:
+        world = World(stack, parameters)
+        world.build(parameters['first'])
+        idle = world.idle(parameters['idle'])
+        for _ in range(repeat):
+            spent = world.spent(parameters['servers'])
+            samples['build'].append(spent.build_s)
+            samples['accepted to ACTIVE'] += spent.times
+            commits = {name: spent.commits[name] - idle[name] * spent.wall_s
+                       for name in spent.commits}
+            figure(figures, parameters['servers'], commits, spent)
+            samples['floor'].append(
+                sum(commits.values()) / parameters['servers']
+                * world.floor.commit_s(world.committers, FLOOR_S))
+            for name, cpu_s in spent.cpu_s.items():
+                samples[f'CPU of {name}'].append(
+                    cpu_s / parameters['servers'])
+    return samples, {name: sum(some) / len(some)
+                     for name, some in figures.items()}
+
+
+def figure(figures, built, commits, spent):
+    figures['commits per build'].append(sum(commits.values()) / built)
+    for name, number in sorted(commits.items()):
+        figures[f'commits per build to {name}'].append(number / built)
+    figures['CPUs that others kept busy'].append(
+        (spent.machine_s - sum(spent.cpu_s.values())) / spent.wall_s)
+
+
+Spent = collections.namedtuple(
+    'Spent', 'build_s times wall_s commits cpu_s machine_s')
+
+
+class Part(servers.Part):
+    """A part of PostgreSQL, which psycopg 3 reaches."""
+
+    def url(self, name):
+        return servers.by_psycopg(super().url(name))
+
+
+class Deployment(deployment.Deployment):
+
+    def __init__(self, *args, options, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._options = options
+
+    def _write(self, name, groups):
+        super()._write(name, {
+            group: {**groups.get(group, {}), **self._options.get(group, {})}
+            for group in {**groups, **self._options}})
+
+
+class World:
+    """A deployment, and its callers.
+
+    :param stack: what closes it
+    """
+
+    def __init__(self, stack, parameters):
+        broker = stack.enter_context(servers.RabbitMQ())
+        database = stack.enter_context(servers.PostgreSQL())
+        parts = stack.enter_context(Part(database))
+        self._deployment = stack.enter_context(Deployment(
+            stack.enter_context(servers.Part(broker)), parts,
+            cells={f'cell{cell + 1}': {
+                f'cell{cell + 1}-host{host}': HOST
+                for host in range(parameters['hosts'])}
+                for cell in range(parameters['cells'])},
+            workers=1, options=parameters.get('options') or {}))
+        directory = self._deployment.directory
+        conf = loading.load(files=[str(directory / 'api.conf')], dirs=[])
+        self.api = assembly.api(
+            conf, assembly.Parts(conf, reached=self._reached))
+        stack.callback(self.api.close)
+        self._accepted = threading.local()
+        self.api.flavors.create('least', 1, 512, 1)
+        floor = parts.url('floor').rpartition('/')[2]
+        self.floor = costs.Floor(database, floor, directory)
+        self._prefix = floor.removesuffix('floor')
+        self._commits = costs.Commits(database)
+        self._cells = [
+            stack.enter_context(contextlib.closing(costs.connect(
+                database, f'{self._prefix}cell{cell + 1}')))
+            for cell in range(parameters['cells'])]
+        self._until = UNTIL.index(parameters.get('until', UNTIL[0]))
+        self._callers = stack.enter_context(
+            futures.ThreadPoolExecutor(parameters['callers']))
+        self._awaited = {}
+        self._built = 0
+        self._pids = {
+            'RabbitMQ': [each.pid for each in broker.processes],
+            'PostgreSQL': [each.pid for each in database.processes]}
+        for service in self._deployment.services:
+            self._pids.setdefault(kind(service.name), []).append(service.pid)
+
+    @property
+    def committers(self):
+        """How many processes commit when a server is built."""
+        return 3 + len(self._pids['agents'])
+
+    def build(self, number):
+        """Build servers; return when each was accepted."""
+        accepted = dict(self._wait_for([
+            self._callers.submit(self._create, each)
+            for each in range(number)]))
+        self._built += number
+        deadline = time.monotonic() + builds.TIMEOUT_S
+        while (done := sum(count for [count] in self._ask(
+                "SELECT count(*) FROM instances WHERE vm_state = 'active'")
+        )) < self._built:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f'{done} of {self._built} are ACTIVE')
+            time.sleep(INTERVAL_S)
+        return accepted
+
+    def spent(self, number):
+        """Build servers, and return what was spent meanwhile."""
+        place, cpu_s, machine_s = self._now()
+        start = time.perf_counter()
+        accepted = self.build(number)
+        build_s = (time.perf_counter() - start) / number
+        wall_s = time.perf_counter() - start
+        cpu_after_s, machine_after_s = self._now()[1:]
+        return Spent(
+            build_s, builds.times(self, accepted), wall_s,
+            self._committed(place),
+            {name: cpu_after_s[name] - cpu_s[name] for name in cpu_s},
+            machine_after_s - machine_s)
+
+    def idle(self, seconds):
+        """Return the commits of a second in which nothing is built."""
+        place = self._commits.now()
+        time.sleep(seconds)
+        return collections.Counter({
+            name: number / seconds
+            for name, number in self._committed(place).items()})
+
+    def _now(self):
+        # What reads all of this is this process as well.
+        return (self._commits.now(),
+                {'callers': time.process_time(), **costs.cpu_s(self._pids)},
+                costs.machine_s())
+
+    def _committed(self, place):
+        found = self._commits.between(place, self._commits.now())
+        return collections.Counter({
+            name.removeprefix(self._prefix): number
+            for name, number in found.items()})
+
+    def _reached(self, step):
+        # When it is committed, not when its caller comes to hear of it.
+        if step == 'Accept':
+            self._accepted.at = time.time()
+
+    def _create(self, number):
+        [uuid] = self.api.servers.create(USER, f'server{number}', 'least')
+        accepted = self._accepted.at
+        if self._until:
+            active = self._awaited[uuid] = threading.Event()
+            if not active.wait(builds.TIMEOUT_S):
+                raise RuntimeError(f'{uuid} is not ACTIVE')
+        return uuid, accepted
+
+    def _wait_for(self, calls):
+        """Return what calls return; tell them what is ACTIVE meanwhile."""
+        while not all(call.done() for call in calls):
+            time.sleep(INTERVAL_S)
+            if awaited := list(self._awaited):
+                for [uuid] in self._ask(
+                        'SELECT uuid FROM instances WHERE uuid = ANY(%s) AND '
+                        "vm_state = 'active'", awaited):
+                    self._awaited.pop(uuid).set()
+        return [call.result() for call in calls]
+
+    def _ask(self, query, *values):
+        """Return the rows of all cells, at next to no cost."""
+        rows = []
+        for connection in self._cells:
+            with connection.cursor() as cursor:
+                cursor.execute(query, values)
+                rows += cursor.fetchall()
+        return rows
+
+
+def kind(name):
+    """Return what a service is called here, by the name of its process."""
+    if name.startswith('cellsched-compute'):
+        return 'agents'
+    if name.endswith('-api'):
+        return name.removeprefix('cellsched-').removesuffix('-api')
+    return 'conductors of cells'

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves of servers: rebuild, evacuate, migrate, shelve, unshelve."""
+
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
+import oslo_messaging
+from oslo_utils import uuidutils
+
+from cellsched.api import validation
+from cellsched.cells import target
+from cellsched.claims import base as claims_base
+from cellsched.claims import moving
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
+from cellsched.db import session
+from cellsched import exception
+from cellsched.listing import instances as listing
+from cellsched import objects
+from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import conductor as conductor_rpc
+
+
+class _Accepted(NamedTuple):
+    """A move, and the state that its server had before."""
+
+    move: server_moves.Migration
+    vm_state: str | None
+
+
+class Moves:
+    """Takes wishes that have a server built anew; it stays in its cell.
+
+    A move is accepted when a method returns. The server has a task then, and
+    loses it when it is where it is to be, or stays where it was. It has one
+    move at a time.
+
+    :param host: who says so in faults
+    :param down_s: seconds without a report after which a host is down
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        reader: listing.Servers, conductor: conductor_rpc.ConductorAPI,
+        compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
+        clock: clock_.Clock, host: str, down_s: float,
+        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._reader = reader
+        self._conductor = conductor
+        self._compute = compute
+        self._moving = moving.Moving(claims, clock, host)
+        self._clock = clock
+        self._down_s = down_s
+        self._new_uuid = new_uuid
+
+    def rebuild(
+        self, context: context_.RequestContext, uuid: str,
+        image_ref: str | None = None,
+    ) -> None:
+        """Build a server anew on its host; what was on its disk is gone.
+
+        :param image_ref: id of another image, which its host must suit
+        :raises cellsched.exception.InvalidField: names the field
+        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InstanceInvalidState: names the state
+        :raises cellsched.exception.CellUnreachable: nobody could be told, and
+            nothing was begun
+        :raises cellsched.exception.VersionNotSendable: its agent is too old
+        """
+        if image_ref is not None:
+            validation.check_text('rebuild', 'image', image_ref)
+        aimed = self._aim(context, uuid)
+        accepted = self._accept(
+            aimed, uuid, server_moves.REBUILD)
+        move = accepted.move
+        self._tell(aimed, accepted, lambda: self._conductor.rebuild_instance(
+            context, uuid, move.uuid, image_ref))
+
+    def evacuate(
+        self, context: context_.RequestContext, uuid: str,
+        host: str | None = None,
+    ) -> None:
+        """Build a server on another host of its cell, as its own is down.
+
+        Raises what :meth:`migrate` does.
+
+        :param host: where it is to go; by default the scheduler chooses
+        """
+        aimed = self._aim(context, uuid, host)
+
+        def check(connection: Any, row: objects.Instance) -> None:
+            if services.is_up(connection, row.host, self._clock.now(),
+                              self._down_s):
+                raise exception.InvalidField(
+                    where='evacuate', field='server',
+                    expected='one whose host is down or forced down')
+        accepted = self._accept(
+            aimed, uuid, server_moves.EVACUATION, check, host)
+        move = accepted.move
+        self._tell(aimed, accepted, lambda: self._conductor.rebuild_instance(
+            context, uuid, move.uuid, host=host))
+
+    def migrate(
+        self, context: context_.RequestContext, uuid: str,
+        host: str | None = None,
+    ) -> None:
+        """Have a server go to another host of its cell.
+
+        :param host: where it is to go; by default the scheduler chooses
+        :raises cellsched.exception.InvalidField: names the field
+        :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.InstanceInvalidState: names the state
+        :raises cellsched.exception.HostMappingNotFound: no such host
+        :raises cellsched.exception.CellUnreachable: nobody could be told, and
+            nothing was begun
+        :raises cellsched.exception.VersionNotSendable: its agent is too old
+        """
+        aimed = self._aim(context, uuid, host)
+        accepted = self._accept(
+            aimed, uuid, server_moves.MIGRATION, host=host)
+        move = accepted.move
+        self._tell(aimed, accepted, lambda: self._conductor.migrate_server(
+            context, uuid, move.uuid, host))
+
+    def shelve(self, context: context_.RequestContext, uuid: str) -> None:
+        """Have a server leave its host, and keep it without one.
+
+        Raises what :meth:`rebuild` does.
+        """
+        aimed = self._aim(context, uuid)
+        accepted = self._accept(
+            aimed, uuid, server_moves.SHELVE)
+        move = accepted.move
+        assert aimed.cell is not None and move.source_compute is not None
+        client, host = self._compute.get(aimed.cell.transport), (
+            move.source_compute)
+        self._tell(aimed, accepted, lambda: client.shelve_offload_instance(
+            aimed, host, objects.Instance(uuid=uuid), move.uuid))
+
+    def unshelve(self, context: context_.RequestContext, uuid: str) -> None:
+        """Have a server that was shelved come back, to its cell.
+
+        Raises what :meth:`rebuild` does.
+        """
+        aimed = self._aim(context, uuid)
+        accepted = self._accept(
+            aimed, uuid, server_moves.UNSHELVE)
+        move = accepted.move
+        self._tell(aimed, accepted, lambda: self._conductor.unshelve_instance(
+            context, uuid, move.uuid))
+
+    def _aim(
+        self, context: context_.RequestContext, uuid: str,
+        host: str | None = None,
+    ) -> context_.RequestContext:
+        """Return a context aimed at a server's cell.
+
+        :param host: a host that has to be in that cell
+        """
+        validation.check_text('server', 'id', uuid)
+        found, cell = self._reader.get(context, uuid)
+        with self._database.reader() as connection:
+            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
+            hosts = host_mappings.get_many(connection, [host] if host else [])
+        if mapping is None or mapping.queued_for_delete:
+            raise exception.InstanceNotFound(uuid=uuid)
+        if cell is None or cell.uuid == objects.CELL0_UUID:
+            raise exception.InstanceInvalidState(
+                uuid=uuid, action='be moved', state='in no cell yet' if
+                cell is None else f'{found.status}, without ever having had '
+                'a host')
+        if host is not None and host not in hosts:
+            raise exception.HostMappingNotFound(host=host)
+        if host is not None and hosts[host].uuid != cell.uuid:
+            raise exception.InvalidField(
+                where='move', field='host',
+                expected="a host of the server's own cell")
+        aimed = self._targets.aim(context, cell)
+        assert aimed.cell is not None
+        client = self._compute.get(aimed.cell.transport)
+        client.check_moves()
+        return aimed
+
+    def _accept(
+        self, aimed: context_.RequestContext, uuid: str, kind: str,
+        check: Callable[[Any, objects.Instance], None] = (
+            lambda connection, row: None),
+        host: str | None = None,
+    ) -> _Accepted:
+        """Give a server the task, and record its move, if it may have one."""
+        assert aimed.cell is not None
+        what, now = server_moves.KINDS[kind], self._clock.now()
+        with aimed.cell.database.writer() as connection:
+            server_moves.hold(connection, uuid)
+            row = instances.get(connection, uuid)
+            if row is None:
+                raise exception.InstanceNotFound(uuid=uuid)
+            if server_moves.live(connection, uuid) is not None:
+                raise _invalid(row, what.action, 'moved already')
+            if not instances.transit(connection, uuid, what.ask, now):
+                raise _invalid(row, what.action)
+            if row.host is None and kind != server_moves.UNSHELVE:
+                raise _invalid(row, what.action, f'{row.vm_state}, on no host')
+            if host is not None and host == row.host:
+                raise exception.InvalidField(
+                    where='move', field='host',
+                    expected='another one than it is on')
+            check(connection, row)
+            move = server_moves.Migration(
+                self._new_uuid(), uuid, kind, source_compute=row.host,
+                source_node=row.node)
+            server_moves.create(connection, move, aimed, now)
+            instance_actions.create_all(
+                connection, [uuid], what.action, aimed, now)
+        return _Accepted(move, row.vm_state)
+
+    def _tell(
+        self, aimed: context_.RequestContext, accepted: _Accepted,
+        tell: Callable[[], None],
+    ) -> None:
+        """Have the move begun; nothing is left of it where nobody hears."""
+        assert aimed.cell is not None
+        try:
+            tell()
+        except (oslo_messaging.MessagingException,
+                exception.VersionNotSendable) as exc:
+            move, revert = accepted.move, None
+            if move.kind.ask == 'rebuild' and accepted.vm_state == 'active':
+                revert = 'revert_rebuild'
+            self._moving.give_up(aimed.cell.database, move, exc,
+                                 [server_moves.ACCEPTED], revert)
+            if isinstance(exc, exception.VersionNotSendable):
+                raise
+            raise exception.CellUnreachable(
+                cell=aimed.cell.name, reason='nobody could be told of the '
+                'move, and it was not begun') from exc
+
+
+def _invalid(
+    row: objects.Instance, action: str, state: str | None = None
+) -> exception.InstanceInvalidState:
+    if state is None:
+        state = row.vm_state or 'building'
+        if row.task_state:
+            state += f' ({row.task_state})'
+    return exception.InstanceInvalidState(
+        uuid=row.uuid, action=action, state=state)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas: get, by cell, set, unset."""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from cellsched.api import validation
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import quotas
+from cellsched.db.cell import services
+from cellsched.db import session
+from cellsched import exception
+from cellsched.quota import base
+
+_WHERE = 'quota'
+
+#: The largest limit that the tables take.
+_LIMIT_MAX = 2 ** 31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Quota:
+    """How much there may be of a resource, and is.
+
+    :param limit: -1 is none
+    :param used: what servers hold
+    :param pending: what servers are to hold that are accepted and not built
+    """
+
+    resource: str
+    limit: int
+    used: int
+    pending: int
+
+
+@dataclasses.dataclass(frozen=True)
+class CellUsage:
+    """What a project's servers hold in one cell.
+
+    It is what the API database knows, whether the cell answers or not.
+
+    :param answers: whether the cell's database answers now
+    """
+
+    cell: str
+    answers: bool
+    usage: instance_mappings.Usage
+
+
+class Quotas:
+    """Shows operators what projects may have and have, and lets them set it.
+
+    Limits that are set are those of the driver that keeps them in the API
+    database.
+    """
+
+    def __init__(
+        self, database: session.Database, cells: registry.CellRegistry,
+        gatherer: gather.Gatherer, driver: base.Quotas, clock: clock_.Clock,
+    ) -> None:
+        self._database = database
+        self._cells = cells
+        self._gatherer = gatherer
+        self._driver = driver
+        self._clock = clock
+
+    def get(
+        self, project_id: str, user_id: str | None = None
+    ) -> list[Quota]:
+        """Return limit and usage of each resource.
+
+        :param user_id: return what this user may have and has in the project
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        """
+        _check_owner(project_id, user_id)
+        with self._database.reader() as connection:
+            limits = self._driver.limits(connection, project_id, user_id)
+            used, accepted = (
+                instance_mappings.usage(
+                    connection, project_id, user_id, accepted)._asdict()
+                for accepted in (False, True))
+        return [Quota(resource, limits.get(resource, -1), used[resource],
+                      max(0, accepted[resource] - used[resource]))
+                for resource in base.RESOURCES]
+
+    def by_cell(
+        self, context: context_.RequestContext, project_id: str
+    ) -> list[CellUsage]:
+        """Return what a project's servers hold in each cell, by its name.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        """
+        _check_owner(project_id, None)
+        with self._database.reader() as connection:
+            usages = instance_mappings.usage_by_cell(connection, project_id)
+        cells = self._cells.real()
+        answered = self._gatherer.gather(context, cells, _ask).results
+        return [
+            CellUsage(cell.name or cell.uuid, cell.uuid in answered,
+                      usages.get(cell.uuid, instance_mappings.Usage()))
+            for cell in sorted(cells, key=lambda cell: cell.name or '')]
+
+    def set(
+        self, project_id: str, limits: Mapping[str, int],
+        user_id: str | None = None,
+    ) -> None:
+        """Set limits by resource; -1 is none.
+
+        What is used already stays.
+
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        """
+        _check_owner(project_id, user_id)
+        if not limits:
+            raise exception.InvalidField(
+                where=_WHERE, field='limits',
+                expected=f'a limit of {", ".join(base.RESOURCES)}')
+        for resource, limit in limits.items():
+            validation.check_choice(
+                _WHERE, 'limits', resource, base.RESOURCES)
+            validation.check_count(
+                _WHERE, resource, limit, _LIMIT_MAX, least=-1)
+        with self._database.writer() as connection:
+            quotas.set_limits(connection, project_id, user_id, limits,
+                              self._clock.now())
+
+    def unset(self, project_id: str, user_id: str | None = None) -> None:
+        """Let the defaults hold for a project again, or for a user in it.
+
+        Where no user is given the limits of the project's users go too.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        """
+        _check_owner(project_id, user_id)
+        with self._database.writer() as connection:
+            quotas.delete_limits(connection, project_id, user_id)
+
+
+def _check_owner(project_id: Any, user_id: Any) -> None:
+    validation.check_text(_WHERE, 'project', project_id)
+    if user_id is not None:
+        validation.check_text(_WHERE, 'user', user_id)
+
+
+def _ask(aimed: context_.RequestContext) -> None:
+    """Read something that each cell has, and little of it."""
+    assert aimed.cell is not None
+    with aimed.cell.database.reader() as connection:
+        services.lowest_version(connection, services.COMPUTE)

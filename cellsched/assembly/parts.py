@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the services of a process share."""
+
+from collections.abc import Callable
+import functools
+import random as random_
+
+from futurist import ThreadPoolExecutor
+from oslo_config import cfg
+from oslo_utils import uuidutils
+
+from cellsched.cells import cell0
+from cellsched.cells import discovery
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched.cells import target
+from cellsched.cells import versions as cell_versions
+from cellsched import claims as claims_
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
+from cellsched.db import api as api_schema
+from cellsched.db import cell as cell_schema
+from cellsched.db import session
+from cellsched import exception
+from cellsched.network import base as network
+from cellsched.notify import tasks as notify_tasks
+from cellsched import plugins
+from cellsched import quota
+from cellsched.quota import base as quota_base
+from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import transport
+from cellsched.scheduler import recorder
+from cellsched.virt import base as virt
+
+
+class Parts:
+    """What the services of one process share, each made when it is needed.
+
+    To be made after a process has forked. What is handed over is used as it
+    is, and closed by who handed it over.
+
+    :param clock: tells the time
+    :param random: the source of chance
+    :param claims: the claim store, in place of the one configured
+    :param databases: opens databases
+    :param transports: opens transports
+    :param reached: is told what step of a task was done, by its name
+    :param new_uuid: makes names that nobody else has
+    """
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, clock: clock_.Clock | None = None,
+        random: random_.Random | None = None,
+        claims: claims_base.ClaimStore | None = None,
+        databases: session.Databases | None = None,
+        transports: transport.Transports | None = None,
+        reached: Callable[[str], None] = lambda step: None,
+        new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+    ) -> None:
+        self.conf = conf
+        self.clock = clock or clock_.Clock()
+        self.random = random or random_.Random()
+        self.databases = databases or session.Databases()
+        self.transports = transports or transport.Transports(conf)
+        self.reached = reached
+        self.new_uuid = new_uuid
+        self.compute_cap = cell_versions.ComputeCap(
+            conf.upgrade_levels.compute,
+            functools.partial(cell_versions.lowest, self))
+        self.compute = compute_rpc.ComputeAPIs(
+            conf.conductor.send_retries, self.compute_cap)
+        if claims is not None:
+            self.claims = claims
+
+    @functools.cached_property
+    def claims(self) -> claims_base.ClaimStore:
+        """The claim store."""
+        return claims_.load(self.conf, self)
+
+    @functools.cached_property
+    def database(self) -> session.Database:
+        """The API database."""
+        return self._database('api_database', api_schema.SCHEMA.name)
+
+    @functools.cached_property
+    def cell_database(self) -> session.Database:
+        """The database of this process's own cell."""
+        return self._database('database', cell_schema.SCHEMA.name)
+
+    @functools.cached_property
+    def cells(self) -> registry.CellRegistry:
+        return registry.CellRegistry(
+            self.database, self.clock, self.conf.cells.refresh_interval)
+
+    @functools.cached_property
+    def targets(self) -> target.Targets:
+        return target.Targets(
+            self.databases, self.transports,
+            session.engine_options(self.conf.database))
+
+    @functools.cached_property
+    def executor(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.conf.cell_worker_thread_pool_size)
+
+    @functools.cached_property
+    def gatherer(self) -> gather.Gatherer:
+        return gather.Gatherer(
+            self.executor, self.targets, self.clock, self.conf.cells.timeout)
+
+    @functools.cached_property
+    def discovery(self) -> discovery.Discovery:
+        return discovery.Discovery(
+            self.database, self.cells, self.targets, self.clock)
+
+    @functools.cached_property
+    def cell0(self) -> cell0.Cell0:
+        return cell0.Cell0(self.database, self.cells, self.targets,
+                           self.clock, self.conf.host, self.task_notifier)
+
+    @functools.cached_property
+    def task_notifier(self) -> notify_tasks.TaskNotifier:
+        """Tells of what conductors do."""
+        options = self.conf.notifications
+        return notify_tasks.TaskNotifier(
+            self.transports.notifications(), self.conf.host,
+            options.notification_format,
+            options.versioned_notifications_topics,
+            options.notify_on_state_change, self.clock)
+
+    @functools.cached_property
+    def decisions(self) -> recorder.Recorder:
+        """Keeps what schedulers of this process decide."""
+        return recorder.Recorder(
+            self.database, self.clock, self.conf.scheduler.decision_retention)
+
+    @functools.cached_property
+    def quotas(self) -> quota_base.Quotas:
+        """The quota driver."""
+        return quota.load(self.conf, self.clock)
+
+    @functools.cached_property
+    def driver(self) -> virt.Driver:
+        """The virtualisation driver of this host."""
+        name = self.conf.compute_driver
+        loaded = plugins.load_all(plugins.VIRT, [name], base=virt.Driver)
+        return loaded[name](self.conf, self.clock)
+
+    @functools.cached_property
+    def network(self) -> network.NetworkAPI:
+        """The network plug-in of this process's own cell."""
+        name = self.conf.network_driver
+        loaded = plugins.load_all(
+            plugins.NETWORKS, [name], base=network.NetworkAPI)
+        return loaded[name](self.conf)
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        if 'decisions' in self.__dict__:
+            # They go before the database does.
+            self.decisions.close()
+        if 'executor' in self.__dict__:
+            self.executor.shutdown(wait=False)
+        self.transports.close()
+        self.databases.close()
+
+    def _database(self, group: str, schema: str) -> session.Database:
+        options = getattr(self.conf, group)
+        if not options.connection:
+            raise exception.ConfigurationInvalid(
+                field=f'[{group}] connection',
+                expected=f'the SQLAlchemy URL of the {schema} database; it '
+                         'is not set')
+        return self.databases.get(
+            options.connection, schema, session.engine_options(options))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service that runs: its servers and its threads."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import threading
+
+from futurist import periodics
+import oslo_messaging
+
+from cellsched.assembly import parts as parts_
+
+
+class Service:
+    """A service: what answers its messages, and what it does of its own.
+
+    :param periodic: pairs of a function and the seconds between its calls
+    :param at_once: likewise, for functions that are called first when the
+        service has begun to answer
+    """
+
+    def __init__(
+        self, parts: parts_.Parts,
+        rpc_servers: Sequence[oslo_messaging.MessageHandlingServer],
+        periodic: Sequence[tuple[Callable[[], None], float]] = (),
+        at_once: Sequence[tuple[Callable[[], None], float]] = (),
+    ) -> None:
+        self.parts = parts
+        self._servers = rpc_servers
+        self._periodic = periodic
+        self._at_once = at_once
+        self._started: list[oslo_messaging.MessageHandlingServer] = []
+        self._workers: list[
+            tuple[periodics.PeriodicWorker, threading.Thread]] = []
+        self._stopping = threading.Event()
+
+    @property
+    def servers(self) -> Sequence[oslo_messaging.MessageHandlingServer]:
+        """What answers, for who hands it messages in another way."""
+        return self._servers
+
+    @property
+    def periodic(self) -> Sequence[tuple[Callable[[], None], float, bool]]:
+        """Functions, the seconds between their calls, and whether at once."""
+        return [*((*each, True) for each in self._at_once),
+                *((*each, False) for each in self._periodic)]
+
+    def start(self) -> None:
+        """Begin to answer."""
+        for server in self._servers:
+            server.start()
+            self._started.append(server)
+        for function, spacing_s, at_once in self.periodic:
+            task = periodics.periodic(spacing_s, at_once)(
+                self._task(function))
+            worker = periodics.PeriodicWorker([(task, (), {})])
+            thread = threading.Thread(target=worker.start, daemon=True)
+            thread.start()
+            self._workers.append((worker, thread))
+
+    def stop(self) -> None:
+        """Take no more messages, and finish what was begun."""
+        self._stopping.set()
+        for server in self._started:
+            server.stop()
+        for server in self._started:
+            server.wait()
+        for worker, thread in self._workers:
+            # This waits for its turn as long as there is something to do.
+            worker.stop()
+            thread.join()
+        self.parts.close()
+
+    def _task(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that futurist can mark, as it cannot methods."""
+        @functools.wraps(function)
+        def task() -> None:
+            if not self._stopping.is_set():
+                function()
+        return task

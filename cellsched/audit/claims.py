@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Releasing leaked claims while a conductor runs."""
+
+from collections.abc import Iterator
+
+from oslo_log import log
+
+from cellsched.audit import facts as facts_
+from cellsched.audit import findings
+from cellsched.audit import holding
+from cellsched.audit import repairs
+from cellsched.db.cell import surveying
+
+LOG = log.getLogger(__name__)
+
+Action = findings.Action
+
+
+class LeakedClaims:
+    """Releases claims of servers that are deleted, buried or gone.
+
+    A claim goes when two runs in a row find it leaked, so that what is on its
+    way has come to its end. Those of consumers that the API database does not
+    know belong to somebody else, and stay.
+    """
+
+    def __init__(
+        self, reader: facts_.Reader, repairs_: repairs.Repairs
+    ) -> None:
+        self._reader = reader
+        self._repairs = repairs_
+        self._suspected: set[tuple[str, Action]] = set()
+
+    def release_leaked(self) -> int:
+        """Go through the claims once; return how many were released."""
+        store = self._reader.claims
+        if store is None:
+            return 0
+        self._reader.begin()
+        released = 0
+        suspected = set()
+        for uuids in self._pages():
+            for facts in self._reader.facts(uuids).values():
+                for action in _leaks(facts):
+                    if (facts.uuid, action) not in self._suspected:
+                        suspected.add((facts.uuid, action))
+                    elif self._release(facts, action):
+                        released += 1
+        self._suspected = suspected
+        return released
+
+    def run(self) -> None:
+        """Go through the claims once; what goes wrong waits for the next."""
+        try:
+            self.release_leaked()
+        except Exception:
+            LOG.exception('Leaked claims cannot be looked for')
+
+    def _release(self, facts: facts_.Facts, action: Action) -> bool:
+        try:
+            released = self._repairs.release(facts.uuid, action)
+        except Exception:
+            # The others are not to wait until this is mended.
+            LOG.exception('The claim of %s cannot be released', facts.uuid)
+            return False
+        if released:
+            LOG.warning('Released what %s held and did not take', facts.uuid)
+        return released
+
+    def _pages(self) -> Iterator[list[str]]:
+        """Yield who holds something, and who was moved, a page at a time.
+
+        What a server holds to be moved is in another name, which does not
+        tell whose it is.
+        """
+        store = self._reader.claims
+        assert store is not None
+        after = ''
+        while consumers := store.consumers(after, self._reader.page):
+            known = self._reader.known(consumers)
+            yield [uuid for uuid in consumers if uuid in known]
+            after = consumers[-1]
+        for pages in self._reader.cell_pages(surveying.moved_after):
+            for uuids in pages.values():
+                yield list(dict.fromkeys(uuids))
+
+
+def _leaks(facts: facts_.Facts) -> Iterator[Action]:
+    state = holding.due(facts)
+    if facts.claims and state is holding.Due.NOTHING:
+        yield Action.RELEASE
+    if holding.move_leaks(facts, state):
+        yield Action.RELEASE_MOVE

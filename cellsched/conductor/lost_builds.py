@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going on with builds that were handed over and taken up by nobody."""
+
+import dataclasses
+import datetime
+
+from oslo_log import log
+
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched.cells import target
+from cellsched import clock as clock_
+from cellsched.conductor.tasks import orders
+from cellsched import context as context_
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import build_casts
+from cellsched.db.cell import instances
+from cellsched.db.cell import services
+from cellsched.db.cell import states
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import conductor as conductor_rpc
+
+LOG = log.getLogger(__name__)
+
+#: Builds of a cell that are looked at each time.
+_BUILDS_MAX = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Patience:
+    """How long to wait for compute hosts.
+
+    :param timeout_s: seconds within which a host takes a build up
+    :param casts: how often a host is told of it
+    :param down_s: seconds after whose last report a service is down
+    """
+
+    timeout_s: float
+    casts: int
+    down_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """A build that was told of long ago, and how it is now."""
+
+    cast: build_casts.BuildCast
+    instance: objects.Instance | None
+    is_host_up: bool
+
+
+class LostBuilds:
+    """Tells compute hosts again, or has a cell's conductor try the next one.
+
+    In every cell: what a host was told of and did not begin is told again,
+    some times, and then another host is tried. What a host began is tried on
+    another one if its service is down. What waits for a conductor of the cell
+    is told to one again. Whoever comes late finds the row changed, and does
+    nothing.
+
+    A build whose request is still there is another's: see ``recoverer``.
+    A cell that does not answer is left for the next time.
+    """
+
+    def __init__(
+        self, database: session.Database, cells: registry.CellRegistry,
+        gatherer: gather.Gatherer, targets: target.Targets,
+        compute: compute_rpc.ComputeAPIs,
+        conductors: conductor_rpc.ConductorAPIs, clock: clock_.Clock,
+        patience: Patience,
+    ) -> None:
+        self._database = database
+        self._cells = cells
+        self._gatherer = gatherer
+        self._targets = targets
+        self._compute = compute
+        self._conductors = conductors
+        self._clock = clock
+        self._patience = patience
+
+    def run(self) -> None:
+        """Look at every cell once."""
+        context = context_.admin()
+        cells = {cell.uuid: cell for cell in self._cells.real()}
+        gathered = self._gatherer.gather(context, cells.values(), self._find)
+        for uuid in gathered.silent | gathered.failures.keys():
+            LOG.warning('Cell %s is not asked for lost builds: it does not '
+                        'answer', cells[uuid].identity)
+        found = {uuid: those for uuid, those in gathered.results.items()
+                 if those}
+        if not found:
+            return
+        waiting = [each.cast.instance_uuid
+                   for those in found.values() for each in those]
+        with self._database.reader() as connection:
+            requested = build_requests.present(connection, waiting)
+            mappings = instance_mappings.get_many(connection, waiting)
+        for uuid, those in found.items():
+            aimed = self._targets.aim(context, cells[uuid])
+            for each in those:
+                mapping = mappings.get(each.cast.instance_uuid)
+                there = mapping.cell_mapping if mapping else None
+                if each.cast.instance_uuid not in requested:
+                    self._try(aimed, each, there and there.uuid)
+
+    def _find(self, aimed: context_.RequestContext) -> list[_Found]:
+        assert aimed.cell is not None
+        before = self._clock.steady() - self._patience.timeout_s
+        alive_since = self._clock.now() - datetime.timedelta(
+            seconds=self._patience.down_s)
+        with aimed.cell.database.reader() as connection:
+            casts = build_casts.list_before(connection, before, _BUILDS_MAX)
+            rows = instances.get_many(
+                connection, [each.instance_uuid for each in casts])
+            up = services.list_up(connection, services.COMPUTE, alive_since)
+        return [
+            _Found(cast, rows.get(cast.instance_uuid), cast.host in up)
+            for cast in casts]
+
+    def _try(
+        self, aimed: context_.RequestContext, found: _Found, cell: str | None
+    ) -> None:
+        assert aimed.cell is not None
+        try:
+            if cell == aimed.cell.uuid:
+                self._go_on(aimed, found)
+            else:
+                self._remove(aimed.cell.database, found.cast)
+        except Exception:
+            # The others are not to wait until this is mended.
+            LOG.exception('Build %s cannot be gone on with',
+                          found.cast.instance_uuid)
+
+    def _go_on(self, aimed: context_.RequestContext, found: _Found) -> None:
+        assert aimed.cell is not None
+        cast, instance = found.cast, found.instance
+        state = instance and states.State(
+            instance.vm_state, instance.task_state)
+        database = aimed.cell.database
+        if state == states.SPAWNING and found.is_host_up:
+            # It takes its time.
+            with database.writer() as connection:
+                build_casts.postpone(connection, cast, self._clock.steady())
+        elif instance is None or state not in states.OF_BUILD:
+            with database.writer() as connection:
+                build_casts.drop(connection, [cast.instance_uuid])
+        elif (state == states.SCHEDULING and found.is_host_up
+              and cast.casts < self._patience.casts):
+            with database.writer() as connection:
+                mine = build_casts.tell_again(
+                    connection, cast, self._clock.steady())
+            if mine:
+                LOG.warning('Telling %s of build %s again: it did not begin '
+                            'it', cast.host, cast.instance_uuid)
+                orders.Order.read(cast).send(
+                    aimed, self._compute.get(aimed.cell.transport), instance)
+        elif self._free(database, instance, cast):
+            self._hand_on(aimed, instance, cast)
+
+    def _remove(
+        self, database: session.Database, cast: build_casts.BuildCast
+    ) -> None:
+        """Remove a build whose server has its fate elsewhere.
+
+        A conductor wrote it that had been taken for dead, after another one
+        had taken its decision back.
+        """
+        uuid = cast.instance_uuid
+        with database.writer() as connection:
+            if not build_casts.tell_again(
+                    connection, cast, self._clock.steady()):
+                return
+            LOG.warning('Removing build %s, whose server is not in this cell',
+                        uuid)
+            instances.purge(connection, instances.lock(connection, [uuid]))
+            build_casts.drop(connection, [uuid])
+
+    def _free(
+        self, database: session.Database, instance: objects.Instance,
+        cast: build_casts.BuildCast,
+    ) -> bool:
+        """Have the build wait for a conductor; return whether it does."""
+        with database.writer() as connection:
+            if not build_casts.tell_again(
+                    connection, cast, self._clock.steady()):
+                return False
+            return instance.task_state is None or instances.transit(
+                connection, instance.uuid, 'hand_on', self._clock.now(),
+                {'host': None, 'node': None}, host=instance.host,
+                build_attempts=instance.build_attempts)
+
+    def _hand_on(
+        self, aimed: context_.RequestContext, instance: objects.Instance,
+        cast: build_casts.BuildCast,
+    ) -> None:
+        assert aimed.cell is not None
+        LOG.warning('Having build %s tried on another host than %s',
+                    instance.uuid, cast.host)
+        order = orders.Order.read(cast)
+        reason = exception.BuildFailed(
+            uuid=instance.uuid, reason='its host did not take it up')
+        self._conductors.get(aimed.cell.transport).build_instances(
+            aimed, [instance],
+            {**order.filter_properties, 'retry': {
+                **order.filter_properties['retry'],
+                'num_attempts': instance.build_attempts,
+                'exc_reason': reason.format_message()}},
+            order.request_spec, [list(order.host_list)])

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ending moves that were left lying."""
+
+from collections.abc import Callable
+import datetime
+
+from oslo_log import log
+import oslo_messaging
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import moving
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+from cellsched.rpc import compute as compute_rpc
+
+LOG = log.getLogger(__name__)
+
+_Tell = Callable[
+    [context_.RequestContext, str, objects.Instance, str], None]
+
+
+class StrandedMoves:
+    """Finds moves of a cell that nobody works on, and ends them.
+
+    The server's row says how. If it is where it was, the move is given up and
+    what was claimed for it is given back; if it is where it was to go, its
+    claim follows it. A server that was to leave its host altogether does so.
+    Who comes late finds the move ended, and undoes what it did.
+
+    :param database: the cell's database
+    :param compute: the agents of the cell
+    :param host: who says so in faults
+    :param deadline_s: seconds without news after which a move is ended
+    :param down_s: seconds without a report after which a host is down
+    :param moves_max: moves to look at each time
+    """
+
+    def __init__(
+        self, database: session.Database, compute: compute_rpc.ComputeAPI,
+        claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
+        deadline_s: float, down_s: float, moves_max: int = 100,
+    ) -> None:
+        self._database = database
+        self._compute = compute
+        self._moving = moving.Moving(claims, clock, host)
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._down_s = down_s
+        self._moves_max = moves_max
+
+    def run(self) -> None:
+        """End what is overdue."""
+        before = self._clock.now() - datetime.timedelta(
+            seconds=self._deadline_s)
+        with self._database.reader() as connection:
+            overdue = server_moves.list_before(
+                connection, before, self._moves_max)
+            # What was claimed for them may have come after their end.
+            ended = server_moves.list_given_up(
+                connection, before - datetime.timedelta(
+                    seconds=self._deadline_s), before)
+        for move in overdue:
+            try:
+                self._end(move, before)
+            except Exception:
+                # The others are not to wait until this is mended.
+                LOG.exception('The %s of %s cannot be ended',
+                              move.migration_type, move.instance_uuid)
+        for uuid in ended:
+            self._moving.settle(self._database, uuid)
+
+    def _end(
+        self, move: server_moves.Migration, before: datetime.datetime
+    ) -> None:
+        offloads = (move.migration_type == server_moves.SHELVE
+                    and move.status == server_moves.MIGRATING)
+        if move.status == server_moves.FINISHED:
+            self._tell_again(move, before, self._compute.migrate_out)
+        elif move.status == server_moves.MOVED:
+            if self._moving.complete(self._database, move):
+                LOG.warning('The %s of %s was not brought to its end; it is '
+                            'now', move.migration_type, move.instance_uuid)
+                if move.kind.leaves:
+                    self._tell(move, move.source_compute,
+                               self._compute.migrate_out)
+        elif offloads and self._is_there(move.instance_uuid):
+            # What it ran on may be gone already, so there is no way back.
+            self._tell_again(
+                move, before, self._compute.shelve_offload_instance)
+        elif self._moving.give_up(
+                self._database, move, exception.MoveDeadlineExceeded(
+                    kind=move.migration_type, seconds=self._deadline_s),
+                [move.status]):
+            if move.dest_compute != move.source_compute:
+                self._tell(move, move.dest_compute, self._compute.migrate_out)
+
+    def _is_there(self, uuid: str) -> bool:
+        with self._database.reader() as connection:
+            return instances.get(connection, uuid) is not None
+
+    def _tell_again(
+        self, move: server_moves.Migration, before: datetime.datetime,
+        tell: _Tell,
+    ) -> None:
+        """Tell the host that a server leaves, and wait for news again.
+
+        A host that is down would find one message for each time.
+        """
+        now, host = self._clock.now(), move.source_compute
+        assert host is not None
+        with self._database.writer() as connection:
+            mine = server_moves.touch(connection, move.uuid, before, now)
+            up = services.is_up(connection, host, now, self._down_s)
+        if mine and up:
+            self._tell(move, host, tell)
+
+    def _tell(
+        self, move: server_moves.Migration, host: str | None, tell: _Tell
+    ) -> None:
+        if host is None:
+            return
+        try:
+            tell(context_.admin(), host,
+                 objects.Instance(uuid=move.instance_uuid), move.uuid)
+        except oslo_messaging.MessagingException:
+            LOG.exception('%s could not be told of %s',
+                          host, move.instance_uuid)

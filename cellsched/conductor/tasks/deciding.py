@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps up to the decision: a host, its cell, and that it is settled."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import datetime
+from typing import Any
+
+from oslo_log import log
+
+from cellsched.cells import target
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
+from cellsched.conductor.tasks import base
+from cellsched.db.api import build_requests
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_groups
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import instances
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+from cellsched.rpc import scheduler as scheduler_rpc
+
+LOG = log.getLogger(__name__)
+
+
+class Expire(base.Step):
+    """Fail what was tried for too long.
+
+    A clock that is wrong is no reason to: what was accepted just now is tried
+    some times before.
+
+    :param deadline_s: seconds since the request was accepted
+    :param attempts: how often it is taken up at least
+    """
+
+    def __init__(
+        self, clock: clock_.Clock, deadline_s: float, attempts: int
+    ) -> None:
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._attempts = attempts
+
+    def do(self, builds: Sequence[base.Build]) -> None:
+        now = self._clock.steady()
+        for build in builds:
+            accepted = build.request.created_at.replace(tzinfo=datetime.UTC)
+            if (build.tries > self._attempts
+                    and now - accepted.timestamp() > self._deadline_s):
+                build.failed = exception.BuildDeadlineExceeded(
+                    seconds=round(self._deadline_s), attempts=build.tries - 1,
+                    reason=build.request.get('failure') or 'It did not end.')
+
+
+class Schedule(base.Step):
+    """Ask the scheduler, once for a batch.
+
+    If not all of them fit but as many as were asked for at least, the first
+    ones are placed and the others fail. It is told who is in their server
+    group now: others joined and left since they were accepted.
+    """
+
+    def __init__(
+        self, database: session.Database,
+        scheduler: scheduler_rpc.SchedulerAPI,
+        claims: claims_base.ClaimStore, fenced: bool = True,
+    ) -> None:
+        self._database = database
+        self._scheduler = scheduler
+        self._claims = claims
+        self._fenced = fenced
+
+    def do(self, builds: Sequence[base.Build]) -> None:
+        wanted = builds
+        batch = builds[0].batch
+        least = batch.least if batch else 1
+        while wanted:
+            try:
+                return self._select(wanted)
+            except exception.NoValidHost as exc:
+                # Others may have taken room since it was counted.
+                placed = exc.kwargs.get('placed', 0)
+                if not least <= placed < len(wanted):
+                    placed = 0
+                for build in wanted[placed:]:
+                    build.failed = exc
+                wanted = wanted[:placed]
+
+    def _select(self, builds: Sequence[base.Build]) -> None:
+        spec = builds[0].spec
+        spec.num_instances = len(builds)
+        self._read_group(spec)
+        chosen = self._scheduler.select_destinations(
+            builds[0].context, spec, [build.uuid for build in builds])
+        for build, selections in zip(builds, chosen, strict=True):
+            build.selections = selections
+
+    def _read_group(self, spec: objects.RequestSpec) -> None:
+        group = spec.get('instance_group')
+        if group is None:
+            return
+        with self._database.reader() as connection:
+            spec.instance_group = instance_groups.find(connection, group.uuid)
+        if spec.instance_group is None:
+            # It was deleted, so there is nothing left to be placed by.
+            spec.scheduler_hints = {
+                name: values for name, values
+                in (spec.get('scheduler_hints') or {}).items()
+                if name != 'group'}
+
+    def undo(self, connection: Any, builds: Sequence[base.Build]) -> None:
+        if self._fenced:
+            self._claims.release([build.uuid for build in builds])
+
+    def undone(self, builds: Sequence[base.Build]) -> None:
+        if not self._fenced:
+            self._claims.release([build.uuid for build in builds])
+
+
+class FindCell(base.Step):
+    """Look the chosen hosts up: the scheduler answers hosts, not cells."""
+
+    def __init__(self, database: session.Database) -> None:
+        self._database = database
+
+    def do(self, builds: Sequence[base.Build]) -> None:
+        hosts = [build.selections[0].service_host for build in builds]
+        with self._database.reader() as connection:
+            cells = host_mappings.get_many(connection, hosts)
+        for build, host in zip(builds, hosts):
+            build.cell = cells.get(host)
+            if build.cell is None:
+                build.failed = exception.HostMappingNotFound(host=host)
+
+
+class Decide(base.Step):
+    """Give the instance its cell, where it has none: this settles its fate.
+
+    Only who still leases the request may decide, and has the whole lease
+    before it then. What an earlier try decided is taken back where this one
+    goes elsewhere: who made it did not hand the build over, and finds the
+    request leased by another if it ever goes on.
+
+    :param lease_s: seconds to lease the requests for from now on
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        clock: clock_.Clock, lease_s: float,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._clock = clock
+        self._lease_s = lease_s
+
+    def do(self, builds: Sequence[base.Build]) -> None:
+        moved = [build for build in builds if build.earlier and build.cell
+                 and build.earlier.id != build.cell.id]
+        if moved:
+            self._leave_earlier(moved)
+        live = [build for build in builds if not build.ended]
+        decided: set[str] = set()
+        with self._database.writer() as connection:
+            mine = self._renew(connection, live)
+            for cell, batch in base.by_cell(live):
+                decided |= instance_mappings.decide(
+                    connection,
+                    [build.uuid for build in batch if build.uuid in mine],
+                    cell.id, self._clock.now())
+            lost = [build for build in live if build.uuid not in decided]
+            if lost:
+                end_lost(connection, lost)
+
+    def undo(self, connection: Any, builds: Sequence[base.Build]) -> None:
+        for cell, batch in base.by_any_cell(builds):
+            instance_mappings.withdraw(
+                connection, [build.uuid for build in batch], cell.id,
+                self._clock.now())
+
+    def _renew(
+        self, connection: Any, builds: Sequence[base.Build]
+    ) -> set[str]:
+        return renew(
+            connection, builds, self._clock.steady() + self._lease_s)
+
+    def _leave_earlier(self, builds: Sequence[base.Build]) -> None:
+        """Remove what earlier tries wrote, while nobody else can try."""
+        with self._database.writer() as connection:
+            mine = self._renew(connection, builds)
+            for build in builds:
+                if build.uuid in mine and build.earlier is not None:
+                    self._leave(connection, build, build.earlier)
+
+    def _leave(
+        self, connection: Any, build: base.Build, cell: objects.CellMapping
+    ) -> None:
+        try:
+            with self._targets.database(cell).writer() as in_cell:
+                # A deleted row is there to keep this one away.
+                instances.purge(
+                    in_cell, instances.lock(in_cell, [build.uuid]))
+        except Exception as exc:
+            LOG.exception('Cell %s, which may have %s, cannot be asked',
+                          cell.identity, build.uuid)
+            build.failed = exc
+            base.put_off([build], exc)
+        else:
+            instance_mappings.withdraw(
+                connection, [build.uuid], cell.id, self._clock.now())
+
+
+def end_lost(connection: Any, builds: Sequence[base.Build]) -> None:
+    """End builds that somebody else settled, by asking who it was."""
+    uuids = [build.uuid for build in builds]
+    mappings = instance_mappings.get_many(connection, uuids)
+    requested = build_requests.present(connection, uuids)
+    for build in builds:
+        mapping = mappings.get(build.uuid)
+        build.deleted = mapping is None or mapping.queued_for_delete
+        build.finished = not build.deleted
+        decided = mapping.cell_mapping if mapping else None
+        if build.finished and build.cell and decided:
+            # While there is a request it may be decided anew.
+            build.elsewhere = (decided.id != build.cell.id
+                               and build.uuid not in requested)
+
+
+def renew(
+    connection: Any, builds: Sequence[base.Build], until: float
+) -> set[str]:
+    """Lease requests for longer; return those that are their owners' still.
+
+    :param until: in seconds since the epoch
+    """
+    mine: set[str] = set()
+    for owner, batch in by_owner(builds):
+        mine |= build_requests.renew(
+            connection, [build.uuid for build in batch], owner, until)
+    return mine
+
+
+def by_owner(
+    builds: Sequence[base.Build],
+) -> Iterator[tuple[str, list[base.Build]]]:
+    """Yield builds by who leases them, in an order that all keep to."""
+    owners: dict[str, list[base.Build]] = {}
+    for build in builds:
+        owners.setdefault(build.owner, []).append(build)
+    yield from sorted(owners.items())

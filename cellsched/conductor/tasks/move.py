@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moving a server within its cell."""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Protocol
+
+from oslo_log import log
+
+from cellsched.cells import target
+from cellsched.claims import base as claims_base
+from cellsched.claims import moving
+from cellsched import clock as clock_
+from cellsched.conductor.tasks import move_request
+from cellsched import context as context_
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_specs
+from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import states
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import scheduler as scheduler_rpc
+
+LOG = log.getLogger(__name__)
+
+#: What notifications call the tasks.
+_METHODS = {server_moves.MIGRATION: 'migrate_server',
+            server_moves.UNSHELVE: 'unshelve_instance',
+            server_moves.EVACUATION: 'rebuild_server',
+            server_moves.REBUILD: 'rebuild_server'}
+
+
+class Notifier(Protocol):
+    """Tells who listens what became of a task."""
+
+    def failed(
+        self, context: context_.RequestContext, method: str,
+        instance: objects.Instance, spec: objects.RequestSpec | None,
+        reason: Exception, state: str = 'error',
+    ) -> None:
+        """Tell that a task failed."""
+
+    def rebuild_scheduled(
+        self, context: context_.RequestContext, instance: objects.Instance
+    ) -> None:
+        """Tell that a server that is built anew has its host."""
+
+
+@dataclasses.dataclass
+class Work:
+    """A move that is worked on.
+
+    :param instance: the server as its cell has it
+    :param image_ref: the image that it is to have
+    :param host: where it is to go, or None for anywhere in the cell
+    """
+
+    move: server_moves.Migration
+    cell: objects.CellMapping
+    instance: objects.Instance
+    image_ref: str | None
+    host: str | None = None
+    spec: objects.RequestSpec | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Whether nothing is to be decided: it stays, and so its image."""
+        return (self.move.migration_type == server_moves.REBUILD
+                and self.image_ref == self.instance.image_ref)
+
+
+class Move:
+    """Takes a server that is to be moved to a host of its own cell.
+
+    The scheduler is asked once, and for that cell alone. What it claims is
+    kept apart from what the server holds, until the host where the server
+    goes says that it is there. Whatever fails on the way leaves the server
+    what it was; a rebuild ends in ERROR.
+
+    :param database: the API database
+    :param host: who says so in faults
+    :param reached: is told which step was done: ``MovePrepare``,
+        ``MoveSelect``, ``MoveDecide``, ``MoveCast``, ``MoveGiveUp``
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        scheduler: scheduler_rpc.SchedulerAPI,
+        compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
+        clock: clock_.Clock, host: str, notifier: Notifier | None = None,
+        reached: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._scheduler = scheduler
+        self._compute = compute
+        self._moving = moving.Moving(claims, clock, host)
+        self._clock = clock
+        self._notifier = notifier
+        self._reached = reached
+
+    def run(
+        self, context: context_.RequestContext, instance_uuid: str,
+        migration_uuid: str, host: str | None = None,
+        image_ref: str | None = None,
+    ) -> None:
+        """Move a server; one that somebody else moves already is left alone.
+
+        :param migration_uuid: of the accepted move
+        :param host: where it is to go; by default anywhere in its cell
+        :param image_ref: the image that it is to have; by default its own
+        """
+        work = self._prepare(instance_uuid, migration_uuid, host, image_ref)
+        if work is None:
+            LOG.info('Not moving %s: it is deleted, or moved already',
+                     instance_uuid)
+            return
+        self._reached('MovePrepare')
+        try:
+            self._move(context, work)
+        except exception.NoValidHost as exc:
+            self._give_up(context, work, exc)
+        except Exception as exc:
+            LOG.exception('The %s of %s failed',
+                          work.move.migration_type, instance_uuid)
+            self._give_up(context, work, exc)
+
+    def _move(self, context: context_.RequestContext, work: Work) -> None:
+        work.spec = move_request.read(self._database, work.instance)
+        selection = None if work.stays else self._select(context, work)
+        self._reached('MoveSelect')
+        if not self._decide(work, selection):
+            # Whoever ended it is told that there is one claim more.
+            self._moving.give_up(
+                self._targets.database(work.cell), work.move,
+                exception.InstanceNotFound(uuid=work.instance.uuid))
+            return
+        self._reached('MoveDecide')
+        self._cast(context, work)
+        self._reached('MoveCast')
+        if work.move.kind.ask == 'rebuild' and self._notifier is not None:
+            self._notifier.rebuild_scheduled(context, work.instance)
+
+    def _prepare(
+        self, uuid: str, migration_uuid: str, host: str | None,
+        image_ref: str | None,
+    ) -> Work | None:
+        """Take a move up; of several that are told of it, one does."""
+        with self._database.reader() as connection:
+            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
+        if mapping is None or mapping.cell_mapping is None:
+            return None
+        cell = mapping.cell_mapping
+        with self._targets.database(cell).writer() as connection:
+            server_moves.hold(connection, uuid)
+            taken = server_moves.advance(
+                connection, migration_uuid, [server_moves.ACCEPTED],
+                server_moves.PREPARING, self._clock.now())
+            move = server_moves.get(connection, migration_uuid)
+            instance = instances.get(connection, uuid)
+        if not taken or move is None or move.instance_uuid != uuid:
+            return None
+        if instance is None:
+            self._moving.give_up(
+                self._targets.database(cell), move,
+                exception.InstanceNotFound(uuid=uuid))
+            return None
+        return Work(move, cell, instance, image_ref or instance.image_ref,
+                    host)
+
+    def _select(
+        self, context: context_.RequestContext, work: Work
+    ) -> objects.Selection:
+        assert work.spec is not None
+        move_request.with_image(work.spec, work.image_ref)
+        [[selection, *_]] = self._scheduler.select_destinations(
+            context, move_request.restrict(
+                work.spec, work.cell, work.move, work.host),
+            [work.instance.uuid])
+        if selection.cell_uuid != work.cell.uuid:
+            raise exception.NoValidHost(
+                reason='The scheduler chose a host of another cell.')
+        found: objects.Selection = selection
+        return found
+
+    def _decide(
+        self, work: Work, selection: objects.Selection | None
+    ) -> bool:
+        """Record where the server goes, if it still waits for that."""
+        move, instance, now = work.move, work.instance, self._clock.now()
+        place = ((move.source_compute, move.source_node) if selection is None
+                 else (selection.service_host, selection.nodename))
+        work.move = dataclasses.replace(
+            move, dest_compute=place[0], dest_node=place[1])
+        if selection is not None:
+            instance.availability_zone = selection.get('availability_zone')
+        asked = states.TRANSITIONS[move.kind.ask].after
+        with self._targets.database(work.cell).writer() as connection:
+            server_moves.hold(connection, instance.uuid)
+            row = instances.get(connection, instance.uuid)
+            if row is None or (row.task_state, row.host) != (
+                    asked.task_state, move.source_compute):
+                return False
+            if not server_moves.advance(
+                    connection, move.uuid, [server_moves.PREPARING],
+                    server_moves.MIGRATING, now, dest_compute=place[0],
+                    dest_node=place[1]):
+                return False
+            if work.image_ref != instance.image_ref:
+                instances.update(connection, instance.uuid,
+                                 {'image_ref': work.image_ref}, now)
+        if work.image_ref != instance.image_ref:
+            self._keep_image(work)
+        return True
+
+    def _keep_image(self, work: Work) -> None:
+        """Keep the image for later requests, which go by the row anyway."""
+        assert work.spec is not None
+        work.instance.image_ref = work.image_ref
+        with self._database.writer() as connection:
+            request_specs.save(
+                connection, work.instance.uuid,
+                move_request.saved(work.spec), self._clock.now())
+
+    def _cast(self, context: context_.RequestContext, work: Work) -> None:
+        aimed = self._targets.aim(context, work.cell)
+        assert aimed.cell is not None and work.spec is not None
+        client = self._compute.get(aimed.cell.transport)
+        work.instance.flavor = work.spec.flavor
+        tell = {server_moves.MIGRATION: client.migrate_in,
+                server_moves.UNSHELVE: client.unshelve_instance,
+                }.get(work.move.migration_type, client.rebuild_instance)
+        host, node = work.move.dest_compute, work.move.dest_node
+        assert host is not None and node is not None
+        tell(aimed, host, work.instance, work.move.uuid, node)
+
+    def _give_up(
+        self, context: context_.RequestContext, work: Work, reason: Exception
+    ) -> None:
+        ended = self._moving.give_up(
+            self._targets.database(work.cell), work.move, reason)
+        self._reached('MoveGiveUp')
+        if ended and self._notifier is not None:
+            instance, kind = work.instance, work.move.migration_type
+            after = states.TRANSITIONS[work.move.kind.revert].after
+            self._notifier.failed(
+                context, _METHODS[kind], instance, work.spec, reason,
+                after.vm_state)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for what an agent may have left lying on its host."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from oslo_serialization import jsonutils
+import sqlalchemy as sa
+
+from cellsched.db.cell import models
+from cellsched.db.cell import states
+from cellsched.db import statements
+from cellsched import objects
+
+_TABLE = models.instances
+_EXTRA = models.instance_extra
+
+_FIELDS = tuple(name for name in objects.Instance.fields if name in _TABLE.c)
+
+_HERE = sa.select(_TABLE.c.uuid).where(
+    _TABLE.c.host == sa.bindparam('on'), _TABLE.c.deleted == 0)
+
+_BUILDING = _HERE.where(
+    _TABLE.c.vm_state == states.SPAWNING.vm_state,
+    _TABLE.c.task_state == states.SPAWNING.task_state)
+
+_DELETING = _HERE.where(_TABLE.c.task_state == 'deleting')
+
+_ONE = (
+    sa.select(_TABLE, _EXTRA.c.flavor)
+    .select_from(_TABLE.outerjoin(
+        _EXTRA, _EXTRA.c.instance_uuid == _TABLE.c.uuid))
+    .where(_TABLE.c.uuid == sa.bindparam('of')))
+
+_MANY = (
+    sa.select(_TABLE.c.uuid, _TABLE.c.host, _TABLE.c.vm_state,
+              _TABLE.c.task_state)
+    .where(statements.in_list(_TABLE.c.uuid)))
+
+
+def list_building(connection: sa.Connection, host: str) -> list[str]:
+    """Return the servers that were begun on a host and have not ended."""
+    return list(connection.execute(_BUILDING, {'on': host}).scalars())
+
+
+def list_deleting(connection: sa.Connection, host: str) -> list[str]:
+    """Return the servers of a host that are to be deleted."""
+    return list(connection.execute(_DELETING, {'on': host}).scalars())
+
+
+def list_strays(
+    connection: sa.Connection, host: str, uuids: Iterable[str]
+) -> list[str]:
+    """Return those of these servers that have no business on a host.
+
+    Those that the cell does not know are left out.
+    """
+    return [
+        row.uuid for chunk in statements.chunks(uuids)
+        for row in connection.execute(_MANY, {'these': chunk})
+        if is_stray(row, host)]
+
+
+def is_stray(instance: Any, host: str) -> bool:
+    """Return whether a server must not be on this host.
+
+    It is deleted, or is on another host, or is built on another host or on
+    none yet. What is being moved may be on two hosts for a while.
+    """
+    if instance.vm_state == states.DELETED.vm_state:
+        return True
+    if instance.host == host:
+        return False
+    state = states.State(instance.vm_state, instance.task_state)
+    return state in (states.SCHEDULING, states.SPAWNING, states.WAITING) or (
+        instance.host is not None and instance.task_state is None)
+
+
+def get(connection: sa.Connection, uuid: str) -> objects.Instance | None:
+    """Return a server with its flavor, deleted or not; None if unknown."""
+    row = connection.execute(_ONE, {'of': uuid}).first()
+    if row is None:
+        return None
+    instance = objects.Instance(
+        **{name: getattr(row, name) for name in _FIELDS})
+    if row.flavor is not None:
+        instance.flavor = objects.Flavor.obj_from_primitive(
+            jsonutils.loads(row.flavor))
+    return instance

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plug-in that gives nothing, records it, and can be told to fail."""
+
+import collections
+from collections.abc import Iterator
+import contextlib
+import fcntl
+import json
+import threading
+from typing import Any
+
+from oslo_config import cfg
+
+from cellsched import exception
+from cellsched.network import base
+
+
+class FakeNetworks(base.NetworkAPI):
+    """Records what servers would be given, for tests and demonstrations.
+
+    Each change is a record, with ``call`` (``allocate``, ``setup``,
+    ``cleanup`` or ``deallocate``), ``instance``, ``host`` and
+    ``requested_networks``; a call that finds nothing to change leaves none.
+    ``[fake_network] records`` names a file that has them as lines of JSON.
+    Processes that share it share what servers have.
+    """
+
+    group = 'fake_network'
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        return [
+            cfg.StrOpt('records', help="""
+File that changes are recorded in, a line of JSON for each.
+
+Unset, they are kept in memory, and each process knows of its own only.
+"""),
+            cfg.IntOpt('fail_allocations', default=0, min=0, help="""
+Allocations that fail in each process, the first ones.
+"""),
+            cfg.IntOpt('fail_setups', default=0, min=0, help="""
+Times that networks fail to be set up on another host, the first ones.
+"""),
+            cfg.IntOpt('fail_cleanups', default=0, min=0, help="""
+Times that networks fail to be taken down on a host, the first ones.
+"""),
+            cfg.IntOpt('fail_deallocations', default=0, min=0, help="""
+Times that networks fail to be taken back, the first ones.
+"""),
+        ]
+
+    def __init__(self, conf):
+        super().__init__(conf)
+        options = conf.fake_network
+        self._path = options.records
+        self._lock = threading.Lock()
+        self._to_fail = collections.Counter({
+            'allocate': options.fail_allocations,
+            'setup': options.fail_setups, 'cleanup': options.fail_cleanups,
+            'deallocate': options.fail_deallocations})
+        #: The records, the oldest first.
+        self.records: list[dict[str, Any]] = []
+        self._hosts: dict[str, set[str]] = {}
+        self._read_up_to = 0
+
+    def fail(self, call: str, count: int) -> None:
+        """Let this many calls of a kind fail from now on."""
+        with self._lock:
+            self._to_fail[call] = count
+
+    def allocated(self) -> dict[str, set[str]]:
+        """Return the hosts that networks are set up on, by instance."""
+        with self._current():
+            return {uuid: set(hosts) for uuid, hosts in self._hosts.items()}
+
+    def allocate_for_instance(
+        self, context, instance, requested_networks, host
+    ):
+        with self._current():
+            self._check('allocate', instance.uuid)
+            if instance.uuid not in self._hosts:
+                self._record('allocate', instance.uuid, host,
+                             requested_networks)
+
+    def setup_instance_network_on_host(self, context, instance, host):
+        with self._current():
+            self._check('setup', instance.uuid)
+            if host not in self._hosts.get(instance.uuid, {host}):
+                self._record('setup', instance.uuid, host)
+
+    def cleanup_instance_network_on_host(self, context, instance, host):
+        with self._current():
+            self._check('cleanup', instance.uuid)
+            if host in self._hosts.get(instance.uuid, ()):
+                self._record('cleanup', instance.uuid, host)
+
+    def deallocate_for_instance(self, context, instance):
+        with self._current():
+            self._check('deallocate', instance.uuid)
+            if instance.uuid in self._hosts:
+                self._record('deallocate', instance.uuid, None)
+
+    def _check(self, call: str, uuid: str) -> None:
+        if self._to_fail[call]:
+            self._to_fail[call] -= 1
+            raise exception.NetworkError(
+                uuid=uuid, reason=f'{call} was told to fail')
+
+    @contextlib.contextmanager
+    def _current(self) -> Iterator[None]:
+        """Keep others off, and know what they recorded before."""
+        with self._lock:
+            if self._path is None:
+                yield
+                return
+            with open(self._path, 'a+b') as self._file:
+                # Closing the file gives the lock back.
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+                self._file.seek(self._read_up_to)
+                for line in self._file:
+                    self._apply(json.loads(line))
+                self._read_up_to = self._file.tell()
+                yield
+
+    def _record(
+        self, call: str, uuid: str, host: str | None,
+        requested_networks: Any = None,
+    ) -> None:
+        record = {'call': call, 'instance': uuid, 'host': host,
+                  'requested_networks': requested_networks}
+        if self._path is not None:
+            self._read_up_to += self._file.write(
+                json.dumps(record).encode() + b'\n')
+        self._apply(record)
+
+    def _apply(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+        uuid, host = record['instance'], record['host']
+        match record['call']:
+            case 'allocate':
+                self._hosts[uuid] = {host}
+            case 'setup':
+                self._hosts[uuid].add(host)
+            case 'cleanup':
+                self._hosts[uuid].discard(host)
+            case 'deallocate':
+                del self._hosts[uuid]

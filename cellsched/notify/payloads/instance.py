@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of a server.
+
+The fields are Nova's. What this project does not have, such as a key or an
+address, is null or empty; nothing here is locked or resizes its disk. There
+is no audit, so its period is null.
+"""
+
+from typing import Any
+
+from cellsched import context as context_
+from cellsched.notify.payloads import envelope
+from cellsched.notify.payloads import request_spec
+from cellsched import objects
+
+State = tuple[str | None, str | None]
+
+#: Each payload of a server adds to the fields of all.
+FIELDS = (
+    'uuid', 'user_id', 'reservation_id', 'display_name',
+    'display_description', 'host', 'node', 'os_type', 'architecture',
+    'availability_zone', 'key_name', 'kernel_id', 'ramdisk_id', 'created_at',
+    'launched_at', 'terminated_at', 'deleted_at', 'updated_at', 'task_state',
+    'locked_reason')
+
+ACTION = envelope.Form('InstanceActionPayload', '1.8', FIELDS)
+
+REBUILD = envelope.Form('InstanceActionRebuildPayload', '1.9', FIELDS)
+
+UPDATE = envelope.Form('InstanceUpdatePayload', '1.9', FIELDS)
+
+STATE_UPDATE = ('InstanceStateUpdatePayload', '1.0')
+
+AUDIT_PERIOD = ('AuditPeriodPayload', '1.0')
+
+_POWER_STATES = {0: 'pending', 1: 'running', 3: 'paused', 4: 'shutdown',
+                 6: 'crashed', 7: 'suspended'}
+
+
+def action(
+    context: context_.RequestContext, instance: objects.Instance
+) -> dict[str, Any]:
+    """Return the payload of what is done with a server."""
+    return _fill(ACTION, context, instance, fault=None)
+
+
+def rebuild(
+    context: context_.RequestContext, instance: objects.Instance
+) -> dict[str, Any]:
+    """Return the payload of a server that is built anew."""
+    return _fill(REBUILD, context, instance, fault=None,
+                 trusted_image_certificates=None)
+
+
+def update(
+    context: context_.RequestContext, instance: objects.Instance,
+    old: State, new: State,
+) -> dict[str, Any]:
+    """Return the payload of a change of state."""
+    return _fill(
+        UPDATE, context, instance,
+        state_update=envelope.wrap(*STATE_UPDATE, _states(old, new)),
+        audit_period=envelope.wrap(*AUDIT_PERIOD, _audit_period(None)),
+        bandwidth=[], old_display_name=None,
+        tags=envelope.plain(_fields(instance).get('tags')) or [])
+
+
+def legacy(instance: objects.Instance) -> dict[str, Any]:
+    """Return the unversioned payload of a server."""
+    known = _fields(instance)
+    flavor = envelope.fields_of(known.get('flavor')) or {}
+    return {
+        'tenant_id': known.get('project_id'),
+        'instance_id': known.get('uuid'),
+        **{name: known.get(name) for name in (
+            'user_id', 'display_name', 'reservation_id', 'hostname',
+            'architecture', 'memory_mb', 'vcpus', 'root_gb', 'ephemeral_gb',
+            'host', 'node', 'availability_zone', 'os_type', 'kernel_id',
+            'ramdisk_id', 'access_ip_v4', 'access_ip_v6')},
+        'disk_gb': (known.get('root_gb') or 0) + (
+            known.get('ephemeral_gb') or 0),
+        'instance_type': flavor.get('name'),
+        'instance_type_id': known.get('instance_type_id'),
+        'instance_flavor_id': flavor.get('flavorid'),
+        'cell_name': '',
+        'created_at': _spoken(known.get('created_at')),
+        **{name: envelope.legacy_time(known.get(name)) or '' for name in (
+            'launched_at', 'terminated_at', 'deleted_at')},
+        'progress': '',
+        'image_ref_url': known.get('image_ref'),
+        'image_meta': {},
+        'metadata': {},
+        'state': known.get('vm_state'),
+        'state_description': known.get('task_state') or '',
+    }
+
+
+def legacy_update(
+    instance: objects.Instance, old: State, new: State
+) -> dict[str, Any]:
+    """Return the unversioned payload of a change of state."""
+    return {**legacy(instance), **_states(old, new), **_audit_period(''),
+            'bandwidth': {}}
+
+
+def _fill(
+    form: envelope.Form, context: context_.RequestContext,
+    instance: objects.Instance, **more: Any,
+) -> dict[str, Any]:
+    known = _fields(instance)
+    # A task that no user asked for has no request that anybody knows of.
+    asked = context.user_id and context.project_id
+    payload = form.fill(
+        known,
+        tenant_id=known.get('project_id'),
+        host_name=known.get('hostname'),
+        image_uuid=known.get('image_ref'),
+        state=known.get('vm_state'),
+        power_state=_POWER_STATES.get(known.get('power_state') or 0),
+        flavor=request_spec.FLAVOR.fill(
+            envelope.fields_of(known.get('flavor'))),
+        progress=0, metadata={}, locked=False, auto_disk_config='MANUAL',
+        ip_addresses=[], block_devices=[],
+        request_id=context.request_id if asked else None,
+        action_initiator_user=context.user_id,
+        action_initiator_project=context.project_id,
+        **more)
+    assert payload is not None
+    return payload
+
+
+def _fields(instance: objects.Instance) -> dict[str, Any]:
+    return envelope.fields_of(instance) or {}
+
+
+def _spoken(time: Any) -> str:
+    """Return a time as only this field has it."""
+    return (time or '').replace('T', ' ').replace('Z', '+00:00')
+
+
+def _states(old: State, new: State) -> dict[str, Any]:
+    return {'old_state': old[0], 'state': new[0],
+            'old_task_state': old[1], 'new_task_state': new[1]}
+
+
+def _audit_period(nothing: Any) -> dict[str, Any]:
+    return {'audit_period_beginning': nothing, 'audit_period_ending': nothing}

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas: how much a project may have.
+
+``base`` is the contract, every other module a driver. To add one, subclass
+``base.Quotas``, or ``db.DbQuotaDriver`` where only the limits come from
+elsewhere, and name it in the entry points of ``cellsched.quota``.
+"""
+
+from oslo_config import cfg
+
+from cellsched import clock as clock_
+from cellsched import plugins
+from cellsched.quota import base
+
+
+def load(conf: cfg.ConfigOpts, clock: clock_.Clock) -> base.Quotas:
+    """Return the driver that a deployment configures.
+
+    :raises cellsched.exception.PluginNotFound: there is none of that name
+    """
+    # Nova names them by module and class.
+    name = conf.quota.driver.rpartition('.')[2]
+    return plugins.load_all(
+        plugins.QUOTA, [name], base.Quotas)[name](conf, clock)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No quotas."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from cellsched import exception
+from cellsched import objects
+from cellsched.quota import base
+
+
+class NoopQuotaDriver(base.Quotas):
+    """Limits nothing, and asks nobody.
+
+    For deployments whose users are limited elsewhere or not at all.
+    """
+
+    def limits(
+        self, connection: Any, project_id: str | None,
+        user_id: str | None = None,
+    ) -> dict[str, int]:
+        return {}
+
+    def check(
+        self, connection: Any, project_id: str | None, user_id: str | None,
+        flavor: objects.Flavor, min_count: int, max_count: int,
+    ) -> int:
+        return max_count
+
+    def admit_all(
+        self, connection: Any, batches: Iterable[base.Batch]
+    ) -> dict[str, exception.OverQuota]:
+        return {}

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs of one process share: made once, for it takes its time."""
+
+from collections.abc import Mapping
+import pathlib
+import tempfile
+from typing import Any
+
+from cellsched.api import flavors
+from cellsched import assembly
+from cellsched.conf import loading
+from cellsched.db import api as api_schema
+from cellsched.db.api import cell_mappings
+from cellsched.db import cell as cell_schema
+from cellsched import objects
+from cellsched.simulator import baton
+from cellsched.simulator import settings
+from cellsched.simulator import stores
+from cellsched.simulator import worlds
+
+#: Cells and their hosts, with the VCPUs that these have.
+CELLS = {'cell1': {'a1': 4, 'a2': 3}, 'cell2': {'b1': 4}}
+
+#: Flavors by name: VCPUs, MB and GB. One fits nowhere.
+FLAVORS = {'small': (1, 512, 1), 'large': (2, 1024, 1),
+           'huge': (64, 512, 1)}
+
+#: Spacing of what is not to be done again, and costs time.
+NEVER_S = 10 ** 6
+
+#: What holds everywhere. Hosts are never taken for dead, and nothing is read
+#: in between: that costs time, and is not what is looked at here.
+_SHARED: Mapping[str, Mapping[str, Any]] = {
+    'DEFAULT': {'service_down_time': 10 ** 7, 'report_interval': NEVER_S,
+                'initial_cpu_allocation_ratio': 1.0,
+                'reserved_host_memory_mb': 0},
+    'scheduler': {'refresh_interval': 0, 'decision_retention': 0,
+                  'stale_cell_timeout': 10 ** 7, 'max_attempts': 2},
+    'cells': {'refresh_interval': 10 ** 7},
+    'claims': {'connection': 'sqlite:///simulated/claims'},
+    'quota': {'instances': -1, 'cores': -1, 'ram': -1},
+}
+
+API = 'sqlite:///simulated/api'
+CELL0 = 'sqlite:///simulated/cell0'
+CLAIMS = 'sqlite:///simulated/claims'
+
+
+def database(cell: str) -> str:
+    """Return where a cell's database is."""
+    return f'sqlite:///simulated/{cell}'
+
+
+def broker(name: str) -> str:
+    """Return where a broker is: that of a cell, or that of the API."""
+    return f'local://simulated/{name}'
+
+
+class Arena:
+    """Configurations, schemas, and a deployment that has just begun.
+
+    :param options: options for every service, by group
+    """
+
+    def __init__(
+        self, options: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        self.crew = baton.Crew()
+        self.confs = _confs(options or {})
+        self.stores = {
+            url: stores.Store(url, schema) for url, schema in [
+                (API, api_schema.SCHEMA.name),
+                (CELL0, cell_schema.SCHEMA.name), (CLAIMS, 'claims'),
+                *((database(cell), cell_schema.SCHEMA.name)
+                  for cell in CELLS)]}
+        #: Hosts by their providers.
+        self.hosts: dict[str, str] = {}
+        self._images: dict[str, bytes] = {}
+        self._prepare()
+
+    def reset(self) -> None:
+        """Have all stores be as they were at first."""
+        for url, store in self.stores.items():
+            store.load(self._images[url])
+
+    def close(self) -> None:
+        """Let go of the threads and the stores."""
+        self.crew.dismiss()
+        for store in self.stores.values():
+            store.database.close()
+
+    def _prepare(self) -> None:
+        world = worlds.World(self.stores)
+        api = world.add('api', assembly.api, self.confs['api'])
+        parts = api.parts()
+        api_schema.SCHEMA.sync(parts.database)
+        parts.claims.sync()
+        for url in (CELL0, *map(database, CELLS)):
+            cell_schema.SCHEMA.sync(
+                parts.databases.get(url, cell_schema.SCHEMA.name))
+        with parts.database.writer() as connection:
+            for mapping in _mappings():
+                cell_mappings.create(connection, mapping, parts.clock.now())
+        for hosts in CELLS.values():
+            for host in hosts:
+                world.add(host, assembly.compute, self.confs[host]).start()
+        parts.discovery.discover()
+        for flavor, sizes in FLAVORS.items():
+            flavors.Flavors(parts.database, parts.clock).create(
+                flavor, *sizes)
+        for cell in CELLS:
+            self.hosts.update(self.stores[database(cell)].query(
+                'select uuid, host from compute_nodes'))
+        self._images = {
+            url: store.image() for url, store in self.stores.items()}
+
+
+def _mappings() -> list[objects.CellMapping]:
+    """Return the mappings of all cells, cell0 the first."""
+    return [objects.CellMapping(
+        uuid=f'00000000-0000-0000-0000-{number:012}', name=name,
+        transport_url=broker(name) if number else 'none:///',
+        database_connection=database(name), disabled=False)
+        for number, name in enumerate(['cell0', *CELLS])]
+
+
+def _confs(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the configurations of all services, by their names."""
+    made: dict[str, dict[str, dict[str, Any]]] = {'api': {
+        'DEFAULT': {'host': 'api', 'transport_url': broker('api')},
+        'api_database': {'connection': API}}}
+    for name in ('scheduler', 'conductor1', 'conductor2'):
+        made[name] = {**made['api'], 'DEFAULT': {
+            **made['api']['DEFAULT'], 'host': name}}
+    for cell, hosts in CELLS.items():
+        own = {'transport_url': broker(cell)}
+        for name in (f'conductor-{cell}', *hosts):
+            made[name] = {
+                'DEFAULT': {**own, 'host': name},
+                'fake_virt': {'vcpus': hosts.get(name, 0)},
+                'database': {'connection': database(cell)}}
+    with tempfile.TemporaryDirectory() as directory:
+        return {name: _conf(pathlib.Path(directory) / f'{name}.conf',
+                            _SHARED, options, mine)
+                for name, mine in made.items()}
+
+
+def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> Any:
+    merged: dict[str, dict[str, Any]] = {}
+    for source in sources:
+        for group, values in source.items():
+            merged.setdefault(group, {}).update(values)
+    path.write_text('\n'.join(
+        line for group, values in merged.items()
+        for line in (f'[{group}]', *(
+            f'{name} = {value}' for name, value in values.items()))),
+        encoding='utf-8')
+    return settings.Settings(loading.load(files=[str(path)], dirs=[]))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes: services that live, die and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent import futures
+import dataclasses
+import itertools
+import random
+from typing import Any
+import uuid
+
+from cellsched import assembly
+from cellsched.simulator import baton as baton_
+from cellsched.simulator import clocks
+from cellsched.simulator import network
+from cellsched.simulator import stores
+
+
+class _Numbered(futures.Future[Any]):
+    """A future that sets have in the same order in every run."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class Inline(futures.Executor):
+    """Does what is submitted at once, in the thread that submits it."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        future = _Numbered(next(self._numbers))
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as exc:
+            future.set_exception(exc)
+        return future
+
+
+@dataclasses.dataclass
+class Periodic:
+    """What a process does of its own accord, and when it is due next."""
+
+    name: str
+    function: Callable[[], None]
+    spacing_s: float
+    due: float
+    running: bool = False
+
+
+class Process(stores.Gate):
+    """One process of a deployment.
+
+    :param name: what it is called in a trace, and the seed of its chance
+    :param make: a factory of ``cellsched.assembly``
+    :param conf: its configuration
+    :param world: the run that it is in; see ``simulation.Simulation``
+    """
+
+    def __init__(
+        self, name: str, make: Callable[..., Any], conf: Any, world: Any
+    ) -> None:
+        self.name = name
+        self.conf = conf
+        self._make = make
+        self._world = world
+        self._random = random.Random(f'{world.seed} {name}')
+        self.clock = clocks.Clock(lambda: world.now, self._sleep)
+        #: What survives a death: servers go on when their agent is gone.
+        self.driver: Any = None
+        self.service: Any = None
+        self.periodic: list[Periodic] = []
+        self.activities: list[baton_.Activity] = []
+        self.lives = 0
+
+    def parts(self) -> assembly.Parts:
+        """Return what a life begins with."""
+        self.clock.began_ahead_s = self.clock.ahead_s
+        parts = assembly.Parts(
+            self.conf, self.clock, random.Random(self._random.random()),
+            self._world.claims_of(self),
+            stores.Databases(self._world.stores, self), self._transports(),
+            reached=self._reached, new_uuid=self._new_uuid)
+        vars(parts)['executor'] = Inline()
+        if self.driver is not None:
+            vars(parts)['driver'] = self.driver
+        return parts
+
+    def start(self) -> None:
+        """Begin to live."""
+        parts = self.parts()
+        service = self._make(self.conf, parts)
+        if 'driver' in vars(parts):
+            self.driver = parts.driver
+        self.service = service
+        self.lives += 1
+        if not isinstance(service, assembly.Service):
+            return
+        for server in service.servers:
+            target = server._target
+            self._world.network.listeners.append(network.Listener(
+                self.conf.transport_url, target.topic, target.server, server,
+                self))
+        self.periodic = [
+            Periodic(f'{self.name} {function.__qualname__}', function,
+                     spacing_s, self._world.now + (
+                         0 if at_once else spacing_s))
+            for function, spacing_s, at_once in service.periodic]
+
+    def die(self) -> None:
+        """End at once, with all that it does."""
+        self.service = None
+        self.periodic = []
+        self._world.network.leave(self)
+        for activity in self.activities:
+            activity.doomed = True
+
+    # What it goes through to get at the world.
+
+    def enter(self, what: str) -> None:
+        self._world.pause(what)
+
+    def ask(self, store: stores.Store, writes: bool) -> str | None:
+        verb = 'write' if writes else 'read'
+        self._world.pause(f'{verb} {store.url.rpartition("/")[2]}')
+        return self._world.strike(self, store, writes)
+
+    def left(self, store: stores.Store | None) -> None:
+        self._world.look_at(store)
+
+    def _reached(self, step: str) -> None:
+        self._world.pause(f'reached {step}')
+
+    def _sleep(self, seconds: float) -> None:
+        self._world.sleep(seconds)
+
+    def _transports(self) -> Any:
+        return network.Transports(self.conf, network.driver(
+            self.conf, self, self._world.post, self._world.wait))
+
+    def _new_uuid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold after every step, and when all has become quiet.
+
+It is read past the services, from the databases, the claim store and the
+virtualisation drivers.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+from cellsched.claims import base as claims_base
+from cellsched.db.cell import states
+from cellsched.simulator import arena
+from cellsched.simulator import stores
+from cellsched.simulator import users as users_
+
+_ROWS = ('select uuid, vm_state, task_state, host, deleted, display_name '
+         'from instances')
+_CELLS = ('select m.instance_uuid, c.database_connection, m.queued_for_delete '
+          'from instance_mappings m '
+          'left join cell_mappings c on c.id = m.cell_id')
+_REQUESTS = 'select instance_uuid from build_requests'
+_FAULTS = 'select distinct instance_uuid from instance_faults'
+_ALLOCATIONS = ('select consumer, provider, resource_class, amount '
+                'from allocations')
+_INVENTORIES = ('select provider, resource_class, capacity, used '
+                'from inventories')
+
+
+class Broken(Exception):
+    """A promise was not kept.
+
+    :param promise: its number among the invariants
+    """
+
+    def __init__(self, promise: str, what: str) -> None:
+        super().__init__(f'{promise}: {what}')
+        self.promise = promise
+
+
+def _name(url: str | None) -> str:
+    return (url or 'none').rpartition('/')[2]
+
+
+class _Row(NamedTuple):
+    state: states.State
+    host: str | None
+    name: str
+
+
+class Promises:
+    """What is known of the world, and what it must not become.
+
+    :param stores_: databases by URL
+    :param claims: the claim store if it is in memory
+    :param drivers: of the hosts that there are, by host
+    :param hosts: hosts by provider
+    :param note: is told what became of servers
+    """
+
+    def __init__(
+        self, stores_: Mapping[str, stores.Store],
+        claims: claims_base.ClaimStore | None, drivers: Mapping[str, Any],
+        hosts: Mapping[str, str], users: users_.Users,
+        note: Callable[[str], None],
+    ) -> None:
+        self._stores = stores_
+        self._claims = claims
+        self._drivers = drivers
+        self._hosts = hosts
+        self._users = users
+        self._note = note
+        self._urls = [url for url in stores_ if 'cell' in url]
+        self._rows: dict[str, dict[str, _Row]] = {
+            url: {} for url in self._urls}
+        self._cells: dict[str, tuple[str | None, bool]] = {}
+        self._requests: set[str] = set()
+
+    def look_at(self, store: stores.Store | None) -> None:
+        """Look at what changed.
+
+        :raises Broken: it must not have become so
+        """
+        if store is None:
+            self._look_at_claims()
+        elif store.is_changed():
+            if store.url == arena.API:
+                self._look_at_requests()
+            elif store.url == arena.CLAIMS:
+                self._look_at_claims()
+            else:
+                self._look_at_cell(store)
+
+    def _look_at_cell(self, store: stores.Store) -> None:
+        before, rows, gone = self._rows[store.url], {}, set()
+        for uuid, vm_state, task_state, host, deleted, name in store.query(
+                _ROWS):
+            if deleted:
+                gone.add(uuid)
+            else:
+                rows[uuid] = _Row(
+                    states.State(vm_state, task_state), host, name)
+        self._rows[store.url] = rows
+        for uuid in before.keys() | rows.keys():
+            old, new = before.get(uuid), rows.get(uuid)
+            was = old.state if old else None
+            now = (new.state if new else
+                   states.DELETED if uuid in gone else None)
+            if was != now or (old and new and old.host != new.host):
+                self._note(f'-> {uuid[:8]} in {_name(store.url)}: '
+                           f'{now and tuple(now)} on {new and new.host}')
+            if not states.is_allowed(was, now):
+                raise Broken('states', f'{uuid} went from {was} to {now}')
+        self._look_at_places(rows)
+
+    def _look_at_places(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            begun = [url for url, row in self._live(uuid)
+                     if row.host or row.state.vm_state == 'active']
+            if len(begun) > 1:
+                raise Broken('S2', f'{uuid} is built in {begun}')
+            mapped = self._cells.get(uuid, (None, False))[0]
+            if begun and mapped not in begun:
+                raise Broken('S3', f'{uuid} is built in {begun} and mapped to '
+                                   f'{mapped}')
+            hosts = [host for host, driver in self._drivers.items()
+                     if uuid in driver.list_instances()]
+            if len(hosts) > 1:
+                raise Broken('S2', f'{uuid} runs on {hosts}')
+        self._look_at_deleted()
+
+    def _look_at_requests(self) -> None:
+        api = self._stores[arena.API]
+        cells = {uuid: (cell, bool(queued))
+                 for uuid, cell, queued in api.query(_CELLS)}
+        for uuid, (old, _) in self._cells.items():
+            new = cells.get(uuid, (None, False))[0]
+            live = dict(self._live(uuid)).get(old or '')
+            if old not in (None, new) and live is not None and live.host:
+                raise Broken('S3', f'{uuid} went from {old} to {new} '
+                                   'while it was built')
+        requests = {uuid for uuid, in api.query(_REQUESTS)}
+        for uuid in cells:
+            before = self._cells.get(uuid), uuid in self._requests
+            after = cells[uuid], uuid in requests
+            if before != after:
+                cell, queued = cells[uuid]
+                self._note(f'-> {uuid[:8]}: cell {_name(cell)}'
+                           f'{", deleted" * queued}'
+                           f'{", requested" * (uuid in requests)}')
+        self._cells = cells
+        self._requests = requests
+        self._look_at_deleted()
+
+    def _look_at_deleted(self) -> None:
+        """What was said to be deleted never comes into sight again."""
+        for uuid in self._users.deleted:
+            if not self._is_visible(uuid):
+                self._users.hidden.add(uuid)
+            elif uuid in self._users.hidden:
+                raise Broken('S7', f'{uuid} was deleted and is back')
+
+    def _look_at_claims(self) -> None:
+        """What is taken fits, and is what somebody holds."""
+        held: collections.Counter[Any] = collections.Counter()
+        if self._claims is not None:
+            counts = [
+                (each.provider, name, each.capacity.get(name, 0), used)
+                for each in self._claims.usages().usages
+                for name, used in each.used.items()]
+            for claims in self._claims.held(
+                    self._claims.consumers()).values():
+                for claim in claims:
+                    for name, amount in claim.resources.items():
+                        held[claim.provider, name] += amount
+        else:
+            store = self._stores[arena.CLAIMS]
+            counts = store.query(_INVENTORIES)
+            for _, provider, name, amount in store.query(_ALLOCATIONS):
+                held[provider, name] += amount
+        for provider, name, capacity, used in counts:
+            host = self._hosts[provider]
+            if used > capacity:
+                raise Broken('S1', f'{used} of {capacity} {name} are taken '
+                                   f'on {host}')
+            if used != held[provider, name]:
+                raise Broken('S5', f'{used} {name} are taken on {host}, and '
+                                   f'{held[provider, name]} held')
+
+    def _live(self, uuid: str) -> list[tuple[str, _Row]]:
+        return [(url, rows[uuid]) for url, rows in self._rows.items()
+                if uuid in rows]
+
+    def _is_visible(self, uuid: str) -> bool:
+        """Return whether who asks for it is shown a server."""
+        cell = self._cells.get(uuid, (None, False))[0]
+        return uuid in self._requests or (
+            cell is not None and uuid in self._rows[cell])
+
+    # When all is quiet.
+
+    def unsettled(self) -> bool:
+        """Return whether a server has not come to its end."""
+        return bool(self._requests) or any(
+            row.state.vm_state == 'building' or row.state.task_state
+            for rows in self._rows.values() for row in rows.values())
+
+    def check_end(self) -> None:
+        """Look whether everything has come to its end.
+
+        :raises Broken: it has not
+        """
+        for uuid in sorted(self._requests):
+            raise Broken('L1', f'{uuid} is requested still')
+        claims = self._held()
+        for uuid, (cell, queued) in sorted(self._cells.items()):
+            live = self._live(uuid)
+            if uuid in self._users.deleted or queued:
+                if live:
+                    raise Broken('S7', f'{uuid} was deleted and is in '
+                                       f'{live}')
+            elif len(live) != 1:
+                raise Broken('S2', f'{uuid} ended in {live}')
+            elif live[0][0] != cell:
+                raise Broken('S3', f'{uuid} is in {live} and mapped to {cell}')
+            else:
+                self._check_server(uuid, *live[0], claims.pop(uuid, {}))
+        if claims:
+            raise Broken('S4', f'claims are left of {claims}')
+        self._check_strays()
+        for batch in self._users.batches:
+            self._check_batch(batch)
+
+    def _check_server(
+        self, uuid: str, url: str, row: _Row, claims: Mapping[str, Any]
+    ) -> None:
+        if row.state == states.ACTIVE and url != arena.CELL0:
+            hosts = [self._hosts[provider] for provider in claims]
+            if hosts != [row.host]:
+                raise Broken('S4', f'{uuid} is on {row.host} and holds claims '
+                                   f'on {hosts}')
+            flavor = self._stores[url].query(
+                'select vcpus, memory_mb, root_gb from instances '
+                f"where uuid = '{uuid}' and deleted = 0")[0]
+            taken = [each for claim in claims.values()
+                     for _, each in sorted(claim.items())]
+            if taken != [flavor[2], flavor[1], flavor[0]]:
+                raise Broken('S4', f'{uuid} holds {claims}, not {flavor}')
+            runs = self._drivers[row.host or ''].list_instances()
+            if uuid not in runs:
+                raise Broken('S2', f'{uuid} does not run on {row.host}')
+        elif row.state == states.ERROR:
+            if claims:
+                raise Broken('S4', f'{uuid} is in ERROR and holds {claims}')
+            if (uuid,) not in self._stores[url].query(_FAULTS):
+                raise Broken('S13', f'{uuid} is in ERROR and nobody knows why')
+        else:
+            raise Broken('L1', f'{uuid} in {url} ended as {row}')
+        name = self._users.names.get(uuid, row.name)
+        if name not in ('maybe', row.name):
+            raise Broken('rename', f'{uuid} is {row.name!r}, not {name!r}')
+
+    def _check_strays(self) -> None:
+        """What is of nobody that was accepted must not be there."""
+        rows = {uuid for rows in self._rows.values() for uuid in rows}
+        runs = {uuid for driver in self._drivers.values()
+                for uuid in driver.list_instances()}
+        active = {uuid for rows in self._rows.values()
+                  for uuid, row in rows.items() if row.host}
+        if rows - self._cells.keys():
+            raise Broken('S3', f'{rows} have rows and no mapping')
+        if runs != active:
+            raise Broken('S4', f'{sorted(runs)} run, {sorted(active)} are '
+                               'to run')
+
+    def _check_batch(self, batch: users_.Batch) -> None:
+        lost = [uuid for uuid in batch.uuids if uuid not in self._cells]
+        if lost:
+            raise Broken('S2', f'{lost} were accepted, and nothing is known '
+                               'of them')
+        built = deleted = 0
+        for uuid in batch.uuids:
+            live = [url for url, _ in self._live(uuid) if url != arena.CELL0]
+            built += bool(live)
+            deleted += self._cells[uuid][1]
+        alone = not self._users.retried.isdisjoint(batch.uuids)
+        if 0 < built < batch.min_count - deleted and not alone:
+            raise Broken('S10', f'of {batch} {built} were built')
+
+    def _held(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Return how much each consumer holds on each provider."""
+        held: dict[str, dict[str, dict[str, int]]] = {}
+        if self._claims is not None:
+            rows = [(consumer, claim.provider, name, amount)
+                    for consumer, claims in self._claims.held(
+                        self._claims.consumers()).items()
+                    for claim in claims
+                    for name, amount in claim.resources.items()]
+        else:
+            rows = self._stores[arena.CLAIMS].query(_ALLOCATIONS)
+        for consumer, provider, name, amount in rows:
+            mine = held.setdefault(consumer, {}).setdefault(provider, {})
+            mine[name] = mine.get(name, 0) + amount
+        return held

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases in memory, which many processes open and which can fail."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
+from typing import Any
+
+from cellsched.claims import base as claims_base
+from cellsched.db import session
+from cellsched import exception
+
+
+class Store:
+    """What a database server keeps: one database.
+
+    All of its users share one connection, as only one of them is at work at
+    any time and no transaction stays open meanwhile.
+
+    :param url: what those who open it call it
+    """
+
+    def __init__(self, url: str, schema: str) -> None:
+        self.url = url
+        self.database = session.Database('sqlite://', schema)
+        raw = self.database.engine.raw_connection()
+        self.raw: Any = raw.driver_connection
+        raw.close()
+        self.changes = 0
+        self.is_open = False
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """Return what is there, past everything that can fail."""
+        return self.raw.execute(statement).fetchall()
+
+    def image(self) -> bytes:
+        """Return all that is there, for :meth:`load`."""
+        return bytes(self.raw.serialize())
+
+    def load(self, image: bytes) -> None:
+        """Have there be what there was."""
+        self.raw.deserialize(image)
+        self.changes = self.raw.total_changes
+
+    def is_changed(self) -> bool:
+        """Return whether it changed since this was last asked."""
+        before, self.changes = self.changes, self.raw.total_changes
+        return before != self.changes
+
+
+class Gate:
+    """What a process goes through to get at anything outside of it.
+
+    This one lets everything through at once.
+    """
+
+    #: How many transactions are open; while there are any nobody else goes on.
+    depth = 0
+
+    def enter(self, what: str) -> None:
+        """Let others go on before something is done."""
+
+    def ask(self, store: Store, writes: bool) -> str | None:
+        """Return how a transaction is to go wrong, if it is.
+
+        ``lost`` loses it to another one, ``unknown`` commits it and says that
+        the database is gone.
+
+        :raises cellsched.exception.DatabaseUnreachable: the database is down
+        """
+
+    def left(self, store: Store | None) -> None:
+        """Hear of what a transaction did; None are claims in memory."""
+
+    @contextlib.contextmanager
+    def inside(self, store: Store) -> Iterator[None]:
+        """Keep everybody else out of a store."""
+        assert not store.is_open, f'{store.url} is opened twice at a time'
+        store.is_open = True
+        self.depth += 1
+        try:
+            yield
+        finally:
+            store.is_open = False
+            self.depth -= 1
+
+
+class Database(session.Database):
+    """A store as one process opens it."""
+
+    def __init__(self, store: Store, schema: str, gate: Gate) -> None:
+        super().__init__(store.url, schema)
+        self._store = store
+        self._gate = gate
+
+    @property
+    def engine(self) -> Any:
+        return self._store.database.engine
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[Any]:
+        wrong = self._gate.ask(self._store, True)
+        with self._gate.inside(self._store), super().writer() as connection:
+            yield connection
+            if wrong == 'lost':
+                raise exception.TransactionLost(
+                    schema=self.schema, reason='another one was faster')
+        self._gate.left(self._store)
+        if wrong == 'unknown':
+            raise unreachable(self._store, 'gone at the commit')
+
+    @contextlib.contextmanager
+    def each_alone(self) -> Iterator[Any]:
+        self._gate.ask(self._store, False)
+        with self._gate.inside(self._store), (
+                super().each_alone()) as connection:
+            yield connection
+        self._gate.left(self._store)
+
+    def close(self) -> None:
+        """Close nothing: the connection is everybody's."""
+
+
+class Databases(session.Databases):
+    """The stores that a process can reach, by their URLs."""
+
+    def __init__(self, stores: Mapping[str, Store], gate: Gate) -> None:
+        super().__init__()
+        self._stores = stores
+        self._gate = gate
+
+    def get(
+        self, url: str, schema: str, options: Mapping[str, Any] | None = None
+    ) -> session.Database:
+        return Database(self._stores[url], schema, self._gate)
+
+
+def unreachable(store: Store, reason: str) -> exception.DatabaseUnreachable:
+    """Return the error of who asked in vain."""
+    return exception.DatabaseUnreachable(
+        schema=store.database.schema, url=store.url, reason=reason)
+
+
+class Claims:
+    """A claim store in memory as one process has it."""
+
+    def __init__(self, store: claims_base.ClaimStore, gate: Gate) -> None:
+        self._store = store
+        self._gate = gate
+
+    def __getattr__(self, name: str) -> Any:
+        method: Callable[..., Any] = getattr(self._store, name)
+
+        def entered(*args: Any, **kwargs: Any) -> Any:
+            self._gate.enter(f'claims.{name}')
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self._gate.left(None)
+        return entered

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users do, as a seed says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import dataclasses
+import functools
+import random
+from typing import Any
+
+from cellsched import context
+from cellsched import exception
+
+USER = context.RequestContext(
+    user_id='user', project_id='project', request_id='req-simulated')
+
+
+@dataclasses.dataclass
+class Batch:
+    """Servers that one request asked for.
+
+    :param uuids: what was answered; empty as long as nothing was
+    """
+
+    flavor: str
+    min_count: int
+    max_count: int
+    uuids: list[str] = dataclasses.field(default_factory=list)
+
+    def find(self, place: int) -> str | None:
+        """Return one of the servers, once it is known."""
+        return self.uuids[place] if self.uuids else None
+
+
+@dataclasses.dataclass
+class Wish:
+    """One thing that a user wants, and when it can be asked for."""
+
+    name: str
+    function: Callable[[Any], None]
+    possible: Callable[[], bool]
+    #: When it is asked for at the earliest.
+    not_before: float = 0.0
+
+
+class Users:
+    """What is asked for in one run, and what was answered.
+
+    :param servers: returns what answers, ``api.servers``
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._random = chance
+        self.batches: list[Batch] = []
+        #: Servers that are to be deleted, and those of which it was said
+        #: that they are.
+        self.unwanted: set[str] = set()
+        self.deleted: set[str] = set()
+        #: Those of them that were out of sight since.
+        self.hidden: set[str] = set()
+        #: The new names of servers; ``maybe`` if nothing was answered.
+        self.names: dict[str, str] = {}
+        self.wishes: list[Wish] = []
+        #: Servers that were to be built once more, alone.
+        self.retried: set[str] = set()
+        for _ in range(chance.choice((1, 1, 2, 2, 3))):
+            self._plan()
+        for _ in range(chance.choice((0, 0, 1, 2))):
+            self.wishes.append(Wish('list', self._list, lambda: True, (
+                chance.choice((0.1, 0.3, 1.0, 60.0)))))
+
+    def again(self) -> list[Wish]:
+        """Return deletions that were not answered, for another try."""
+        return [self._deletion(functools.partial(str, uuid), uuid)
+                for uuid in sorted(self.unwanted - self.deleted)]
+
+    def _plan(self) -> None:
+        chance = self._random
+        most = chance.choice((1, 1, 1, 2, 3))
+        batch = Batch(
+            chance.choice(('small', 'small', 'large', 'large', 'huge')),
+            chance.randint(1, most), most)
+        self.batches.append(batch)
+        number = len(self.batches)
+        self.wishes.append(Wish(
+            f'create {number}', lambda servers: self._create(servers, batch),
+            lambda: True))
+        for place in range(most):
+            self._plan_server(
+                functools.partial(batch.find, place), f'{number}.{place}')
+
+    def _plan_server(self, find: Callable[[], str | None], name: str) -> None:
+        """Plan what is to become of one server."""
+        chance = self._random
+        wishes = []
+        if chance.random() < 0.3:
+            wishes += [self._deletion(find, name)
+                       for _ in range(chance.choice((1, 1, 2)))]
+        if chance.random() < 0.2:
+            wishes.append(Wish(
+                f'rename {name}', lambda servers: self._rename(servers, find),
+                lambda: find() is not None))
+        if chance.random() < 0.15:
+            wishes.append(Wish(
+                f'retry {name}', lambda servers: self._retry(servers, find),
+                lambda: find() is not None))
+        for wish in wishes:
+            wish.not_before = chance.choice((0.0, 0.0, 0.1, 0.5, 50.0))
+        self.wishes += wishes
+
+    def _create(self, servers: Any, batch: Batch) -> None:
+        batch.uuids = servers.create(
+            USER, 'server', batch.flavor, min_count=batch.min_count,
+            max_count=batch.max_count)
+
+    def _list(self, servers: Any) -> None:
+        gone = set(self.hidden)
+        shown = [each.uuid for each in servers.list_all(USER).servers]
+        assert len(set(shown)) == len(shown), f'{shown} were listed'
+        assert gone.isdisjoint(shown), f'{shown} were listed, {gone} are gone'
+
+    def _rename(
+        self, servers: Any, find: Callable[[], str | None]
+    ) -> None:
+        uuid = find()
+        assert uuid is not None
+        self.names[uuid] = 'maybe'
+        try:
+            servers.update(USER, uuid, 'renamed')
+        except exception.InstanceNotFound:
+            return
+        self.names[uuid] = 'renamed'
+
+    def _retry(self, servers: Any, find: Callable[[], str | None]) -> None:
+        uuid = find()
+        assert uuid is not None
+        self.retried.add(uuid)
+        servers.retry(USER, uuid)
+
+    def _deletion(
+        self, find: Callable[[], str | None], name: str
+    ) -> Wish:
+        def delete(servers: Any) -> None:
+            uuid = find()
+            assert uuid is not None
+            self.unwanted.add(uuid)
+            try:
+                servers.delete(USER, uuid)
+            except exception.InstanceNotFound:
+                # Another deletion was faster; there is none otherwise.
+                pass
+            self.deleted.add(uuid)
+
+        return Wish(f'delete {name}', delete, lambda: find() is not None)

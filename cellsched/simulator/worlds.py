@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world of processes in which nothing happens by itself."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+from cellsched.simulator import network
+from cellsched.simulator import processes
+from cellsched.simulator import stores
+
+
+class World:
+    """Processes, and what they share; nobody waits and nothing fails.
+
+    :param stores_: databases by their URLs
+    """
+
+    def __init__(
+        self, stores_: Mapping[str, stores.Store], seed: int = 0
+    ) -> None:
+        self.stores = stores_
+        self.seed = seed
+        #: Seconds that passed.
+        self.now = 0.0
+        self.network = network.Network()
+        self.processes: dict[str, processes.Process] = {}
+
+    def add(
+        self, name: str, make: Callable[..., Any], conf: Any
+    ) -> processes.Process:
+        """Add a process, which is to be started."""
+        made = processes.Process(name, make, conf, self)
+        self.processes[name] = made
+        return made
+
+    def claims_of(self, process: processes.Process) -> Any:
+        """Return the claim store of a process, None for the configured."""
+        return None
+
+    def pause(self, what: str) -> None:
+        """Let others go on before something is done."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for who calls this."""
+        self.now += seconds
+
+    def wait(self, awaited: Callable[[], bool], patience_s: float) -> bool:
+        """Let others go on until something is so; return whether it is."""
+        return awaited()
+
+    def post(self, letter: network.Letter) -> None:
+        """Take a message to its broker."""
+        self.network.letters.append(letter)
+
+    def strike(
+        self, process: processes.Process, store: stores.Store, writes: bool
+    ) -> str | None:
+        """Return how a transaction goes wrong; see ``stores.Gate.ask``."""
+        return None
+
+    def look_at(self, store: stores.Store | None) -> None:
+        """Look whether what changed may be so."""

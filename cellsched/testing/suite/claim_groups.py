@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claim stores must pass that promise to keep policies of groups."""
+
+from collections.abc import Sequence
+import random
+import uuid
+
+from cellsched.claims import base
+from cellsched import exception
+from cellsched.testing.suite import claim_cases
+
+_THREADS = 16
+_HOSTS = ('h0', 'h1', 'h2', 'h3')
+_ROUNDS = 6
+
+
+class GroupCase(claim_cases.ClaimStoreCase):
+    """Makes claims for members of groups."""
+
+    def make_grouping(self) -> base.ClaimStore:
+        """Return a store that has a provider for each of some hosts."""
+        store = self.make_store()
+        self.need(store, base.Trait.GROUPS)
+        self.hosts = {
+            host: self.make_provider(store, VCPU=100) for host in _HOSTS}
+        return store
+
+    def member(
+        self, group: str, host: str, policy: str, most: int = 1,
+        member: str = '', consumer: str = '',
+    ) -> base.Claim:
+        """Return a claim for a member of a group on a host."""
+        return base.Claim(
+            consumer or str(uuid.uuid4()), self.hosts[host], {'VCPU': 1},
+            base.Membership(group, host, policy, most, member))
+
+    def assertViolates(
+        self, store: base.ClaimStore, claims: Sequence[base.Claim],
+        claim: base.Claim, *hosts: str,
+    ) -> None:
+        """Check that a batch is refused for its group, and what is told."""
+        with self.assertRaises(exception.GroupPolicyViolated) as caught:
+            store.claim(claims)
+        found, joins = caught.exception, claim.group
+        assert joins is not None
+        self.assertEqual(
+            (claim.consumer, claim.provider, joins.group, joins.policy,
+             list(hosts)),
+            (found.consumer, found.provider, found.group, found.policy,
+             found.hosts))
+        for host in _HOSTS:
+            self.assertNotIn(host, str(found))
+        self.assertEqual({}, store.held(each.consumer for each in claims))
+
+
+class ClaimGroups(GroupCase):
+    """Tests of memberships, alone and in races."""
+
+    # One at a time.
+
+    def test_anti_affinity_keeps_others_from_the_host(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        store.claim([self.member(group, 'h1', 'anti-affinity')])
+
+        late = self.member(group, 'h1', 'anti-affinity')
+        self.assertViolates(store, [late], late, 'h1')
+
+        store.claim([self.member(group, 'h2', 'anti-affinity'),
+                     self.member(str(uuid.uuid4()), 'h1', 'anti-affinity'),
+                     self.make_claim(self.hosts['h1'], VCPU=1)])
+        self.assertUsed(store, self.hosts['h1'], 3, VCPU=3)
+
+    def test_anti_affinity_may_allow_several_on_a_host(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        store.claim([self.member(group, 'h1', 'anti-affinity', 2)])
+        store.claim([self.member(group, 'h1', 'anti-affinity', 2),
+                     self.member(group, 'h2', 'anti-affinity', 2)])
+
+        late = self.member(group, 'h1', 'anti-affinity', 2)
+        self.assertViolates(store, [late], late, 'h1')
+
+    def test_affinity_keeps_others_to_the_host(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        store.claim([self.member(group, 'h1', 'affinity')
+                     for _ in range(2)])
+
+        late = self.member(group, 'h2', 'affinity')
+        self.assertViolates(store, [late], late, 'h1')
+
+        store.claim([self.member(group, 'h1', 'affinity')])
+
+    def test_members_of_a_batch_count_for_each_other(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        apart = [self.member(group, host, 'anti-affinity')
+                 for host in ('h1', 'h2', 'h1')]
+        self.assertViolates(store, apart, apart[2])
+        near = [self.member(group, host, 'affinity')
+                for host in ('h1', 'h1', 'h2')]
+        self.assertViolates(store, near, near[2])
+        self.assertUsed(store, self.hosts['h1'], 0)
+
+        store.claim(apart[:2])
+
+    def test_repeat_of_a_member_changes_nothing(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        claims = [self.member(group, host, 'anti-affinity')
+                  for host in ('h1', 'h2')]
+
+        self.assertEqual([1, 1, 0], [
+            store.claim(batch) for batch in (claims[:1], claims, claims)])
+
+        self.assertEqual(
+            {claim.consumer for claim in claims}, {*store.consumers()})
+        late = self.member(group, 'h2', 'anti-affinity')
+        self.assertViolates(store, [late], late, 'h1', 'h2')
+
+    def test_membership_is_not_told(self) -> None:
+        store = self.make_grouping()
+        claim = self.member(str(uuid.uuid4()), 'h1', 'affinity')
+        store.claim([claim])
+
+        [held] = store.held([claim.consumer])[claim.consumer]
+        self.assertIsNone(held.group)
+
+    def test_member_that_holds_something_else_is_a_conflict(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        first = self.member(group, 'h1', 'affinity')
+        store.claim([first, self.member(group, 'h1', 'affinity')])
+
+        self.assertRaises(exception.ClaimConflict, store.claim, [self.member(
+            group, 'h2', 'affinity', consumer=first.consumer)])
+
+    def test_consumer_of_several_providers_is_one_member(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        first = self.member(group, 'h1', 'anti-affinity')
+        second = base.Claim(
+            first.consumer, self.make_provider(store, VCPU=1), {'VCPU': 1},
+            first.group)
+
+        self.assertEqual(2, store.claim([first, second]))
+
+        late = self.member(group, 'h1', 'anti-affinity')
+        self.assertViolates(store, [late], late, 'h1')
+
+    def test_member_without_room_is_refused_and_is_none(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        store.claim([self.make_claim(self.hosts['h1'], VCPU=100)])
+        claim = self.member(group, 'h1', 'affinity')
+        self.assertRefused(store, [claim], claim, 'VCPU')
+
+        store.claim([self.member(group, 'h2', 'affinity')])
+
+    def test_who_releases_leaves_the_group(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        for policy in ('anti-affinity', 'affinity'):
+            for host in ('h1', 'h2'):
+                claims = [self.member(group, host, policy, 2)
+                          for _ in range(2)]
+                store.claim(claims)
+                store.release([claim.consumer for claim in claims])
+        self.assertEqual([], store.consumers())
+
+    def test_member_that_is_moved_is_not_in_its_own_way(self) -> None:
+        store = self.make_grouping()
+        for policy in base.HARD_POLICIES:
+            group, moved = str(uuid.uuid4()), str(uuid.uuid4())
+            store.claim([self.member(group, 'h1', policy, consumer=moved)])
+
+            store.claim([self.member(group, 'h2', policy, member=moved)])
+
+            # It is in both places until it has gone.
+            late = self.member(group, 'h1', policy)
+            self.assertViolates(store, [late], late, 'h1', 'h2')
+
+    def test_membership_follows_a_transfer(self) -> None:
+        store = self.make_grouping()
+        for policy, free, closed in (
+            ('anti-affinity', 'h1', 'h2'), ('affinity', 'h2', 'h1')):
+            group = str(uuid.uuid4())
+            before = self.member(group, 'h1', policy)
+            after = self.member(group, 'h2', policy, member=before.consumer)
+            store.claim([before])
+            store.claim([after])
+
+            store.transfer(after.consumer, before.consumer)
+
+            late = self.member(group, closed, policy)
+            self.assertViolates(store, [late], late, 'h2')
+            store.claim([self.member(group, free, policy)])
+            # It is the member that it was.
+            store.claim([self.member(
+                group, free, policy, 2, before.consumer)])
+
+    def test_transfer_from_who_is_in_no_group_leaves_it(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        before = self.member(group, 'h1', 'anti-affinity')
+        after = self.make_claim(self.hosts['h1'], VCPU=1)
+        store.claim([before, after])
+
+        store.transfer(after.consumer, before.consumer)
+
+        store.claim([self.member(group, 'h1', 'anti-affinity')])
+
+    # Races.
+
+    def test_racing_members_of_anti_affinity_get_a_host_each(self) -> None:
+        store = self.make_grouping()
+        for _ in range(_ROUNDS):
+            group = str(uuid.uuid4())
+            claims = [self.member(group, _HOSTS[number % 4], 'anti-affinity')
+                      for number in range(_THREADS)]
+
+            winners = self.winners(store, claims)
+
+            self.assertEqual(
+                {self.hosts[host] for host in _HOSTS},
+                {claim.provider for claim in winners})
+            self.assertEqual(len(_HOSTS), len(winners))
+
+    def test_racing_members_of_affinity_get_one_host(self) -> None:
+        store = self.make_grouping()
+        for _ in range(_ROUNDS):
+            group = str(uuid.uuid4())
+            claims = [self.member(group, _HOSTS[number % 4], 'affinity')
+                      for number in range(_THREADS)]
+
+            winners = self.winners(store, claims)
+
+            self.assertEqual(
+                1, len({claim.provider for claim in winners}))
+            self.assertEqual(_THREADS // 4, len(winners))
+
+    def winners(
+        self, store: base.ClaimStore, claims: Sequence[base.Claim]
+    ) -> list[base.Claim]:
+        """Return who got what it claimed; each of others broke the policy."""
+        outcomes = self.race(store, [
+            lambda it, claim=claim: it.claim([claim])  # type: ignore[misc]
+            for claim in claims])
+        for outcome in outcomes:
+            if outcome is not None:
+                self.assertIsInstance(outcome, exception.GroupPolicyViolated)
+        won = [claim for claim, outcome in zip(claims, outcomes)
+               if outcome is None]
+        self.assertEqual(
+            {claim.consumer for claim in won},
+            set(store.held(claim.consumer for claim in claims)))
+        return won
+
+    def test_members_that_come_and_go_never_break_a_policy(self) -> None:
+        """Batches of two groups and releases, all at once."""
+        store = self.make_grouping()
+        apart, near = str(uuid.uuid4()), str(uuid.uuid4())
+        claims: list[base.Claim] = []
+
+        def churn(number: int) -> claim_cases.Call:
+            chance = random.Random(number)
+
+            def call(it: base.ClaimStore) -> None:
+                for _ in range(4):
+                    batch = [
+                        self.member(apart, chance.choice(_HOSTS),
+                                    'anti-affinity'),
+                        self.member(near, chance.choice(_HOSTS), 'affinity')]
+                    chance.shuffle(batch)
+                    claims.extend(batch)
+                    try:
+                        it.claim(batch)
+                    except exception.GroupPolicyViolated:
+                        continue
+                    if chance.random() < 0.6:
+                        it.release([claim.consumer for claim in batch])
+            return call
+
+        outcomes = self.race(
+            store, [churn(number) for number in range(_THREADS)])
+
+        self.assertEqual([None] * _THREADS, outcomes)
+        there = store.held(claim.consumer for claim in claims)
+        hosts: dict[str, list[str]] = {apart: [], near: []}
+        for claim in claims:
+            if claim.consumer in there:
+                assert claim.group is not None
+                hosts[claim.group.group].append(claim.group.host)
+        self.assertEqual(len(set(hosts[apart])), len(hosts[apart]))
+        self.assertLessEqual(len(set(hosts[near])), 1)
+        # What is counted is who is there, and nobody else.
+        store.release(there)
+        store.claim([self.member(apart, host, 'anti-affinity')
+                     for host in _HOSTS])
+        store.claim([self.member(near, 'h0', 'affinity')])

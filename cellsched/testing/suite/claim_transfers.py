@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claim stores must pass when consumers change, and when all are told."""
+
+import uuid
+
+from cellsched.claims import base
+from cellsched import exception
+from cellsched.testing.suite import claim_cases
+
+
+class ClaimTransfers(claim_cases.ClaimStoreCase):
+    """Tests of transfers, and of who is there at all."""
+
+    # Transfers.
+
+    def test_target_holds_what_the_source_held_in_place_of_its_own(
+            self) -> None:
+        store = self.make_store()
+        first, second, third = (
+            self.make_provider(store, VCPU=8, DISK_GB=8) for _ in range(3))
+        source, target, stays = (str(uuid.uuid4()) for _ in range(3))
+        store.claim([
+            base.Claim(target, first, {'VCPU': 3, 'DISK_GB': 2}),
+            base.Claim(target, second, {'VCPU': 1}),
+            base.Claim(source, second, {'VCPU': 4}),
+            base.Claim(source, third, {'DISK_GB': 5}),
+            base.Claim(stays, first, {'VCPU': 1})])
+
+        self.assertTrue(store.transfer(source, target))
+
+        held = store.held([source, target, stays])
+        self.assertEqual({target, stays}, set(held))
+        self.assertEqual({second: {'VCPU': 4}, third: {'DISK_GB': 5}},
+                         self.by_provider(held[target]))
+        self.assertEqual({target},
+                         {claim.consumer for claim in held[target]})
+        self.assertUsed(store, first, 1, VCPU=1)
+        self.assertUsed(store, second, 1, VCPU=4)
+        self.assertUsed(store, third, 1, DISK_GB=5)
+
+    def test_target_need_not_hold_anything(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim, target = self.make_claim(provider, VCPU=8), str(uuid.uuid4())
+        store.claim([claim])
+
+        self.assertTrue(store.transfer(claim.consumer, target))
+
+        self.assertHolds(store, base.Claim(target, provider, {'VCPU': 8}))
+        self.assertEqual({}, store.held([claim.consumer]))
+        self.assertUsed(store, provider, 1, VCPU=8)
+
+    def test_transfer_from_nobody_changes_nothing(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim = self.make_claim(provider, VCPU=3)
+        store.claim([claim])
+
+        self.assertFalse(store.transfer(str(uuid.uuid4()), claim.consumer))
+
+        self.assertHolds(store, claim)
+        self.assertUsed(store, provider, 1, VCPU=3)
+
+    def test_second_transfer_changes_nothing(self) -> None:
+        store = self.make_store()
+        first, second = (
+            self.make_provider(store, VCPU=8) for _ in range(2))
+        before = self.make_claim(first, VCPU=3)
+        after = self.make_claim(second, VCPU=4)
+        store.claim([before, after])
+
+        self.assertEqual([True, False], [
+            store.transfer(after.consumer, before.consumer)
+            for _ in range(2)])
+
+        self.assertHolds(
+            store, base.Claim(before.consumer, second, {'VCPU': 4}))
+        self.assertUsed(store, first, 0)
+        self.assertUsed(store, second, 1, VCPU=4)
+
+    def test_transfer_needs_no_room(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claims = [self.make_claim(provider, VCPU=4) for _ in range(2)]
+        store.claim(claims)
+        store.set_inventory(provider, {'VCPU': base.Inventory(total=1)})
+
+        self.assertTrue(
+            store.transfer(claims[0].consumer, claims[1].consumer))
+
+        self.assertUsed(store, provider, 1, VCPU=4)
+
+    def test_what_a_transfer_gives_back_is_told_and_can_be_taken(
+            self) -> None:
+        store = self.make_store()
+        first, second = (
+            self.make_provider(store, VCPU=8) for _ in range(2))
+        before = self.make_claim(first, VCPU=8)
+        after = self.make_claim(second, VCPU=8)
+        store.claim([before, after])
+        token = store.usages().token
+
+        store.transfer(after.consumer, before.consumer)
+
+        told = {usage.provider: usage for usage in store.usages(token).usages}
+        self.assertEqual(0, told[first].used.get('VCPU', 0))
+        self.assertEqual(0, told[first].consumers)
+        store.claim([self.make_claim(first, VCPU=8)])
+        late = self.make_claim(second, VCPU=1)
+        self.assertRefused(store, [late], late, 'VCPU')
+
+    def test_what_was_transferred_is_repeated_and_released_as_any(
+            self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim, target = self.make_claim(provider, VCPU=2), str(uuid.uuid4())
+        store.claim([claim])
+        store.transfer(claim.consumer, target)
+
+        self.assertEqual(0, store.claim(
+            [base.Claim(target, provider, {'VCPU': 2})]))
+        self.assertEqual(1, store.claim([claim]))
+        store.release([target])
+
+        self.assertHolds(store, claim)
+        self.assertUsed(store, provider, 1, VCPU=2)
+
+    def test_transfer_that_makes_no_sense_is_invalid(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        claim = self.make_claim(provider, VCPU=2)
+        store.claim([claim])
+
+        for target in '', 'x' * 37, '\x00', '\u00e9', claim.consumer:
+            self.assertRaises(exception.InvalidField, store.transfer,
+                              claim.consumer, target)
+
+        self.assertHolds(store, claim)
+
+    # All consumers.
+
+    def test_consumers_are_told_in_order_and_in_pieces(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=100)
+        other = self.make_provider(store, VCPU=100, DISK_GB=100)
+        # Whatever a database thinks of their order otherwise.
+        names = ['-', '00', '10', '9', 'A', 'Z-', 'Za', '_', 'a', 'b', 'z']
+        self.assertEqual([], store.consumers())
+        store.claim([base.Claim(name, provider, {'VCPU': 1})
+                     for name in reversed(names)])
+        store.claim([base.Claim('B', provider, {'VCPU': 1}),
+                     base.Claim('B', other, {'VCPU': 1, 'DISK_GB': 1})])
+        store.release(['B', '9', 'gone'])
+        store.claim([base.Claim('B', other, {'VCPU': 1, 'DISK_GB': 1})])
+        expected = sorted({'B', *names} - {'9'})
+
+        self.assertEqual(expected, store.consumers())
+        for limit in 1, 3, len(expected), 1000:
+            told: list[str] = []
+            while piece := store.consumers(told[-1] if told else '', limit):
+                self.assertLessEqual(len(piece), limit)
+                told += piece
+            self.assertEqual(expected, told)
+        self.assertEqual(expected[-2:], store.consumers('a0'))
+
+    def test_limit_below_one_is_invalid(self) -> None:
+        store = self.make_store()
+        for limit in 0, -1:
+            self.assertRaises(
+                exception.InvalidField, store.consumers, limit=limit)

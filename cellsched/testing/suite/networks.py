@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every network plug-in must pass.
+
+::
+
+    class TestMyNetworks(networks.NetworkSuite, unittest.TestCase):
+
+        def make_network(self):
+            return my_networks.MyNetworks(…)
+
+        def look(self, network, uuid):
+            return …
+"""
+
+import inspect
+from typing import Any
+from typing import TYPE_CHECKING
+import unittest
+import uuid
+
+from cellsched import context
+from cellsched.network import base
+from cellsched import objects
+
+# A suite is mixed into the test case of whoever runs it; a test case itself
+# would be run where it is imported.
+if TYPE_CHECKING:
+    _Case = unittest.TestCase
+else:
+    _Case = object
+
+USER = context.RequestContext(user_id='user', project_id='project')
+
+
+class NetworkSuite(_Case):
+    """Tests of a network plug-in, which ``make_network`` makes."""
+
+    def make_network(self) -> base.NetworkAPI:
+        """Return the plug-in, as another process of the cell has it too."""
+        raise NotImplementedError
+
+    def look(self, network: base.NetworkAPI, uuid: str) -> set[str] | None:
+        """Return the hosts that an instance's networks are set up on.
+
+        None if it has none; a plug-in that gives none answers so always.
+        """
+        raise NotImplementedError
+
+    def make_instance(self) -> objects.Instance:
+        return objects.Instance(
+            uuid=str(uuid.uuid4()), project_id='project', user_id='user')
+
+    def allocate(
+        self, network: base.NetworkAPI, instance: objects.Instance,
+        host: str = 'host1', requested: Any = None,
+    ) -> None:
+        network.allocate_for_instance(USER, instance, requested, host)
+
+    def assertHas(
+        self, network: base.NetworkAPI, instance: objects.Instance,
+        *hosts: str,
+    ) -> None:
+        """It has networks on these hosts, if the plug-in gives any at all."""
+        found = self.look(network, instance.uuid)
+        self.assertIn(found, (set(hosts), None))
+        if found is None:
+            self.assertFalse(self._gives())
+
+    def _gives(self) -> bool:
+        network, instance = self.make_network(), self.make_instance()
+        self.allocate(network, instance)
+        try:
+            return self.look(network, instance.uuid) is not None
+        finally:
+            network.deallocate_for_instance(USER, instance)
+
+    def test_it_is_a_plugin_with_documentation(self) -> None:
+        network = self.make_network()
+        self.assertIsInstance(network, base.NetworkAPI)
+        self.assertTrue(inspect.getdoc(type(network)))
+        for option in network.opts():
+            self.assertTrue((option.help or '').strip(), option.name)
+
+    def test_server_has_networks_until_they_are_taken_back(self) -> None:
+        network, instance = self.make_network(), self.make_instance()
+        self.assertIsNone(self.look(network, instance.uuid))
+
+        self.allocate(network, instance)
+        self.assertHas(network, instance, 'host1')
+
+        network.deallocate_for_instance(USER, instance)
+        self.assertIsNone(self.look(network, instance.uuid))
+
+    def test_what_is_called_again_changes_nothing(self) -> None:
+        network, instance = self.make_network(), self.make_instance()
+
+        for _ in range(3):
+            self.allocate(network, instance)
+            self.assertHas(network, instance, 'host1')
+        for _ in range(3):
+            network.setup_instance_network_on_host(USER, instance, 'host2')
+            self.assertHas(network, instance, 'host1', 'host2')
+        for _ in range(3):
+            network.cleanup_instance_network_on_host(USER, instance, 'host1')
+            self.assertHas(network, instance, 'host2')
+        for _ in range(3):
+            network.deallocate_for_instance(USER, instance)
+            self.assertIsNone(self.look(network, instance.uuid))
+
+    def test_what_a_server_has_it_keeps_on_another_host(self) -> None:
+        network, instance = self.make_network(), self.make_instance()
+        self.allocate(network, instance)
+        network.cleanup_instance_network_on_host(USER, instance, 'host1')
+        self.assertHas(network, instance)
+
+        self.allocate(network, instance, 'host2')
+        self.assertHas(network, instance)
+        network.setup_instance_network_on_host(USER, instance, 'host2')
+
+        self.assertHas(network, instance, 'host2')
+
+    def test_server_without_networks_has_nothing_to_lose(self) -> None:
+        network, instance = self.make_network(), self.make_instance()
+
+        network.setup_instance_network_on_host(USER, instance, 'host1')
+        network.cleanup_instance_network_on_host(USER, instance, 'host1')
+        network.deallocate_for_instance(USER, instance)
+
+        self.assertIsNone(self.look(network, instance.uuid))
+
+    def test_networks_may_be_given_anew(self) -> None:
+        network, instance = self.make_network(), self.make_instance()
+        self.allocate(network, instance)
+        network.deallocate_for_instance(USER, instance)
+
+        self.allocate(network, instance, 'host2')
+
+        self.assertHas(network, instance, 'host2')
+
+    def test_wishes_are_taken(self) -> None:
+        network = self.make_network()
+        for requested in (None, [], [{'network_id': str(uuid.uuid4())}]):
+            instance = self.make_instance()
+            self.allocate(network, instance, requested=requested)
+            self.assertHas(network, instance, 'host1')
+
+    def test_servers_are_told_apart(self) -> None:
+        network = self.make_network()
+        first, second = self.make_instance(), self.make_instance()
+        self.allocate(network, first)
+        self.allocate(network, second, 'host2')
+
+        network.deallocate_for_instance(USER, first)
+
+        self.assertIsNone(self.look(network, first.uuid))
+        self.assertHas(network, second, 'host2')
+
+    def test_other_process_goes_on_from_there(self) -> None:
+        network, other = self.make_network(), self.make_network()
+        instance = self.make_instance()
+        self.allocate(network, instance)
+
+        self.allocate(other, instance, 'host2')
+        self.assertHas(other, instance, 'host1')
+        other.setup_instance_network_on_host(USER, instance, 'host2')
+        other.cleanup_instance_network_on_host(USER, instance, 'host1')
+        self.assertHas(network, instance, 'host2')
+        other.deallocate_for_instance(USER, instance)
+
+        self.assertIsNone(self.look(network, instance.uuid))

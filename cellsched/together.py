@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doing at once what waits together.
+
+A transaction of several costs little more than one of one.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import threading
+from typing import Generic
+from typing import TypeVar
+
+_Item = TypeVar('_Item')
+
+
+class _Turn(Generic[_Item]):
+    """What one thread wants done, and what became of it."""
+
+    def __init__(self, item: _Item) -> None:
+        self.item = item
+        self.error: BaseException | None = None
+        #: Set when it is done, or when it is this thread's turn to work.
+        self.woken = threading.Event()
+        #: All that it does then, itself among them.
+        self.batch: list[_Turn[_Item]] = []
+
+
+class Together(Generic[_Item]):
+    """Does work for many threads at a time.
+
+    A thread that comes while others work waits, and whoever has the next turn
+    works for all that wait. Where that fails each of them is tried on its own,
+    so that nobody fails for what another one wants.
+
+    :param work: does it for a list, and must be able to do so again after it
+        failed; says in the items what became of each
+    :param at_once: how many threads may work at a time
+    """
+
+    def __init__(
+        self, work: Callable[[Sequence[_Item]], None], at_once: int = 1
+    ) -> None:
+        self._work = work
+        self._at_once = at_once
+        self._lock = threading.Lock()
+        self._working = 0
+        self._waiting: list[_Turn[_Item]] = []
+
+    def do(self, item: _Item) -> None:
+        """Have it done, alone or with others; blocks until it is.
+
+        :raises Exception: what the work raised for this one alone
+        """
+        mine = _Turn(item)
+        with self._lock:
+            if self._working < self._at_once:
+                # Nobody waits then.
+                self._working += 1
+                mine.batch = [mine]
+                mine.woken.set()
+            else:
+                self._waiting.append(mine)
+        mine.woken.wait()
+        if mine.batch:
+            try:
+                self._do_all(mine.batch)
+            finally:
+                self._hand_on()
+        if mine.error is not None:
+            raise mine.error
+
+    def _hand_on(self) -> None:
+        """Let one of those who wait work for all of them."""
+        with self._lock:
+            if self._waiting:
+                first = self._waiting[0]
+                first.batch, self._waiting = self._waiting, []
+                first.woken.set()
+            else:
+                self._working -= 1
+
+    def _do_all(self, batch: Sequence[_Turn[_Item]]) -> None:
+        try:
+            try:
+                self._work([turn.item for turn in batch])
+            except Exception as exc:
+                if len(batch) == 1:
+                    batch[0].error = exc
+                else:
+                    self._do_each(batch)
+        except BaseException as exc:
+            for turn in batch:
+                turn.error = turn.error or exc
+        finally:
+            for turn in batch:
+                turn.woken.set()
+
+    def _do_each(self, batch: Sequence[_Turn[_Item]]) -> None:
+        for turn in batch:
+            try:
+                self._work([turn.item])
+            except Exception as exc:
+                turn.error = exc

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An audit finds what is wrong, and nothing where all is well."""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+
+import sqlalchemy as sa
+
+from cellsched import assembly
+from cellsched.claims import base as claims_base
+from cellsched.cli import app
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import models as cell_models
+from tests.functional import base
+
+
+class TestAudit(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1']})
+
+    def conf_file(self, name='api'):
+        return self.world.directory / 'etc' / f'{name}.conf'
+
+    def audit(self, *argv, settle=0):
+        """Run the command; return its exit code, rows and errors."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = app.Manage(out, err).run([
+                '--config-file', str(self.conf_file()), 'audit', '-f', 'json',
+                f'--settle={settle}', *argv])
+        text = out.getvalue()
+        return code, json.loads(text) if text else None, err.getvalue()
+
+    def busy(self):
+        """Return servers of all fates: one that runs, one deleted."""
+        running, deleted = self.built(min_count=2)
+        self.built(flavor='huge')
+        self.delete(deleted.uuid)
+        self.gone(deleted.uuid)
+        self.assertHoldsNothing(deleted.uuid)
+        self.unheard().servers.create(base.USER, 'waiting', 'small')
+        return running.uuid, deleted.uuid
+
+    def take(self, uuid):
+        self.world.api.parts.claims.claim([claims_base.Claim(
+            uuid, self.provider('cell2', 'b1'), base.SMALL)])
+
+    def test_deployment_where_all_is_well_is_clean(self):
+        self.busy()
+
+        self.assertEqual((0, [], ''), self.audit())
+
+    def test_deployment_at_work_is_clean(self):
+        auditor = assembly.auditor(
+            self.world.conf('api'), self.world.api.parts)
+        events = [self.driver(host).hold_builds() for host in ('a1', 'b1')]
+        uuids = self.create(min_count=6)
+
+        for _ in range(5):
+            report = auditor.run(settle_s=0.2)
+            self.assertEqual([], report.left)
+        for event in events:
+            event.set()
+        for uuid in uuids:
+            self.delete(uuid)
+            self.assertEqual([], auditor.run(settle_s=0.5).left)
+        self.gone(*uuids)
+
+    def test_leak_is_told_with_its_invariant_and_mended(self):
+        running, deleted = self.busy()
+        self.take(deleted)
+
+        code, [found], err = self.audit()
+        self.assertEqual((1, 'S4', 'claim-leaked', deleted, 'left', ''), (
+            code, found['Invariant'], found['Kind'], found['Of'],
+            found['State'], err))
+
+        code, [found], err = self.audit('--fix')
+        self.assertEqual((2, 'S4', 'claim-leaked', deleted, 'repaired'), (
+            code, found['Invariant'], found['Kind'], found['Of'],
+            found['State']))
+        self.assertEqual([], self.held(deleted))
+        self.assertNotEqual([], self.held(running))
+        self.assertEqual((0, [], ''), self.audit())
+        self.assertClaimsMatch()
+
+    def test_what_is_not_safe_to_mend_is_left(self):
+        running, deleted = self.busy()
+        self.take(deleted)
+        cell = self.get(running).cell
+        other = 'cell1' if cell == 'cell2' else 'cell2'
+        table = cell_models.instances
+        [row] = self.rows(running).values()
+        targets = self.world.api.parts.targets
+        with targets.database(self.cells()[other]).writer() as connection:
+            connection.execute(sa.insert(table).values(
+                **{**row._mapping, 'id': None}))
+
+        code, found, _ = self.audit('--fix')
+
+        self.assertEqual(1, code)
+        self.assertEqual(
+            [('S2', 'two-cells', running, other, 'left'),
+             ('S4', 'claim-leaked', deleted, None, 'repaired')],
+            [(each['Invariant'], each['Kind'], each['Of'],
+              each['Cell'] if each['Of'] == running else None, each['State'])
+             for each in found])
+
+    def test_cell_that_is_down_is_a_finding(self):
+        self.busy()
+        self.take_down('cell1')
+
+        code, [found], _ = self.audit('--fix')
+
+        self.assertEqual((1, 'cell-unreachable', 'cell1'),
+                         (code, found['Kind'], found['Cell']))
+        self.bring_back('cell1')
+        self.assertEqual((0, [], ''), self.audit())
+
+    def test_claims_of_others_are_told_and_kept(self):
+        stranger = '11111111-2222-4333-8444-555555555555'
+        self.take(stranger)
+
+        code, found, err = self.audit('--fix')
+
+        self.assertEqual((0, []), (code, found))
+        self.assertIn('1 consumers', err)
+        self.assertIn(stranger, err)
+        self.assertNotEqual([], self.held(stranger))
+
+    def test_conductor_releases_what_leaked_by_itself(self):
+        _, deleted = self.busy()
+        self.take(deleted)
+        conf = self.world.conf('api')
+        conf.set_override('claims_check_interval', 1, 'conductor')
+        conf.set_override('transport_url', 'local://audit/other')
+
+        service = assembly.conductor(conf)
+        service.start()
+        self.addCleanup(service.stop)
+
+        self.assertHoldsNothing(deleted)
+
+    def test_process_ends_with_the_code(self):
+        [uuid] = self.create()
+        self.settled([uuid])
+
+        def code(*argv):
+            return subprocess.run(
+                [sys.executable, '-c',
+                 'from cellsched.cmd import manage; manage.main()',
+                 f'--config-file={self.conf_file()}', 'audit', '--settle=0',
+                 *argv],
+                capture_output=True, timeout=60).returncode
+
+        self.world.api.parts.claims.release([uuid])
+        self.assertEqual(1, code())
+        self.assertEqual(2, code('--fix'))
+        self.assertEqual(0, code())
+        self.assertEqual(3, code('--nonsense'))
+
+    def test_mapping_of_a_lost_request_is_buried(self):
+        [uuid] = self.unheard().servers.create(
+            base.USER, 'server', 'small')
+        with self.world.api.parts.database.writer() as connection:
+            connection.execute(sa.delete(
+                instance_mappings.models.build_requests))
+
+        code, [found], _ = self.audit('--fix')
+
+        self.assertEqual((2, 'no-fate'), (code, found['Kind']))
+        self.assertEqual('ERROR', self.get(uuid).status)
+        self.assertIn('lost', self.get(uuid).reason)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of failures and of states say what there is."""
+
+import importlib
+import re
+
+from cellsched.db.cell import states
+from tests.unit import base
+from tests.unit import tidy
+
+PAGES = tidy.ROOT / 'doc' / 'source'
+
+
+class TestFailures(base.TestCase):
+
+    def test_each_test_that_covers_a_failure_is_there(self):
+        text = (PAGES / 'admin' / 'failures.rst').read_text(encoding='utf-8')
+        named = re.findall(r'``(tests\.[\w.]+)``', text)
+        rows = text.count('\n   * - ') - 1
+
+        self.assertEqual(rows, len(named))
+        for name in named:
+            module, _, kind = name.rpartition('.')
+            if kind[0].isupper():
+                tests = vars(getattr(importlib.import_module(module), kind))
+            else:
+                tests = {
+                    method for each in
+                    vars(importlib.import_module(name)).values()
+                    if isinstance(each, type) for method in dir(each)}
+            self.assertTrue(
+                [each for each in tests if each.startswith('test_')], name)
+
+
+class TestStates(base.TestCase):
+
+    def test_every_transition_is_drawn(self):
+        text = (PAGES / 'contributor' / 'states.rst').read_text(
+            encoding='utf-8')
+
+        for name in states.TRANSITIONS:
+            self.assertRegex(text, rf'(─ |│ |\s){name}( ─|\n|\s)')
+
+    def test_every_state_is_drawn(self):
+        text = (PAGES / 'contributor' / 'states.rst').read_text(
+            encoding='utf-8')
+
+        for name, transition in states.TRANSITIONS.items():
+            for state in transition.before or ():
+                self.assertIn(
+                    ', '.join(filter(None, state)), text, (name, state))

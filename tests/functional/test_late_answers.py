@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of a scheduler that nobody waits for any more."""
+
+import threading
+
+import fixtures
+
+from cellsched.claims import moving as claims_moving
+from cellsched.scheduler import claiming
+from tests.functional import base
+from tests.functional import moving
+from tests.functional import post
+from tests.functional import repeating
+
+
+class TestLateAnswers(repeating.TestCase):
+    """The scheduler answers when nobody waits for it any more."""
+
+    options = {'DEFAULT': {'long_rpc_timeout': 1}}
+
+    def setUp(self):
+        #: What schedulers wait for before they claim, and before they answer.
+        self.may_claim, self.may_answer = threading.Event(), threading.Event()
+        super().setUp()
+        self.addCleanup(self.go_on)
+        claim = claiming.Together.claim
+
+        def late(*args):
+            self.may_claim.wait(post.TIMEOUT_S)
+            return claim(*args)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'cellsched.scheduler.claiming.Together.claim', late))
+
+    def reach(self, step):
+        if step == 'Select':
+            self.may_answer.wait(post.TIMEOUT_S)
+        super().reach(step)
+
+    def go_on(self):
+        self.may_claim.set()
+        self.may_answer.set()
+
+    def given_up(self, step, count):
+        self.until(lambda: self.done.count(step) == count,
+                   f'{count} callers have waited long enough')
+
+    def test_build_whose_place_is_told_too_late(self):
+        for times in self.each_time():
+            self.may_claim.set()
+            self.may_answer.clear()
+            [[kept], [deleted]] = self.create(), self.create()
+            self.given_up('undone Schedule', 2)
+            self.delete(deleted)
+
+            self.goes_on(times, kept, deleted)
+
+    def test_build_whose_place_is_claimed_too_late(self):
+        for times in self.each_time():
+            self.may_claim.clear()
+            [[kept], [deleted]] = self.create(), self.create()
+            self.given_up('undone Schedule', 2)
+            self.delete(deleted)
+            self.assertEqual({}, self.holding(kept))
+            self.go_on()
+            self.post.quiet()
+            for uuid in (kept, deleted):
+                self.assertEqual([uuid], list(self.holding(uuid)))
+
+            self.goes_on(times, kept, deleted)
+
+    def goes_on(self, times, kept, deleted):
+        self.go_on()
+        self.post.quiet()
+        self.assertEqual([], self.running(kept))
+        self.release_leaked()
+        self.assertIsGone(deleted)
+
+        self.recover(moving.LATE_S)
+
+        self.rests('active', 'a1', kept)
+        self.assertEqual(3, self.post.count()[repeating.SELECT])
+        self.assertDelivered(times)
+
+    def test_move_whose_place_is_claimed_too_late(self):
+        for times in self.each_time():
+            self.go_on()
+            staying, moved, deleted = uuids = self.create(min_count=3)
+            self.settled(uuids)
+            self.may_claim.clear()
+            for uuid in uuids:
+                self.moves.migrate(base.USER, uuid)
+            self.given_up('MoveGiveUp', 3)
+            self.delete(deleted)
+            self.assertIsGone(deleted)
+            self.go_on()
+            self.post.quiet()
+            for uuid in (staying, moved):
+                self.assertEqual({uuid, claims_moving.consumer(uuid)},
+                                 set(self.holding(uuid)))
+            self.assertEqual(1, len(self.holding(deleted)))
+
+            self.moves.migrate(base.USER, moved)
+            self.post.quiet()
+            self.release_leaked()
+            self.is_gone(deleted)
+            self.rests('active', 'a2', moved)
+            self.rests('active', 'a1', staying)
+            self.assertEqual(5, self.post.count()[repeating.SELECT])
+            self.assertDelivered(times)

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers are rebuilt, evacuated, migrated, shelved and unshelved."""
+
+from cellsched.assembly import moves as assembly_moves
+from cellsched import exception
+from tests.functional import base
+from tests.functional import moving
+
+
+class TestMoves(moving.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.start({'cell1': self.hosts('a1', 'a2'),
+                    'cell2': self.hosts('b1', memory_mb=1024)})
+        self.uuid = self.active()
+        self.host = self.row(self.uuid).host
+        self.assertRests('active', self.host, self.uuid)
+
+    def test_migrated_server_is_on_the_other_host_of_its_cell(self):
+        self.moves.migrate(base.USER, self.uuid)
+
+        self.assertRests('active', self.other(self.host), self.uuid)
+        self.soon(lambda: self.assertEqual(
+            ['done'], self.statuses(self.uuid)))
+        self.assertEqual([('migrate', None)], self.actions(self.uuid))
+        self.assertEqual([], self.faults(self.uuid))
+
+    def test_migrated_server_comes_back(self):
+        for host in (self.other(self.host), self.host) * 2:
+            self.moves.migrate(base.USER, self.uuid, host)
+
+            self.assertRests('active', host, self.uuid)
+
+    def test_evacuated_server_is_on_the_other_host_of_its_cell(self):
+        self.down(self.host)
+
+        self.moves.evacuate(base.USER, self.uuid)
+
+        self.assertRests('active', self.other(self.host), self.uuid)
+        self.soon(lambda: self.assertEqual(
+            ['done'], self.statuses(self.uuid)))
+
+    def test_server_of_a_host_that_lives_is_not_evacuated(self):
+        error = self.assertRaises(
+            exception.InvalidField, self.moves.evacuate, base.USER, self.uuid)
+
+        self.assertIn('forced down', str(error))
+        self.assertRests('active', self.host, self.uuid)
+        self.assertEqual([], self.statuses(self.uuid))
+
+    def test_host_that_was_evacuated_cleans_up_when_it_comes_back(self):
+        down = self.world.agents[self.host]
+        self.down(self.host)
+        for server in down._servers:
+            server.stop()
+            server.wait()
+        self.moves.evacuate(base.USER, self.uuid)
+        self.until(lambda: self.statuses(self.uuid) == ['finished'],
+                   'it is evacuated')
+        self.assertEqual(['a1', 'a2'], self.running(self.uuid))
+        self.assertClaimsMatch()
+
+        assembly_moves.agent(down.parts).clean_up()
+
+        self.assertRests('active', self.other(self.host), self.uuid)
+        self.assertEqual(['done'], self.statuses(self.uuid))
+
+    def test_rebuilt_server_stays_and_takes_nothing_more(self):
+        for image in (None, '11111111-0000-4000-8000-000000000000'):
+            self.moves.rebuild(base.USER, self.uuid, image)
+
+            self.assertRests('active', self.host, self.uuid)
+            self.assertEqual(image, self.row(self.uuid).image_ref)
+
+    def test_shelved_server_holds_nothing_and_comes_back_to_its_cell(self):
+        self.moves.shelve(base.USER, self.uuid)
+
+        self.assertRests('shelved_offloaded', None, self.uuid)
+        self.assertEqual({}, self.holding(self.uuid))
+
+        self.moves.unshelve(base.USER, self.uuid)
+
+        row = self.rested(self.uuid)
+        self.assertIn(row.host, ('a1', 'a2'))
+        self.assertRests('active', row.host, self.uuid)
+
+    def test_server_that_was_shelved_is_deleted(self):
+        self.moves.shelve(base.USER, self.uuid)
+        self.assertRests('shelved_offloaded', None, self.uuid)
+
+        self.delete(self.uuid)
+
+        self.assertIsGone(self.uuid)
+
+    def test_wrong_state_is_named(self):
+        self.moves.shelve(base.USER, self.uuid)
+        self.assertRests('shelved_offloaded', None, self.uuid)
+
+        for move in (self.moves.migrate, self.moves.rebuild,
+                     self.moves.shelve, self.moves.evacuate):
+            error = self.assertRaises(
+                exception.InstanceInvalidState, move, base.USER, self.uuid)
+
+            self.assertIn('shelved_offloaded', str(error))
+
+    def test_server_has_one_move_at_a_time(self):
+        held = self.driver(self.other(self.host)).hold_builds()
+        self.addCleanup(held.set)
+        self.moves.migrate(base.USER, self.uuid)
+
+        error = self.assertRaises(exception.InstanceInvalidState,
+                                  self.moves.rebuild, base.USER, self.uuid)
+
+        self.assertEqual('moved already', error.state)
+        held.set()
+        self.assertRests('active', self.other(self.host), self.uuid)
+
+    def test_host_of_another_cell_is_refused(self):
+        for host, kind in (('b1', exception.InvalidField),
+                           (self.host, exception.InvalidField),
+                           ('c1', exception.HostMappingNotFound)):
+            self.assertRaises(
+                kind, self.moves.migrate, base.USER, self.uuid, host)
+
+        self.assertRests('active', self.host, self.uuid)
+
+    def test_moves_twice_told_are_done_once(self):
+        self.twice()
+        other = self.other(self.host)
+        self.moves.migrate(base.USER, self.uuid)
+        self.assertRests('active', other, self.uuid)
+        self.moves.rebuild(base.USER, self.uuid, 'other')
+        self.assertRests('active', other, self.uuid)
+        self.moves.shelve(base.USER, self.uuid)
+        self.assertRests('shelved_offloaded', None, self.uuid)
+        self.moves.unshelve(base.USER, self.uuid)
+        host = self.rested(self.uuid).host
+        self.assertRests('active', host, self.uuid)
+        self.down(host)
+        self.moves.evacuate(base.USER, self.uuid)
+        self.assertRests('active', self.other(host), self.uuid)
+
+        self.soon(lambda: self.assertEqual(
+            5 * ['done'], self.statuses(self.uuid)))
+        self.assertEqual(4, self.done.count('MoveDecide'))
+        self.assertEqual(4, self.done.count('MoveSpawn'))
+
+
+class TestOtherCell(moving.TestCase):
+    """There is room in another cell only."""
+
+    def setUp(self):
+        super().setUp()
+        self.start({'cell1': self.hosts('a1', memory_mb=65536),
+                    'cell2': self.hosts('b1', 'b2')})
+        self.uuid = self.active()
+        self.world.api.flavors.create('all', 1, 65536 - 256, 10)
+
+    def test_server_is_not_migrated_there(self):
+        self.moves.migrate(base.USER, self.uuid)
+
+        self.assertRests('active', 'a1', self.uuid)
+        self.assertEqual(['error'], self.statuses(self.uuid))
+        self.assertIn('No valid host', self.faults(self.uuid)[0])
+        self.assertEqual([('migrate', 'Error')], self.actions(self.uuid))
+
+    def test_server_is_not_evacuated_there(self):
+        self.down('a1')
+        self.moves.evacuate(base.USER, self.uuid)
+
+        self.assertRests('error', 'a1', self.uuid)
+        self.assertIn('No valid host', self.get(self.uuid).reason)
+
+    def test_server_does_not_come_back_there(self):
+        self.moves.shelve(base.USER, self.uuid)
+        self.assertRests('shelved_offloaded', None, self.uuid)
+        [found] = self.built(flavor='all')
+        self.assertEqual('a1', found.host)
+
+        self.moves.unshelve(base.USER, self.uuid)
+
+        self.assertRests('shelved_offloaded', None, self.uuid)
+        self.assertEqual({}, self.holding(self.uuid))
+        self.assertEqual(['done', 'error'], self.statuses(self.uuid))
+
+
+class TestFullHost(moving.TestCase):
+    """A rebuild on a host without room for anything else."""
+
+    def setUp(self):
+        super().setUp()
+        self.start({'cell1': self.hosts('a1', memory_mb=1024)},
+                   filter_scheduler={
+                       'isolated_images': 'isolated',
+                       'isolated_hosts': 'elsewhere',
+                       'enabled_filters': 'ComputeFilter,IsolatedHostsFilter'})
+        self.uuid = self.active()
+
+    def test_image_that_suits_the_host_is_taken(self):
+        self.moves.rebuild(base.USER, self.uuid, 'other')
+
+        self.assertRests('active', 'a1', self.uuid)
+        self.assertEqual('other', self.row(self.uuid).image_ref)
+
+    def test_image_that_does_not_suit_the_host_is_refused(self):
+        self.moves.rebuild(base.USER, self.uuid, 'isolated')
+
+        self.assertRests('error', 'a1', self.uuid)
+        self.assertIsNone(self.row(self.uuid).image_ref)
+        self.assertIn('No valid host', self.get(self.uuid).reason)
+
+        self.moves.rebuild(base.USER, self.uuid)
+        self.assertRests('active', 'a1', self.uuid)
+
+
+class TestOldServices(moving.TestCase):
+    """Some agents, or some conductors, know nothing of moves."""
+
+    def test_moves_are_refused_and_change_nothing(self):
+        for levels in ({'compute': '6.0'}, {'conductor': '1.19'}):
+            self.start({'cell1': self.hosts('a1', 'a2')},
+                       upgrade_levels=levels)
+            uuid = self.active()
+            host = self.row(uuid).host
+
+            for move in (self.moves.migrate, self.moves.rebuild):
+                error = self.assertRaises(
+                    exception.VersionNotSendable, move, base.USER, uuid)
+
+                self.assertIn(f'[upgrade_levels] {[*levels][0]}', str(error))
+                self.assertRests('active', host, uuid)
+
+
+class TestGroups(moving.TestCase):
+    """Members of server groups move as others do, if the policy lets them."""
+
+    def setUp(self):
+        super().setUp()
+        self.start({'cell1': self.hosts('a1', 'a2')}, filter_scheduler={
+            'enabled_filters': 'ComputeFilter,ServerGroupAffinityFilter,'
+                               'ServerGroupAntiAffinityFilter'})
+
+    def members(self, policy, count):
+        group = self.world.api.server_groups.create(
+            base.USER, 'group', policy)
+        found = self.built(
+            hints={'group': [group.uuid]}, min_count=count)
+        self.assertEqual({'ACTIVE'}, {each.status for each in found})
+        return [each.uuid for each in found]
+
+    def test_only_member_goes_anywhere(self):
+        for policy in ('affinity', 'anti-affinity'):
+            [uuid] = self.members(policy, 1)
+            host = self.row(uuid).host
+
+            self.moves.migrate(base.USER, uuid)
+
+            self.assertRests('active', self.other(host), uuid)
+
+    def test_policy_holds_for_moves(self):
+        for policy in ('affinity', 'anti-affinity'):
+            uuid, _ = self.members(policy, 2)
+            host = self.row(uuid).host
+
+            self.moves.migrate(base.USER, uuid)
+
+            self.assertRests('active', host, uuid)
+            self.assertEqual(['error'], self.statuses(uuid))

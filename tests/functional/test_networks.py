@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers have their networks as long as they live, wherever they are."""
+
+import json
+
+from cellsched.testing import deployment
+from tests.functional import base
+
+#: The largest host comes first.
+LARGE = 65536
+
+
+def host(name, memory_mb=16384, **behaviour):
+    return deployment.Host(name, memory_mb=memory_mb, behaviour=behaviour)
+
+
+class TestNetworks(base.TestCase):
+
+    def deploy(self, *hosts, **options):
+        self.path = self.temporary_directory() / 'networks'
+        super().deploy(
+            {'cell1': hosts},
+            DEFAULT={'network_driver': 'fake'},
+            conductor={'network_sweep_interval': 1},
+            fake_network={'records': self.path, **options})
+
+    def records(self, uuid):
+        """Return what was done for a server: call and host."""
+        return [
+            (each['call'], each['host'])
+            for each in map(json.loads, self.path.read_text().splitlines())
+            if each['instance'] == uuid]
+
+    def assertNetworksMatch(self):
+        """Who has networks is who is there, on the host where it is."""
+        network = self.world.agents['a1'].parts.network
+
+        def check():
+            wanted = {
+                found.uuid: {found.host} for found in map(
+                    self.get, self.listed()) if found.status == 'ACTIVE'}
+            self.assertEqual(wanted, network.allocated())
+
+        self.soon(check)
+
+    def test_servers_have_theirs_until_they_are_deleted(self):
+        self.deploy(host('a1'), host('a2'))
+        built = self.built(min_count=4)
+        self.assertNetworksMatch()
+
+        for found in built[:2]:
+            self.delete(found.uuid)
+        self.gone(*(found.uuid for found in built[:2]))
+
+        self.assertNetworksMatch()
+
+    def test_build_that_goes_on_elsewhere_keeps_them(self):
+        self.deploy(host('a1', LARGE, fail_builds=1), host('a2'))
+
+        [found] = self.built()
+
+        self.assertEqual(('ACTIVE', 'a2'), (found.status, found.host))
+        self.assertEqual(
+            [('allocate', 'a1'), ('cleanup', 'a1'), ('setup', 'a2')],
+            self.records(found.uuid))
+        self.assertNetworksMatch()
+
+    def test_bare_metal_has_them_given_anew(self):
+        self.deploy(
+            host('a1', LARGE, fail_builds=1,
+                 deallocate_networks_on_reschedule=True),
+            host('a2', deallocate_networks_on_reschedule=True))
+
+        [found] = self.built()
+
+        self.assertEqual(('ACTIVE', 'a2'), (found.status, found.host))
+        self.assertEqual(
+            [('allocate', 'a1'), ('deallocate', None), ('allocate', 'a2')],
+            self.records(found.uuid))
+        self.assertNetworksMatch()
+
+    def test_server_that_no_host_could_build_has_none(self):
+        self.deploy(host('a1', LARGE, fail_builds=9),
+                    host('a2', fail_builds=9))
+
+        [found] = self.built()
+
+        self.assertEqual('ERROR', found.status)
+        self.assertEqual('allocate', self.records(found.uuid)[0][0])
+        self.assertNetworksMatch()
+
+    def test_server_whose_build_was_aborted_has_none(self):
+        self.deploy(host('a1', abort_builds=1))
+
+        [found] = self.built()
+
+        self.assertEqual('ERROR', found.status)
+        self.assertNetworksMatch()
+
+    def test_server_that_is_deleted_while_it_is_built_has_none(self):
+        self.deploy(host('a1', fail_builds=1))
+        go_on = self.driver('a1').hold_builds()
+        [uuid] = self.create()
+        self.until(lambda: self.get(uuid).task_state == 'spawning',
+                   'the build has begun')
+
+        self.delete(uuid)
+        go_on.set()
+
+        self.gone(uuid)
+        self.assertNetworksMatch()
+
+    def test_what_cannot_be_taken_back_is_swept_later(self):
+        self.deploy(host('a1'), fail_deallocations=1)
+        [found] = self.built()
+
+        self.delete(found.uuid)
+        self.gone(found.uuid)
+
+        self.assertNetworksMatch()
+
+    def test_networks_that_fail_are_tried_on_the_next_host(self):
+        self.deploy(host('a1', LARGE), host('a2'))
+        self.world.agents['a1'].parts.network.fail('allocate', 1)
+
+        [found] = self.built()
+
+        self.assertEqual(('ACTIVE', 'a2', 2), (
+            found.status, found.host, found.attempts))
+        self.assertNetworksMatch()

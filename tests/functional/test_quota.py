@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No project gets more than its quota, however it asks."""
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import models
+from cellsched import exception
+from tests.functional import base
+from tests.unit import racing
+
+PROJECT = base.USER.project_id
+
+RACERS, ROOM = 6, 4
+
+
+class TestQuota(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1']},
+                    quota={'instances': 10})
+        self.quotas = self.world.api.quotas
+
+    def limit(self, **limits):
+        self.quotas.set(PROJECT, limits)
+
+    def used(self, resource='instances'):
+        """Return how much is used, and how much is accepted besides."""
+        [quota] = [quota for quota in self.quotas.get(PROJECT)
+                   if quota.resource == resource]
+        return quota.used, quota.pending
+
+    def refused(self, **wishes):
+        exc = self.assertRaises(exception.OverQuota, self.create, **wishes)
+        self.assertEqual(403, exc.code)
+        return str(exc)
+
+    def fates(self, uuids):
+        """Return how many are active, and the reasons of the others."""
+        found = self.settled(uuids)
+        active = [each for each in found if each.status == 'ACTIVE']
+        return len(active), [each for each in found if each not in active]
+
+    def assertBuried(self, found):
+        """It is in cell0, says why, and holds nothing."""
+        faults = models.instance_faults
+        self.assertEqual('ERROR', found.status)
+        self.assertIn('Quota exceeded for instances: requested 1, but '
+                      'already used', found.reason)
+        self.assertIsIn('cell0', found.uuid)
+        self.assertEqual([(413,)], self.query('cell0', sa.select(
+            faults.c.code).where(faults.c.instance_uuid == found.uuid)))
+        self.assertHoldsNothing(found.uuid)
+
+    def test_request_beyond_the_limit_is_refused(self):
+        self.limit(instances=3, cores=5)
+        self.built(min_count=2)
+
+        self.assertEqual(
+            'Quota exceeded for instances: requested 2, but already used 2 '
+            'of 3 instances', self.refused(min_count=2))
+
+        self.assertEqual(2, len(self.listed()))
+        self.assertEqual((2, 0), self.used())
+        self.assertEqual((2, 0), self.used('cores'))
+
+    def test_as_many_are_accepted_as_fit(self):
+        self.limit(cores=3)
+        self.built()
+
+        found = self.built(min_count=1, max_count=8)
+
+        self.assertEqual(['ACTIVE'] * 2, [each.status for each in found])
+        self.assertEqual((3, 0), self.used('cores'))
+        self.refused()
+
+    def test_requests_count_while_nobody_has_heard_of_them(self):
+        self.limit(instances=3)
+        api = self.unheard()
+
+        uuids = api.servers.create(base.USER, 'web', 'small', min_count=2)
+
+        self.assertEqual((0, 2), self.used())
+        self.refused(min_count=2)
+        self.delete(uuids[0])
+        self.built(min_count=2)
+
+    def test_deleted_servers_and_failed_ones_make_room(self):
+        self.limit(instances=2)
+        [buried] = self.built(flavor='huge')
+        first, second = self.built(min_count=2)
+        self.assertEqual('ERROR', buried.status)
+
+        self.refused()
+        self.delete(first.uuid)
+
+        self.assertEqual(['ACTIVE'], [each.status for each in self.built()])
+
+    def test_project_without_limits_gets_what_fits(self):
+        self.limit(instances=-1, cores=-1, ram=-1)
+
+        self.assertEqual(12, self.fates(self.create(min_count=12))[0])
+
+    def test_cell_that_is_down_counts_in_full(self):
+        self.limit(instances=6)
+        found = self.built(min_count=6)
+        there = sum(bool(self.rows(each.uuid).get('cell2'))
+                    for each in found)
+        self.assertLess(0, there)
+
+        self.take_down('cell2')
+
+        self.refused()
+        cells = {each.cell: (each.answers, each.usage.instances)
+                 for each in self.quotas.by_cell(base.USER, PROJECT)}
+        self.assertEqual({'cell1': (True, 6 - there),
+                          'cell2': (False, there)}, cells)
+
+    def test_limit_that_is_lowered_meanwhile_buries_what_does_not_fit(self):
+        [one] = self.unheard().servers.create(base.USER, 'one', 'small')
+        two = self.unheard().servers.create(
+            base.USER, 'two', 'small', min_count=1, max_count=4)
+        self.limit(instances=3)
+
+        for uuids in [one], two:
+            self.task().run(base.USER, uuids)
+
+        self.assertEqual(1, self.fates([one])[0])
+        active, others = self.fates(two)
+        self.assertEqual((2, 2), (active, len(others)))
+        for found in others:
+            self.assertBuried(found)
+        self.assertEqual((3, 0), self.used())
+        self.assertClaimsMatch()
+
+    def test_batch_below_its_minimum_is_buried_whole(self):
+        uuids = self.unheard().servers.create(
+            base.USER, 'all', 'small', min_count=4)
+        self.limit(instances=3)
+
+        self.task().run(base.USER, uuids)
+
+        active, others = self.fates(uuids)
+        self.assertEqual(0, active)
+        self.assertEqual({
+            'Quota exceeded for instances: requested 4, but already used 0 '
+            'of 3 instances'}, {found.reason for found in others})
+        self.assertEqual((0, 0), self.used())
+
+    def test_exactly_as_many_racers_are_built_as_fit(self):
+        api = self.unheard()
+        uuids = [api.servers.create(base.USER, f'server{each}', 'small')[0]
+                 for each in range(RACERS)]
+        self.limit(instances=ROOM)
+
+        self.assertEqual([None] * RACERS, racing.race(*[
+            lambda uuid=uuid: self.task().run(base.USER, [uuid])
+            for uuid in uuids]))
+
+        active, others = self.fates(uuids)
+        self.assertEqual((ROOM, RACERS - ROOM), (active, len(others)))
+        for found in others:
+            self.assertBuried(found)
+        self.assertEqual((ROOM, 0), self.used())
+        self.assertClaimsMatch()

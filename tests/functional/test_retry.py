@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was buried is built after all, under the same uuid."""
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import models
+from cellsched import exception
+from cellsched.testing import deployment
+from tests.functional import base
+from tests.unit import racing
+
+#: What is done for a server that is tried again, in turn.
+RETRYING = ('Accept', 'Tell', 'Lease', 'Exhume', 'Select', 'Schedule',
+            'FindCell', 'Decide', 'WriteRows', 'Release', 'Cast', 'Begin',
+            'Spawn', 'Finish')
+
+BIG = deployment.Host('big', vcpus=64, memory_mb=1048576)
+
+DISK = {'source_type': 'blank', 'destination_type': 'local',
+        'boot_index': -1, 'volume_size': 7}
+
+
+class RetryCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.moment = None
+        self.act = None
+        self.deploy({'cell1': ['a1'], 'cell2': ['b1']}, reached=self.reached)
+
+    def reached(self, step):
+        if step == self.moment:
+            self.moment = None
+            self.act()
+
+    def buried(self, **wishes):
+        [found] = self.built('mine', flavor='huge', **wishes)
+        self.assertEqual('cell0', found.cell)
+        return found.uuid
+
+    def make_room(self):
+        self.world.start_host('cell2', BIG)
+
+    def retry(self, uuid):
+        self.world.api.servers.retry(base.USER, uuid)
+
+    def in_cell0(self, table, column):
+        """Return how many rows of a table are there of each server."""
+        return dict(map(tuple, self.query('cell0', sa.select(
+            column, sa.func.count()).group_by(column))))
+
+
+class TestRetry(RetryCase):
+
+    def test_server_is_built_as_it_was_asked_for(self):
+        uuid = self.buried(tags=['b', 'a'], block_device_mappings=[DISK])
+        self.world.api.servers.update(base.USER, uuid, 'renamed')
+        before = self.get(uuid)
+        self.make_room()
+
+        self.retry(uuid)
+
+        [found] = self.settled([uuid])
+        self.assertEqual(
+            ('ACTIVE', 'cell2', 'big', 'renamed', ('a', 'b'), ''),
+            (found.status, found.cell, found.host, found.name, found.tags,
+             found.reason))
+        self.assertEqual(before.created_at, found.created_at)
+        self.assertIsIn('cell2', uuid)
+        self.assertEqual([uuid], self.listed())
+        table = models.block_device_mapping
+        [[size]] = self.query('cell2', sa.select(table.c.volume_size).where(
+            table.c.instance_uuid == uuid))
+        self.assertEqual(7, size)
+        self.assertClaimsMatch()
+
+    def test_server_that_finds_no_host_again_is_buried_again(self):
+        uuid = self.buried(tags=['a'], block_device_mappings=[DISK])
+        self.world.start_host('cell2', deployment.Host('b2'))
+
+        self.retry(uuid)
+
+        [found] = self.settled([uuid])
+        self.assertEqual(('ERROR', 'cell0', ('a',)),
+                         (found.status, found.cell, found.tags))
+        # The reason is that of the last time.
+        self.assertIn('3 hosts', found.reason)
+        self.assertIsIn('cell0', uuid)
+        for table in (models.instance_faults, models.instance_actions,
+                      models.block_device_mapping):
+            self.assertEqual(
+                {uuid: 1}, self.in_cell0(table, table.c.instance_uuid))
+
+    def test_server_that_is_not_buried_is_refused_with_its_state(self):
+        [found] = self.built()
+        [waiting] = self.unheard().servers.create(
+            base.USER, 'server', 'small')
+
+        error = self.assertRaises(
+            exception.InstanceInvalidState, self.retry, found.uuid)
+        self.assertIn(f'ACTIVE in {found.cell}', str(error))
+        error = self.assertRaises(
+            exception.InstanceInvalidState, self.retry, waiting)
+        self.assertIn('BUILD', str(error))
+        self.delete(waiting)
+        self.assertRaises(
+            exception.InstanceNotFound, self.retry, waiting)
+
+    def test_one_of_several_retries_is_taken(self):
+        uuid = self.buried()
+        self.make_room()
+
+        outcomes = racing.race(*[lambda: self.retry(uuid)] * 4)
+
+        self.assertEqual(1, outcomes.count(None), outcomes)
+        self.assertEqual('ACTIVE', self.settled([uuid])[0].status)
+        self.assertIsIn('cell2', uuid)
+
+    def test_retry_that_no_conductor_heard_of_is_seen_once_and_made(self):
+        uuid = self.buried()
+        self.make_room()
+
+        self.unheard().servers.retry(base.USER, uuid)
+        self.assertEqual('BUILD', self.get(uuid).status)
+        self.assertEqual([uuid], self.listed())
+        self.recover(120)
+
+        self.assertEqual('ACTIVE', self.settled([uuid])[0].status)
+        self.assertIsIn('cell2', uuid)
+
+
+class TestTrouble(RetryCase):
+
+    def test_server_that_is_deleted_while_it_is_tried_again_is_gone(self):
+        buried = [self.buried() for _ in RETRYING]
+        self.make_room()
+        for moment, uuid in zip(RETRYING, buried):
+            deleted = []
+
+            def delete(uuid=uuid, deleted=deleted):
+                self.delete(uuid)
+                deleted.append(uuid)
+
+            self.moment, self.act = moment, delete
+            self.retry(uuid)
+
+            self.until(lambda deleted=deleted: deleted, f'{moment} has come')
+            self.gone(uuid)
+            self.assertLeftNothing(uuid)
+        self.assertEqual([], self.listed())
+        self.assertClaimsMatch()
+
+    def test_deletion_that_races_with_a_retry_wins(self):
+        buried = [self.buried() for _ in range(6)]
+        self.make_room()
+
+        for uuid in buried:
+            racing.race(lambda uuid=uuid: self.retry(uuid),
+                        lambda uuid=uuid: self.delete(uuid))
+            self.gone(uuid)
+            self.assertLeftNothing(uuid)
+        self.assertEqual([], self.listed())
+        self.assertClaimsMatch()
+
+    def test_retry_waits_for_cell0_and_says_so(self):
+        """The server would be in two cells otherwise."""
+        uuid = self.buried()
+        self.make_room()
+        self.unheard().servers.retry(base.USER, uuid)
+        self.take_down('cell0')
+
+        self.task().run(base.USER, [uuid])
+        found = self.get(uuid)
+        self.assertEqual('BUILD', found.status)
+        self.assertIn('cell0', found.reason)
+        self.assertEqual([], self.held(uuid))
+
+        self.bring_back('cell0')
+        self.recover(120)
+        [found] = self.settled([uuid])
+        self.assertEqual(('ACTIVE', ''), (found.status, found.reason))
+        self.assertIsIn('cell2', uuid)
+
+
+class TestCell0Down(RetryCase):
+
+    def test_build_that_cannot_be_buried_says_why(self):
+        [uuid] = self.unheard().servers.create(base.USER, 'server', 'huge')
+        self.take_down('cell0')
+
+        for late_s in 120, 240:
+            self.recover(late_s)
+
+            found = self.get(uuid)
+            self.assertEqual('BUILD', found.status)
+            self.assertIn('too small in memory', found.reason)
+            self.assertIn('cell0, which cannot be written now', found.reason)
+            self.assertEqual([found], self.world.api.servers.list_all(
+                base.USER).servers)
+
+        self.bring_back('cell0')
+        self.recover(360)
+        [found] = self.settled([uuid])
+        self.assertEqual('ERROR', found.status)
+        self.assertNotIn('cannot be written', found.reason)
+        self.assertIsIn('cell0', uuid)

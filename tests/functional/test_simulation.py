@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thousand orders in which things happen; in none a promise is broken.
+
+``tools/test.sh simulation --seed N`` runs one of them again.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+
+from testtools import content
+
+from cellsched.simulator import arena
+from cellsched.simulator import faults
+from cellsched.simulator import outcome as outcome_
+from cellsched.simulator import simulation
+from tests.unit import base
+
+#: Seeds of one test.
+SEEDS = 125
+
+#: Prints what ten seeds do.
+_TRACES = '''
+import hashlib
+import logging
+from cellsched.simulator import arena
+from cellsched.simulator import simulation
+logging.disable(logging.CRITICAL)
+shared = arena.Arena()
+for seed in range(10):
+    trace = simulation.Simulation(shared, seed).run().trace
+    print(len(trace), hashlib.sha256(repr(trace).encode()).hexdigest())
+'''
+
+
+class SimulationTestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        logging.disable(logging.CRITICAL)
+        self.addCleanup(logging.disable, logging.NOTSET)
+        self.arena = arena.Arena()
+        self.addCleanup(self.arena.close)
+
+    def assertKept(self, seed, *args):
+        """Return the outcome of a seed, which must keep all promises."""
+        outcome = simulation.Simulation(self.arena, seed, *args).run()
+        if outcome.failure:
+            self.addDetail('trace', content.text_content(outcome.text()))
+            self.fail(outcome.text(last=1))
+        return outcome
+
+
+class TestSeeds(SimulationTestCase):
+    """Whatever goes wrong."""
+
+    def run_seeds(self, first):
+        for seed in range(first, first + SEEDS):
+            self.assertKept(seed)
+
+
+def _seeds(number):
+    def test(self):
+        self.run_seeds(number * SEEDS)
+
+    return test
+
+
+# As several tests they are shared among processes, and one sees how far it is.
+for number in range(8):
+    setattr(TestSeeds, f'test_seeds_from_{number * SEEDS:04}', _seeds(number))
+
+
+class TestSimulation(SimulationTestCase):
+
+    def test_each_fault_alone_and_often_breaks_nothing(self):
+        for kind in faults.KINDS:
+            for seed in range(3):
+                self.assertKept(seed, [kind], 0.3)
+
+    def test_without_faults_what_fits_is_built(self):
+        outcome = self.assertKept(1, [])
+        self.assertIn("('active', None)", outcome.text())
+
+    def test_trace_names_seed_and_step(self):
+        outcome = outcome_.Outcome(
+            7, ('kill',), 2, 'S1: broken', [(0.5, 'api', 'write api'),
+                                            (1.0, 'a1', 'reached Spawn')])
+        self.assertEqual(
+            '    2     1.000 a1: reached Spawn\n'
+            'seed 7, faults kill, step 2: S1: broken', outcome.text(last=1))
+
+    def test_seed_says_everything(self):
+        """Neither the order of sets nor that of threads does."""
+        said = [subprocess.run(
+            [sys.executable, '-W', 'ignore', '-c', _TRACES], check=True,
+            capture_output=True, text=True,
+            env={**os.environ, 'PYTHONHASHSEED': number}).stdout
+            for number in ('1', '2')]
+        self.assertEqual(10, len(said[0].splitlines()))
+        self.assertEqual(*said)

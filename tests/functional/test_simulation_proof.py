@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulation turns red when a guard is removed.
+
+Each guard is replaced by what would be there without it, and seeds are tried
+until one breaks a promise that it keeps with the guard.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import logging
+from unittest import mock
+
+import sqlalchemy as sa
+
+from cellsched.claims import deciding
+from cellsched.conductor.tasks import build_and_schedule
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import models
+from cellsched.db.cell import instances
+from cellsched.simulator import arena
+from cellsched.simulator import simulation
+from tests.unit import base
+
+#: Seeds to try before a guard counts as one that nobody would miss.
+SEEDS_MAX = 250
+
+#: Who is slow, dies or hears twice is taken for dead by others.
+RACES = ('freeze', 'repeat', 'lose', 'commit')
+
+_lease = build_requests.lease
+_create = instances.create
+_fence = build_and_schedule.BuildAndSchedule._fence
+_change = instances._change
+
+
+def lease_anything(connection, uuids, owner, now, expires_at):
+    """Take up what others are working on too."""
+    return _lease(connection, uuids, owner, now + 10 ** 9, expires_at)
+
+
+def renew_anything(connection, uuids, owner, expires_at):
+    """Take what is leased by anybody for one's own."""
+    return build_requests.present(connection, uuids)
+
+
+def decide_anyway(connection, uuids, cell_id, now):
+    """Give servers a cell, whatever they have."""
+    table, uuids = models.instance_mappings, list(uuids)
+    connection.execute(
+        sa.update(table).where(table.c.instance_uuid.in_(uuids))
+        .values(cell_id=cell_id))
+    return set(uuids)
+
+
+def create_anew(connection, those, now):
+    """Write servers over those that are there."""
+    those = list(those)
+    instances.purge(connection, [each.uuid for each in those])
+    return _create(connection, those, now)
+
+
+def hold_anything(connection, uuids, owner):
+    """Own what was deleted or is leased by others too."""
+    return dict.fromkeys(uuids, 0)
+
+
+def claim_again(claims, held):
+    """Take what is held already once more."""
+    return list(claims)
+
+
+@contextlib.contextmanager
+def look_once(task, builds):
+    """Find out which builds are ours, and undo them some time later."""
+    with _fence(task, builds):
+        pass
+    with task._database.writer() as connection:
+        yield connection
+
+
+def change_anyhow(connection, uuid, transition, values, now, expected):
+    """Change a server in whatever state it is."""
+    if transition is not None:
+        transition = dataclasses.replace(transition, before=None)
+    return _change(connection, uuid, transition, values, now, {})
+
+
+class TestSimulationProof(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        logging.disable(logging.CRITICAL)
+        self.addCleanup(logging.disable, logging.NOTSET)
+        self.arena = arena.Arena()
+        self.addCleanup(self.arena.close)
+
+    def assertIsMissed(self, *replaced, kinds=RACES, rate=0.2):
+        """Without this the simulation turns red, and with it it does not."""
+        for seed in itertools.count():
+            self.assertLess(seed, SEEDS_MAX, 'nothing turned red')
+            with contextlib.ExitStack() as stack:
+                for owner, name, function in replaced:
+                    stack.enter_context(
+                        mock.patch.object(owner, name, function))
+                without = self.run_seed(seed, kinds, rate)
+            if without and not self.run_seed(seed, kinds, rate):
+                return
+
+    def run_seed(self, seed, kinds, rate):
+        return simulation.Simulation(
+            self.arena, seed, kinds, rate).run().failure
+
+    def test_lease(self):
+        self.assertIsMissed((build_requests, 'lease', lease_anything),
+                            (build_requests, 'renew', renew_anything))
+
+    def test_fence_of_the_lease(self):
+        self.assertIsMissed((build_requests, 'renew', renew_anything))
+
+    def test_comparing_and_setting_of_the_mapping(self):
+        """It is the second line behind the fence of the lease."""
+        self.assertIsMissed((build_requests, 'renew', renew_anything),
+                            (instance_mappings, 'decide', decide_anyway))
+
+    def test_uniqueness_of_rows(self):
+        self.assertIsMissed((instances, 'create', create_anew),
+                            kinds=('freeze',))
+
+    def test_delete_fence(self):
+        self.assertIsMissed((build_requests, 'held', hold_anything),
+                            kinds=('freeze',), rate=0.1)
+
+    def test_idempotence_of_claims(self):
+        self.assertIsMissed((deciding, 'outstanding', claim_again))
+
+    def test_fence_of_undoing(self):
+        """All of it is of one transaction, so that no order can be wrong."""
+        self.assertIsMissed(
+            (build_and_schedule.BuildAndSchedule, '_fence', look_once),
+            kinds=('freeze',), rate=0.1)
+
+    def test_conditions_of_transitions(self):
+        self.assertIsMissed((instances, '_change', change_anyhow))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of a server group that join it at the same time."""
+
+from concurrent import futures
+import uuid
+
+import sqlalchemy as sa
+
+from cellsched.claims import base as claims
+from cellsched.claims.sql import grouping
+from cellsched.claims.sql import writing
+from cellsched import exception
+from cellsched.testing.suite import claim_groups
+from tests.integration import base
+from tests.integration.claims import test_sql
+from tests.integration import servers
+
+
+class TestGrouping(
+        test_sql.OnPostgreSQL, claim_groups.GroupCase, base.TestCase):
+
+    def waits(self):
+        with self.make_database().reader() as connection:
+            return connection.execute(sa.text(
+                'SELECT count(*) FROM pg_stat_activity WHERE '
+                "datname = current_database() AND wait_event_type = 'Lock'"
+            )).scalar()
+
+    def overtaken(self, first, second):
+        """Claim for one while a claim for another is not committed."""
+        with futures.ThreadPoolExecutor(1) as pool:
+            with self.make_database().writer() as connection:
+                writing.take(connection, [first])
+                claiming = pool.submit(self.store.claim, [second])
+                while not self.waits() and not claiming.done():
+                    pass
+            futures.wait([claiming])
+        return claiming
+
+    def test_who_joins_meanwhile_is_counted(self):
+        for policy, host in (('anti-affinity', 'h1'), ('affinity', 'h2')):
+            store, group = self.make_grouping(), str(uuid.uuid4())
+
+            late = self.overtaken(self.member(group, 'h1', policy),
+                                  self.member(group, host, policy))
+
+            error = self.assertRaises(
+                exception.GroupPolicyViolated, late.result)
+            self.assertEqual(['h1'], error.hosts)
+            self.assertEqual(1, len(store.consumers()))
+            store.release(store.consumers())
+
+    def test_it_is_the_lock_that_has_them_counted(self):
+        self.patch(grouping, 'lock', lambda connection, claims: None)
+        group = str(uuid.uuid4())
+        store = self.make_grouping()
+
+        both = [self.member(group, host, 'affinity') for host in ('h1', 'h2')]
+        self.overtaken(*both).result()
+
+        self.assertEqual({claim.consumer for claim in both},
+                         {*store.consumers()})
+
+    def test_claims_without_a_group_do_not_wait_for_those_with_one(self):
+        store = self.make_grouping()
+        member = self.member(str(uuid.uuid4()), 'h1', 'affinity')
+        with self.make_database().writer() as connection:
+            grouping.lock(connection, [member])
+
+            store.claim([self.make_claim(self.hosts['h1'], VCPU=1)])
+
+        store.claim([member])
+
+    def test_who_was_released_in_ignorance_of_groups_is_no_member(self):
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        gone = self.member(group, 'h1', 'anti-affinity')
+        store.claim([gone])
+        with self.make_database().writer() as connection:
+            connection.execute(sa.text('DELETE FROM allocations'))
+
+        store.claim([self.member(group, 'h1', 'anti-affinity')])
+        store.claim([claims.Claim(
+            gone.consumer, self.hosts['h2'], {'VCPU': 1},
+            claims.Membership(group, 'h2', 'anti-affinity'))])
+
+
+class TestByPsycopg(TestGrouping):
+
+    parameters = '&prepare_threshold=0'
+
+    def make_url(self, name):
+        return servers.by_psycopg(super().make_url(name))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A deployment to be hurt, and what must have become of its servers."""
+
+from tests.integration import base
+from tests.integration.fates import world
+from tests.integration import processes
+from tests.integration import servers
+
+installed = base.installed
+
+
+class Killed(base.TestCase):
+    """Kills services of one deployment, which other ones replace."""
+
+    world: world.World
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.world = cls.of_class(cls.make_world())
+
+    @classmethod
+    def make_world(cls) -> world.World:
+        return world.World(
+            cls.part_of_class(servers.RabbitMQ),
+            cls.part_of_class(servers.PostgreSQL))
+
+    def create(self, name: str, flavor: str = 'small', count: int = 1):
+        return self.world.api.servers.create(
+            world.USER, name, flavor, min_count=count)
+
+    def start(self, *args, **options) -> world.Child:
+        child = self.world.start(*args, **options)
+        self.addCleanup(child.kill)
+        child.wait('started')
+        return child
+
+    def assertEnds(self, uuid: str, *statuses: str | None) -> None:
+        """It ends in one of these, in one place, and holds what it should."""
+        def ended():
+            status = self.world.status(uuid)
+            return (status,) if status in statuses and (
+                status is not None or not self.world.held(uuid)) else None
+
+        [status] = processes.wait_until(
+            ended, f'{uuid} to be one of {statuses}')
+        rows = self.world.rows(uuid)
+        self.assertFalse(self.world.requested(uuid))
+        if status is None:
+            self.assertEqual({}, rows)
+        else:
+            self.assertEqual([self.world.mapped(uuid)], [*rows])
+        self.assertEqual(
+            status == 'ACTIVE', bool(self.world.held(uuid)), status)
+
+    def remove(self, *uuids: str) -> None:
+        """Delete servers, and wait until nothing of them is left."""
+        for uuid in uuids:
+            if self.world.status(uuid) is not None:
+                self.world.api.servers.delete(world.USER, uuid)
+        for uuid in uuids:
+            self.assertEnds(uuid, None)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Databases and brokers go and come back, and each build ends once."""
+
+import time
+
+import fixtures
+
+from tests.integration.fates import cutting
+from tests.integration.fates import killed
+from tests.integration.fates import world
+from tests.integration import processes
+from tests.integration import servers
+
+
+class Wired(fixtures.Fixture):
+    """A part of the database server, behind a wire for each database."""
+
+    def __init__(self, database: servers.Part) -> None:
+        self._database = database
+        self.wires: dict[str, cutting.Wire] = {}
+
+    def url(self, name: str) -> str:
+        if name not in self.wires:
+            self.wires[name] = self.useFixture(
+                cutting.Wire(self._database.url(name)))
+        return self.wires[name].url
+
+
+class TestDatabases(killed.Killed):
+
+    wired: Wired
+
+    @classmethod
+    def make_world(cls) -> world.World:
+        cls.wired = cls.of_class(Wired(cls.part_of_class(servers.PostgreSQL)))
+        return world.World(cls.part_of_class(servers.RabbitMQ), cls.wired)
+
+    def setUp(self):
+        super().setUp()
+        for wire in self.wired.wires.values():
+            self.addCleanup(wire.mend)
+
+    def host_only(self, cell: str):
+        """Have builds go to one cell only, as the other one is disabled."""
+        other = {'cell1': 'cell2', 'cell2': 'cell1'}[cell]
+        self.set_disabled(other, True)
+        self.addCleanup(self.set_disabled, other, False)
+
+    def set_disabled(self, cell: str, disabled: bool) -> None:
+        uuid = next(each.uuid for each in self.world.parts.cells.all()
+                    if each.name == cell)
+        self.world.manage(
+            ['api'], 'cell_v2', 'update_cell', '--cell_uuid', uuid,
+            '--disable' if disabled else '--enable')
+
+    def test_cell_that_is_down_costs_its_own_builds_only(self):
+        self.start('conductor', 'api')
+        self.wired.wires['cell1'].break_off()
+
+        uuids = self.create('others', count=2)
+        began = [*uuids]
+        for uuid in uuids:
+            processes.wait_until(
+                lambda uuid=uuid: self.world.mapped(uuid) == 'cell2',
+                f'{uuid} to be in cell2')
+        self.wired.wires['cell1'].mend()
+
+        for uuid in began:
+            self.assertEnds(uuid, 'ACTIVE')
+            self.assertEqual('cell2', self.world.mapped(uuid))
+        self.remove(*uuids)
+
+    def test_cell_whose_commit_is_not_answered_has_the_server_once(self):
+        self.start('conductor', 'api')
+        # Agents and the scheduler commit over it as well.
+        for attempt in range(3):
+            self.wired.wires['cell1'].cut_after = b'COMMIT'
+            uuids = self.create(f'unknown{attempt}', count=4)
+            processes.wait_until(
+                lambda: self.wired.wires['cell1'].cut, 'the commit')
+            time.sleep(1)
+            self.wired.wires['cell1'].mend()
+
+            for uuid in uuids:
+                self.assertEnds(uuid, 'ACTIVE')
+            self.remove(*uuids)
+
+    def test_cell_that_is_slow_builds_slowly_and_keeps_nobody_waiting(self):
+        self.start('conductor', 'api')
+        self.wired.wires['cell1'].delay_s = 10
+        [uuid] = self.create('quick')
+
+        processes.wait_until(
+            lambda: self.world.status_in(uuid, 'cell2') == 'active',
+            'the server in the other cell')
+
+        self.wired.wires['cell1'].mend()
+        self.assertEnds(uuid, 'ACTIVE')
+        self.remove(uuid)
+
+    def test_burial_waits_for_cell0(self):
+        self.start('conductor', 'api')
+        self.wired.wires['cell0'].break_off()
+        [uuid] = self.create('buried', 'giant')
+        processes.wait_until(
+            lambda: self.world.failure(uuid), 'the reason on the request')
+        self.assertTrue(self.world.requested(uuid))
+
+        self.wired.wires['cell0'].mend()
+
+        self.assertEnds(uuid, 'ERROR')
+        self.assertEqual('cell0', self.world.mapped(uuid))
+        self.remove(uuid)
+
+    def test_api_database_that_goes_and_comes_back_loses_nothing(self):
+        self.start('conductor', 'api')
+        for moment in b'COMMIT', b'instance_mappings', b'DELETE':
+            name = f'through-{moment.decode()}'
+            uuids = self.create(name, count=2)
+            self.wired.wires['api'].cut_after = moment
+            time.sleep(1)
+            self.wired.wires['api'].break_off()
+            time.sleep(1)
+            self.wired.wires['api'].mend()
+
+            for uuid in uuids:
+                self.assertEnds(uuid, 'ACTIVE')
+            self.remove(*uuids)
+
+
+class TestBroker(killed.Killed):
+
+    broker: servers.RabbitMQ
+
+    @classmethod
+    def make_world(cls) -> world.World:
+        cls.broker = cls.of_class(
+            killed.installed(servers.RabbitMQ))
+        return world.World(
+            cls.broker, cls.part_of_class(servers.PostgreSQL))
+
+    def test_broker_that_loses_everything_loses_no_build(self):
+        self.start('conductor', 'api')
+        uuids = self.create('before', count=2)
+
+        self.broker.kill()
+        # Nobody can be told, and it is accepted all the same.
+        uuids += self.create('meanwhile', count=2)
+        self.broker.start()
+
+        for uuid in uuids:
+            self.assertEnds(uuid, 'ACTIVE')
+        self.remove(*uuids)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark of real processes runs; how long that takes is no matter."""
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+from tests.integration import base
+from tests.integration import servers
+
+RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
+
+
+class TestBenchmarks(base.TestCase):
+
+    timeout_s = 240
+
+    def setUp(self) -> None:
+        super().setUp()
+        for kind in (servers.RabbitMQ, servers.PostgreSQL):
+            base.installed(kind)
+
+    def test_builds_are_told_with_what_each_process_spends(self):
+        found = self.benchmark('builds-processes-active')
+
+        times = {line['what']: line for line in found['results']}
+        self.assertEqual(6, times['accepted to ACTIVE']['samples'])
+        self.assertGreater(times['accepted to ACTIVE']['min_ms'], 0)
+        self.assertIn('per second', times['build']['bar'])
+        for name in ('floor', 'CPU of callers', 'CPU of RabbitMQ',
+                     'CPU of PostgreSQL', 'CPU of scheduler',
+                     'CPU of conductor', 'CPU of conductors of cells',
+                     'CPU of agents'):
+            self.assertEqual(1, times[name]['samples'])
+        figures = {line['what']: line['value'] for line in found['figures']}
+        # It is accepted and taken up; and it is there, begun and done.
+        self.assertGreater(figures['commits per build to api'], 1)
+        self.assertGreater(
+            sum(figures.get(f'commits per build to cell{cell}', 0)
+                for cell in (1, 2)), 2)
+
+    def benchmark(self, name: str) -> dict[str, Any]:
+        return json.loads(self.run_command(
+            sys.executable, '-W', 'ignore', str(RUN), '--workload', name,
+            '--repeat', '1', '--parameter', 'servers=6', '--parameter',
+            'first=2', '--parameter', 'callers=2', '--parameter', 'idle=1',
+            '-f', 'json', timeout_s=220.0))

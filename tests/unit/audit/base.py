@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A deployment whose servers a test makes as they must not be."""
+
+from concurrent import futures
+
+import sqlalchemy as sa
+
+from cellsched.audit import checks
+from cellsched.audit import facts
+from cellsched.audit import repairs
+from cellsched.cells import cell0
+from cellsched.cells import gather
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
+from cellsched.claims import moving
+from cellsched import context
+from cellsched.db.api import build_requests
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import models as api_models
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instances
+from cellsched.db.cell import models
+from cellsched.db.cell import server_moves
+from cellsched import exception
+from cellsched.testing import clock as clocks
+from tests.unit.cells import base
+from tests.unit.db import samples
+
+#: What a server takes.
+SIZE = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10}
+
+#: The cells and their hosts; a host has room for four.
+CELLS = {'cell1': ['a1', 'a2'], 'cell2': ['b1']}
+
+SETTLE_S = 5
+
+
+class SettlingClock(clocks.FakeClock):
+    """Lets something happen between the two looks of an audit."""
+
+    def __init__(self):
+        super().__init__()
+        self.slept = []
+        self.meanwhile = lambda: None
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        super().sleep(seconds)
+        self.meanwhile()
+
+
+class TestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = SettlingClock()
+        self.claims = memory.MemoryClaims()
+        self.by_name = {'cell0': self.add_cell0(), **{
+            name: self.add_cell(name) for name in CELLS}}
+        self.providers = {}
+        for cell, hosts in CELLS.items():
+            for host in hosts:
+                self.add_host(cell, host)
+        executor = futures.ThreadPoolExecutor(4)
+        self.addCleanup(executor.shutdown)
+        gatherer = gather.Gatherer(
+            executor, self.targets, self.clock, timeout_s=30)
+        # A page is small, so that there are several.
+        self.reader = facts.Reader(
+            self.database, self.cells, gatherer, self.claims, page=2)
+        self.repairs = repairs.Repairs(
+            self.reader, self.targets, cell0.Cell0(
+                self.database, self.cells, self.targets, self.clock, 'audit'),
+            self.clock, 'audit')
+        self.auditor = checks.Auditor(self.reader, self.repairs, self.clock)
+
+    # What there is.
+
+    def add_host(self, cell, host):
+        self.providers[host] = self.write(
+            self.cell(cell), compute_nodes.save, samples.uuids(1)[0], host,
+            f'node-{host}', samples.NODE, samples.NOW)
+        self.claims.set_inventory(self.providers[host], {
+            name: claims_base.Inventory(4 * amount)
+            for name, amount in SIZE.items()})
+        self.write(self.database, host_mappings.create_missing, [host],
+                   self.by_name[cell].id, samples.NOW)
+
+    def cell(self, name):
+        return self.targets.database(self.by_name[name])
+
+    def accept(self, **fields):
+        [uuid] = samples.uuids(1)
+        samples.accept(self.database, [uuid], **fields)
+        return uuid
+
+    def request(self, uuid):
+        """Add a build request, as no product code may."""
+        [made] = samples.accept(self.database, samples.uuids(1))
+        table = api_models.build_requests
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.update(table).where(table.c.instance_uuid == made.uuid)
+                .values(instance_uuid=uuid))
+        self.unmap(made.uuid)
+
+    def forget(self, uuid):
+        self.write(self.database, build_requests.delete, [uuid])
+
+    def decide(self, uuid, cell):
+        self.write(self.database, instance_mappings.decide, [uuid],
+                   self.by_name[cell].id, samples.NOW)
+
+    def map_to(self, uuid, cell):
+        """Map a server as no product code may."""
+        table = api_models.instance_mappings
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.update(table).where(table.c.instance_uuid == uuid)
+                .values(cell_id=cell and self.by_name[cell].id))
+
+    def unmap(self, uuid):
+        table = api_models.instance_mappings
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.delete(table).where(table.c.instance_uuid == uuid))
+
+    def put_row(self, uuid, cell, **values):
+        """Write a row, by default of a server that runs on no host yet."""
+        with self.cell(cell).writer() as connection:
+            instances.create(
+                connection, [samples.instance(uuid)], samples.NOW)
+            if values:
+                samples.put(connection, uuid, values)
+
+    def change_row(self, uuid, cell, **values):
+        self.write(self.cell(cell), samples.put, uuid, values)
+
+    def take(self, uuid, host):
+        self.claims.claim([
+            claims_base.Claim(uuid, self.providers[host], SIZE)])
+
+    def running(self, cell='cell1', host='a1'):
+        """Return a server as it is to be."""
+        uuid = self.accept()
+        self.decide(uuid, cell)
+        self.put_row(uuid, cell, vm_state='active', task_state=None,
+                     host=host, node=f'node-{host}',
+                     launched_at=samples.NOW)
+        self.forget(uuid)
+        self.take(uuid, host)
+        return uuid
+
+    def failed(self, cell='cell0', fault=True, action=True):
+        """Return a server in ERROR."""
+        uuid = self.accept()
+        self.decide(uuid, cell)
+        self.put_row(uuid, cell, vm_state='error', task_state=None)
+        with self.cell(cell).writer() as connection:
+            if fault:
+                instance_faults.record(
+                    connection, uuid, exception.NoValidHost(reason='Full.'),
+                    'host', samples.NOW)
+            if action:
+                instance_actions.create_all(
+                    connection, [uuid], 'create', context.admin(),
+                    samples.NOW, 'Error')
+        self.forget(uuid)
+        return uuid
+
+    def deleted(self, cell='cell1', host='a1'):
+        uuid = self.running(cell, host)
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+        self.write(self.cell(cell), instances.delete, uuid, samples.NOW)
+        return uuid
+
+    def move(self, uuid, cell='cell1', status=server_moves.PREPARING):
+        """Let a server be moved, or have been."""
+        migration = server_moves.Migration(
+            samples.uuids(1)[0], uuid, server_moves.MIGRATION, status)
+        self.write(self.cell(cell), server_moves.create, migration,
+                   context.admin(), samples.NOW)
+        return moving.consumer(uuid)
+
+    def take_down(self, name):
+        table = api_models.cell_mappings
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.update(table).where(table.c.name == name).values(
+                    database_connection='sqlite:////nowhere/gone.sqlite'))
+        self.cells.refresh()
+
+    def rows(self, uuid):
+        """Return the cells that have a row, deleted ones too."""
+        table = models.instances
+        found = set()
+        for name in self.by_name:
+            with self.cell(name).reader() as connection:
+                if connection.execute(sa.select(table.c.id).where(
+                        table.c.uuid == uuid)).first():
+                    found.add(name)
+        return found
+
+    # What is found.
+
+    def audit(self, fix=False):
+        return self.auditor.run(SETTLE_S, fix)
+
+    def assertClean(self):
+        report = self.audit()
+        self.assertEqual([], report.left)
+
+    def assertFound(self, *expected, fix=False):
+        """These are found: invariant, kind, of, cell's name."""
+        report = self.audit(fix)
+        self.assertEqual(
+            sorted(expected),
+            sorted((each.invariant, each.kind, each.of, each.cell)
+                   for each in report.left))
+        return report
+
+    def assertMends(self, *expected):
+        """These are found, repaired, and nothing is wrong then."""
+        self.assertFound(*expected)
+        report = self.audit(fix=True)
+        self.assertEqual([], report.left)
+        self.assertEqual(
+            sorted(expected),
+            sorted((each.invariant, each.kind, each.of, each.cell)
+                   for each in report.repaired))
+        self.assertClean()
+
+    def assertLeft(self, *expected):
+        """These are found, and are no better after a repair."""
+        self.assertFound(*expected)
+        report = self.assertFound(*expected, fix=True)
+        self.assertEqual([], report.repaired)
+        for each in report.left:
+            self.assertIsNone(each.action)
+            self.assertTrue(each.advice)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched.audit import capacity
+from cellsched.claims import base as claims_base
+from cellsched.claims import memory
+from tests.unit import base
+from tests.unit.db import samples
+
+
+class TestCapacity(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = memory.MemoryClaims()
+        self.one, self.other = samples.uuids(2)
+        for provider in self.one, self.other:
+            self.offer(provider, 8)
+
+    def offer(self, provider, vcpus):
+        self.store.set_inventory(
+            provider, {'VCPU': claims_base.Inventory(vcpus)})
+
+    def take(self, provider, amount=1):
+        [uuid] = samples.uuids(1)
+        self.store.claim([claims_base.Claim(uuid, provider,
+                                            {'VCPU': amount})])
+
+    def found(self, seen=lambda held: None):
+        return [(each.invariant, each.kind, each.of) for each
+                in capacity.check(self.store, 2, seen)]
+
+    def test_what_fits_is_right(self):
+        for _ in range(4):
+            self.take(self.one, 2)
+        self.take(self.other)
+
+        self.assertEqual([], self.found())
+
+    def test_host_that_offers_less_than_is_taken_is_found(self):
+        self.take(self.one, 6)
+        self.offer(self.one, 5)
+
+        self.assertEqual([('S1', 'over-capacity:VCPU', self.one)],
+                         self.found())
+
+    def test_store_that_counts_wrong_is_found(self):
+        self.take(self.one, 6)
+        self.store._used[self.one]['VCPU'] = 5
+
+        self.assertEqual([('S1', 'miscounted:VCPU', self.one)], self.found())
+
+    def test_reserved_and_ratio_are_a_part_of_the_capacity(self):
+        self.store.set_inventory(self.one, {'VCPU': claims_base.Inventory(
+            4, reserved=1, allocation_ratio=2.0)})
+        self.take(self.one, 6)
+        self.assertEqual([], self.found())
+
+        self.store.set_inventory(self.one, {'VCPU': claims_base.Inventory(
+            4, reserved=2, allocation_ratio=2.0)})
+        self.assertEqual([('S1', 'over-capacity:VCPU', self.one)],
+                         self.found())
+
+    def test_provider_that_changes_meanwhile_is_looked_at_again(self):
+        self.take(self.one)
+        self.take(self.other)
+        once = [lambda: self.take(self.one)]
+
+        self.assertEqual([], self.found(
+            lambda held: once and once.pop()()))
+
+    def test_wrong_count_of_what_changes_meanwhile_is_found_then(self):
+        self.take(self.one, 2)
+        self.store._used[self.one]['VCPU'] = 1
+        once = [lambda: self.take(self.one)]
+
+        self.assertEqual([('S1', 'miscounted:VCPU', self.one)], self.found(
+            lambda held: once and once.pop()()))

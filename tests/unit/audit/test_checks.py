@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched.audit import facts
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import server_moves
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+
+class TestSettling(base.TestCase):
+
+    def test_what_has_settled_meanwhile_is_not_told(self):
+        uuid = self.deleted()
+        self.clock.meanwhile = lambda: self.claims.release([uuid])
+
+        self.assertClean()
+        self.assertEqual([base.SETTLE_S], self.clock.slept)
+
+    def test_what_went_wrong_meanwhile_is_not_told_yet(self):
+        first, second = self.deleted(), self.running('cell2', 'b1')
+
+        def meanwhile():
+            self.write(self.database, instance_mappings.mark_deleted,
+                       [second], samples.NOW)
+            self.claims.set_inventory(self.providers['b1'], {})
+
+        self.clock.meanwhile = meanwhile
+
+        self.assertFound(('S4', 'claim-leaked', first, 'cell1'))
+
+
+class TestCellsDown(base.TestCase):
+
+    def test_cell_that_is_down_is_a_finding_and_its_servers_are_none(self):
+        self.running()
+        # A leak, which only the cell knows.
+        self.take(self.failed('cell1'), 'a1')
+        leaked = self.deleted('cell2', 'b1')
+        self.take_down('cell1')
+        cell = self.by_name['cell1'].uuid
+
+        report = self.assertFound(
+            ('S2', 'cell-unreachable', cell, 'cell1'),
+            ('S4', 'claim-leaked', leaked, 'cell2'))
+        self.assertIn('cannot be reached', report.left[0].text)
+
+        self.assertFound(('S2', 'cell-unreachable', cell, 'cell1'), fix=True)
+
+    def test_what_may_be_in_a_cell_that_is_down_is_not_buried(self):
+        uuid = self.accept()
+        self.forget(uuid)
+        self.take_down('cell2')
+
+        self.assertFound(('S2', 'cell-unreachable',
+                          self.by_name['cell2'].uuid, 'cell2'), fix=True)
+
+        self.assertEqual(set(), self.rows(uuid))
+
+    def test_cell0_may_be_down_too(self):
+        self.failed()
+        self.take_down('cell0')
+
+        self.assertFound(('S2', 'cell-unreachable',
+                          self.by_name['cell0'].uuid, 'cell0'), fix=True)
+
+
+class TestForeign(base.TestCase):
+
+    def test_claims_of_others_are_counted_and_left_alone(self):
+        self.running()
+        others = sorted(samples.uuids(3))
+        for uuid in others:
+            self.take(uuid, 'a2')
+
+        report = self.audit(fix=True)
+
+        self.assertEqual(([], 3, others),
+                         (report.left, report.foreign, report.examples))
+        self.assertEqual({*others}, {*self.claims.held(others)})
+
+
+class TestCapacity(base.TestCase):
+
+    def test_claims_that_leaked_may_be_what_is_too_much(self):
+        uuid = self.deleted()
+        host = self.providers['a1']
+        self.claims.set_inventory(host, {})
+
+        self.assertFound(
+            ('S4', 'claim-leaked', uuid, 'cell1'),
+            *(('S1', f'over-capacity:{name}', host, '')
+              for name in base.SIZE))
+        report = self.audit(fix=True)
+        self.assertEqual(([], 4), (report.left, len(report.repaired)))
+
+
+class TestHosts(base.TestCase):
+
+    def test_host_in_another_cell_than_it_is_mapped_to_is_left(self):
+        self.add_host('cell2', 'a1')
+
+        self.assertLeft(('S3', 'host-elsewhere', 'a1', 'cell2'))
+
+
+class TestGoingThrough(base.TestCase):
+
+    def test_only_what_was_told_is_repaired(self):
+        uuid = self.deleted()
+        name = self.move(uuid, status=server_moves.DONE)
+        self.take(name, 'a2')
+        [move] = [each for each in self.audit().left
+                  if each.kind == 'move-claim-leaked']
+
+        self.auditor._repair([move])
+
+        self.assertEqual({uuid}, {*self.claims.held([uuid, name])})
+
+    def test_progress_goes_to_the_end(self):
+        for _ in range(3):
+            self.running()
+        self.failed()
+        told = []
+
+        self.auditor.run(0, progress=told.append)
+
+        self.assertEqual(sorted(told), told)
+        self.assertEqual(self.auditor.size(), told[-1])
+
+    def test_without_claims_the_rest_is_checked(self):
+        reader = facts.Reader(
+            self.database, self.cells, self.reader._gatherer, None)
+        self.auditor._reader = reader
+        self.deleted()
+        uuid = self.failed('cell1', fault=False)
+
+        self.assertFound(('S13', 'no-reason', uuid, 'cell1'))

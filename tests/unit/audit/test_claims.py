@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched.audit import claims
+from cellsched.db.cell import server_moves
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+
+class TestLeakedClaims(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.leaked = claims.LeakedClaims(self.reader, self.repairs)
+
+    def test_leaked_claims_go_at_the_second_look(self):
+        uuids = [self.deleted(), self.failed(), self.failed('cell2')]
+        for uuid in uuids[1:]:
+            self.take(uuid, 'b1')
+        running, accepted = self.running(), self.accept()
+        self.take(accepted, 'a2')
+
+        self.assertEqual(0, self.leaked.release_leaked())
+        self.assertEqual({*uuids}, {*self.claims.held(uuids)})
+        self.assertEqual(3, self.leaked.release_leaked())
+
+        self.assertEqual({running, accepted}, {*self.claims.consumers()})
+        self.assertEqual(0, self.leaked.release_leaked())
+
+    def test_claim_that_leaked_twice_with_a_pause_stays(self):
+        uuid = self.failed('cell1')
+        self.take(uuid, 'a1')
+        self.leaked.release_leaked()
+        self.change_row(uuid, 'cell1', task_state='rebuilding')
+        self.leaked.release_leaked()
+        self.change_row(uuid, 'cell1', task_state=None)
+
+        self.assertEqual(0, self.leaked.release_leaked())
+        self.assertEqual(1, self.leaked.release_leaked())
+
+    def test_claims_of_others_stay(self):
+        others = samples.uuids(3)
+        for uuid in others:
+            self.take(uuid, 'a2')
+
+        for _ in range(3):
+            self.assertEqual(0, self.leaked.release_leaked())
+        self.assertEqual({*others}, {*self.claims.consumers()})
+
+    def test_claims_of_a_cell_that_is_down_stay(self):
+        self.deleted()
+        self.take_down('cell1')
+
+        for _ in range(3):
+            self.assertEqual(0, self.leaked.release_leaked())
+
+    def test_claims_of_moves_that_have_ended_go(self):
+        over, on = self.running(), self.running()
+        self.take(self.move(over, status=server_moves.DONE), 'a2')
+        self.take(self.move(on), 'a2')
+
+        self.leaked.release_leaked()
+        self.assertEqual(1, self.leaked.release_leaked())
+
+        self.assertEqual(3, len(self.claims.consumers()))
+
+    def test_claim_to_move_a_deleted_server_goes(self):
+        uuid = self.deleted()
+        self.claims.release([uuid])
+        self.take(self.move(uuid, status=server_moves.DONE), 'a2')
+
+        self.leaked.release_leaked()
+        self.assertEqual(1, self.leaked.release_leaked())
+
+        self.assertEqual([], self.claims.consumers())
+
+    def test_failure_of_a_look_is_not_the_last(self):
+        uuid = self.deleted()
+        database, self.reader.database = self.reader.database, None
+        self.leaked.run()
+        self.reader.database = database
+
+        self.leaked.run()
+        self.leaked.run()
+
+        self.assertEqual({}, self.claims.held([uuid]))

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instances
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+
+class TestWhatIsRight(base.TestCase):
+
+    def test_everything_that_may_be_is_no_finding(self):
+        self.running()
+        self.running('cell2', 'b1')
+        self.failed()
+        self.failed('cell2', action=False)
+        self.claims.release([self.deleted()])
+
+        self.assertClean()
+        # Nothing had to be looked at again.
+        self.assertEqual([], self.clock.slept)
+
+    def test_builds_on_their_way_are_no_finding(self):
+        self.accept()
+        decided = self.accept()
+        self.decide(decided, 'cell1')
+        written = self.accept()
+        self.take(written, 'a1')
+        self.decide(written, 'cell1')
+        self.put_row(written, 'cell1')
+        buried = self.accept()
+        self.decide(buried, 'cell0')
+
+        self.assertClean()
+
+    def test_deletion_that_waits_for_its_host_is_no_finding(self):
+        uuid = self.running()
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+        self.change_row(uuid, 'cell1', task_state='deleting')
+
+        self.assertClean()
+
+
+class TestUnmapped(base.TestCase):
+
+    def test_request_without_mapping_is_mapped(self):
+        uuid = self.accept()
+        self.unmap(uuid)
+
+        self.assertMends(('S3', 'request-unmapped', uuid, ''))
+
+    def test_row_that_the_api_does_not_know_is_mapped_to_its_cell(self):
+        uuid = self.running('cell2', 'b1')
+        self.unmap(uuid)
+
+        self.assertMends(('S3', 'row-unmapped', uuid, 'cell2'))
+
+        mapping = self.read(
+            self.database, instance_mappings.get_many, [uuid])[uuid]
+        self.assertEqual(
+            ('cell2', 'project', 'user'),
+            (mapping.cell_mapping.name, mapping.project_id, mapping.user_id))
+
+
+class TestDeleted(base.TestCase):
+
+    def test_request_of_a_deleted_server_goes(self):
+        uuid = self.accept()
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+
+        self.assertMends(('S2', 'request-of-deleted', uuid, ''))
+
+    def test_row_of_a_deleted_server_that_is_on_no_host_goes(self):
+        uuid = self.failed('cell1')
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+
+        self.assertMends(('S2', 'deleted-visible', uuid, 'cell1'))
+
+    def test_deleted_server_that_may_run_is_left_to_a_human(self):
+        uuid = self.running()
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+
+        self.assertLeft(('S2', 'deleted-visible', uuid, 'cell1'))
+
+
+class TestRequested(base.TestCase):
+
+    def test_request_of_a_server_that_runs_goes(self):
+        uuid = self.running()
+        self.request(uuid)
+
+        self.assertMends(('S2', 'request-left', uuid, 'cell1'))
+
+    def test_request_that_a_conductor_leases_stays(self):
+        uuid = self.running()
+        self.request(uuid)
+        self.write(self.database, build_requests.lease, [uuid], 'somebody',
+                   self.clock.timestamp(), self.clock.timestamp() + 60)
+
+        self.assertFound(('S2', 'request-left', uuid, 'cell1'), fix=True)
+
+    def test_build_in_one_cell_of_what_runs_in_another_is_left(self):
+        uuid = self.running()
+        self.request(uuid)
+        self.map_to(uuid, 'cell2')
+
+        self.assertLeft(('S3', 'row-elsewhere', uuid, 'cell1'))
+
+
+class TestUndecided(base.TestCase):
+
+    def test_server_without_any_fate_is_buried_with_the_reason(self):
+        uuid = self.accept()
+        self.take(uuid, 'a1')
+        self.forget(uuid)
+
+        self.assertMends(('S2', 'no-fate', uuid, ''))
+
+        self.assertEqual({'cell0'}, self.rows(uuid))
+        [reason] = self.read(self.cell('cell0'), instance_faults.latest,
+                             [uuid]).values()
+        self.assertIn('lost', reason)
+        self.assertEqual({}, self.claims.held([uuid]))
+
+    def test_server_that_runs_and_is_mapped_to_no_cell_is_mapped(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, None)
+
+        self.assertMends(('S3', 'undecided', uuid, 'cell2'))
+
+        self.assertEqual({'cell2'}, self.rows(uuid))
+
+    def test_buried_server_that_is_mapped_to_no_cell_is_mapped(self):
+        uuid = self.failed()
+        self.map_to(uuid, None)
+
+        self.assertMends(('S3', 'undecided', uuid, 'cell0'))
+
+    def test_row_that_nobody_builds_goes_and_is_buried(self):
+        uuid = self.accept()
+        self.put_row(uuid, 'cell1')
+        self.forget(uuid)
+
+        self.assertMends(('S3', 'undecided', uuid, 'cell1'))
+
+        self.assertEqual({'cell0'}, self.rows(uuid))
+
+    def test_of_two_rows_the_one_that_runs_is_kept(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, None)
+        self.put_row(uuid, 'cell1')
+
+        self.assertMends(('S2', 'two-cells', uuid, 'cell1'),
+                         ('S3', 'undecided', uuid, 'cell2'))
+
+        self.assertEqual({'cell2'}, self.rows(uuid))
+
+
+class TestDecided(base.TestCase):
+
+    def test_second_row_that_never_ran_goes(self):
+        uuid = self.running()
+        self.put_row(uuid, 'cell2')
+
+        self.assertMends(('S2', 'two-cells', uuid, 'cell2'))
+
+        self.assertEqual({'cell1'}, self.rows(uuid))
+
+    def test_two_that_ran_are_left_to_a_human(self):
+        uuid = self.running()
+        self.put_row(uuid, 'cell2', host='b1', node='node-b1')
+
+        self.assertLeft(('S2', 'two-cells', uuid, 'cell2'))
+
+        self.assertEqual({'cell1', 'cell2'}, self.rows(uuid))
+
+    def test_record_in_cell0_of_what_runs_goes(self):
+        uuid = self.running()
+        self.put_row(uuid, 'cell0', vm_state='error', task_state=None)
+
+        self.assertMends(('S2', 'cell-and-cell0', uuid, 'cell0'))
+
+        self.assertEqual({'cell1'}, self.rows(uuid))
+
+    def test_row_of_what_is_buried_goes(self):
+        uuid = self.failed()
+        self.put_row(uuid, 'cell2')
+
+        self.assertMends(('S2', 'cell-and-cell0', uuid, 'cell2'))
+
+        self.assertEqual({'cell0'}, self.rows(uuid))
+
+    def test_what_is_buried_and_runs_is_left_to_a_human(self):
+        uuid = self.failed()
+        self.put_row(uuid, 'cell2', host='b1', node='node-b1')
+
+        self.assertLeft(('S2', 'cell-and-cell0', uuid, 'cell2'))
+
+    def test_lost_row_is_left_to_a_human_and_keeps_its_claim(self):
+        uuid = self.running()
+        self.write(self.cell('cell1'), instances.purge, [uuid])
+
+        self.assertLeft(('S3', 'row-lost', uuid, 'cell1'))
+
+        self.assertIn(uuid, self.claims.held([uuid]))
+
+    def test_lost_record_in_cell0_is_made_again(self):
+        uuid = self.failed()
+        self.write(self.cell('cell0'), instances.purge, [uuid])
+
+        self.assertMends(('S3', 'row-lost', uuid, 'cell0'))
+
+    def test_server_that_is_in_another_cell_is_left_to_a_human(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, 'cell1')
+
+        self.assertLeft(('S3', 'row-elsewhere', uuid, 'cell2'))
+
+    def test_tombstone_is_as_good_as_a_row(self):
+        uuid = self.running()
+        self.write(self.cell('cell1'), instances.delete, uuid, samples.NOW)
+        self.claims.release([uuid])
+
+        self.assertClean()

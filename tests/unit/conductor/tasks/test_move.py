@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A conductor moves servers within their cell."""
+
+import oslo_messaging
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import moving
+from cellsched.conductor.tasks import move as move_task
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_specs
+from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
+from cellsched import exception
+from tests.unit.conductor import base
+from tests.unit.db import samples
+
+
+class Notifier:
+    """Keeps what it is to tell."""
+
+    def __init__(self):
+        self.told = []
+
+    def failed(self, context, method, instance, spec, reason, state='error'):
+        self.told.append((method, instance.uuid, type(reason), state))
+
+    def rebuild_scheduled(self, context, instance):
+        self.told.append(('rebuild_scheduled', instance.uuid))
+
+
+class TestMove(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.notifier = Notifier()
+        [self.uuid] = self.accept()
+        self.cell = self.cells['cell1']
+        with self.database.writer() as connection:
+            instance_mappings.decide(
+                connection, [self.uuid], self.cell.id, samples.NOW)
+        with self.writer() as connection:
+            instances.create(connection, [samples.instance(
+                self.uuid, vm_state='active', task_state=None, host='a1',
+                node='node-a1')], samples.NOW)
+        self.claim(self.uuid, 'a1')
+        self.chosen = ['a2']
+
+    def writer(self):
+        return self.targets.database(self.cell).writer()
+
+    def claim(self, consumer, host):
+        self.claims.claim([claims_base.Claim(
+            consumer, self.providers[host], base.SIZE)])
+
+    def answer(self, spec_obj, instance_uuids, **options):
+        if not self.chosen:
+            raise exception.NoValidHost(reason='Full.')
+        selection = self.selection(self.chosen[0])
+        cell = 'cell1' if self.chosen[0] in base.CELLS['cell1'] else 'cell2'
+        selection.cell_uuid = self.cells[cell].uuid
+        if self.chosen[0] != 'a1':
+            self.claim(moving.consumer(self.uuid), self.chosen[0])
+        return [[selection]]
+
+    def ask(self, kind=server_moves.MIGRATION):
+        move = server_moves.Migration(
+            samples.uuids(1)[0], self.uuid, kind, source_compute='a1',
+            source_node='node-a1')
+        with self.writer() as connection:
+            self.assertTrue(instances.transit(
+                connection, self.uuid, move.kind.ask, samples.NOW))
+            server_moves.create(connection, move, base.USER, samples.NOW)
+        return move
+
+    def move(self, move, **options):
+        move_task.Move(
+            self.database, self.targets, self.scheduler, self.compute,
+            self.claims, self.clock, 'conductor', self.notifier,
+        ).run(base.USER, self.uuid, move.uuid, **options)
+
+    def moved(self, kind=server_moves.MIGRATION, **options):
+        move = self.ask(kind)
+        self.move(move, **options)
+        return self.now(move)
+
+    def now(self, move):
+        with self.writer() as connection:
+            return server_moves.get(connection, move.uuid)
+
+    @property
+    def messages(self):
+        return [each for client in self.compute.clients.values()
+                for each in client.sent]
+
+    @property
+    def asked(self):
+        [sent] = self.scheduler.sent
+        return sent.arguments['spec_obj']
+
+    def assertIsBack(self, move, state='active'):
+        row = self.row(self.uuid)
+        self.assertEqual((state, None, 'a1', 'error'), (
+            row.vm_state, row.task_state, row.host, self.now(move).status))
+        self.assertEqual(
+            [self.uuid], self.claims.consumers())
+        self.assertEqual('a1', self.holds(self.uuid))
+        self.assertEqual([], self.messages)
+
+    def test_scheduler_is_asked_for_another_host_of_the_cell(self):
+        move = self.moved()
+
+        wanted = self.asked.requested_destination
+        self.assertEqual(
+            (self.cell.uuid, False, None, ['a1'], 1),
+            (wanted.cell.uuid, wanted.allow_cross_cell_move,
+             wanted.get('host'), self.asked.ignore_hosts,
+             self.asked.num_instances))
+        self.assertEqual(('migrating', 'a2', 'node-a2'), (
+            move.status, move.dest_compute, move.dest_node))
+        [sent] = self.messages
+        self.assertEqual(
+            ('migrate_in', 'a2', move.uuid, 'node-a2', 'zone-a2'),
+            (sent.method, sent.host, sent.arguments['migration_uuid'],
+             sent.arguments['node'],
+             sent.arguments['instance'].availability_zone))
+        self.assertEqual('small', sent.arguments['instance'].flavor.name)
+
+    def test_host_that_is_wished_for_is_asked_for(self):
+        self.moved(host='a3')
+
+        self.assertEqual('a3', self.asked.requested_destination.host)
+
+    def test_of_several_that_are_told_one_moves_it(self):
+        move = self.ask()
+        for _ in range(3):
+            self.move(move)
+
+        self.assertEqual((1, 1), (
+            len(self.messages), len(self.scheduler.sent)))
+
+    def test_server_without_another_host_stays(self):
+        self.chosen = []
+
+        self.assertIsBack(self.moved())
+        self.assertEqual([('migrate_server', self.uuid,
+                           exception.NoValidHost, 'active')],
+                         self.notifier.told)
+
+    def test_host_of_another_cell_is_not_taken(self):
+        self.chosen = ['b1']
+
+        self.assertIsBack(self.moved())
+
+    def test_evacuation_without_a_host_ends_in_error(self):
+        self.chosen = []
+
+        self.assertIsBack(self.moved(server_moves.EVACUATION), 'error')
+        self.assertEqual('rebuild_server', self.notifier.told[0][0])
+
+    def test_agent_that_cannot_be_told_leaves_it_as_it_was(self):
+        with self.database.reader() as connection:
+            mapping = instance_mappings.get_many(
+                connection, [self.uuid])[self.uuid].cell_mapping
+        aimed = self.targets.aim(base.USER, mapping)
+        client = self.compute.get(aimed.cell.transport)
+        client.failure = oslo_messaging.MessageDeliveryFailure('away')
+
+        self.assertIsBack(self.moved())
+
+    def test_move_that_is_given_up_meanwhile_holds_nothing(self):
+        move = self.ask()
+
+        def answer(**arguments):
+            with self.writer() as connection:
+                server_moves.advance(
+                    connection, move.uuid, server_moves.LIVE, 'error',
+                    samples.NOW)
+                instances.transit(connection, self.uuid, 'revert_migrate',
+                                  samples.NOW)
+            return self.answer(**arguments)
+
+        self.scheduler.answer = answer
+        self.move(move)
+
+        self.assertIsBack(move)
+
+    def test_server_that_is_moved_again_by_now_is_left_to_that(self):
+        move = self.ask()
+
+        def answer(**arguments):
+            with self.writer() as connection:
+                server_moves.advance(
+                    connection, move.uuid, server_moves.LIVE, 'error',
+                    samples.NOW)
+                instances.transit(connection, self.uuid, 'revert_migrate',
+                                  samples.NOW)
+            self.ask()
+            return self.answer(**arguments)
+
+        self.scheduler.answer = answer
+        self.move(move)
+
+        self.assertEqual(([], 'error', 'resize_prep'), (
+            self.messages, self.now(move).status,
+            self.row(self.uuid).task_state))
+
+    def test_deletion_meanwhile_wins(self):
+        move = self.ask()
+
+        def answer(**arguments):
+            with self.writer() as connection:
+                instances.delete(connection, self.uuid, samples.NOW)
+            return self.answer(**arguments)
+
+        self.scheduler.answer = answer
+        self.move(move)
+
+        self.assertEqual(([], [], 'error'), (
+            self.claims.consumers(), self.messages, self.now(move).status))
+
+    def test_rebuild_of_the_same_image_asks_nobody(self):
+        move = self.moved(server_moves.REBUILD)
+
+        self.assertEqual(([], 'a1', 'node-a1'), (
+            self.scheduler.sent, move.dest_compute, move.dest_node))
+        [sent] = self.messages
+        self.assertEqual(('rebuild_instance', 'a1'), (sent.method, sent.host))
+        self.assertEqual([('rebuild_scheduled', self.uuid)],
+                         self.notifier.told)
+
+    def test_rebuild_of_another_image_asks_about_the_host(self):
+        self.chosen = ['a1']
+        self.moved(server_moves.REBUILD, image_ref='other')
+
+        wanted = self.asked.requested_destination
+        self.assertEqual(
+            ('a1', 'node-a1', 'other', None),
+            (wanted.host, wanted.node, self.asked.image.id,
+             self.asked.ignore_hosts))
+        self.assertEqual('other', self.row(self.uuid).image_ref)
+        with self.database.reader() as connection:
+            spec = request_specs.get(connection, self.uuid)
+        data = spec['nova_object.data']
+        self.assertEqual(
+            'other', data['image']['nova_object.data']['id'])
+        self.assertIsNone(data.get('requested_destination'))

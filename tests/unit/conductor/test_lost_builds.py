@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going on with builds that nobody took up."""
+
+from concurrent import futures
+
+import sqlalchemy as sa
+
+from cellsched.cells import gather
+from cellsched.conductor import lost_builds
+from cellsched.conductor.tasks import orders
+from cellsched.db.cell import build_casts
+from cellsched.db.cell import instances
+from cellsched.db.cell import models
+from cellsched.db.cell import services
+from cellsched.testing import clients
+from tests.unit.conductor import base
+from tests.unit.db import samples
+
+PATIENCE = lost_builds.Patience(timeout_s=60, casts=3, down_s=90)
+
+
+class TestLostBuilds(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conductors = clients.ConductorAPIs()
+        self.cell = self.targets.database(self.cells['cell1'])
+        executor = futures.ThreadPoolExecutor(2)
+        self.addCleanup(executor.shutdown)
+        self.lost = lost_builds.LostBuilds(
+            self.database, self.registry(),
+            gather.Gatherer(executor, self.targets, self.clock, 60),
+            self.targets, self.compute, self.conductors, self.clock, PATIENCE)
+        self.report('a1')
+        [self.uuid] = self.accept()
+        self.task().run(base.USER, [self.uuid])
+        self.compute.clients.clear()
+
+    def report(self, host):
+        with self.cell.writer() as connection:
+            services.report(
+                connection, samples.uuids(1)[0], host, services.COMPUTE,
+                'compute', self.clock.now())
+
+    def wait(self, seconds=61):
+        """Let time pass; the host reports meanwhile."""
+        self.clock.advance(seconds)
+        self.report('a1')
+
+    def put(self, **values):
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, values, self.clock.now())
+
+    @property
+    def kept(self):
+        with self.cell.reader() as connection:
+            return build_casts.get(connection, self.uuid)
+
+    @property
+    def handed_on(self):
+        """What conductors of cells are told."""
+        return [each.arguments for client in self.conductors.clients.values()
+                for each in client.sent]
+
+    def assertHandedOn(self, tried=1):
+        row = self.row(self.uuid)
+        self.assertEqual(('building', None, None), (
+            row.vm_state, row.task_state, row.host))
+        [told] = self.handed_on
+        self.assertEqual(
+            ([self.uuid], [['a2']], tried),
+            ([each.uuid for each in told['instances']],
+             [[each.service_host for each in hosts]
+              for hosts in told['host_lists']],
+             told['filter_properties']['retry']['num_attempts']))
+
+    def test_host_that_was_told_just_now_has_its_time(self):
+        self.clock.advance(59)
+
+        self.lost.run()
+
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+
+    def test_host_that_did_not_begin_is_told_again(self):
+        self.wait()
+
+        self.lost.run()
+        self.lost.run()
+
+        self.assertEqual([('a1', self.uuid)], self.sent())
+        [client] = self.compute.clients.values()
+        order = orders.Order.read(self.kept)
+        self.assertEqual(
+            order.filter_properties,
+            client.sent[0].arguments['filter_properties'])
+        self.assertEqual(2, self.kept.casts)
+
+    def test_another_host_is_tried_after_some_times(self):
+        for _ in range(PATIENCE.casts):
+            self.wait()
+            self.lost.run()
+
+        self.assertEqual(PATIENCE.casts - 1, len(self.sent()))
+        self.assertHandedOn()
+
+    def test_another_host_is_tried_where_the_first_one_is_down(self):
+        for state in (
+                {'task_state': 'scheduling'},
+                {'task_state': 'spawning', 'host': 'a1', 'node': 'n'}):
+            self.put(**state)
+            self.clock.advance(PATIENCE.down_s + 1)
+
+            self.lost.run()
+
+            self.assertHandedOn()
+            self.conductors.clients.clear()
+        self.assertEqual([], self.sent())
+
+    def test_host_that_is_forced_down_is_down(self):
+        self.wait()
+        with self.cell.writer() as connection:
+            services.set_forced_down(
+                connection, 'a1', True, self.clock.now())
+
+        self.lost.run()
+
+        self.assertHandedOn()
+
+    def test_build_under_way_on_a_host_that_lives_is_left(self):
+        self.put(task_state='spawning', host='a1')
+        self.wait()
+
+        self.lost.run()
+
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+        self.assertEqual('spawning', self.row(self.uuid).task_state)
+        self.assertEqual(self.clock.steady(), self.kept.cast_at)
+
+    def test_conductor_that_was_lost_is_told_again(self):
+        self.put(task_state=None, build_attempts=2)
+        self.wait()
+
+        self.lost.run()
+
+        self.assertHandedOn(tried=2)
+
+    def test_try_that_was_counted_and_not_made_is_made(self):
+        self.put(build_attempts=2)
+        self.clock.advance(PATIENCE.down_s + 1)
+
+        self.lost.run()
+
+        self.assertHandedOn(tried=2)
+
+    def test_what_has_ended_is_forgotten(self):
+        kept = self.kept
+        for values in ({'vm_state': 'active', 'task_state': None},
+                       {'vm_state': 'error', 'task_state': None},
+                       {'task_state': 'deleting'}, {'deleted': 1}):
+            self.put(**{'vm_state': 'building', **values})
+            with self.cell.writer() as connection:
+                build_casts.replace(connection, kept)
+            self.clock.advance(PATIENCE.down_s + 1)
+
+            self.lost.run()
+
+            self.assertIsNone(self.kept, values)
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+
+    def test_build_whose_request_is_there_is_anothers(self):
+        [uuid] = self.accept()
+        with self.cell.writer() as connection:
+            instances.create(
+                connection, [samples.instance(uuid)], self.clock.now())
+            build_casts.create(connection, [
+                orders.Order.first([self.selection('a1')], None).kept(
+                    uuid, self.clock.steady() - 100)])
+
+        self.lost.run()
+
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+
+    def test_cell_that_does_not_answer_keeps_no_other_waiting(self):
+        with self.targets.database(
+                self.cells['cell2']).writer() as connection:
+            models.METADATA.drop_all(connection)
+        self.wait()
+
+        self.lost.run()
+
+        self.assertEqual([('a1', self.uuid)], self.sent())
+        self.assertIn('cell2', self.logs.output)
+
+    def test_build_that_cannot_be_gone_on_with_keeps_no_other_waiting(self):
+        [other] = self.accept()
+        self.task().run(base.USER, [other])
+        self.compute.clients.clear()
+        with self.cell.writer() as connection:
+            connection.execute(
+                sa.update(models.build_casts)
+                .where(models.build_casts.c.instance_uuid == self.uuid)
+                .values(message='no JSON'))
+        self.wait()
+
+        self.lost.run()
+
+        self.assertEqual([('a1', other)], self.sent())
+        self.assertIn(self.uuid, self.logs.output)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves that nobody works on any more."""
+
+import oslo_messaging
+
+from cellsched.conductor import stranded_moves
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
+from tests.unit.compute import mover
+from tests.unit.db import samples
+
+DEADLINE_S = 600
+
+
+class TestStrandedMoves(mover.MoverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.stranded = stranded_moves.StrandedMoves(
+            self.cell, self.compute, self.claims, self.clock, 'conductor',
+            DEADLINE_S, 60)
+
+    def run_late(self, late_s=DEADLINE_S + 1):
+        self.clock.advance(late_s)
+        self.report()
+        self.stranded.run()
+
+    def report(self, host='host1'):
+        with self.cell.writer() as connection:
+            services.report(connection, samples.uuids(1)[0], host,
+                            services.COMPUTE, 'compute', self.clock.now(), 2)
+
+    def sent(self):
+        sent = [(each.method, each.host) for each in self.compute.sent]
+        self.compute.sent.clear()
+        return sent
+
+    def test_move_is_left_alone_until_its_deadline(self):
+        move = self.accept()
+
+        self.run_late(DEADLINE_S)
+
+        self.assertEqual(server_moves.MIGRATING, self.status(move))
+        self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
+
+    def test_server_that_has_not_gone_stays(self):
+        for status in server_moves.UNMOVED:
+            move = self.accept(status=status)
+            self.run_late()
+
+            self.assertState('active', None, 'host1')
+            self.assertEqual({'own': 'host1'}, self.places)
+            self.assertEqual(server_moves.ERROR, self.status(move))
+            self.assertIn('600 seconds', self.fault)
+            self.assertEqual([('migrate_out', 'host2')], self.sent())
+
+    def test_server_that_has_gone_is_there(self):
+        move = self.accept()
+        self.transit('begin_migrate')
+        self.transit('finish_migrate', host='host2', node='node2')
+        self.end(move, server_moves.MOVED)
+
+        self.run_late()
+
+        self.assertState('active', None, 'host2')
+        self.assertEqual({'own': 'host2'}, self.places)
+        self.assertEqual(server_moves.FINISHED, self.status(move))
+        self.assertEqual([('migrate_out', 'host1')], self.sent())
+
+    def test_host_that_was_left_is_told_again_while_it_lives(self):
+        self.accept(ask=False, status=server_moves.FINISHED)
+
+        for late_s, expected in ((DEADLINE_S + 1, [('migrate_out', 'host1')]),
+                                 (DEADLINE_S - 1, []),
+                                 (2, [('migrate_out', 'host1')])):
+            self.run_late(late_s)
+            self.assertEqual(expected, self.sent())
+        self.clock.advance(DEADLINE_S + 1)
+        self.stranded.run()
+        self.assertEqual([], self.sent())
+
+    def test_server_that_is_shelved_goes_on(self):
+        move = self.accept(server_moves.SHELVE, dest_compute=None)
+
+        self.run_late()
+
+        self.assertEqual([('shelve_offload_instance', 'host1')], self.sent())
+        self.assertEqual(server_moves.MIGRATING, self.status(move))
+
+    def test_server_whose_host_never_heard_of_it_is_not_shelved(self):
+        move = self.accept(server_moves.SHELVE, dest_compute=None,
+                           status=server_moves.ACCEPTED)
+
+        self.run_late()
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual([], self.sent())
+        self.assertEqual(server_moves.ERROR, self.status(move))
+
+    def test_deleted_server_holds_nothing(self):
+        self.accept()
+        self.delete()
+        self.terminate()
+
+        self.run_late()
+
+        self.assertEqual({}, self.places)
+
+    def test_claim_that_comes_late_is_given_back(self):
+        self.accept(status=server_moves.ACCEPTED)
+        self.run_late()
+        self.claims.claim([mover.claims_base.Claim(
+            mover.moving.consumer(self.uuid), self.there, {'VCPU': 1})])
+
+        self.run_late()
+
+        self.assertEqual({'own': 'host1'}, self.places)
+
+    def test_others_do_not_wait_for_one_that_cannot_be_ended(self):
+        move = self.accept()
+        self.compute.failure = oslo_messaging.MessageDeliveryFailure('away')
+
+        self.run_late()
+
+        self.assertEqual(server_moves.ERROR, self.status(move))

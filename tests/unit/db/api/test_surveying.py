@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import surveying
+from tests.unit.db.api import base
+from tests.unit.db import samples
+
+
+class TestSurveying(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = samples.map_cell(self.database, samples.cell())
+        self.uuids = samples.uuids(5)
+        samples.accept(self.database, self.uuids)
+
+    def test_pages_have_everything_once(self):
+        for query in surveying.mapped_after, surveying.requested_after:
+            found, after = [], 0
+            while page := self.read(query, after, 2):
+                self.assertLessEqual(len(page), 2)
+                found += [uuid for _, uuid in page]
+                after = page[-1][0]
+            self.assertEqual(self.uuids, found)
+        self.assertEqual(5, self.read(surveying.count))
+
+    def test_mappings_have_their_cells_and_whether_they_are_wanted(self):
+        first, second, third, *_ = self.uuids
+        self.write(instance_mappings.decide, [first], self.cell.id,
+                   samples.NOW)
+        self.write(instance_mappings.mark_deleted, [second], samples.NOW)
+
+        self.assertEqual({
+            first: surveying.Mapping(self.cell.uuid, False),
+            second: surveying.Mapping(None, True),
+            third: surveying.Mapping(None, False),
+        }, self.read(surveying.mappings,
+                     [first, second, third, *samples.uuids(1)]))
+
+    def test_requests_are_those_that_are_there(self):
+        first, *others = self.uuids
+        self.write(build_requests.delete, [first])
+
+        self.assertEqual(
+            {*others}, self.read(surveying.requested, self.uuids))
+
+    def test_request_is_forgotten_unless_somebody_leases_it(self):
+        first, second, *_ = self.uuids
+        self.write(build_requests.lease, [first, second], 'me', 100.0, 160.0)
+
+        self.assertFalse(self.write(surveying.forget, first, 159.0))
+        self.assertTrue(self.write(surveying.forget, first, 160.0))
+        self.assertFalse(self.write(surveying.forget, first, 160.0))
+        self.assertTrue(self.write(surveying.forget, self.uuids[4], 0.0))
+
+    def test_server_is_mapped_once(self):
+        [uuid] = samples.uuids(1)
+
+        for expected in True, False:
+            self.assertEqual(expected, self.write(
+                surveying.map_missing, uuid, 'project', None, samples.NOW))
+        self.assertEqual(
+            ('project', None), self.read(surveying.owner, uuid))
+        self.assertEqual(surveying.Mapping(None, False),
+                         self.write(surveying.lock, uuid))
+
+    def test_what_was_asked_for_is_read_again(self):
+        self.assertEqual(
+            512, self.read(surveying.spec, self.uuids[0]).flavor.memory_mb)
+        [unknown] = samples.uuids(1)
+        for query in surveying.spec, surveying.owner, surveying.lock:
+            self.assertIsNone(self.read(query, unknown))
+
+    def test_claims_in_the_same_file_can_be_written_meanwhile(self):
+        with surveying.holding(self.database) as connection:
+            surveying.lock(connection, self.uuids[0])
+            self.write(surveying.forget, self.uuids[1], 0.0)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which servers may have networks, and which must not have them any more."""
+
+from cellsched.db.cell import instances
+from cellsched.db.cell import networks
+from cellsched.testing import databases
+from tests.unit import base
+from tests.unit.db import samples
+
+
+class TestNetworks(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = self.useFixture(databases.CellDatabase()).database
+
+    def make(self, **values):
+        [uuid] = samples.uuids(1)
+        with self.cell.writer() as connection:
+            instances.create(
+                connection, [samples.instance(uuid)], samples.NOW)
+            samples.put(connection, uuid,
+                        {'network_allocated': True, **values})
+        return uuid
+
+    def to_free(self, limit=100, after=''):
+        with self.cell.reader() as connection:
+            return [each.uuid for each in networks.list_to_free(
+                connection, limit, after)]
+
+    def forget(self, uuid):
+        with self.cell.writer() as connection:
+            networks.forget(connection, uuid, samples.LATER)
+
+    def test_server_has_none_until_its_row_says_so(self):
+        with self.cell.writer() as connection:
+            [uuid] = samples.uuids(1)
+            self.assertFalse(networks.is_allocated(connection, uuid))
+            instances.create(
+                connection, [samples.instance(uuid)], samples.NOW)
+            self.assertFalse(networks.is_allocated(connection, uuid))
+            instances.update(connection, uuid, {'network_allocated': True},
+                             samples.NOW)
+            self.assertTrue(networks.is_allocated(connection, uuid))
+
+    def test_those_that_ended_are_to_be_freed(self):
+        deleted = self.make(deleted=1, vm_state='deleted', host='host1')
+        failed = self.make(vm_state='error', task_state=None)
+        for values in ({}, {'task_state': 'spawning', 'host': 'host1'},
+                       {'vm_state': 'active', 'host': 'host1'},
+                       {'vm_state': 'error', 'host': 'host1'},
+                       {'task_state': 'deleting', 'host': 'host1'},
+                       {'vm_state': 'error', 'network_allocated': False},
+                       {'deleted': 1, 'network_allocated': False}):
+            self.make(**values)
+
+        self.assertEqual(sorted([deleted, failed]), self.to_free())
+
+    def test_they_come_in_pages(self):
+        wanted = sorted(self.make(vm_state='error') for _ in range(5))
+
+        self.assertEqual(wanted[:2], self.to_free(2))
+        self.assertEqual(wanted[2:4], self.to_free(2, wanted[1]))
+        self.assertEqual([], self.to_free(2, wanted[4]))
+
+    def test_what_is_forgotten_is_not_to_be_freed_again(self):
+        for values in {'deleted': 1}, {'vm_state': 'error'}:
+            uuid = self.make(**values)
+            self.forget(uuid)
+            self.assertEqual([], self.to_free())
+
+    def test_server_that_goes_on_keeps_its_networks(self):
+        uuid = self.make(vm_state='active', host='host1')
+
+        self.forget(uuid)
+
+        with self.cell.reader() as connection:
+            self.assertTrue(networks.is_allocated(connection, uuid))
+
+    def test_owner_comes_along(self):
+        self.make(vm_state='error')
+
+        with self.cell.reader() as connection:
+            [found] = networks.list_to_free(connection, 1)
+        self.assertEqual(('project', 'user'),
+                         (found.project_id, found.user_id))

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server may become."""
+
+from cellsched.db.cell import states
+from tests.unit import base
+
+
+class TestAllowed(base.TestCase):
+
+    def test_build_goes_from_state_to_state(self):
+        for before, after in (
+                (None, states.SCHEDULING), (None, states.ERROR),
+                (states.SCHEDULING, states.SPAWNING),
+                (states.SPAWNING, states.ACTIVE),
+                (states.SPAWNING, states.WAITING),
+                (states.WAITING, states.SCHEDULING),
+                (states.SPAWNING, states.ERROR),
+                (states.SCHEDULING, None),
+                (states.ACTIVE, states.State('active', 'deleting')),
+                (states.State('active', 'deleting'), states.DELETED),
+                (states.ERROR, states.DELETED),
+                (states.ACTIVE, states.ACTIVE)):
+            self.assertTrue(states.is_allowed(before, after), (before, after))
+
+    def test_nothing_comes_back_or_goes_a_way_round(self):
+        for before, after in (
+                (None, states.ACTIVE), (None, states.SPAWNING),
+                (states.SCHEDULING, states.ACTIVE),
+                (states.WAITING, states.SPAWNING),
+                (states.ERROR, states.SPAWNING),
+                (states.ACTIVE, states.ERROR),
+                (states.ACTIVE, None), (states.DELETED, states.ACTIVE),
+                (states.State('active', 'deleting'), states.ACTIVE),
+                (states.State('active', 'deleting'),
+                 states.State('building', 'deleting'))):
+            self.assertFalse(
+                states.is_allowed(before, after), (before, after))
+
+    def test_every_state_can_be_reached_and_left(self):
+        befores = {state for each in states.TRANSITIONS.values()
+                   for state in each.before or ()}
+        afters = {each.after for each in states.TRANSITIONS.values()}
+
+        self.assertEqual(befores - states.FIRST, befores & afters
+                         - states.FIRST)
+        self.assertEqual(
+            {states.DELETED, states.State('', 'deleting')}, afters - befores)

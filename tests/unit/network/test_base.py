@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of a network plug-in."""
+
+from cellsched.network import base as network
+from cellsched import plugins
+from tests.unit import base
+
+METHODS = ('allocate_for_instance', 'setup_instance_network_on_host',
+           'cleanup_instance_network_on_host', 'deallocate_for_instance')
+
+
+class TestNetworkAPI(base.TestCase):
+
+    def test_plugin_says_what_it_must(self):
+        for missing in METHODS:
+            whole = {name: lambda self: None for name in METHODS}
+            plugin = type('Whole', (network.NetworkAPI,), whole)(None)
+            self.assertEqual([], plugin.opts())
+
+            del whole[missing]
+            self.assertRaises(
+                TypeError, type('Partial', (network.NetworkAPI,), whole),
+                None)
+
+    def test_every_plugin_that_is_installed_is_one(self):
+        loaded = plugins.load_all(plugins.NETWORKS, base=network.NetworkAPI)
+
+        self.assertIn('noop', loaded)
+        self.assertIn('fake', loaded)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notifiers, and those who listen to them."""
+
+import json
+
+import oslo_messaging
+
+from cellsched import context
+from cellsched.notify import notifier
+from tests.unit.notify import wire
+from tests.unit.rpc import base
+from tests.unit import tidy
+
+SAMPLES = tidy.ROOT / 'doc' / 'source' / '_static' / 'notifications'
+
+LEGACY, VERSIONED = 'notifications', 'versioned_notifications'
+
+#: The servers that a scheduler is asked for.
+ASKED = [wire.INSTANCE, wire.OTHER]
+
+GROUP = 'oslo_messaging_notifications'
+
+
+class Listener(base.Recorder):
+    """An endpoint for notifications."""
+
+    def info(self, context_, publisher_id, event_type, payload, metadata):
+        self.hear('INFO', context_, publisher_id, event_type, payload)
+
+    def error(self, context_, publisher_id, event_type, payload, metadata):
+        self.hear('ERROR', context_, publisher_id, event_type, payload)
+
+    def hear(self, priority, context_, publisher_id, event_type, payload):
+        self.received.put((context_, {
+            'priority': priority, 'event_type': event_type,
+            'publisher_id': publisher_id, 'payload': payload}))
+
+
+class Untold:
+    """A request or a server that nobody may look at."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f'{name} was read')
+
+
+class NotifierTestCase(base.RPCTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conf.set_override('transport_url', f'{self.world}/told')
+        self.conf.set_override('driver', ['messagingv2'], GROUP)
+        self.context = context.RequestContext(
+            user_id='alice', project_id='shop', auth_token='t0ken',
+            request_id='req-7f3c0f5e-3f0e-4b11-9f62-2a1f6c0f8f55')
+
+    def listen(self, *topics):
+        """Return what gets the notifications of some topics."""
+        listener = Listener()
+        server = oslo_messaging.get_notification_listener(
+            self.transports.notifications(),
+            [oslo_messaging.Target(topic=topic) for topic in topics],
+            [listener], executor='threading')
+        server.start()
+        self.addCleanup(self.end, server)
+        return listener
+
+    def warnings(self):
+        return [line for line in self.logs.output.splitlines()
+                if 'notification' in line]
+
+    def assertSample(self, name, told):
+        """What was told is what the sample says."""
+        self.assertEqual(json.loads((SAMPLES / name).read_text()), told, name)
+
+
+class SchedulerTestCase(NotifierTestCase):
+
+    def notifier(self, form='both', topics=(VERSIONED,)):
+        return notifier.Notifier(
+            self.transports.notifications(), 'host0', form, topics)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver that is configured."""
+
+from oslo_config import cfg
+
+from cellsched.conf import quota as quota_conf
+from cellsched import exception
+from cellsched import quota
+from cellsched.quota import db
+from cellsched.quota import noop
+from tests.unit import base
+
+
+class TestLoad(base.TestCase):
+
+    def load(self, **values):
+        conf = cfg.ConfigOpts()
+        quota_conf.register_opts(conf)
+        conf([], default_config_files=[], default_config_dirs=[])
+        for name, value in values.items():
+            conf.set_override(name, value, 'quota')
+        return quota.load(conf, None)
+
+    def test_database_is_asked_by_default(self):
+        self.assertIsInstance(self.load(), db.DbQuotaDriver)
+
+    def test_drivers_have_novas_names(self):
+        for name in 'NoopQuotaDriver', 'nova.quota.NoopQuotaDriver':
+            self.assertIsInstance(
+                self.load(driver=name), noop.NoopQuotaDriver)
+
+    def test_unknown_driver_is_refused_with_those_that_there_are(self):
+        exc = self.assertRaises(
+            exception.PluginNotFound, self.load,
+            driver='nova.quota.UnifiedLimitsDriver')
+
+        self.assertIn('DbQuotaDriver, NoopQuotaDriver', str(exc))
