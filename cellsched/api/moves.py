@@ -221,7 +221,7 @@ class Moves:
                 source_node=row.node)
             server_moves.create(connection, move, aimed, now)
             instance_actions.create_all(
-                connection, [uuid], what.action, aimed, now)
+                connection, {uuid: aimed}, what.action, now)
         return _Accepted(move, row.vm_state)
 
     def _tell(

@@ -197,7 +197,7 @@ class Repairs:
                     self._host, now)
             else:
                 instance_actions.create_all(
-                    connection, [facts.uuid], 'create', context_.admin(),
+                    connection, {facts.uuid: context_.admin()}, 'create',
                     now, message='Error')
 
     def _instance(self, uuid: str) -> objects.Instance:

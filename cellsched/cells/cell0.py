@@ -94,7 +94,8 @@ class Cell0:
         uuids = [instance.uuid for instance in instances]
         with self._database.writer() as connection:
             if owner is not None:
-                uuids = sorted(build_requests.held(connection, uuids, owner))
+                uuids = sorted(build_requests.held(
+                    connection, dict.fromkeys(uuids, owner)))
             decided = instance_mappings.decide(
                 connection, uuids, cell0.id, self._clock.now())
             # It may have been changed since the build was begun.
@@ -157,7 +158,8 @@ class Cell0:
                 left = lying - build_requests.delete(
                     connection, lying, owner, revisions)
                 if owner is not None:
-                    left = {*build_requests.held(connection, left, owner)}
+                    left = {*build_requests.held(
+                        connection, dict.fromkeys(left, owner))}
                 changed = build_requests.read(connection, left)
                 lost = instance_mappings.get_many(connection, decided - lying)
             if lost:

@@ -81,8 +81,8 @@ class TestRenaming(base.TestCase):
         """Without it what is changed between row and release is lost."""
         held = build_requests.held
 
-        def careless(connection, uuids, owner):
-            return dict.fromkeys(held(connection, uuids, owner), 0)
+        def careless(connection, owners):
+            return dict.fromkeys(held(connection, owners), 0)
 
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.db.api.build_requests.held', careless))

@@ -184,19 +184,17 @@ class TestMovesInOtherOrders(repeating.TestCase):
             self.post.keep(repeating.MIGRATE_OUT)
             self.moves.migrate(base.USER, uuid)
             self.post.quiet()
-            held = self.hold('a1')
-            self.moves.migrate(base.USER, uuid)
-            self.until(lambda: self.done.count('MoveBegin') == 2,
-                       'it is on its way back')
-
             [leave] = self.post.of(repeating.MIGRATE_OUT)
-            self.post.repeat([leave])
-            held.set()
-            self.post.quiet()
-            self.assertEqual(['a1', 'a2'], self.running(uuid))
-            self.post.repeat([leave])
-            self.post.quiet()
-            self.assertEqual(['a1', 'a2'], self.running(uuid))
+            self.post.keep(repeating.MIGRATE_IN)
+            self.moves.migrate(base.USER, uuid)
+
+            for _ in range(2):
+                self.post.quiet()
+                self.post.repeat([leave])
+                self.post.quiet()
+                self.assertEqual(['a1', 'a2'], self.running(uuid))
+                if self.done.count('MoveBegin') == 1:
+                    self.post.let_go(repeating.MIGRATE_IN)
 
             self.post.let_go(repeating.MIGRATE_OUT)
             self.rests('active', 'a1', uuid)
@@ -215,6 +213,7 @@ class TestMovesInOtherOrders(repeating.TestCase):
 
             self.rests('active', 'a1', uuid)
             self.assertEqual(['error'], self.statuses(uuid))
+            self.assertNotIn('MoveBegin', self.done)
             self.assertDelivered(times)
 
     def test_order_to_come_that_comes_when_the_server_is_deleted(self):

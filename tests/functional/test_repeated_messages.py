@@ -116,7 +116,7 @@ class TestAtEachStep(repeating.TestCase):
         self.met = frozenset()
 
     def test_life_is_the_same(self):
-        for times in self.each_time():
+        for times in self.each_time(2):
             uuid = self.live()
 
             self.assertEqual(repeating.LIFE, self.post.count())

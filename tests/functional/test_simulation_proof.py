@@ -40,9 +40,9 @@ def lease_anything(connection, uuids, owner, now, expires_at):
     return _lease(connection, uuids, owner, now + 10 ** 9, expires_at)
 
 
-def renew_anything(connection, uuids, owner, expires_at):
+def renew_anything(connection, owners, expires_at):
     """Take what is leased by anybody for one's own."""
-    return build_requests.present(connection, uuids)
+    return build_requests.present(connection, owners)
 
 
 def decide_anyway(connection, uuids, cell_id, now):
@@ -61,9 +61,9 @@ def create_anew(connection, those, now):
     return _create(connection, those, now)
 
 
-def hold_anything(connection, uuids, owner):
+def hold_anything(connection, owners):
     """Own what was deleted or is leased by others too."""
-    return dict.fromkeys(uuids, 0)
+    return dict.fromkeys(owners, 0)
 
 
 def claim_again(claims, held):

@@ -165,7 +165,7 @@ class BuildAndSchedule:
                 connection, builds,
                 self._clock.steady() + self._limits.lease_s)
             deciding.end_lost(connection, [
-                build for build in builds if build.uuid not in mine])
+                build for build in builds if build not in mine])
             self._leave_begun([build for build in builds if build.deleted])
             yield connection
         self._purge([build for build in builds if build.elsewhere])

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps up to the decision: a host, its cell, and that it is settled."""
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import datetime
 from typing import Any
@@ -166,9 +165,10 @@ class Decide(base.Step):
             for cell, batch in base.by_cell(live):
                 decided |= instance_mappings.decide(
                     connection,
-                    [build.uuid for build in batch if build.uuid in mine],
+                    [build.uuid for build in batch if build in mine],
                     cell.id, self._clock.now())
-            lost = [build for build in live if build.uuid not in decided]
+            lost = [build for build in live
+                    if build not in mine or build.uuid not in decided]
             if lost:
                 end_lost(connection, lost)
 
@@ -180,7 +180,7 @@ class Decide(base.Step):
 
     def _renew(
         self, connection: Any, builds: Sequence[base.Build]
-    ) -> set[str]:
+    ) -> set[base.Build]:
         return renew(
             connection, builds, self._clock.steady() + self._lease_s)
 
@@ -189,7 +189,7 @@ class Decide(base.Step):
         with self._database.writer() as connection:
             mine = self._renew(connection, builds)
             for build in builds:
-                if build.uuid in mine and build.earlier is not None:
+                if build in mine and build.earlier is not None:
                     self._leave(connection, build, build.earlier)
 
     def _leave(
@@ -228,23 +228,12 @@ def end_lost(connection: Any, builds: Sequence[base.Build]) -> None:
 
 def renew(
     connection: Any, builds: Sequence[base.Build], until: float
-) -> set[str]:
-    """Lease requests for longer; return those that are their owners' still.
+) -> set[base.Build]:
+    """Lease requests for longer; return the builds that are ours still.
 
     :param until: in seconds since the epoch
     """
-    mine: set[str] = set()
-    for owner, batch in by_owner(builds):
-        mine |= build_requests.renew(
-            connection, [build.uuid for build in batch], owner, until)
-    return mine
-
-
-def by_owner(
-    builds: Sequence[base.Build],
-) -> Iterator[tuple[str, list[base.Build]]]:
-    """Yield builds by who leases them, in an order that all keep to."""
-    owners: dict[str, list[base.Build]] = {}
-    for build in builds:
-        owners.setdefault(build.owner, []).append(build)
-    yield from sorted(owners.items())
+    owners = {build.uuid: build.owner for build in builds}
+    mine = build_requests.renew(connection, owners, until)
+    return {build for build in builds
+            if build.uuid in mine and owners[build.uuid] == build.owner}

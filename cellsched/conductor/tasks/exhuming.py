@@ -41,9 +41,8 @@ class Exhume(base.Step):
         except exception.TransactionLost:
             raise
         except Exception as exc:
-            for owner, batch in deciding.by_owner(buried):
-                self._cell0.explain(
-                    [build.uuid for build in batch], exc, owner)
+            for build in buried:
+                self._cell0.explain([build.uuid], exc, build.owner)
             raise
 
     def _exhume(self, buried: Sequence[base.Build]) -> None:
@@ -51,8 +50,9 @@ class Exhume(base.Step):
             mine = deciding.renew(
                 connection, buried, self._clock.steady() + self._lease_s)
             if mine:
-                self._cell0.exhume(mine)
-                build_requests.mark_exhumed(connection, mine)
-            lost = [build for build in buried if build.uuid not in mine]
+                uuids = [build.uuid for build in mine]
+                self._cell0.exhume(uuids)
+                build_requests.mark_exhumed(connection, uuids)
+            lost = [build for build in buried if build not in mine]
             if lost:
                 deciding.end_lost(connection, lost)

@@ -61,9 +61,9 @@ class WriteRows(base.Step):
                 mine = deciding.renew(
                     connection, again, self._clock.steady() + self._lease_s)
                 deciding.end_lost(connection, [
-                    build for build in again if build.uuid not in mine])
+                    build for build in again if build not in mine])
                 self._write_all([
-                    build for build in again if build.uuid in mine])
+                    build for build in again if build in mine])
 
     def _write_all(self, builds: Sequence[base.Build]) -> None:
         for cell, batch in base.by_cell(builds):
@@ -100,11 +100,9 @@ class WriteRows(base.Step):
                 orders.Order.first(build.selections, build.spec).kept(
                     build.uuid, steady)
                 for build in builds])
-            for context, batch in _by_context(builds):
-                instance_actions.create_all(
-                    connection,
-                    [build.uuid for build in batch if build.uuid in new],
-                    'create', context, now)
+            instance_actions.create_all(
+                connection, {build.uuid: build.context for build in builds
+                             if build.uuid in new}, 'create', now)
         for build in builds:
             if build.uuid not in new:
                 continue
@@ -163,18 +161,17 @@ class Release(base.Step):
 
     def _release(self, builds: Sequence[base.Build]) -> None:
         with self._database.writer() as connection:
-            ours: dict[str, int] = {}
-            for owner, those in deciding.by_owner(builds):
-                ours.update(build_requests.held(
-                    connection, [build.uuid for build in those], owner))
-            left = [build for build in builds if build.uuid in ours]
+            owners = {build.uuid: build.owner for build in builds}
+            ours = build_requests.held(connection, owners)
+            left = [build for build in builds if build.uuid in ours
+                    and build.owner == owners[build.uuid]]
             changed = [build for build in left
                        if build.revision != ours[build.uuid]]
             if changed:
                 raise _Changed(changed)
             if len(left) < len(builds):
                 deciding.end_lost(connection, [
-                    build for build in builds if build.uuid not in ours])
+                    build for build in builds if build not in left])
             refused = self._quotas.admit_all(connection, _by_batch(left))
             build_requests.delete(connection, ours.keys() - refused.keys())
         for build in left:
@@ -281,17 +278,6 @@ class Cast(base.Step):
                     build.spec, reason)
         except Exception:
             LOG.exception('%s is left in BUILD', uuid)
-
-
-def _by_context(
-    builds: Sequence[base.Build],
-) -> list[tuple[context_.RequestContext, list[base.Build]]]:
-    contexts: dict[int, tuple[
-        context_.RequestContext, list[base.Build]]] = {}
-    for build in builds:
-        contexts.setdefault(
-            id(build.context), (build.context, []))[1].append(build)
-    return list(contexts.values())
 
 
 class _Changed(Exception):

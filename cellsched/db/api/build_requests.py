@@ -38,20 +38,16 @@ _LEASED = (
 _RENEW = (
     sa.update(_TABLE)
     .where(statements.in_list(_TABLE.c.instance_uuid),
-           _TABLE.c.lease_owner == sa.bindparam('owner'))
+           _TABLE.c.lease_owner.in_(sa.bindparam('owners', expanding=True)))
     .values(lease_expires_at=sa.bindparam('until')))
-
-_RENEWED = sa.select(_TABLE.c.instance_uuid).where(
-    statements.in_list(_TABLE.c.instance_uuid),
-    _TABLE.c.lease_owner == sa.bindparam('owner'))
 
 _PRESENT = sa.select(_TABLE.c.instance_uuid).where(
     statements.in_list(_TABLE.c.instance_uuid))
 
 _HELD = (
-    sa.select(_TABLE.c.instance_uuid, _TABLE.c.revision)
-    .where(statements.in_list(_TABLE.c.instance_uuid),
-           _TABLE.c.lease_owner == sa.bindparam('owner'))
+    sa.select(_TABLE.c.instance_uuid, _TABLE.c.revision,
+              _TABLE.c.lease_owner)
+    .where(statements.in_list(_TABLE.c.instance_uuid))
     .order_by(_TABLE.c.id).with_for_update())
 
 _ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
@@ -234,23 +230,24 @@ def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
 
 
 def renew(
-    connection: sa.Connection, uuids: Iterable[str], owner: str,
-    expires_at: float,
+    connection: sa.Connection, owners: Mapping[str, str], expires_at: float
 ) -> set[str]:
-    """Lease requests for longer; return those that are the owner's still.
+    """Lease requests for longer; return those that are their owners' still.
 
     Until the transaction ends nobody else can take these up, so it fences
     what is written in the same transaction.
+
+    :param owners: who has leased them, by instance
     """
-    mine: set[str] = set()
-    for chunk in statements.chunks(uuids):
-        if len(chunk) > 1:
-            statements.lock(connection, _TABLE.c.instance_uuid, chunk)
+    mine = [*owners] if len(owners) == 1 else [*held(connection, owners)]
+    for chunk in statements.chunks(mine):
         renewed = connection.execute(_RENEW, {
-            'these': chunk, 'owner': owner, 'until': expires_at}).rowcount
-        mine.update(chunk if renewed == len(chunk) else connection.execute(
-            _RENEWED, {'these': chunk, 'owner': owner}).scalars())
-    return mine
+            'these': chunk, 'until': expires_at,
+            'owners': sorted({owners[uuid] for uuid in chunk})}).rowcount
+        if renewed < len(chunk):
+            # There was one.
+            return set()
+    return set(mine)
 
 
 def mark_exhumed(connection: sa.Connection, uuids: Iterable[str]) -> None:
@@ -262,16 +259,18 @@ def mark_exhumed(connection: sa.Connection, uuids: Iterable[str]) -> None:
 
 
 def held(
-    connection: sa.Connection, uuids: Iterable[str], owner: str
+    connection: sa.Connection, owners: Mapping[str, str]
 ) -> dict[str, int]:
-    """Return the requests that the owner has leased, with their revisions.
+    """Return the requests that are leased by these, with their revisions.
 
     That stays so until the transaction ends.
+
+    :param owners: who has leased them, by instance
     """
     return {row.instance_uuid: row.revision
-            for chunk in statements.chunks(uuids)
-            for row in connection.execute(
-                _HELD, {'these': chunk, 'owner': owner})}
+            for chunk in statements.chunks(owners)
+            for row in connection.execute(_HELD, {'these': chunk})
+            if row.lease_owner == owners[row.instance_uuid]}
 
 
 def delete(

@@ -2,6 +2,7 @@
 """Queries for what was done with servers, and in which request."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 import datetime
 import traceback
 from typing import Any
@@ -30,11 +31,12 @@ _LATEST = (
 
 
 def create_all(
-    connection: sa.Connection, uuids: Iterable[str], action: str,
-    context: Any, now: datetime.datetime, message: str | None = None,
+    connection: sa.Connection, contexts: Mapping[str, Any], action: str,
+    now: datetime.datetime, message: str | None = None,
 ) -> None:
     """Record an action for several servers.
 
+    :param contexts: of the requests, by server
     :param message: ``Error`` where it failed, which also ends it
     """
     rows = [
@@ -43,7 +45,7 @@ def create_all(
          'project_id': context.project_id, 'start_time': now,
          'finish_time': now if message else None, 'message': message,
          'deleted': 0}
-        for uuid in uuids]
+        for uuid, context in contexts.items()]
     if rows:
         connection.execute(sa.insert(_TABLE), rows)
 
@@ -58,7 +60,8 @@ def create_failed(
     :param host: who says so
     """
     uuids = list(uuids)
-    create_all(connection, uuids, action, context, now, message=_FAILED)
+    create_all(connection, dict.fromkeys(uuids, context), action, now,
+               message=_FAILED)
     told = {'created_at': now, 'event': event, 'start_time': now,
             'finish_time': now, 'result': _FAILED, 'host': host,
             'details': instance_faults.message_of(reason),

@@ -166,7 +166,7 @@ class TestCase(base.TestCase):
                     'host', samples.NOW)
             if action:
                 instance_actions.create_all(
-                    connection, [uuid], 'create', context.admin(),
+                    connection, {uuid: context.admin()}, 'create',
                     samples.NOW, 'Error')
         self.forget(uuid)
         return uuid

@@ -38,7 +38,7 @@ class TestMoving(mover.MoverTestCase):
     def test_action_is_marked_as_failed_once(self):
         with self.cell.writer() as connection:
             instance_actions.create_all(
-                connection, [self.uuid], 'migrate', agents.USER,
+                connection, {self.uuid: agents.USER}, 'migrate',
                 self.clock.now())
         self.give_up(self.accept())
 

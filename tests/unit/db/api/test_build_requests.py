@@ -24,7 +24,8 @@ class BuildRequestCase(base.TestCase):
             build_requests.lease, uuids, owner, now, expires_at)]
 
     def renew(self, uuids, owner='me', expires_at=1060.0):
-        return self.write(build_requests.renew, uuids, owner, expires_at)
+        return self.write(
+            build_requests.renew, dict.fromkeys(uuids, owner), expires_at)
 
 
 class TestBuildRequests(BuildRequestCase):

@@ -126,7 +126,7 @@ class TestKept(RequestCase):
         self.lease('me')
 
         self.assertEqual(dict.fromkeys(self.uuids, 0), self.write(
-            build_requests.held, self.uuids, 'me'))
+            build_requests.held, dict.fromkeys(self.uuids, 'me')))
         self.assertEqual({}, self.write(
-            build_requests.held, self.uuids, 'other'))
-        self.assertEqual({}, self.write(build_requests.held, [], 'me'))
+            build_requests.held, dict.fromkeys(self.uuids, 'other')))
+        self.assertEqual({}, self.write(build_requests.held, {}))

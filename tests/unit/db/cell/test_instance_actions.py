@@ -18,8 +18,9 @@ class TestInstanceActions(base.TestCase):
         """Record an action for servers and return all rows."""
         self.context = context.RequestContext(
             user_id='user', project_id='project')
-        self.write(instance_actions.create_all, uuids, 'create',
-                   self.context, samples.NOW, **options)
+        self.write(instance_actions.create_all,
+                   dict.fromkeys(uuids, self.context), 'create', samples.NOW,
+                   **options)
         return self.read(lambda connection: connection.execute(
             sa.select(models.instance_actions)
             .order_by(models.instance_actions.c.id)).all())

@@ -337,8 +337,9 @@ class TestPurge(InstanceCase):
         for uuid in uuids:
             self.write(instance_faults.record, uuid, KeyError('x'), 'h',
                        samples.NOW)
-        self.write(instance_actions.create_all, uuids, 'create',
-                   context.admin(), samples.NOW)
+        self.write(instance_actions.create_all,
+                   dict.fromkeys(uuids, context.admin()), 'create',
+                   samples.NOW)
 
         self.write(instances.purge, uuids[:2])
 

@@ -71,8 +71,8 @@ class TestSurveying(base.TestCase):
             self.write(
                 instance_faults.record, uuid,
                 exception.NoValidHost(reason=reason), 'host', samples.NOW)
-        self.write(instance_actions.create_all, [uuid], 'create',
-                   context.admin(), samples.NOW, 'Error')
+        self.write(instance_actions.create_all, {uuid: context.admin()},
+                   'create', samples.NOW, 'Error')
 
         self.assertIn('Last.', self.row(uuid).reason)
         self.assertTrue(self.row(uuid).failed_action)
@@ -84,7 +84,7 @@ class TestSurveying(base.TestCase):
         nobody = context.admin()
         nobody.request_id = None
         for who, message in (context.admin(), None), (nobody, 'Error'):
-            self.write(instance_actions.create_all, [uuid], 'create', who,
+            self.write(instance_actions.create_all, {uuid: who}, 'create',
                        samples.NOW, message)
 
         self.assertFalse(self.row(uuid).failed_action)
