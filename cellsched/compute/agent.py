@@ -314,13 +314,14 @@ class Agent:
         self._driver.destroy(instance)
         freed = self._freeing.deallocate(context, instance)
         self._reached('Destroy')
+        # The row goes last: as long as it is there the rest is found again.
+        self._claims.release([uuid])
         with self._database.writer() as connection:
             if freed:
                 instances.update(
                     connection, uuid, {'network_allocated': False}, now)
             instances.delete(connection, uuid, now)
         self._reached('Terminate')
-        self._claims.release([uuid])
 
     # What was left lying.
 

@@ -26,8 +26,16 @@ class Killed(base.TestCase):
             cls.part_of_class(servers.PostgreSQL))
 
     def create(self, name: str, flavor: str = 'small', count: int = 1):
-        return self.world.api.servers.create(
+        uuids = self.world.api.servers.create(
             world.USER, name, flavor, min_count=count)
+        self.addCleanup(self.discard, uuids)
+        return uuids
+
+    def discard(self, uuids) -> None:
+        """Leave nothing to the next test, if this one has failed."""
+        for uuid in uuids:
+            if self.world.status(uuid) is not None:
+                self.world.api.servers.delete(world.USER, uuid)
 
     def start(self, *args, **options) -> world.Child:
         child = self.world.start(*args, **options)

@@ -31,6 +31,11 @@ SOON: Mapping[str, Mapping[str, Any]] = {
         'build_lease': 1, 'recovery_interval': 0.3, 'cast_timeout': 1,
         'cast_attempts': 2},
     'cells': {'timeout': 5},
+    # Who was started just now is known to be up.
+    'scheduler': {'refresh_interval': 0},
+    # A host that failed is as good to the next test; a cell that fails is to
+    # be turned away from, as it is usually.
+    'filter_scheduler': {'build_failure_weight_multiplier': 0},
 }
 
 
@@ -160,10 +165,10 @@ class World(deployment.Deployment):
     def _write(
         self, name: str, groups: Mapping[str, Mapping[str, Any]]
     ) -> None:
+        groups = {**groups, 'filter_scheduler': {}}
         super()._write(name, {
             group: {**SOON.get(group, {}), **groups.get(group, {})}
-            # A cell that fails is to be turned away from, as it is usually.
-            for group in {**SOON, **groups} if group != 'filter_scheduler'})
+            for group in {**SOON, **groups}})
 
     def _listen(self) -> None:
         for line in self._zygote.stdout:

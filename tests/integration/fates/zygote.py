@@ -7,6 +7,7 @@ itself with SIGKILL when its task has come to a step.
 """
 
 import json
+import logging
 import os
 import select
 import signal
@@ -65,6 +66,9 @@ def serve(order):
     os.dup2(null, 0)
     log = os.open(order['log'], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 2)
+    logging.basicConfig(
+        level=logging.INFO, format='%(asctime)s %(levelname)s %(name)s '
+        '%(message)s')
     conf = loading.load(files=order['files'], dirs=[])
     parts = assembly.Parts(conf, reached=dying(order))
     made = getattr(assembly, order['service'])(conf, parts)

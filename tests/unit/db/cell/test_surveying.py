@@ -16,7 +16,8 @@ class TestSurveying(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.uuids = samples.uuids(3)
+        # They are inserted in this order.
+        self.uuids = sorted(samples.uuids(3))
         self.write(instances.create,
                    [samples.instance(uuid) for uuid in self.uuids],
                    samples.NOW)
