@@ -180,6 +180,23 @@ class TestLostBuilds(base.TestCase):
 
         self.assertEqual(([], []), (self.sent(), self.handed_on))
 
+    def test_build_whose_server_is_in_another_cell_is_removed(self):
+        elsewhere = self.targets.database(self.cells['cell2'])
+        with elsewhere.writer() as connection:
+            instances.create(connection, [samples.instance(self.uuid)],
+                             self.clock.now())
+            build_casts.create(connection, [
+                orders.Order.first([self.selection('b1')], None).kept(
+                    self.uuid, self.clock.steady())])
+        self.wait()
+
+        self.lost.run()
+
+        self.assertEqual(['cell1'], [*self.rows(self.uuid)])
+        with elsewhere.reader() as connection:
+            self.assertIsNone(build_casts.get(connection, self.uuid))
+        self.assertEqual([('a1', self.uuid)], self.sent())
+
     def test_cell_that_does_not_answer_keeps_no_other_waiting(self):
         with self.targets.database(
                 self.cells['cell2']).writer() as connection:
