@@ -34,8 +34,7 @@ class Killed(base.TestCase):
     def discard(self, uuids) -> None:
         """Leave nothing to the next test, if this one has failed."""
         for uuid in uuids:
-            if self.world.status(uuid) is not None:
-                self.world.api.servers.delete(world.USER, uuid)
+            self.world.delete(uuid)
 
     def start(self, *args, **options) -> world.Child:
         child = self.world.start(*args, **options)
@@ -64,7 +63,6 @@ class Killed(base.TestCase):
     def remove(self, *uuids: str) -> None:
         """Delete servers, and wait until nothing of them is left."""
         for uuid in uuids:
-            if self.world.status(uuid) is not None:
-                self.world.api.servers.delete(world.USER, uuid)
+            self.world.delete(uuid)
         for uuid in uuids:
             self.assertEnds(uuid, None)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two cells of real processes, each of which can be killed at any step."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 import itertools
 import json
@@ -17,6 +18,7 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instances
 from cellsched import exception
+from cellsched import objects
 from tests.integration import deployment
 from tests.integration.fates import zygote
 from tests.integration import processes
@@ -37,6 +39,19 @@ SOON: Mapping[str, Mapping[str, Any]] = {
     # be turned away from, as it is usually.
     'filter_scheduler': {'build_failure_weight_multiplier': 0},
 }
+
+
+def again(function: Callable[[], Any]) -> Any:
+    """Return what a function returns, by way of a connection that is whole.
+
+    Those that were cut off are found out when they are used.
+    """
+    for left in reversed(range(4)):
+        try:
+            return function()
+        except (exception.CellUnreachable, exception.DatabaseUnreachable):
+            if not left:
+                raise
 
 
 class Child:
@@ -113,7 +128,7 @@ class World(deployment.Deployment):
     def status(self, uuid: str) -> str | None:
         """Return what a user sees of a server; None where it is not there."""
         try:
-            return self.api.servers.get(USER, uuid).status
+            return again(lambda: self.api.servers.get(USER, uuid).status)
         except exception.InstanceNotFound:
             return None
 
@@ -127,37 +142,52 @@ class World(deployment.Deployment):
         """Return the rows that are not deleted, by the cells."""
         found = {}
         for cell in self.parts.cells.all():
-            with self.parts.targets.database(cell).reader() as connection:
-                row = instances.get(connection, uuid)
+            row = self._row(cell, uuid)
             if row is not None:
                 found[cell.name] = row
         return found
+
+    def delete(self, uuid: str) -> None:
+        """Delete a server, if it is there."""
+        if self.status(uuid) is not None:
+            again(lambda: self.api.servers.delete(USER, uuid))
+
+    def _row(self, cell: objects.CellMapping, uuid: str) -> Any:
+        def read() -> Any:
+            with self.parts.targets.database(cell).reader() as connection:
+                return instances.get(connection, uuid)
+        return again(read)
 
     def status_in(self, uuid: str, cell: str) -> str | None:
         """Return the state of a server in one cell, which alone is asked."""
         mapping = next(each for each in self.parts.cells.all()
                        if each.name == cell)
-        with self.parts.targets.database(mapping).reader() as connection:
-            row = instances.get(connection, uuid)
+        row = self._row(mapping, uuid)
         return row and row.vm_state
 
     def failure(self, uuid: str) -> str | None:
         """Return what a request says of why it failed."""
-        with self.parts.database.reader() as connection:
-            request = build_requests.get(connection, uuid)
+        request = self._request(uuid)
         return request and request.failure
 
+    def _request(self, uuid: str) -> Any:
+        def read() -> Any:
+            with self.parts.database.reader() as connection:
+                return build_requests.get(connection, uuid)
+        return again(read)
+
     def mapped(self, uuid: str) -> str | None:
-        with self.parts.database.reader() as connection:
-            mapping = instance_mappings.get_many(connection, [uuid])[uuid]
+        def read() -> Any:
+            with self.parts.database.reader() as connection:
+                return instance_mappings.get_many(connection, [uuid])[uuid]
+        mapping = again(read)
         return mapping.cell_mapping and mapping.cell_mapping.name
 
     def requested(self, uuid: str) -> bool:
-        with self.parts.database.reader() as connection:
-            return build_requests.get(connection, uuid) is not None
+        return self._request(uuid) is not None
 
     def held(self, uuid: str) -> list[Any]:
-        return self.parts.claims.held([uuid]).get(uuid, [])
+        return again(lambda: self.parts.claims.held([uuid])).get(uuid, [])
 
     def _paths(self, *files: str) -> list[str]:
         return [str(self.directory / f'{name}.conf') for name in files]
