@@ -232,24 +232,22 @@ class BuildAndSchedule:
 
     def _explain(self, builds: Sequence[base.Build]) -> None:
         """Let requests that stay say what they failed of."""
-        for build in builds:
-            assert build.failed is not None
-            reason = faults.message_of(build.failed)
+        for batch in _by_reason(builds):
+            uuids, reason = [build.uuid for build in batch], batch[0].failed
+            assert reason is not None
             try:
                 with self._database.writer() as connection:
                     build_requests.explain(
-                        connection, [build.uuid], reason, build.owner,
-                        again=False)
+                        connection, uuids, faults.message_of(reason),
+                        batch[0].owner, again=False)
             except Exception:
-                LOG.exception('%s cannot say why it failed', build.uuid)
+                LOG.exception('%s cannot say why they failed', uuids)
 
     def _bury(
         self, context: context_.RequestContext, builds: list[base.Build],
         owner: str,
     ) -> None:
-        for _, group in itertools.groupby(
-                builds, key=lambda build: id(build.failed)):
-            batch = list(group)
+        for batch in _by_reason(builds):
             reason = batch[0].failed
             assert reason is not None
             try:
@@ -259,6 +257,12 @@ class BuildAndSchedule:
             except Exception:
                 LOG.exception('Cell0 cannot take %s; they stay until it can',
                               [build.uuid for build in batch])
+
+
+def _by_reason(builds: Sequence[base.Build]) -> list[list[base.Build]]:
+    """Return builds by the error that they failed of."""
+    return [list(batch) for _, batch in itertools.groupby(
+        builds, key=lambda build: id(build.failed))]
 
 
 @dataclasses.dataclass

@@ -89,24 +89,13 @@ class Schedule(base.Step):
     def _select(self, builds: Sequence[base.Build]) -> None:
         spec = builds[0].spec
         spec.num_instances = len(builds)
-        self._read_group(spec)
+        if spec.get('instance_group') is not None:
+            with self._database.reader() as connection:
+                read_group(connection, spec)
         chosen = self._scheduler.select_destinations(
             builds[0].context, spec, [build.uuid for build in builds])
         for build, selections in zip(builds, chosen, strict=True):
             build.selections = selections
-
-    def _read_group(self, spec: objects.RequestSpec) -> None:
-        group = spec.get('instance_group')
-        if group is None:
-            return
-        with self._database.reader() as connection:
-            spec.instance_group = instance_groups.find(connection, group.uuid)
-        if spec.instance_group is None:
-            # It was deleted, so there is nothing left to be placed by.
-            spec.scheduler_hints = {
-                name: values for name, values
-                in (spec.get('scheduler_hints') or {}).items()
-                if name != 'group'}
 
     def undo(self, connection: Any, builds: Sequence[base.Build]) -> None:
         if self._fenced:
@@ -208,6 +197,18 @@ class Decide(base.Step):
         else:
             instance_mappings.withdraw(
                 connection, [build.uuid], cell.id, self._clock.now())
+
+
+def read_group(connection: Any, spec: objects.RequestSpec) -> None:
+    """Let a request have its server group as it is now, if there is one."""
+    spec.instance_group = instance_groups.find(
+        connection, spec.instance_group.uuid)
+    if spec.instance_group is None:
+        # It was deleted, so there is nothing left to be placed by.
+        spec.scheduler_hints = {
+            name: values for name, values
+            in (spec.get('scheduler_hints') or {}).items()
+            if name != 'group'}
 
 
 def end_lost(connection: Any, builds: Sequence[base.Build]) -> None:

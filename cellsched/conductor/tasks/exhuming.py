@@ -41,8 +41,8 @@ class Exhume(base.Step):
         except exception.TransactionLost:
             raise
         except Exception as exc:
-            for build in buried:
-                self._cell0.explain([build.uuid], exc, build.owner)
+            self._cell0.explain(
+                [build.uuid for build in buried], exc, buried[0].owner)
             raise
 
     def _exhume(self, buried: Sequence[base.Build]) -> None:

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from cellsched.db.api import instance_groups
+from cellsched.conductor.tasks import deciding
 from cellsched.db.api import request_specs
 from cellsched.db.cell import server_moves
 from cellsched.db import session
@@ -31,7 +31,7 @@ def read(
         spec.instance_uuid, spec.num_instances = instance.uuid, 1
         with_image(spec, instance.image_ref)
         if spec.get('instance_group') is not None:
-            _read_group(connection, spec)
+            deciding.read_group(connection, spec)
     return spec
 
 
@@ -72,14 +72,3 @@ def saved(spec: objects.RequestSpec) -> dict[str, Any]:
     if group is not None:
         group['nova_object.data']['members'] = []
     return primitive
-
-
-def _read_group(connection: Any, spec: objects.RequestSpec) -> None:
-    group = instance_groups.find(connection, spec.instance_group.uuid)
-    spec.instance_group = group
-    if group is None:
-        # It was deleted, so there is nothing left to be placed by.
-        spec.scheduler_hints = {
-            name: values for name, values
-            in (spec.get('scheduler_hints') or {}).items()
-            if name != 'group'}

@@ -22,8 +22,7 @@ from tests.integration.claims import test_sql
 from tests.unit.db import recording
 
 
-class TestAtOnce(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase,
-                 base.TestCase):
+class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
 
     def setUp(self):
         super().setUp()
@@ -153,6 +152,39 @@ class TestAtOnce(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase,
                 ).where(schema.providers.c.uuid == provider)).one(),
                 (lane, schema.FEED.position(connection, lane)))
 
+    def consumers(self):
+        with self.database.reader() as connection:
+            return list(connection.execute(sa.text(
+                'SELECT DISTINCT consumer FROM allocations')).scalars())
+
+    @contextlib.contextmanager
+    def waiting(self, batch):
+        """Give a transaction, at whose end a batch waits for it."""
+        with futures.ThreadPoolExecutor(1) as pool:
+            with self.make_database().writer() as connection:
+                futured = futures.Future()
+                yield connection, futured
+                claiming = pool.submit(self.store.claim, batch)
+                while not self.waits() and not claiming.done():
+                    pass
+                self.assertFalse(claiming.done())
+            futures.wait([claiming])
+        error = claiming.exception()
+        if error is None:
+            futured.set_result(claiming.result())
+        else:
+            futured.set_exception(error)
+
+    def waits(self):
+        with self.make_database().reader() as connection:
+            return connection.execute(sa.text(
+                'SELECT count(*) FROM pg_stat_activity WHERE '
+                "datname = current_database() AND wait_event_type = 'Lock'"
+            )).scalar()
+
+
+class TestAtOnce(AtOnceTests, base.TestCase):
+
     def test_neither_way_of_racing_ones_takes_more_than_there_is(self):
         providers = [self.make_provider(self.store, VCPU=20)
                      for _ in range(4)]
@@ -196,40 +228,8 @@ class TestAtOnce(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase,
 
     race = claim_races.ClaimRaces.race
 
-    def consumers(self):
-        with self.database.reader() as connection:
-            return list(connection.execute(sa.text(
-                'SELECT DISTINCT consumer FROM allocations')).scalars())
 
-    @contextlib.contextmanager
-    def waiting(self, batch):
-        """Give a transaction, at whose end a batch waits for it."""
-        with futures.ThreadPoolExecutor(1) as pool:
-            with self.make_database().writer() as connection:
-                futured = futures.Future()
-                yield connection, futured
-                claiming = pool.submit(self.store.claim, batch)
-                while not self.waits() and not claiming.done():
-                    pass
-                self.assertFalse(claiming.done())
-            futures.wait([claiming])
-        error = claiming.exception()
-        if error is None:
-            futured.set_result(claiming.result())
-        else:
-            futured.set_exception(error)
-
-    def waits(self):
-        with self.make_database().reader() as connection:
-            return connection.execute(sa.text(
-                'SELECT count(*) FROM pg_stat_activity WHERE '
-                "datname = current_database() AND wait_event_type = 'Lock'"
-            )).scalar()
-
-
-class TestAtOnceInSerializable(TestAtOnce):
+class TestAtOnceInSerializable(AtOnceTests, base.TestCase):
+    """There the two ways lose to each other, which the suite has."""
 
     isolation = 'serializable'
-
-    def test_neither_way_of_racing_ones_takes_more_than_there_is(self):
-        self.skipTest('they lose to each other, which the suite has')
