@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count the tests of a subunit stream.
 
-    count_tests.py NAME STATUS SKIPS <stream
+    count_tests.py NAME STATUS SKIPS FAILURES <stream
 
 Prints ``NAME passed failed skipped`` and adds the reasons of skips to the file
-SKIPS. A run whose exit STATUS says that it failed has one failure at least.
+SKIPS and the ends of what failed to the file FAILURES. A run whose exit STATUS
+says that it failed has one failure at least.
 """
 
 import sys
@@ -12,8 +13,11 @@ import sys
 import subunit
 import testtools
 
+# Of what a test said, the end tells why.
+LINES = 40
 
-def main(name: str, status: str, skips: str) -> None:
+
+def main(name: str, status: str, skips: str, failures: str) -> None:
     summary = testtools.StreamSummary()
     summary.startTestRun()
     subunit.ByteStreamToStreamResult(
@@ -26,6 +30,13 @@ def main(name: str, status: str, skips: str) -> None:
     with open(skips, 'a', encoding='utf-8') as output:
         for case, reason in summary.skipped:
             output.write(f'  {case.id()}: {reason.strip()}\n')
+    with open(failures, 'a', encoding='utf-8') as output:
+        for case, text in summary.errors:
+            output.write(f'  {case.id()}\n')
+            for line in text.rstrip().splitlines()[-LINES:]:
+                output.write(f'    {line}\n')
+        for case in summary.unexpectedSuccesses:
+            output.write(f'  {case.id()}: passed, which was not expected\n')
     print(name, passed, failed, len(summary.skipped))
 
 

@@ -115,7 +115,7 @@ tests() {
         return
     fi
     stestr last --subunit | python tools/count_tests.py "$name" "$status" \
-        "$work/skips" >>"$work/counts"
+        "$work/skips" "$work/failures" >>"$work/counts"
 }
 
 summary() {
@@ -132,6 +132,11 @@ summary() {
     if [ -s "$work/skips" ]; then
         printf '\nSkipped:\n'
         cat "$work/skips"
+    fi
+    # Far above, among a thousand others, nobody finds them.
+    if [ -s "$work/failures" ]; then
+        printf '\nFailed:\n'
+        cat "$work/failures"
     fi
     printf '\n%s passed, %s failed, %s skipped\n' \
         "$all_passed" "$all_failed" "$all_skipped"
