@@ -22,6 +22,7 @@ from cellsched.scheduler import diagnosis
 from cellsched.scheduler import moves
 from cellsched.scheduler import pipeline as pipeline_
 from cellsched.scheduler import refusals as refusals_
+from cellsched.scheduler import repeats
 
 LOG = log.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class Placing:
         self._taste = taste
         self._attempts_max = attempts_max
         self._record = record
+        self._repeats = repeats.Repeats()
 
     def place(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -67,6 +69,13 @@ class Placing:
         :param claim: False to have what is chosen count for a while only
         :raises cellsched.exception.NoValidHost: not all of them fit
         """
+        with self._repeats.alone(uuids):
+            return self._place(context, request, uuids, alternates, claim)
+
+    def _place(
+        self, context: context_.RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], alternates: int, claim: bool,
+    ) -> list[list[objects.Selection]]:
         request = with_members(request, uuids)
         asked_at = self._clock.monotonic()
         fresh = self._loader.follow(context)

@@ -31,8 +31,12 @@ class Claims(memory.MemoryClaims):
         self.batches = []
         self.refuses = ()
         self.failure = None
+        #: What happens before the next claim.
+        self.before = lambda: None
 
     def claim(self, claims):
+        before, self.before = self.before, lambda: None
+        before()
         self.batches.append(claims)
         if self.failure is not None:
             raise self.failure

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placing when others place too, and the table is behind."""
 
+from concurrent import futures
+
 import hypothesis
 from hypothesis import strategies
 
@@ -148,6 +150,23 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual(('claims', 2), (
             error.rejections[-1]['by'], error.rejections[-1]['hosts']))
         self.assertEqual(0, error.kwargs['placed'])
+        self.assertTableIsRight()
+
+    def test_request_that_comes_again_meanwhile_gets_the_same_answer(self):
+        self.place(4)
+        again = []
+
+        def somebody_asks_again():
+            again.append(threads.submit(self.place, uuids=['last']))
+            # There is no room for it until the store has the first.
+            futures.wait(again, 0.2)
+
+        self.world.claims.before = somebody_asks_again
+        with futures.ThreadPoolExecutor() as threads:
+            first = self.place(uuids=['last'])
+
+        self.assertEqual([['b2']], schedulers.hosts(first))
+        self.assertEqual([['b2']], schedulers.hosts(again[0].result()))
         self.assertTableIsRight()
 
     def test_one_choice_may_be_all(self):
