@@ -55,6 +55,8 @@ class Post(fixtures.Fixture):
     Every delivery is followed until its receiver has done with it, so that
     ``quiet`` returns when nothing is under way any more.
 
+    :ivar patient: whether callers wait for answers; a test that sets it to
+        False has those give up that wait, and all that come
     :ivar times: how often what is sent from now on is delivered
     :ivar sent: what was sent, in order, each message once
     :ivar delivered: how often receivers had done with what they got
@@ -70,6 +72,7 @@ class Post(fixtures.Fixture):
         self._lock = threading.Lock()
         self._under_way: list[futures.Future[Any]] = []
         self._kept: dict[Kind, list[Message]] = {}
+        self._given_up: futures.Future[None] = futures.Future()
         self._send = local.LocalDriver.send
 
     def _setUp(self) -> None:
@@ -85,6 +88,17 @@ class Post(fixtures.Fixture):
 
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.rpc.local.LocalDriver.send', send))
+
+    @property
+    def patient(self) -> bool:
+        return not self._given_up.done()
+
+    @patient.setter
+    def patient(self, patient: bool) -> None:
+        if self.patient and not patient:
+            self._given_up.set_result(None)
+        elif patient and not self.patient:
+            self._given_up = futures.Future()
 
     def forget(self, times: int) -> None:
         """Begin anew, with so many deliveries of each message."""
@@ -142,8 +156,10 @@ class Post(fixtures.Fixture):
         copies = [self._deliver(message) for _ in range(self.times)]
         if not message.asks:
             return None
-        done, _ = futures.wait(copies[:1], options.get('timeout'))
-        if not done:
+        done, _ = futures.wait(
+            [copies[0], self._given_up], options.get('timeout'),
+            futures.FIRST_COMPLETED)
+        if copies[0] not in done:
             raise oslo_messaging.MessagingTimeout(
                 f'Nobody answers {message.kind}')
         # Those that come after the answer are another story.

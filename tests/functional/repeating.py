@@ -55,8 +55,6 @@ SMALL = {'vcpus': 4, 'memory_mb': 4096, 'disk_gb': 100}
 
 class TestCase(moving.TestCase):
 
-    options: dict = {}
-
     def setUp(self):
         super().setUp()
         self.post = self.useFixture(post.Post())
@@ -65,7 +63,7 @@ class TestCase(moving.TestCase):
                       *self.hosts('a2', **MEDIUM),
                       *self.hosts('a3', **SMALL)],
             'cell2': self.hosts('b1', **SMALL)}, filter_scheduler={
-                'weight_classes': 'RAMWeigher'}, **self.options)
+                'weight_classes': 'RAMWeigher'})
         self.world.api.flavors.create('huge', 1, 2 * 65536, 10)
         self.addCleanup(self.post.quiet)
 

@@ -16,8 +16,6 @@ from tests.functional import repeating
 class TestLateAnswers(repeating.TestCase):
     """The scheduler answers when nobody waits for it any more."""
 
-    options = {'DEFAULT': {'long_rpc_timeout': 1}}
-
     def setUp(self):
         #: What schedulers wait for before they claim, and before they answer.
         self.may_claim, self.may_answer = threading.Event(), threading.Event()
@@ -42,14 +40,20 @@ class TestLateAnswers(repeating.TestCase):
         self.may_answer.set()
 
     def given_up(self, step, count):
+        """Have all callers give up, until so many have."""
+        self.post.patient = False
         self.until(lambda: self.done.count(step) == count,
-                   f'{count} callers have waited long enough')
+                   f'{count} callers have given up')
+        self.post.patient = True
 
     def test_build_whose_place_is_told_too_late(self):
         for times in self.each_time():
             self.may_claim.set()
             self.may_answer.clear()
             [[kept], [deleted]] = self.create(), self.create()
+            for uuid in (kept, deleted):
+                self.until(lambda uuid=uuid: self.holding(uuid),
+                           f'{uuid} has its place')
             self.given_up('undone Schedule', 2)
             self.delete(deleted)
 
