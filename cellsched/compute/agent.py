@@ -21,6 +21,7 @@ from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
 from cellsched.db.cell import on_host
+from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
 from cellsched.network import base as network_base
@@ -314,9 +315,12 @@ class Agent:
         self._driver.destroy(instance)
         freed = self._freeing.deallocate(context, instance)
         self._reached('Destroy')
-        # The row goes last: as long as it is there the rest is found again.
-        self._claims.release([uuid])
         with self._database.writer() as connection:
+            # Whoever has claimed for it since looks at the row under the same
+            # lock, and gives back what a deleted server holds. As long as the
+            # row is there the rest is found again.
+            server_moves.hold(connection, uuid)
+            self._claims.release([uuid])
             if freed:
                 instances.update(
                     connection, uuid, {'network_allocated': False}, now)

@@ -3,8 +3,8 @@
 
 from concurrent import futures
 
-
 from cellsched.claims import base as claims_base
+from cellsched.claims import moving
 from cellsched.compute import agent
 from cellsched import exception
 from tests.unit.compute import agents
@@ -134,6 +134,31 @@ class TestDeletion(agents.AgentTestCase):
         for _ in range(3):
             self.terminate()
             self.assertGone()
+
+    def test_claim_that_comes_in_the_middle_is_given_back(self):
+        """Who claims for a move gives it back, if it finds no server."""
+        self.build()
+        self.delete()
+        release = self.claims.release
+        conductor = moving.Moving(self.claims, self.clock, 'conductor')
+
+        def released(consumers):
+            self.claims.release = release
+            release(consumers)
+            self.claims.claim([claims_base.Claim(
+                self.uuid, self.provider, {'VCPU': 1})])
+            settled.append(threads.submit(
+                conductor.settle, self.cell, self.uuid))
+            # It could be done by now if nothing held it up.
+            futures.wait(settled, 0.05)
+
+        settled = []
+        self.claims.release = released
+        with futures.ThreadPoolExecutor(1) as threads:
+            self.terminate()
+
+        [each.result() for each in settled]
+        self.assertGone()
 
     def test_build_message_after_the_deletion_builds_nothing(self):
         self.build()
