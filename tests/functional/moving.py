@@ -138,7 +138,8 @@ class TestCase(base.TestCase):
         row = self.rested(uuid)
         self.assertEqual((vm_state, host), (row.vm_state, row.host))
         self.assertClaimsMatch()
-        self.assertNotIn(moving.consumer(uuid), self.holding(uuid))
+        self.soon(lambda: self.assertNotIn(
+            moving.consumer(uuid), self.holding(uuid)))
         self.assertIsIn('cell1', uuid)
         self.soon(lambda: self.assertEqual(
             [host] if host else [], self.running(uuid)))

@@ -60,7 +60,8 @@ class TestKilled(TestCase):
             self.assertRests(
                 'active', self.other(host) if step in GONE else host, uuid)
             self.strand()
-            self.assertIn(self.statuses(uuid), (['done'], ['error']))
+            self.until(lambda: self.statuses(uuid) in (['done'], ['error']),
+                       'the host that it left has been told')
             self.over(uuid)
 
     def test_evacuation(self):
