@@ -90,7 +90,7 @@ class TestRecoverer(RecoveryTestCase):
         self.assertRaises(
             Death, self.task(dying_after(0)).run, base.USER, [uuid])
 
-        self.recover(59)
+        self.recover(30)
         self.assertTrue(self.requested(uuid))
         self.assertHoldsNothing(uuid)
 
