@@ -21,28 +21,33 @@ class TestAgentRestart(base.TestCase):
         super().setUp()
         self.path = self.temporary_directory() / 'networks'
         self.spawned = []
+        self.looked = []
 
     def start(self, reached=lambda step: None, driver=None):
         """Start the agent, with the driver of the last one if it is given."""
         conf = self.world.conf('cell1', 'hosts/a1')
         parts = assembly.Parts(conf, reached=reached)
-        parts.driver = driver or self.count_spawned(parts.driver)
+        parts.driver = driver or self.watched(parts.driver)
         agent = assembly.compute(conf, parts)
         agent.start()
         self.addCleanup(agent.stop)
         self.world.agents['a1'] = agent
         return agent
 
-    def count_spawned(self, driver):
-        """Have a driver's servers counted in ``spawned``."""
-        spawn = driver.spawn
+    def watched(self, driver):
+        """Keep what a driver spawns, and what its agent finds there."""
+        spawn, find = driver.spawn, driver.list_instances
 
-        def counted(instance, node):
-            if instance.uuid not in driver.list_instances():
+        def spawned(instance, node):
+            if instance.uuid not in find():
                 self.spawned.append(instance.uuid)
             spawn(instance, node)
 
-        driver.spawn = counted
+        def looked():
+            self.looked.append(find())
+            return find()
+
+        driver.spawn, driver.list_instances = spawned, looked
         return driver
 
     def killed_at(self, step, **behaviour):
@@ -64,6 +69,8 @@ class TestAgentRestart(base.TestCase):
                 raise Killed()
 
         agent = self.start(reached)
+        # What it looks for when it starts is not what it is killed at.
+        self.until(lambda: self.looked, 'it has looked for what it left')
         [uuid] = self.create()
         self.until(lambda: dead, f'the agent is dead at {step}')
         agent.stop()
