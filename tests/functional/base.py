@@ -30,7 +30,7 @@ from cellsched.testing import deployment
 from tests.unit import base
 
 #: Until a story that hangs is broken off.
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 USER = context.RequestContext(user_id='user', project_id='project')
 

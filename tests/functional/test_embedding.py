@@ -101,7 +101,8 @@ class TestEmbedding(base.TestCase):
                    'print(*sys.modules)')
         done = subprocess.run(
             [sys.executable, '-W', 'ignore', '-c', program], cwd=ROOT,
-            capture_output=True, text=True, check=True, timeout=60)
+            capture_output=True, text=True, check=True,
+            timeout=base.TIMEOUT_S)
 
         self.assertEqual([], [
             name for name in done.stdout.split() if name.startswith(UNWANTED)])
