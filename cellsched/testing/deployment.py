@@ -107,14 +107,15 @@ class Deployment:
         """Make the databases and start every service."""
         try:
             self._prepare()
-            api_conf = self.conf('api')
-            self._run(assembly.scheduler(api_conf, self._parts(api_conf)))
-            self._run(assembly.conductor(api_conf, self._parts(api_conf)))
             for cell in self.cells:
                 conf = self.conf(cell.name)
                 self._run(assembly.conductor(conf, self._parts(conf)))
                 for host in cell.hosts:
                     self.start_host(cell.name, host)
+            # A scheduler finds all hosts there when it looks first.
+            api_conf = self.conf('api')
+            self._run(assembly.scheduler(api_conf, self._parts(api_conf)))
+            self._run(assembly.conductor(api_conf, self._parts(api_conf)))
             self._api = assembly.api(api_conf, self._parts(api_conf))
         except BaseException:
             self.stop()

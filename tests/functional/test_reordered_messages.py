@@ -132,7 +132,7 @@ class TestOrder(repeating.TestCase):
             self.assertEqual(3, self.post.count()[repeating.BUILD])
 
     def test_choice_that_comes_while_the_next_host_is_claimed(self):
-        [_, _, cell, *_] = self.world._services
+        [cell, *_] = self.world._services
         release = cell.parts.claims.release
 
         def released(consumers):

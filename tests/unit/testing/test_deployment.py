@@ -3,8 +3,10 @@
 
 import threading
 
+import fixtures
 import sqlalchemy as sa
 
+from cellsched import assembly
 from cellsched import context
 from cellsched.db.api import aggregates
 from cellsched.db.cell import models
@@ -140,6 +142,24 @@ class TestDeployment(base.TestCase):
         self.assertEqual([time, time], [each.clock for each in parts])
         [service] = self.rows(world, models.services)['c1']
         self.assertEqual(time.now(), service.last_seen_up)
+
+    def test_scheduler_finds_all_hosts_at_its_first_look(self):
+        there = []
+        make = assembly.scheduler
+
+        def watched(conf, parts):
+            there.extend(world.agents)
+            return make(conf, parts)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'cellsched.assembly.scheduler', watched))
+        world = self.make([
+            deployment.Cell('c1', [deployment.Host('h1')]),
+            deployment.Cell('c2', [deployment.Host('h2')])])
+        self.addCleanup(world.stop)
+        world.start()
+
+        self.assertEqual(['h1', 'h2'], there)
 
     def test_host_may_come_later(self):
         world = self.start()
