@@ -42,6 +42,18 @@ CLOCK = clock_.Clock()
 _SECOND = datetime.timedelta(seconds=1)
 
 
+def at_once(
+    options: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return options with which what changes is seen at once.
+
+    What they say otherwise of that goes first.
+    """
+    return {**options, **{
+        group: {'refresh_interval': 0, **options.get(group, {})}
+        for group in ('scheduler', 'cells')}}
+
+
 class LateClock(clock_.Clock):
     """The clock of somebody who lives later than the others."""
 
@@ -90,15 +102,13 @@ class TestCase(base.TestCase):
 
         :param reached: is told what step of a task was done
         """
-        options = {'scheduler': {'refresh_interval': 0},
-                   'cells': {'refresh_interval': 0}, **options}
         self.world = deployment.Deployment(
             self.temporary_directory(), [
                 deployment.Cell(name, [
                     deployment.Host(host) if isinstance(host, str) else host
                     for host in hosts])
                 for name, hosts in cells.items()],
-            aggregates, options, reached=reached)
+            aggregates, at_once(options), reached=reached)
         self.world.start()
         self.addCleanup(self.world.stop)
         self.world.api.flavors.create('small', 1, 512, 10)

@@ -32,14 +32,12 @@ class TestCase(base.TestCase):
 
     def start(self, cells=None, **options):
         """Start a deployment; what is in ``at`` happens at its steps."""
-        options = {'scheduler': {'refresh_interval': 0},
-                   'cells': {'refresh_interval': 0}, **options}
         self.world = deployment.Deployment(
             self.temporary_directory(), [
                 deployment.Cell(name, hosts) for name, hosts in (cells or {
                     'cell1': self.hosts('a1', 'a2'),
                     'cell2': self.hosts('b1', memory_mb=1024)}).items()],
-            options=options, reached=self.reach)
+            options=base.at_once(options), reached=self.reach)
         self.world.start()
         self.addCleanup(self.world.stop)
         self.world.api.flavors.create('small', 1, 512, 10)

@@ -89,8 +89,7 @@ class TestDecisionPage(base.TestCase):
             self.assertIn(words, ' '.join(self.followed))
 
     def test_reason_when_a_cell_is_silent_is_that_of_the_page(self):
-        self.deploy_page(scheduler={
-            'refresh_interval': 0, 'stale_cell_timeout': 0.5})
+        self.deploy_page(scheduler={'stale_cell_timeout': 0.5})
         self.built()
         self.take_down('south')
 
