@@ -19,13 +19,16 @@ class TestLateAnswers(repeating.TestCase):
     def setUp(self):
         #: What schedulers wait for before they claim, and before they answer.
         self.may_claim, self.may_answer = threading.Event(), threading.Event()
+        #: What they have chosen and not claimed.
+        self.chosen = []
         super().setUp()
         self.addCleanup(self.go_on)
         claim = claiming.Together.claim
 
-        def late(*args):
+        def late(together, claims):
+            self.chosen.append(claims)
             self.may_claim.wait(post.TIMEOUT_S)
-            return claim(*args)
+            return claim(together, claims)
 
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.scheduler.claiming.Together.claim', late))
@@ -38,6 +41,15 @@ class TestLateAnswers(repeating.TestCase):
     def go_on(self):
         self.may_claim.set()
         self.may_answer.set()
+
+    def choosing(self):
+        """Have schedulers wait from now on, when they have chosen."""
+        self.chosen.clear()
+        self.may_claim.clear()
+
+    def have_chosen(self, count):
+        self.until(lambda: len(self.chosen) == count,
+                   f'{count} places are chosen')
 
     def given_up(self, step, count):
         """Have all callers give up, until so many have."""
@@ -61,8 +73,9 @@ class TestLateAnswers(repeating.TestCase):
 
     def test_build_whose_place_is_claimed_too_late(self):
         for times in self.each_time():
-            self.may_claim.clear()
+            self.choosing()
             [[kept], [deleted]] = self.create(), self.create()
+            self.have_chosen(2 * times)
             self.given_up('undone Schedule', 2)
             self.delete(deleted)
             self.assertEqual({}, self.holding(kept))
@@ -91,9 +104,11 @@ class TestLateAnswers(repeating.TestCase):
             self.go_on()
             staying, moved, deleted = uuids = self.create(min_count=3)
             self.settled(uuids)
-            self.may_claim.clear()
+            self.post.quiet()
+            self.choosing()
             for uuid in uuids:
                 self.moves.migrate(base.USER, uuid)
+            self.have_chosen(3 * times)
             self.given_up('MoveGiveUp', 3)
             self.delete(deleted)
             self.assertIsGone(deleted)
