@@ -46,8 +46,9 @@ class Killed(base.TestCase):
         """It ends in one of these, in one place, and holds what it should."""
         def ended():
             status = self.world.status(uuid)
+            # What is given back is given back last.
             return (status,) if status in statuses and (
-                status is not None or not self.world.held(uuid)) else None
+                status == 'ACTIVE' or not self.world.held(uuid)) else None
 
         [status] = processes.wait_until(
             ended, f'{uuid} to be one of {statuses}')
