@@ -2,8 +2,11 @@
 """What all objects share: the envelope, the registry, tolerant reading."""
 
 import collections
+from collections.abc import Mapping
 import functools
+import operator
 from typing import Any
+from typing import ClassVar
 from typing import Self
 from typing import TYPE_CHECKING
 
@@ -13,23 +16,13 @@ from oslo_versionedobjects import exception as ovo_exception
 from oslo_versionedobjects import fields
 
 from cellsched import exception
-
-#: Before a field's name in an object's dictionary.
-_OBJ_ = '_obj_'
+from cellsched.objects import kinds
 
 #: Characters of an error that are told.
 _TOLD_MAX = 200
 
 #: Fields of several values.
 _LISTS = (fields.ListOfStringsField, fields.SetOfStringsField)
-
-#: What fields keep as it comes.
-_AS_THEY_ARE = {fields.BooleanField: bool, fields.FloatField: float,
-                fields.IntegerField: int, fields.StringField: str,
-                fields.UUIDField: str}
-
-#: What travels as it is.
-_PLAIN = frozenset((bool, float, int, str, type(None)))
 
 #: Every object says its version, and there are few of them.
 _version = functools.lru_cache(256)(versionutils.convert_version_to_tuple)
@@ -53,6 +46,17 @@ class Registry(base.VersionedObjectRegistry):
         self._obj_classes = _OWN
         return self
 
+    def registration_hook(self, cls: Any, index: int) -> None:
+        """Find out the kinds of a class's fields, and get them quickly."""
+        kinds_ = [kinds.kind(*each) for each in cls.fields.items()]
+        cls._kinds = {each.name: each for each in kinds_}
+        cls._table = tuple(
+            (each.name, each.kept_as, each.plain, each) for each in kinds_)
+        for each in kinds_:
+            theirs = getattr(cls, each.name)
+            setattr(cls, each.name, property(
+                operator.attrgetter(each.kept_as), theirs.fset, theirs.fdel))
+
 
 _NAME, _NAMESPACE, _VERSION, _DATA, _CHANGES = (
     f'nova_object.{key}'
@@ -65,6 +69,28 @@ class Object(base.VersionedObject):
     OBJ_SERIAL_NAMESPACE = 'nova_object'
     OBJ_PROJECT_NAMESPACE = 'nova'
 
+    #: The kinds of the fields, by name.
+    _kinds: ClassVar[Mapping[str, kinds.Kind]] = {}
+
+    #: The same for loops: name, where it is kept, plain types, kind.
+    _table: ClassVar[
+        tuple[tuple[str, str, frozenset[type], kinds.Kind], ...]] = ()
+
+    def __init__(self, context: Any = None, **values: Any) -> None:
+        super().__init__(context)
+        kept, kinds_ = self.__dict__, self._kinds
+        for name, value in values.items():
+            kind = kinds_.get(name)
+            if kind is None:
+                setattr(self, name, value)
+                continue
+            if type(value) not in kind.plain:
+                value = kind.take(value)
+                if value is kinds.OTHER:
+                    value = kind.field.coerce(self, name, values[name])
+            kept[kind.kept_as] = value
+            self._changed_fields.add(name)
+
     @classmethod
     def obj_class_from_name(cls, objname: str, objver: str) -> type:
         """Return the class that reads this object and version.
@@ -76,7 +102,8 @@ class Object(base.VersionedObject):
         if not classes:
             raise ovo_exception.UnsupportedObjectError(objtype=objname)
         newest = classes[0]
-        if _version(objver)[0] != _version(newest.VERSION)[0]:
+        if objver != newest.VERSION and (
+                _version(objver)[0] != _version(newest.VERSION)[0]):
             raise ovo_exception.IncompatibleObjectVersion(
                 objname=objname, objver=objver, supported=newest.VERSION)
         return newest
@@ -96,35 +123,44 @@ class Object(base.VersionedObject):
     def _obj_from_primitive(
         cls, context: Any, objver: str, primitive: dict[str, Any]
     ) -> 'Object':
-        self = cls()
-        self._context = context
-        # What is passed on is what was understood of a newer version, so it
-        # must not claim to be that version.
-        self.VERSION = min(objver, cls.VERSION, key=_version)
+        self = cls.__new__(cls)
+        kept = self.__dict__
+        kept['_context'] = context
+        if objver != cls.VERSION:
+            # What is passed on is what was understood of a newer version, so
+            # it must not claim to be that version.
+            kept['VERSION'] = min(objver, cls.VERSION, key=_version)
         data = primitive[_DATA]
         if not isinstance(data, dict):
             raise exception.InvalidField(
                 where=cls.obj_name(), field='data', expected='values by name')
-        kept, fields_ = self.__dict__, cls.fields
-        for name, field in fields_.items():
+        for name, kept_as, plain, kind in cls._table:
             if name not in data:
                 continue
+            value = data[name]
+            if type(value) in plain:
+                kept[kept_as] = value
+                continue
             try:
-                kept[_OBJ_ + name] = _read(self, field, name, data[name])
+                kept[kept_as] = _read(self, kind, value)
             except (ArithmeticError, AttributeError, KeyError,
                     TypeError, ValueError) as exc:
                 raise exception.InvalidField(
                     where=cls.obj_name(), field=name,
                     expected=_told(exc)) from exc
-        self._changed_fields = set(primitive.get(_CHANGES, ())).intersection(
-            fields_)
+        kept['_changed_fields'] = set() if _CHANGES not in primitive else (
+            set(primitive[_CHANGES]).intersection(cls.fields))
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        # A property has found no value.
+        if name in self._kinds:
+            self.obj_load_attr(name)
+        raise AttributeError(
+            f'{type(self).__name__!r} object has no attribute {name!r}')
 
     if TYPE_CHECKING:
         # Fields become properties when a class is registered.
-        def __getattr__(self, name: str) -> Any:
-            ...
-
         def __setattr__(self, name: str, value: Any) -> None:
             ...
 
@@ -139,12 +175,12 @@ class Object(base.VersionedObject):
         """
         if target_version is not None:
             return super().obj_to_primitive(target_version, version_manifest)
-        kept, data = self.__dict__, {}
-        for name, field in self.fields.items():
-            if _OBJ_ + name in kept:
-                value = kept[_OBJ_ + name]
-                data[name] = (value if type(value) in _PLAIN else
-                              field.to_primitive(self, name, value))
+        kept, data, plain = self.__dict__, {}, kinds.PLAIN
+        for name, kept_as, _, kind in self._table:
+            if kept_as in kept:
+                value = kept[kept_as]
+                data[name] = (value if type(value) in plain
+                              else kind.write(self, value))
         return {_NAME: self.obj_name(), _NAMESPACE: self.OBJ_PROJECT_NAMESPACE,
                 _VERSION: self.VERSION, _DATA: data}
 
@@ -155,37 +191,35 @@ class Object(base.VersionedObject):
         To check them takes twenty times as long as to keep them. All fields
         have to be given.
         """
-        self = cls()
+        self = cls.__new__(cls)
         kept = self.__dict__
-        for name in cls.fields:
-            kept[_OBJ_ + name] = values[name]
-        self._changed_fields = set(values)
+        kept['_context'] = None
+        kept['_changed_fields'] = set(values)
+        for name, kept_as, _, _ in cls._table:
+            kept[kept_as] = values[name]
         return self
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field's value, or the default where it is not set."""
         # To ask whether it is set and then for it takes ten times as long,
         # and a decision asks some twenty fields.
-        return self.__dict__.get(_OBJ_ + name, default)
+        return self.__dict__.get('_obj_' + name, default)
 
 
-def _read(self: Object, field: Any, name: str, value: Any) -> Any:
+def _read(self: Object, kind: kinds.Kind, value: Any) -> Any:
     """Return what a field makes of what came.
 
     A property would do it, and see to changes and constants too, which are
     nothing here and take twice as long.
     """
-    if value is None and field.nullable or (
-            type(value) is _AS_THEY_ARE.get(type(field))):
-        return value
+    made = kind.read(self, value)
+    if made is not kinds.OTHER:
+        return made
+    field, name = kind.field, kind.name
     if isinstance(value, str) and isinstance(field, _LISTS):
         # Its characters would be taken for what is listed.
         raise ValueError('a list')
-    if type(field) is fields.ObjectField and type(value) is dict:
-        value = Object.obj_from_primitive(value, self._context)
-    else:
-        value = field.from_primitive(self, name, value)
-    return field.coerce(self, name, value)
+    return field.coerce(self, name, field.from_primitive(self, name, value))
 
 
 def _told(exc: Exception) -> str:
@@ -198,20 +232,10 @@ def _told(exc: Exception) -> str:
 class ObjectList(base.ObjectListBase, Object):
     """Base of the lists of objects."""
 
-
-class Raw(fields.FieldType):
-    """Anything that JSON can say, kept as it came.
-
-    For what we pass on and do not read, such as objects of Nova's that this
-    project does not know.
-    """
-
-    @staticmethod
-    def coerce(obj: Any, attr: str, value: Any) -> Any:
-        return value
-
-
-class RawField(fields.AutoTypedField):
-    """A field of :class:`Raw`."""
-
-    AUTO_TYPE = Raw()
+    @classmethod
+    def _obj_from_primitive(
+        cls, context: Any, objver: str, primitive: dict[str, Any]
+    ) -> Any:
+        self = super()._obj_from_primitive(context, objver, primitive)
+        self.__dict__.setdefault('_obj_objects', [])
+        return self

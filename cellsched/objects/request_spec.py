@@ -6,6 +6,7 @@ from typing import Any
 from oslo_versionedobjects import fields
 
 from cellsched.objects import base
+from cellsched.objects import kinds
 
 
 @base.Registry.register
@@ -15,7 +16,7 @@ class SchedulerLimits(base.Object):
     VERSION = '1.0'
 
     fields = {
-        'numa_topology': base.RawField(nullable=True),
+        'numa_topology': kinds.RawField(nullable=True),
         'vcpu': fields.IntegerField(nullable=True),
         'disk_gb': fields.IntegerField(nullable=True),
         'memory_mb': fields.IntegerField(nullable=True),
@@ -68,8 +69,8 @@ class RequestSpec(base.Object):
     fields = {
         'id': fields.IntegerField(),
         'image': fields.ObjectField('ImageMeta', nullable=True),
-        'numa_topology': base.RawField(nullable=True),
-        'pci_requests': base.RawField(nullable=True),
+        'numa_topology': kinds.RawField(nullable=True),
+        'pci_requests': kinds.RawField(nullable=True),
         'project_id': fields.StringField(nullable=True),
         'user_id': fields.StringField(nullable=True),
         'availability_zone': fields.StringField(nullable=True),
@@ -85,12 +86,12 @@ class RequestSpec(base.Object):
         'instance_group': fields.ObjectField('InstanceGroup', nullable=True),
         'scheduler_hints': fields.DictOfListOfStringsField(nullable=True),
         'instance_uuid': fields.UUIDField(),
-        'security_groups': base.RawField(),
-        'network_metadata': base.RawField(),
+        'security_groups': kinds.RawField(),
+        'network_metadata': kinds.RawField(),
         'is_bfv': fields.BooleanField(),
-        'requested_resources': base.RawField(nullable=True),
-        'request_level_params': base.RawField(),
-        'requested_networks': base.RawField(),
+        'requested_resources': kinds.RawField(nullable=True),
+        'request_level_params': kinds.RawField(),
+        'requested_networks': kinds.RawField(),
     }
 
     def hint(self, name: str) -> list[str]:
