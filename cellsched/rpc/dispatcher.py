@@ -25,6 +25,9 @@ _OF_CALLERS = (
     exception.DeadlineExceeded, exception.Invalid,
     ovo_exception.IncompatibleObjectVersion)
 
+#: Methods, as callers name them with their versions, that are remembered.
+_FOUND_MAX = 256
+
 #: Seconds since 1970 that may be a time.
 _TIME_MAX = 1e15
 
@@ -63,17 +66,24 @@ class Dispatcher(dispatcher.RPCDispatcher):
         self._clock = clock
         self._tolerance_s = tolerance_s
         self._translate = translate
+        # Callers name the same few methods all the time.
+        self._found = functools.lru_cache(_FOUND_MAX)(self._find)
 
     def dispatch(self, incoming: Any) -> Any:
         message = incoming.message
         try:
             try:
-                self._check(message, incoming.ctxt)
+                endpoint = self._check(message, incoming.ctxt)
             except Exception:
                 # The log would name the request that this thread was at last.
                 request_context.RequestContext(overwrite=True)
                 raise
-            return super().dispatch(incoming)
+            if incoming.client_timeout:
+                # The base goes on telling the caller that it is at work, and
+                # makes a thread for that, wanted or not.
+                return super().dispatch(incoming)
+            return self._do_dispatch(endpoint, message['method'],
+                                     incoming.ctxt, message.get('args', {}))
         except dispatcher.ExpectedException as exc:
             error = exc.exc_info[1]
         except (*_OF_CALLERS, exception.CellschedException) as exc:
@@ -86,7 +96,8 @@ class Dispatcher(dispatcher.RPCDispatcher):
             LOG.error('%s failed: %s', method, shown(error, 1000))
         raise _expected(self._translate(error))
 
-    def _check(self, message: dict[str, Any], context: Any) -> None:
+    def _check(self, message: dict[str, Any], context: Any) -> Any:
+        """Return the endpoint that a message is for."""
         method = message.get('method')
         if not isinstance(method, str):
             raise _invalid('method', 'the name of a method')
@@ -95,21 +106,33 @@ class Dispatcher(dispatcher.RPCDispatcher):
         if not isinstance(args, dict):
             raise _invalid('args', 'values by name')
         version = message.get('version', '1.0')
-        if not _is_version(version):
-            raise _invalid('version', 'a version such as 4.5')
+        if not isinstance(version, str):
+            raise _invalid_version()
         self._check_deadline(context.get('deadline'))
+        namespace = message.get('namespace')
+        if namespace is not None and not isinstance(namespace, str):
+            raise dispatcher.NoSuchMethod(shown(method))
+        endpoint, function = self._found(namespace, version, method)
+        _check_arguments(function, args)
+        return endpoint
+
+    def _find(
+        self, namespace: str | None, version: str, method: str
+    ) -> tuple[Any, Callable[..., Any]]:
+        """Return the endpoint that has a method, and its function."""
+        if not _is_version(version):
+            raise _invalid_version()
         # What nothing here answers must not get as far as the base, which
         # would go on telling the caller that it is at work.
         unsupported = False
         for endpoint in self.endpoints:
             target: oslo_messaging.Target = getattr(
                 endpoint, 'target', None) or self._default_target
-            if (message.get('namespace') in target.accepted_namespaces
+            if (namespace in target.accepted_namespaces
                     and self.access_policy.is_allowed(endpoint, method)
                     and inspect.ismethod(getattr(endpoint, method, None))):
                 if self._is_compatible(target, version):
-                    _check_arguments(getattr(endpoint, method).__func__, args)
-                    return
+                    return endpoint, getattr(endpoint, method).__func__
                 unsupported = True
         if unsupported:
             raise dispatcher.UnsupportedVersion(version, method=method)
@@ -130,6 +153,10 @@ def _invalid(field: str, expected: str) -> exception.InvalidField:
         where='message', field=field, expected=expected)
 
 
+def _invalid_version() -> exception.InvalidField:
+    return _invalid('version', 'a version such as 4.5')
+
+
 def is_name(said: Any) -> bool:
     """Return whether something is a name as logs may show it."""
     return (isinstance(said, str) and len(said) <= NAME_MAX
@@ -140,13 +167,14 @@ def _check_context(context: Any) -> None:
     if not isinstance(context, dict):
         raise _invalid('context', 'values by name')
     for name in _LOGGED:
-        if context.get(name) is not None and not is_name(context[name]):
+        said = context.get(name)
+        if said is not None and not is_name(said):
             raise _invalid(f'context.{name}',
                            f'a text of at most {NAME_MAX} characters')
 
 
-def _is_version(text: Any) -> bool:
-    if not isinstance(text, str) or len(text) > 20:
+def _is_version(text: str) -> bool:
+    if len(text) > 20:
         return False
     parts = text.split('.')
     return len(parts) in (2, 3) and all(
@@ -184,8 +212,10 @@ def _parameters(
 
 def shown(said: str | Exception, most: int = _SHOWN_MAX) -> str:
     """Return what somebody else wrote, as a log may show it."""
-    return ''.join(each if each.isprintable() else '?'
-                   for each in str(said)[:most])
+    text = str(said)[:most]
+    if text.isprintable():
+        return text
+    return ''.join(each if each.isprintable() else '?' for each in text)
 
 
 def _expected(error: Exception) -> dispatcher.ExpectedException:
