@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of all clients."""
 
-from collections.abc import Iterator
-import contextlib
+import functools
 from typing import Any
 
 from kombu import exceptions as kombu_exc
@@ -13,6 +12,10 @@ from cellsched import context as request_context
 from cellsched import exception
 from cellsched.rpc import serializer
 from cellsched.rpc import versions
+
+
+#: Servers and versions that a client remembers how to send to.
+_PREPARED_MAX = 1024
 
 
 class Client:
@@ -45,13 +48,15 @@ class Client:
         self._version = version
         self._version_cap = version_cap
         self._clock = clock_.Clock()
-        self._timeout_s = timeout_s
         self._client = oslo_messaging.get_rpc_client(
             transport,
             oslo_messaging.Target(
                 topic=topic, version=version, namespace=namespace),
-            timeout=timeout_s, call_monitor_timeout=call_monitor_timeout_s,
+            call_monitor_timeout=call_monitor_timeout_s,
             retry=retries_max, serializer=serializer.Serializer())
+        self._timeout_s = timeout_s or self._client.conf.rpc_response_timeout
+        # To prepare takes longer than to make the rest of a message.
+        self._prepared = functools.lru_cache(_PREPARED_MAX)(self._prepare)
 
     def can_send(self, version: str) -> bool:
         """Return whether messages of a version may be sent."""
@@ -75,11 +80,12 @@ class Client:
         :raises cellsched.exception.VersionNotSendable: the version is above
             the cap
         """
-        timeout_s = self._timeout_s or self._client.conf.rpc_response_timeout
-        context = context.until(self._clock.timestamp() + timeout_s)
-        with _translated():
-            return self._prepare(version, server).call(
+        context = context.until(self._clock.timestamp() + self._timeout_s)
+        try:
+            return self._to(version, server).call(
                 context, method, **arguments)
+        except kombu_exc.OperationalError as exc:
+            raise _undelivered(exc) from exc
 
     def cast(
         self, context: request_context.RequestContext, method: str,
@@ -95,13 +101,19 @@ class Client:
         :raises cellsched.exception.VersionNotSendable: the version is above
             the cap
         """
-        with _translated():
-            self._prepare(version, server).cast(context, method, **arguments)
+        try:
+            self._to(version, server).cast(context, method, **arguments)
+        except kombu_exc.OperationalError as exc:
+            raise _undelivered(exc) from exc
 
-    def _prepare(self, version: str | None, server: str | None) -> Any:
+    def _to(self, version: str | None, server: str | None) -> Any:
         version = version or self._version
         self._check_version(version)
-        return self._client.prepare(version=version, server=server)
+        return self._prepared(version, server)
+
+    def _prepare(self, version: str, server: str | None) -> Any:
+        return self._client.prepare(
+            version=version, server=server, timeout=self._timeout_s)
 
     def _check_version(self, version: str) -> None:
         cap = self._cap()
@@ -114,11 +126,9 @@ class Client:
         return cap() if callable(cap) else cap
 
 
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Turn the error of a library below oslo.messaging into one of its own."""
-    try:
-        yield
-    except kombu_exc.OperationalError as exc:
-        raise oslo_messaging.MessageDeliveryFailure(
-            f'The broker cannot be reached: {exc}') from exc
+def _undelivered(
+    error: kombu_exc.OperationalError
+) -> oslo_messaging.MessageDeliveryFailure:
+    """Return the error of oslo.messaging for one of a library below it."""
+    return oslo_messaging.MessageDeliveryFailure(
+        f'The broker cannot be reached: {error}')

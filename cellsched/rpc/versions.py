@@ -10,6 +10,7 @@ server is of.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
 import re
 
 from cellsched import exception
@@ -85,6 +86,7 @@ def check(topic: str, cap: Cap, least: str | None) -> None:
                  f'it stands for {cap}')
 
 
+@functools.lru_cache(256)
 def can_send(version: str, cap: str | None) -> bool:
     """Return whether a client that is held at ``cap`` may send a version.
 
