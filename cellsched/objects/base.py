@@ -58,6 +58,11 @@ class Registry(base.VersionedObjectRegistry):
                 operator.attrgetter(each.kept_as), theirs.fset, theirs.fdel))
 
 
+def is_known(name: str) -> bool:
+    """Return whether there is an object of a name."""
+    return name in _OWN
+
+
 _NAME, _NAMESPACE, _VERSION, _DATA, _CHANGES = (
     f'nova_object.{key}'
     for key in ('name', 'namespace', 'version', 'data', 'changes'))

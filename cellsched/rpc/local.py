@@ -15,6 +15,8 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 import functools
+import itertools
+import json
 import logging
 import queue
 import sys
@@ -39,6 +41,12 @@ _AT_WORK = ''
 
 _CLOCK = clock.Clock()
 
+#: What messages are called in logs.
+_NUMBERS = itertools.count(1)
+
+#: Writes JSON as the drivers for brokers do.
+_text = json.JSONEncoder(default=jsonutils.to_primitive).encode
+
 
 class _Address(NamedTuple):
     exchange: str | None
@@ -62,7 +70,7 @@ class _Incoming(base.RpcIncomingMessage):
     """A message as its receiver sees it."""
 
     def __init__(self, letter: _Letter, put_back: Callable[[], None]) -> None:
-        super().__init__(*jsonutils.loads(letter.text))
+        super().__init__(*json.loads(letter.text), msg_id=next(_NUMBERS))
         self.client_timeout = letter.monitor_s
         self._replies = letter.replies
         self._put_back = put_back
@@ -88,9 +96,8 @@ class _Incoming(base.RpcIncomingMessage):
 
 def _reply_text(reply: Any, failure: Any) -> str:
     if failure:
-        return jsonutils.dumps(
-            {'failure': common.serialize_remote_exception(failure)})
-    return jsonutils.dumps({'result': reply})
+        return _text({'failure': common.serialize_remote_exception(failure)})
+    return _text({'result': reply})
 
 
 class _World:
@@ -198,7 +205,7 @@ class LocalDriver(base.BaseDriver):
         call_monitor_timeout: float | None = None, retry: int | None = None,
         transport_options: Any = None,
     ) -> Any:
-        text = jsonutils.dumps([ctxt, message])
+        text = _text([ctxt, message])
         if not wait_for_reply:
             return self._post(target, _Letter(text))
         replies: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -216,7 +223,7 @@ class LocalDriver(base.BaseDriver):
         self, target: Any, ctxt: Any, message: Any, version: float,
         retry: int | None = None,
     ) -> None:
-        self._post(target, _Letter(jsonutils.dumps([ctxt, message])))
+        self._post(target, _Letter(_text([ctxt, message])))
 
     def listen(
         self, target: Any, batch_size: int, batch_timeout: float | None
@@ -278,7 +285,8 @@ def _wait(
         except queue.Empty:
             return None
         if text != _AT_WORK:
-            return jsonutils.loads(text)
+            reply: dict[str, Any] = json.loads(text)
+            return reply
 
 
 #: The worlds that somebody is in.

@@ -7,6 +7,7 @@ import oslo_messaging
 
 from cellsched import context as request_context
 from cellsched.objects import base
+from cellsched.objects import kinds
 
 _NAME = f'{base.Object.OBJ_SERIAL_NAMESPACE}.name'
 
@@ -20,26 +21,10 @@ class Serializer(oslo_messaging.Serializer):
     """
 
     def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        if isinstance(entity, base.Object):
-            return entity.obj_to_primitive()
-        if isinstance(entity, dict):
-            return {key: self.serialize_entity(ctxt, value)
-                    for key, value in entity.items()}
-        if isinstance(entity, (list, tuple, set, frozenset)):
-            return [self.serialize_entity(ctxt, value) for value in entity]
-        return entity
+        return entity if type(entity) in kinds.PLAIN else _written(entity)
 
     def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        if isinstance(entity, list):
-            return [self.deserialize_entity(ctxt, value) for value in entity]
-        if not isinstance(entity, dict):
-            return entity
-        if _NAME not in entity:
-            return {key: self.deserialize_entity(ctxt, value)
-                    for key, value in entity.items()}
-        if entity[_NAME] in base.Registry.obj_classes():
-            return base.Object.obj_from_primitive(entity)
-        return entity
+        return entity if type(entity) in kinds.PLAIN else _read(entity)
 
     def serialize_context(
         self, ctxt: request_context.RequestContext
@@ -52,3 +37,29 @@ class Serializer(oslo_messaging.Serializer):
         # A server calls this in the thread that does the work, whose log
         # messages are of this request from now on.
         return request_context.RequestContext.from_dict(ctxt, overwrite=True)
+
+
+def _written(entity: Any) -> Any:
+    if isinstance(entity, base.Object):
+        return entity.obj_to_primitive()
+    if isinstance(entity, dict):
+        return {key: value if type(value) in kinds.PLAIN else _written(value)
+                for key, value in entity.items()}
+    if isinstance(entity, (list, tuple, set, frozenset)):
+        return [value if type(value) in kinds.PLAIN else _written(value)
+                for value in entity]
+    return entity
+
+
+def _read(entity: Any) -> Any:
+    if isinstance(entity, list):
+        return [value if type(value) in kinds.PLAIN else _read(value)
+                for value in entity]
+    if not isinstance(entity, dict):
+        return entity
+    if _NAME not in entity:
+        return {key: value if type(value) in kinds.PLAIN else _read(value)
+                for key, value in entity.items()}
+    if base.is_known(entity[_NAME]):
+        return base.Object.obj_from_primitive(entity)
+    return entity
