@@ -14,6 +14,7 @@ from oslo_versionedobjects import exception as ovo_exception
 from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
+from cellsched.rpc import signs
 
 LOG = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Dispatcher(dispatcher.RPCDispatcher):
         self._clock = clock
         self._tolerance_s = tolerance_s
         self._translate = translate
+        self._signs = signs.Signs()
         # Callers name the same few methods all the time.
         self._found = functools.lru_cache(_FOUND_MAX)(self._find)
 
@@ -78,12 +80,7 @@ class Dispatcher(dispatcher.RPCDispatcher):
                 # The log would name the request that this thread was at last.
                 request_context.RequestContext(overwrite=True)
                 raise
-            if incoming.client_timeout:
-                # The base goes on telling the caller that it is at work, and
-                # makes a thread for that, wanted or not.
-                return super().dispatch(incoming)
-            return self._do_dispatch(endpoint, message['method'],
-                                     incoming.ctxt, message.get('args', {}))
+            return self._call(endpoint, incoming)
         except dispatcher.ExpectedException as exc:
             error = exc.exc_info[1]
         except (*_OF_CALLERS, exception.CellschedException) as exc:
@@ -95,6 +92,22 @@ class Dispatcher(dispatcher.RPCDispatcher):
         elif not getattr(error, 'safe', True):
             LOG.error('%s failed: %s', method, shown(error, 1000))
         raise _expected(self._translate(error))
+
+    def stop(self) -> None:
+        """Give back what takes no part in a message, which is a thread."""
+        self._signs.stop()
+
+    def _call(self, endpoint: Any, incoming: Any) -> Any:
+        # The base would look for the endpoint again, and make a thread.
+        message = incoming.message
+        call = (self._signs.begin(incoming) if incoming.client_timeout
+                else None)
+        try:
+            return self._do_dispatch(endpoint, message['method'],
+                                     incoming.ctxt, message.get('args', {}))
+        finally:
+            if call is not None:
+                self._signs.end(call)
 
     def _check(self, message: dict[str, Any], context: Any) -> Any:
         """Return the endpoint that a message is for."""
@@ -122,8 +135,6 @@ class Dispatcher(dispatcher.RPCDispatcher):
         """Return the endpoint that has a method, and its function."""
         if not _is_version(version):
             raise _invalid_version()
-        # What nothing here answers must not get as far as the base, which
-        # would go on telling the caller that it is at work.
         unsupported = False
         for endpoint in self.endpoints:
             target: oslo_messaging.Target = getattr(

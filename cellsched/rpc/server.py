@@ -93,6 +93,13 @@ class Server(oslo_server.RPCServer):
             futures.ThreadPoolExecutor,
             thread_name_prefix=f'rpc-{self._target.topic}')
 
+    # This carries the mark by which oslo.messaging knows what comes in order.
+    @functools.wraps(oslo_server.RPCServer.wait)
+    def wait(self, *args: Any, **kwargs: Any) -> None:
+        super().wait(*args, **kwargs)
+        if isinstance(self.dispatcher, dispatcher_.Dispatcher):
+            self.dispatcher.stop()
+
     def _process_incoming(self, incoming: list[Any]) -> None:
         # oslo.messaging logs some of these as they are, and fails at others.
         [message] = incoming
