@@ -9,7 +9,6 @@ transaction::
         request_specs.create(connection, …)
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import pathlib
@@ -88,10 +87,19 @@ class Database:
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         if self._engine is None:
-            with self._lock, self._translated():
+            with self._lock:
                 if self._engine is None:
-                    self._engine = _open(self.url, self.options)
+                    self._engine = self._opened()
         return self._engine
+
+    def _opened(self) -> sa.Engine:
+        try:
+            return _open(self.url, self.options)
+        except Exception as exc:
+            ours = self.translate(exc)
+            if ours is None:
+                raise
+            raise ours from None
 
     def exists(self) -> bool:
         """Return False where there is none, and to look would make one.
@@ -104,8 +112,7 @@ class Database:
         file = pathlib.Path(url.database)
         return file.exists() or not file.parent.is_dir()
 
-    @contextlib.contextmanager
-    def writer(self) -> Iterator[sa.Connection]:
+    def writer(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """Give a connection in a transaction, committed at the end.
 
         An exception rolls it back and goes on.
@@ -114,28 +121,23 @@ class Database:
             and may be tried again
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
-        with self._translated(), self.engine.begin() as connection:
-            yield connection
+        return _Use(self, writes=True)
 
-    @contextlib.contextmanager
-    def reader(self) -> Iterator[sa.Connection]:
+    def reader(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """Give a connection for statements that read, each on its own.
 
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
-        with self.each_alone() as connection:
-            yield connection
+        return self.each_alone()
 
-    @contextlib.contextmanager
-    def each_alone(self) -> Iterator[sa.Connection]:
+    def each_alone(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """Give a connection whose statements are each a transaction.
 
         :raises cellsched.exception.TransactionLost: a statement lost to
             another one and may be tried again
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
-        with self._translated(), self.engine.connect() as connection:
-            yield connection.execution_options(isolation_level='AUTOCOMMIT')
+        return _Use(self, writes=False)
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
@@ -144,34 +146,32 @@ class Database:
                 self._engine.dispose()
                 self._engine = None
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (db_exc.DBDeadlock, postgresql.PlanOutdated) as exc:
-            raise self._lost(exc) from None
-        except _UNREACHABLE as exc:
+    def translate(self, exc: BaseException) -> Exception | None:
+        """Return our error for a library's; None if it is to stay."""
+        if isinstance(exc, (db_exc.DBDeadlock, postgresql.PlanOutdated)):
+            return self._lost(exc)
+        if isinstance(exc, _UNREACHABLE):
             if _lost(exc):
-                raise self._lost(exc) from None
+                return self._lost(exc)
             if getattr(exc, 'statement', None) is not None:
-                raise
-            raise exception.DatabaseUnreachable(
+                return None
+            return exception.DatabaseUnreachable(
                 schema=self.schema, url=urls.mask(self.url),
-                reason=self._reason(exc)) from None
-        except (db_exc.DBError, sa.exc.ProgrammingError) as exc:
+                reason=self._reason(exc))
+        if isinstance(exc, (db_exc.DBError, sa.exc.ProgrammingError)):
             table = _missing_table(exc)
-            if table is None:
-                raise
-            raise exception.SchemaOutOfDate(
-                schema=self.schema, url=urls.mask(self.url), version='none',
-                expected=f'one with the table {table}',
-                command=SYNC_COMMANDS[self.schema]) from None
+            if table is not None:
+                return exception.SchemaOutOfDate(
+                    schema=self.schema, url=urls.mask(self.url),
+                    version='none', expected=f'one with the table {table}',
+                    command=SYNC_COMMANDS[self.schema])
+        return None
 
-    def _lost(self, exc: Exception) -> exception.TransactionLost:
+    def _lost(self, exc: BaseException) -> exception.TransactionLost:
         return exception.TransactionLost(
             schema=self.schema, reason=self._reason(exc))
 
-    def _reason(self, exc: Exception) -> str:
+    def _reason(self, exc: BaseException) -> str:
         """Return the driver's first line without the URL's secrets."""
         inner = getattr(exc, 'inner_exception', None) or exc
         inner = getattr(inner, 'orig', None) or inner
@@ -180,7 +180,66 @@ class Database:
         return line.replace(str(password), '****') if password else line
 
 
-def _lost(exc: Exception) -> bool:
+class _Use:
+    """A connection for as long as somebody uses it."""
+
+    __slots__ = ('_connection', '_database', '_writes')
+
+    _connection: sa.Connection
+
+    def __init__(self, database: Database, writes: bool) -> None:
+        self._database = database
+        self._writes = writes
+
+    def __enter__(self) -> sa.Connection:
+        engine = self._database.engine
+        try:
+            self._connection = connection = engine.connect()
+            try:
+                self._begin(connection)
+            except BaseException:
+                connection.close()
+                raise
+        except Exception as exc:
+            self._raise_ours(exc)
+            raise
+        return connection
+
+    def _begin(self, connection: sa.Connection) -> None:
+        lone = connection.dialect.name == 'sqlite'
+        if self._writes:
+            connection.begin()
+            if lone:
+                # A transaction that begins as a reader cannot become a writer
+                # while another one writes, whatever the timeout.
+                connection.exec_driver_sql('BEGIN IMMEDIATE')
+        elif not lone:
+            # SQLite's connections commit each statement unless told.
+            connection.execution_options(isolation_level='AUTOCOMMIT')
+
+    def __exit__(
+        self, kind: Any, exc: BaseException | None, traceback: Any
+    ) -> None:
+        try:
+            try:
+                if exc is None and self._writes:
+                    self._connection.commit()
+            finally:
+                # What is not committed is rolled back.
+                self._connection.close()
+        except Exception as error:
+            self._raise_ours(error)
+            raise
+        if exc is not None:
+            self._raise_ours(exc)
+
+    def _raise_ours(self, exc: BaseException) -> None:
+        ours = self._database.translate(exc)
+        if ours is not None:
+            raise ours from None
+
+
+def _lost(exc: BaseException) -> bool:
     """Whether PostgreSQL gave another transaction precedence.
 
     It does so where its default isolation was made stricter, as late as at
@@ -190,7 +249,7 @@ def _lost(exc: Exception) -> bool:
             == _SERIALIZATION_FAILURE)
 
 
-def _missing_table(exc: Exception) -> str | None:
+def _missing_table(exc: BaseException) -> str | None:
     """Return the table whose lack the error is about, or None.
 
     oslo.db knows SQLite's error only.
@@ -259,15 +318,31 @@ def _check_url(url: str, schema: str) -> None:
 
 
 def _open(url: str, options: dict[str, Any]) -> sa.Engine:
+    """Return an engine that calls no listener with each statement.
+
+    What oslo.db adds to transactions, for SQLite and for savepoints, is not
+    needed here, and an engine that has such listeners asks for others with
+    each statement. What it adds to connections and errors holds for whatever
+    shares them.
+    """
     options = {'max_retries': 1, 'retry_interval': 1, **options}
-    return engines.create_engine(
-        url, sqlite_fk=True, thread_checkin=False,
-        _engine_target=_engine_and_target, **options)
+    heard = []
+
+    def make(url: sa.URL, **arguments: Any) -> tuple[sa.Engine, sa.Engine]:
+        engine = _engine(url, **arguments)
+        heard.append(engine.execution_options())
+        return engine, heard[0]
+
+    engine = engines.create_engine(
+        url, sqlite_fk=True, thread_checkin=False, _engine_target=make,
+        **options)
+    # They are what connection_trace asks for.
+    for listener in heard[0].dispatch.before_cursor_execute:
+        event.listen(engine, 'before_cursor_execute', listener, retval=True)
+    return engine
 
 
-def _engine_and_target(
-    url: sa.URL, **arguments: Any
-) -> tuple[sa.Engine, sa.Engine]:
+def _engine(url: sa.URL, **arguments: Any) -> sa.Engine:
     """Make the engine; for SQLite one that threads can write through.
 
     oslo.db opens a SQLite file anew for each transaction, which costs four
@@ -284,32 +359,16 @@ def _engine_and_target(
     # Parameters hold passwords too: those of the cells' URLs.
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if sqlite:
-        _tune_sqlite(engine)
+        event.listen(engine, 'connect', _tune_sqlite)
     else:
         pinging.ask_seldom(engine, clock.Clock())
         refusing.listen(engine)
         postgresql.tune(engine)
-    return engine, engine
+    return engine
 
 
-def _tune_sqlite(engine: sa.Engine) -> None:
-    """Let writers queue up instead of failing.
-
-    A transaction that begins as a reader cannot become a writer while another
-    one writes, whatever the timeout; so each takes the write lock at once.
-    """
-    @event.listens_for(engine, 'connect')
-    def connect(connection: Any, record: Any) -> None:
-        connection.execute('PRAGMA journal_mode=WAL')
-        connection.execute('PRAGMA synchronous=NORMAL')
-        connection.execute('PRAGMA busy_timeout=30000')
-
-    @event.listens_for(engine, 'before_cursor_execute', retval=True)
-    def begin(conn: Any, cursor: Any, statement: str, parameters: Any,
-              context: Any, executemany: bool) -> tuple[str, Any]:
-        if statement == 'BEGIN':
-            # What a reader does is no transaction, and takes no lock.
-            options = conn.get_execution_options()
-            reads = options.get('isolation_level') == 'AUTOCOMMIT'
-            statement = '' if reads else 'BEGIN IMMEDIATE'
-        return statement, parameters
+def _tune_sqlite(connection: Any, record: Any) -> None:
+    """Let writers queue up instead of failing."""
+    connection.execute('PRAGMA journal_mode=WAL')
+    connection.execute('PRAGMA synchronous=NORMAL')
+    connection.execute('PRAGMA busy_timeout=30000')

@@ -15,7 +15,7 @@ def recorded(database):
     statements = []
 
     def listen(connection, cursor, text, parameters, context, many):
-        if text and not text.startswith('BEGIN'):
+        if not text.startswith('BEGIN'):
             statements.append((text, parameters))
 
     sa.event.listen(database.engine, 'before_cursor_execute', listen)

@@ -14,6 +14,7 @@ from cellsched.conf import loading
 from cellsched.db import session
 from cellsched import exception
 from tests.unit import base
+from tests.unit.db import recording
 
 THREADS = 8
 
@@ -97,6 +98,15 @@ class TestDatabase(DatabaseCase):
             max_pool_size=7)
 
         self.assertEqual(7, database.engine.pool.size())
+
+    def test_statements_say_who_asks_if_the_option_wants_it(self):
+        for wanted in True, False:
+            database = self.open(connection_trace=wanted)
+            with recording.recorded(database) as statements:
+                self.names(database)
+
+            self.assertEqual(
+                wanted, '-- File: ' in statements[0][0], statements)
 
     def test_repr_has_no_password(self):
         database = self.open('mysql+pymysql://me:p@ss:w/rd@there/claims')

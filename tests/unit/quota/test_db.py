@@ -34,7 +34,7 @@ class QuotaTestCase(base.TestCase):
         seen = []
 
         def see(conn, cursor, statement, *args):
-            if statement and not statement.startswith('BEGIN'):
+            if not statement.startswith('BEGIN'):
                 seen.append(statement.split()[0])
 
         sa.event.listen(
