@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 from typing import Any
 
 from oslo_db import exception as db_exc
@@ -12,17 +13,22 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
 
-#: Values in one IN list; SQLite takes no more than 999 in old versions.
+from cellsched.db import lists
+
+#: Values in one list of :func:`in_list`, or of IN; old versions of SQLite take
+#: no more than 999 there.
 CHUNK = 500
 
 
-def in_list(column: sa.Column[Any]) -> sa.ColumnElement[bool]:
-    """Return the condition that a column is one of the parameter ``these``.
+def in_list(
+    column: sa.ColumnElement[Any], name: str = 'these'
+) -> sa.ColumnElement[bool]:
+    """Return the condition that a column is one of a parameter, a list.
 
     It is for statements that are built once, as constants: to build one and
     to look it up takes longer than a database takes to run it.
     """
-    return column.in_(sa.bindparam('these', expanding=True))
+    return lists.OneOf(column, name)
 
 
 def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
@@ -68,8 +74,7 @@ def lock(
     order of their ids before are safe from that.
     """
     return list(connection.execute(
-        sa.select(column).where(column.in_(values), *conditions)
-        .order_by(column.table.c.id).with_for_update()).scalars())
+        _locking(column).where(*conditions), {'these': values}).scalars())
 
 
 def delete_counted(
@@ -85,10 +90,21 @@ def delete_counted(
         if len(chunk) > 1:
             chunk = lock(connection, column, chunk, *conditions)
         result = connection.execute(
-            sa.delete(column.table).where(column.in_(chunk), *conditions))
+            _deleting(column).where(*conditions), {'these': chunk})
         if result.rowcount == len(chunk):
             deleted.update(chunk)
     return deleted
+
+
+@functools.cache
+def _locking(column: sa.Column[Any]) -> sa.Select[Any]:
+    return (sa.select(column).where(in_list(column))
+            .order_by(column.table.c.id).with_for_update())
+
+
+@functools.cache
+def _deleting(column: sa.Column[Any]) -> sa.Delete:
+    return sa.delete(column.table).where(in_list(column))
 
 
 def _insert_one_by_one(

@@ -38,7 +38,7 @@ _LEASED = (
 _RENEW = (
     sa.update(_TABLE)
     .where(statements.in_list(_TABLE.c.instance_uuid),
-           _TABLE.c.lease_owner.in_(sa.bindparam('owners', expanding=True)))
+           statements.in_list(_TABLE.c.lease_owner, 'owners'))
     .values(lease_expires_at=sa.bindparam('until')))
 
 _PRESENT = sa.select(_TABLE.c.instance_uuid).where(

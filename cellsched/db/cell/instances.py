@@ -190,7 +190,7 @@ def _update(
     conditions = []
     for name, nullable in expected:
         column = _TABLE.c[name]
-        as_is = column.in_(sa.bindparam(f'was_{name}', expanding=True))
+        as_is = statements.in_list(column, f'was_{name}')
         conditions.append(
             sa.or_(as_is, column.is_(None)) if nullable else as_is)
     if before is not None:

@@ -39,6 +39,10 @@ class TestStatements(ByPsycopg, test_queries.TestStatements):
     pass
 
 
+class TestInList(ByPsycopg, test_queries.TestInList):
+    pass
+
+
 class TestInstanceMappings(ByPsycopg, test_queries.TestInstanceMappings):
     pass
 

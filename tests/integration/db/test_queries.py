@@ -34,6 +34,10 @@ class TestStatements(
     pass
 
 
+class TestInList(base.APITestCase, test_statements.TestInList):
+    pass
+
+
 class TestDeleteCounted(
         base.APITestCase, test_statements.TestDeleteCounted):
     pass

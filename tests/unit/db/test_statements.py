@@ -5,10 +5,12 @@ import types
 
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 
 from cellsched.db.api import models
 from cellsched.db import statements
 from tests.unit.db.api import base
+from tests.unit.db import recording
 from tests.unit.db import samples
 from tests.unit import racing
 
@@ -31,6 +33,61 @@ class TestChunks(base.TestCase):
         self.assertEqual([statements.CHUNK, statements.CHUNK, 1],
                          [len(chunk) for chunk in chunks])
         self.assertEqual([], list(statements.chunks([])))
+
+
+class TestInList(base.TestCase):
+
+    #: What means something to one dialect or another, and nothing in values.
+    NAMES = ('', 'a', 'A', 'a"b', "a'b", 'a\\b', 'a\\"', '{a}', 'a,b', '[a]',
+             'NULL', 'null', 'a b', ' a', '%', '%s', '%(these)s', ':these',
+             'a\nb', 'ä', '\U0001f600', 'a' * 255)
+
+    def setUp(self):
+        super().setUp()
+        self.cell = samples.map_cell(self.database, samples.cell())
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.insert(HOSTS), [row(name) for name in self.NAMES])
+
+    def found(self, *values, column=KEY):
+        with self.database.reader() as connection:
+            return set(connection.execute(
+                sa.select(column).where(statements.in_list(column)),
+                {'these': values}).scalars())
+
+    def test_each_value_is_found_whatever_it_has_in_it(self):
+        for name in self.NAMES:
+            self.assertEqual({name}, self.found(name))
+        self.assertEqual(set(self.NAMES), self.found(*self.NAMES, 'none'))
+
+    def test_nothing_else_is_found(self):
+        self.assertEqual(set(), self.found())
+        self.assertEqual(set(), self.found(None))
+        self.assertEqual(set(), self.found('b', 'a\\', 'None', 'a' * 256))
+
+    def test_numbers_are_found(self):
+        ids = self.found(*range(5), column=HOSTS.c.id)
+
+        self.assertEqual({1, 2, 3, 4}, ids)
+
+    def test_it_may_be_said_of_several_columns_and_not_be(self):
+        with self.database.reader() as connection:
+            found = connection.execute(
+                sa.select(KEY).where(
+                    ~statements.in_list(KEY),
+                    sa.or_(statements.in_list(HOSTS.c.id, 'ids'),
+                           statements.in_list(KEY, 'names'))),
+                {'these': ['', 'A'], 'ids': [1, 2], 'names': ['A', 'ä']},
+            ).scalars().all()
+
+        self.assertEqual(['a', 'ä'], sorted(found))
+
+    def test_lists_of_any_length_are_one_statement(self):
+        with recording.recorded(self.database) as said:
+            for count in range(4):
+                self.found(*self.NAMES[:count])
+
+        self.assertEqual(1, len({text for text, _ in said}))
 
 
 class StatementCase(base.TestCase):
@@ -108,6 +165,22 @@ class TestDialects(StatementCase):
         self.assertIn('ON CONFLICT DO NOTHING RETURNING host_mappings.host',
                       said[0])
         self.assertEqual({'a'}, inserted)
+
+    def test_mysql_is_told_each_value(self):
+        said = str(sa.select(KEY).where(statements.in_list(KEY)).compile(
+            dialect=mysql.dialect()))
+
+        self.assertIn('host_mappings.host IN (__[POSTCOMPILE_these])', said)
+
+    def test_sqlite_looks_each_value_up(self):
+        said = str(sa.select(KEY).where(statements.in_list(KEY)).compile(
+            dialect=self.database.engine.dialect))
+
+        with self.database.reader() as connection:
+            plan = connection.exec_driver_sql(
+                f'EXPLAIN QUERY PLAN {said}', ('[]',)).all()
+
+        self.assertIn('SEARCH host_mappings', plan[0].detail)
 
     def test_mysql_takes_one_by_one_and_passes_duplicates_over(self):
         def answer(row):
