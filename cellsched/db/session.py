@@ -17,13 +17,9 @@ import threading
 from typing import Any
 
 from oslo_db import exception as db_exc
-from oslo_db.sqlalchemy import engines
 import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy import pool
 
-from cellsched import clock
-from cellsched.db import pinging
+from cellsched.db import opening
 from cellsched.db import postgresql
 from cellsched.db import refusing
 from cellsched import exception
@@ -94,7 +90,7 @@ class Database:
 
     def _opened(self) -> sa.Engine:
         try:
-            return _open(self.url, self.options)
+            return opening.open_(self.url, self.options)
         except Exception as exc:
             ours = self.translate(exc)
             if ours is None:
@@ -210,9 +206,7 @@ class _Use:
         if self._writes:
             connection.begin()
             if lone:
-                # A transaction that begins as a reader cannot become a writer
-                # while another one writes, whatever the timeout.
-                connection.exec_driver_sql('BEGIN IMMEDIATE')
+                opening.begin_immediate(connection)
         elif not lone:
             # SQLite's connections commit each statement unless told.
             connection.execution_options(isolation_level='AUTOCOMMIT')
@@ -315,60 +309,3 @@ def _check_url(url: str, schema: str) -> None:
         raise exception.ConfigurationInvalid(
             field=f'{schema} database connection',
             expected='a URL with %40 for each @ of the password')
-
-
-def _open(url: str, options: dict[str, Any]) -> sa.Engine:
-    """Return an engine that calls no listener with each statement.
-
-    What oslo.db adds to transactions, for SQLite and for savepoints, is not
-    needed here, and an engine that has such listeners asks for others with
-    each statement. What it adds to connections and errors holds for whatever
-    shares them.
-    """
-    options = {'max_retries': 1, 'retry_interval': 1, **options}
-    heard = []
-
-    def make(url: sa.URL, **arguments: Any) -> tuple[sa.Engine, sa.Engine]:
-        engine = _engine(url, **arguments)
-        heard.append(engine.execution_options())
-        return engine, heard[0]
-
-    engine = engines.create_engine(
-        url, sqlite_fk=True, thread_checkin=False, _engine_target=make,
-        **options)
-    # They are what connection_trace asks for.
-    for listener in heard[0].dispatch.before_cursor_execute:
-        event.listen(engine, 'before_cursor_execute', listener, retval=True)
-    return engine
-
-
-def _engine(url: sa.URL, **arguments: Any) -> sa.Engine:
-    """Make the engine; for SQLite one that threads can write through.
-
-    oslo.db opens a SQLite file anew for each transaction, which costs four
-    times the transaction. SQLAlchemy's own pool keeps it open.
-    """
-    sqlite = url.get_backend_name() == 'sqlite'
-    if sqlite and arguments.get('poolclass') is pool.NullPool:
-        # A file does not go away as a server does, so nothing is pinged.
-        arguments.update(poolclass=pool.QueuePool, max_overflow=-1,
-                         pool_pre_ping=False)
-    url, connecting = postgresql.connect_arguments(url)
-    arguments['connect_args'] = {
-        **arguments.get('connect_args', {}), **connecting}
-    # Parameters hold passwords too: those of the cells' URLs.
-    engine = sa.create_engine(url, hide_parameters=True, **arguments)
-    if sqlite:
-        event.listen(engine, 'connect', _tune_sqlite)
-    else:
-        pinging.ask_seldom(engine, clock.Clock())
-        refusing.listen(engine)
-        postgresql.tune(engine)
-    return engine
-
-
-def _tune_sqlite(connection: Any, record: Any) -> None:
-    """Let writers queue up instead of failing."""
-    connection.execute('PRAGMA journal_mode=WAL')
-    connection.execute('PRAGMA synchronous=NORMAL')
-    connection.execute('PRAGMA busy_timeout=30000')

@@ -8,15 +8,11 @@ import sqlalchemy as sa
 
 @contextlib.contextmanager
 def recorded(database):
-    """Give a list of the statements that are made meanwhile.
-
-    What begins and ends transactions is left out.
-    """
+    """Give a list of the statements that are made meanwhile."""
     statements = []
 
     def listen(connection, cursor, text, parameters, context, many):
-        if not text.startswith('BEGIN'):
-            statements.append((text, parameters))
+        statements.append((text, parameters))
 
     sa.event.listen(database.engine, 'before_cursor_execute', listen)
     try:

@@ -209,6 +209,20 @@ class TestSQLite(DatabaseCase):
             self.assertRaises(sqlite3.OperationalError, impatient.execute,
                               "INSERT INTO things VALUES ('a')")
 
+    def test_writer_that_waited_in_vain_for_the_lock_is_told_so(self):
+        with self.database.reader() as connection:
+            connection.exec_driver_sql('PRAGMA busy_timeout=0')
+        other = sqlite3.connect(self.path, isolation_level=None)
+        self.addCleanup(other.close)
+        other.execute('BEGIN IMMEDIATE')
+
+        error = self.assertRaises(sa.exc.OperationalError, self.add, 'a')
+        self.assertIn('locked', str(error))
+
+        other.execute('COMMIT')
+        self.add('a')
+        self.assertEqual(['a'], self.names())
+
     def test_reader_does_not_wait_for_a_writer(self):
         self.add('a')
         with self.database.writer() as connection:

@@ -34,8 +34,7 @@ class QuotaTestCase(base.TestCase):
         seen = []
 
         def see(conn, cursor, statement, *args):
-            if not statement.startswith('BEGIN'):
-                seen.append(statement.split()[0])
+            seen.append(statement.split()[0])
 
         sa.event.listen(
             self.database.engine, 'before_cursor_execute', see)
