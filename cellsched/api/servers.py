@@ -11,6 +11,7 @@ from oslo_log import log
 import oslo_messaging
 from oslo_utils import uuidutils
 
+from cellsched.api import accepting
 from cellsched.api import block_devices
 from cellsched.api import deleting
 from cellsched.api import retrying
@@ -20,11 +21,8 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched import context as context_
-from cellsched.db.api import build_requests
 from cellsched.db.api import flavors
 from cellsched.db.api import instance_groups
-from cellsched.db.api import instance_mappings
-from cellsched.db.api import request_specs
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import instances as listing
@@ -114,9 +112,9 @@ class Servers:
                 request, max_count=self._quotas.check(
                     connection, context.project_id, context.user_id, sizes,
                     min_count, count))
-            made = self._instances(context, request, sizes)
-            self._accept(connection, context, request, sizes, group, made)
-        uuids = [instance.uuid for instance in made]
+            uuids = accepting.accept(
+                connection, context, request, sizes, group,
+                self._clock.now(), self._new_uuid)
         self._tell(context, uuids)
         return uuids
 
@@ -203,28 +201,6 @@ class Servers:
                           'them', uuids)
         self._reached('Tell')
 
-    def _instances(
-        self, context: context_.RequestContext,
-        request: validation.ServerRequest, flavor: objects.Flavor,
-    ) -> list[objects.Instance]:
-        now = self._clock.now()
-        several = request.max_count > 1
-        batch = self._new_uuid()
-        return [
-            objects.Instance(
-                uuid=self._new_uuid(), project_id=context.project_id,
-                user_id=context.user_id, image_ref=request.image_ref,
-                display_name=(f'{request.name}-{index + 1}' if several
-                              else request.name),
-                launch_index=index, vm_state='building',
-                task_state='scheduling', power_state=0,
-                vcpus=flavor.vcpus, memory_mb=flavor.memory_mb,
-                root_gb=flavor.root_gb, ephemeral_gb=flavor.ephemeral_gb,
-                instance_type_id=flavor.id, reservation_id=f'r-{batch}',
-                created_at=now, flavor=flavor,
-                availability_zone=request.availability_zone)
-            for index in range(request.max_count)]
-
     def _group(
         self, connection: Any, context: context_.RequestContext,
         request: validation.ServerRequest,
@@ -245,55 +221,3 @@ class Servers:
                          f'more; it has {there} of at most {most} members')
         group.members = []
         return group
-
-    def _accept(
-        self, connection: Any, context: context_.RequestContext,
-        request: validation.ServerRequest, flavor: objects.Flavor,
-        group: objects.InstanceGroup | None,
-        made: Sequence[objects.Instance],
-    ) -> None:
-        now = self._clock.now()
-        project_id = context.project_id or ''
-        tags = list(dict.fromkeys(request.tags)) or None
-        build_requests.create(connection, [
-            objects.BuildRequest(
-                instance_uuid=instance.uuid, project_id=project_id,
-                instance=instance, tags=tags and objects.TagList.made(
-                    instance.uuid, tags),
-                block_device_mappings=block_devices.made(
-                    request.block_device_mappings, instance.uuid,
-                    self._new_uuid))
-            for instance in made], now, request.min_count)
-        request_specs.create(
-            connection, _specs(context, request, flavor, group, made), now)
-        instance_mappings.create(connection, [
-            objects.InstanceMapping(
-                instance_uuid=instance.uuid, project_id=project_id,
-                user_id=context.user_id)
-            for instance in made], now, flavor)
-        if group is not None:
-            instance_groups.add_members(
-                connection, group.id, [each.uuid for each in made], now)
-
-
-def _specs(
-    context: context_.RequestContext, request: validation.ServerRequest,
-    flavor: objects.Flavor, group: objects.InstanceGroup | None,
-    made: Sequence[objects.Instance],
-) -> list[dict[str, object]]:
-    """Return the primitives of request specs, which differ in the uuid."""
-    spec = objects.RequestSpec(
-        project_id=context.project_id, user_id=context.user_id,
-        availability_zone=request.availability_zone, flavor=flavor,
-        image=(objects.ImageMeta(id=request.image_ref)
-               if request.image_ref else None),
-        num_instances=len(made), instance_uuid=made[0].uuid,
-        ignore_hosts=None, force_hosts=None, force_nodes=None, retry=None,
-        limits=None, instance_group=group, is_bfv=False,
-        scheduler_hints={name: list(values)
-                         for name, values in request.hints.items()},
-    ).obj_to_primitive()
-    return [
-        {**spec, 'nova_object.data': {
-            **spec['nova_object.data'], 'instance_uuid': instance.uuid}}
-        for instance in made]

@@ -38,6 +38,19 @@ def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
         yield unique[start:start + CHUNK]
 
 
+def insert_all(
+    connection: sa.Connection, insert: sa.Insert,
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
+    """Insert rows of which nothing is asked back.
+
+    :param insert: the statement, built once, and inline
+    """
+    if rows:
+        # To send one row as one of many takes half as long again.
+        connection.execute(insert, rows if len(rows) > 1 else rows[0])
+
+
 def insert_missing(
     connection: sa.Connection, key: sa.Column[Any],
     rows: Sequence[Mapping[str, Any]],

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import dataclasses
 import datetime
 from typing import Any
+from typing import NamedTuple
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
@@ -18,6 +19,8 @@ from cellsched import objects
 _TABLE = models.build_requests
 _SPECS = models.request_specs
 
+
+_INSERT = sa.insert(_TABLE).inline()
 
 _LEASE = (
     sa.update(_TABLE)
@@ -59,6 +62,17 @@ _MANY = (
     .order_by(_TABLE.c.id))
 
 
+class Wanted(NamedTuple):
+    """A request, with the primitives of its objects."""
+
+    uuid: str
+    project_id: str
+    instance: Mapping[str, Any]
+    tags: Mapping[str, Any] | None = None
+    block_device_mappings: Mapping[str, Any] | None = None
+    buried: bool = False
+
+
 @dataclasses.dataclass(frozen=True)
 class Leased:
     """A request that was taken up, and what was asked for.
@@ -83,12 +97,22 @@ def create(
 
     :param min_count: how many of them must be built for any to be
     """
-    connection.execute(sa.insert(_TABLE), [
-        {'created_at': now, 'instance_uuid': request.instance_uuid,
-         'project_id': request.project_id,
-         **_texts(request), 'buried': request.get('buried', False),
+    create_all(connection, map(_wanted, requests), now, min_count)
+
+
+def create_all(
+    connection: sa.Connection, wanted: Iterable[Wanted],
+    now: datetime.datetime, min_count: int = 1,
+) -> None:
+    """Add the requests of one batch, of which there are no objects.
+
+    :param min_count: how many of them must be built for any to be
+    """
+    statements.insert_all(connection, _INSERT, [
+        {'created_at': now, 'instance_uuid': each.uuid,
+         'project_id': each.project_id, **_texts(each), 'buried': each.buried,
          'min_count': min_count, 'lease_count': 0}
-        for request in requests])
+        for each in wanted])
 
 
 def get(
@@ -128,7 +152,7 @@ def revise(
     change(request)
     connection.execute(
         sa.update(_TABLE).where(_TABLE.c.id == row.id)
-        .values(**_texts(request), revision=row.revision + 1))
+        .values(**_texts(_wanted(request)), revision=row.revision + 1))
     return True
 
 
@@ -298,14 +322,23 @@ def delete(
                 _TABLE.c.revision == revision)}
 
 
-def _texts(request: objects.BuildRequest) -> dict[str, Any]:
-    """Return the columns that keep objects."""
-    texts = {}
-    for name in 'instance', 'tags', 'block_device_mappings':
+def _wanted(request: objects.BuildRequest) -> Wanted:
+    def primitive(name: str) -> dict[str, Any] | None:
         kept = request.get(name)
-        texts[name] = (None if kept is None
-                       else jsonutils.dumps(kept.obj_to_primitive()))
-    return texts
+        return None if kept is None else kept.obj_to_primitive()
+
+    return Wanted(
+        request.instance_uuid, request.project_id,
+        request.instance.obj_to_primitive(), primitive('tags'),
+        primitive('block_device_mappings'), request.get('buried', False))
+
+
+def _texts(wanted: Wanted) -> dict[str, Any]:
+    """Return the columns that keep objects."""
+    return {'instance': jsonutils.dumps(wanted.instance),
+            'tags': wanted.tags and jsonutils.dumps(wanted.tags),
+            'block_device_mappings': wanted.block_device_mappings
+            and jsonutils.dumps(wanted.block_device_mappings)}
 
 
 def _leased(row: sa.Row[Any]) -> Leased:

@@ -21,6 +21,8 @@ _TABLE = models.instance_mappings
 _CELLS = models.cell_mappings
 _REQUESTS = models.build_requests
 
+_INSERT = sa.insert(_TABLE).inline()
+
 _MINE = statements.in_list(_TABLE.c.instance_uuid)
 _WANTED = _TABLE.c.queued_for_delete.is_not(sa.true())
 
@@ -104,20 +106,19 @@ class Usage(NamedTuple):
 
 
 def create(
-    connection: sa.Connection, mappings: Iterable[objects.InstanceMapping],
-    now: datetime.datetime, flavor: objects.Flavor | None = None,
+    connection: sa.Connection, uuids: Iterable[str], project_id: str,
+    user_id: str | None, now: datetime.datetime,
+    flavor: objects.Flavor | None = None,
 ) -> None:
-    """Add servers that have no cell yet.
+    """Add servers of a user that have no cell yet.
 
     :param flavor: how much each takes of its project's quota
     """
-    vcpus = flavor and flavor.vcpus
-    memory_mb = flavor and flavor.memory_mb
-    connection.execute(sa.insert(_TABLE), [
-        {'created_at': now, 'instance_uuid': mapping.instance_uuid,
-         'project_id': mapping.project_id, 'user_id': mapping.get('user_id'),
-         'queued_for_delete': False, 'vcpus': vcpus, 'memory_mb': memory_mb}
-        for mapping in mappings])
+    shared = {'created_at': now, 'project_id': project_id, 'user_id': user_id,
+              'queued_for_delete': False, 'vcpus': flavor and flavor.vcpus,
+              'memory_mb': flavor and flavor.memory_mb}
+    statements.insert_all(connection, _INSERT, [
+        {**shared, 'instance_uuid': uuid} for uuid in uuids])
 
 
 def get_many(

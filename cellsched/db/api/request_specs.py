@@ -10,8 +10,11 @@ from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.api import models
+from cellsched.db import statements
 
 _TABLE = models.request_specs
+
+_INSERT = sa.insert(_TABLE).inline()
 
 
 def create(
@@ -19,7 +22,7 @@ def create(
     now: datetime.datetime,
 ) -> None:
     """Add specifications, given as primitives of request specs."""
-    connection.execute(sa.insert(_TABLE), [
+    statements.insert_all(connection, _INSERT, [
         {'created_at': now,
          'instance_uuid': spec['nova_object.data']['instance_uuid'],
          'spec': jsonutils.dumps(spec)}

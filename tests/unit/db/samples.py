@@ -70,11 +70,9 @@ def accept(database, wanted, now=NOW, min_count=1, **fields):
         request_specs.create(connection, [
             objects.RequestSpec(instance_uuid=each.uuid, flavor=flavor())
             .obj_to_primitive() for each in made], now)
-        instance_mappings.create(connection, [
-            objects.InstanceMapping(
-                instance_uuid=each.uuid, project_id=each.project_id,
-                user_id=each.user_id)
-            for each in made], now)
+        for each in made:
+            instance_mappings.create(
+                connection, [each.uuid], each.project_id, each.user_id, now)
     return made
 
 

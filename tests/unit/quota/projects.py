@@ -46,10 +46,8 @@ class Project:
                     instance_uuid=uuid, project_id=project_id,
                     instance=samples.instance(uuid)) for uuid in uuids],
                 samples.NOW)
-            instance_mappings.create(connection, [
-                objects.InstanceMapping(
-                    instance_uuid=uuid, project_id=project_id,
-                    user_id=user_id) for uuid in uuids], samples.NOW, flavor)
+            instance_mappings.create(
+                connection, uuids, project_id, user_id, samples.NOW, flavor)
             if decided:
                 for uuid, cell in zip(uuids, self.cells * count):
                     instance_mappings.decide(

@@ -6,7 +6,6 @@ import sqlalchemy as sa
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db import statements
-from cellsched import objects
 from tests.unit.db.api import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -22,10 +21,8 @@ class TestInstanceMappings(base.TestCase):
 
     def create(self, count):
         uuids = samples.uuids(count)
-        self.write(instance_mappings.create, [
-            objects.InstanceMapping(instance_uuid=uuid, project_id='project',
-                                    user_id='user')
-            for uuid in uuids], samples.NOW)
+        self.write(instance_mappings.create, uuids, 'project', 'user',
+                   samples.NOW)
         return uuids
 
     def decide(self, uuids, cell):

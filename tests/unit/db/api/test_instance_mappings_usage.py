@@ -3,7 +3,6 @@
 
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import instance_mappings
-from cellsched import objects
 from tests.unit.db.api import base
 from tests.unit.db import samples
 from tests.unit.quota import projects
@@ -72,9 +71,8 @@ class TestUsage(base.TestCase):
     def test_server_of_unknown_size_is_told_of(self):
         [uuid] = samples.uuids(1)
         with self.database.writer() as connection:
-            instance_mappings.create(connection, [objects.InstanceMapping(
-                instance_uuid=uuid, project_id=projects.PROJECT)],
-                samples.NOW)
+            instance_mappings.create(
+                connection, [uuid], projects.PROJECT, None, samples.NOW)
             instance_mappings.decide(
                 connection, [uuid], self.project.cells[0], samples.NOW)
         self.built()
