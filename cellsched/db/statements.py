@@ -31,6 +31,17 @@ def in_list(
     return lists.OneOf(column, name)
 
 
+def among(column: Any, name: str, several: bool) -> sa.ColumnElement[bool]:
+    """Return the condition that a column is one of a parameter's values.
+
+    :param several: whether the parameter is a list; a list of one takes half
+        as long again as the value itself
+    """
+    if several:
+        return column.in_(sa.bindparam(name, expanding=True))
+    return column == sa.bindparam(name)
+
+
 def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
     """Yield the values, without repeats, in lists of a size for IN."""
     unique = list(dict.fromkeys(values))

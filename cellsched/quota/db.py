@@ -41,15 +41,16 @@ class DbQuotaDriver(base.Quotas):
         self, connection: Any, project_id: str | None,
         user_id: str | None = None,
     ) -> dict[str, int]:
-        return self._limits(
-            connection, project_id or '', user_id)[user_id is not None]
+        owner = project_id or '', user_id
+        return self._limits(connection, [owner]).get(owner, {})
 
     def check(
         self, connection: Any, project_id: str | None, user_id: str | None,
         flavor: objects.Flavor, min_count: int, max_count: int,
     ) -> int:
-        room = self._room(connection, project_id or '', user_id, self._limits(
-            connection, project_id or '', user_id), accepted=True)
+        owner = project_id or '', user_id
+        room = _of(owner, self._rooms(
+            connection, self._limits(connection, [owner]), accepted=True))
         size = _size(flavor.vcpus, flavor.memory_mb)
         count = min((each.times(size, max_count) for each in room),
                     default=max_count)
@@ -63,53 +64,42 @@ class DbQuotaDriver(base.Quotas):
     ) -> dict[str, exception.OverQuota]:
         if not self._recheck:
             return {}
-        by_project: dict[str, list[base.Batch]] = {}
-        for batch in batches:
-            if batch.builds:
-                by_project.setdefault(batch.project_id or '', []).append(batch)
-        refused: dict[str, exception.OverQuota] = {}
+        batches = [batch for batch in batches if batch.builds]
+        limits = self._limits(connection, map(_owner, batches))
         # In one order, or two could wait for each other.
-        for project_id, theirs in sorted(by_project.items()):
-            refused.update(self._admit_to(connection, project_id, theirs))
-        return refused
-
-    def _admit_to(
-        self, connection: Any, project_id: str, batches: Sequence[base.Batch]
-    ) -> dict[str, exception.OverQuota]:
-        limits = {
-            user_id: self._limits(connection, project_id, user_id)
-            for user_id in dict.fromkeys(batch.user_id for batch in batches)}
-        if not any(map(any, limits.values())):
-            return {}
-        quotas.lock(connection, project_id, self.clock.now())
-        of_project, *_ = limits.values()
-        shared = self._room(
-            connection, project_id, None, (of_project[0], {}))
-        room = {
-            user_id: shared + self._room(
-                connection, project_id, user_id, ({}, of_user))
-            for user_id, (_, of_user) in limits.items()}
+        for project_id in sorted({project for project, _ in limits}):
+            quotas.lock(connection, project_id, self.clock.now())
+        rooms = self._rooms(connection, limits)
         refused: dict[str, exception.OverQuota] = {}
         for batch in batches:
-            refused.update(_refused(room[batch.user_id], batch))
+            refused.update(_refused(_of(_owner(batch), rooms), batch))
         return refused
 
     def _limits(
-        self, connection: Any, project_id: str, user_id: str | None
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the limits of the project, and those of the user."""
-        project, user = quotas.limits(connection, project_id, user_id)
-        return _limited({**self._defaults, **project}), _limited(user)
+        self, connection: Any, owners: Iterable[quotas.Owner]
+    ) -> dict[quotas.Owner, dict[str, int]]:
+        """Return the limits of those that have some."""
+        found = {
+            (project_id, user_id): _limited(
+                limits if user_id is not None else
+                {**self._defaults, **limits})
+            for (project_id, user_id), limits in quotas.limits(
+                connection, owners).items()}
+        return {owner: limits for owner, limits in found.items() if limits}
 
-    def _room(
-        self, connection: Any, project_id: str, user_id: str | None,
-        limits: tuple[dict[str, int], dict[str, int]], accepted: bool = False,
-    ) -> list['_Room']:
+    def _rooms(
+        self, connection: Any,
+        limits: Mapping[quotas.Owner, Mapping[str, int]],
+        accepted: bool = False,
+    ) -> dict[quotas.Owner, '_Room']:
         """Count what is used, where there are limits."""
-        return [
-            _Room(limited, instance_mappings.usage(
-                connection, project_id, whose, accepted)._asdict())
-            for limited, whose in zip(limits, (None, user_id)) if limited]
+        used = instance_mappings.usages(
+            connection, [project_id for project_id, _ in limits],
+            {user_id for _, user_id in limits if user_id is not None},
+            accepted)
+        nothing = instance_mappings.Usage()
+        return {owner: _Room(each, used.get(owner, nothing)._asdict())
+                for owner, each in limits.items()}
 
 
 class _Room:
@@ -136,6 +126,18 @@ class _Room:
     def take(self, wanted: Mapping[str, int]) -> None:
         for resource, amount in wanted.items():
             self.used[resource] += amount
+
+
+def _owner(batch: base.Batch) -> quotas.Owner:
+    return batch.project_id or '', batch.user_id
+
+
+def _of(
+    owner: quotas.Owner, rooms: Mapping[quotas.Owner, _Room]
+) -> list[_Room]:
+    """Return what there is for a user: the project's, and its own."""
+    return [rooms[each] for each in dict.fromkeys(((owner[0], None), owner))
+            if each in rooms]
 
 
 def _size(vcpus: int, memory_mb: int) -> dict[str, int]:

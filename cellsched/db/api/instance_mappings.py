@@ -6,7 +6,9 @@ of its fate.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 import datetime
+import itertools
 from typing import Any
 from typing import NamedTuple
 
@@ -56,29 +58,40 @@ _SUMS = {
 _AMOUNTS = [each.label(name) for name, each in _SUMS.items()]
 
 
-def _usage(accepted: bool, by_user: bool) -> sa.Select[Any]:
+def _usages(
+    accepted: bool, by_user: bool, several: bool
+) -> sa.CompoundSelect[Any]:
     """Return the statement that counts.
 
     A project has few requests and many servers, so those that have one are
     counted apart instead of being looked for with each server.
     """
-    whose = [_TABLE.c.user_id == sa.bindparam('user')] if by_user else []
-    placed = sa.select(*_AMOUNTS).where(
-        _TABLE.c.project_id == sa.bindparam('project'), _PLACED,
-        *whose).subquery()
+    owner = sa.case((
+        statements.among(_TABLE.c.user_id, 'users', several),
+        _TABLE.c.user_id)) if by_user else sa.null()
+    groups = ['project', 'owner'][:1 + by_user]
+
+    def count(
+        project: sa.Column[Any], sums: Mapping[str, Any], *which: Any
+    ) -> sa.Select[Any]:
+        return (
+            sa.select(project.label('project'), owner.label('owner'),
+                      *(each.label(name) for name, each in sums.items()))
+            .where(statements.among(project, 'projects', several), *which)
+            .group_by(*groups))
+
+    placed = count(_TABLE.c.project_id, _SUMS, _PLACED)
     requested = (
-        sa.select(*_AMOUNTS).select_from(_REQUESTED)
-        .where(_REQUESTS.c.project_id == sa.bindparam('project'), *whose,
-               *([_WANTED, _TABLE.c.cell_id.is_(None)] if accepted
-                 else [_PLACED])).subquery())
-    return sa.select(*(
-        (placed.c[name] + requested.c[name] if accepted
-         else placed.c[name] - requested.c[name]).label(name)
-        for name in _SUMS)).select_from(placed.join(requested, sa.true()))
+        count(_REQUESTS.c.project_id, _SUMS, _WANTED,
+              _TABLE.c.cell_id.is_(None)) if accepted else
+        count(_REQUESTS.c.project_id,
+              {name: -each for name, each in _SUMS.items()}, _PLACED))
+    return sa.union_all(placed, requested.select_from(_REQUESTED))
 
 
-_USAGES = {(accepted, by_user): _usage(accepted, by_user)
-           for accepted in (False, True) for by_user in (False, True)}
+_USAGES = {
+    which: _usages(*which)
+    for which in itertools.product((False, True), repeat=3)}
 
 _USED_BY_CELL = (
     sa.select(_CELLS.c.uuid, *_AMOUNTS,
@@ -223,12 +236,36 @@ def usage(
 
     :param accepted: count those too that have a build request still
     """
-    by_user = user_id is not None
-    row = connection.execute(
-        _USAGES[accepted, by_user],
-        {'project': project_id, **({'user': user_id} if by_user else {})},
-    ).one()
-    return Usage(int(row.instances), int(row.cores), int(row.ram))
+    users = [] if user_id is None else [user_id]
+    found = usages(connection, [project_id], users, accepted)
+    return found.get((project_id, user_id), Usage())
+
+
+def usages(
+    connection: sa.Connection, project_ids: Iterable[str],
+    user_ids: Iterable[str] = (), accepted: bool = False,
+) -> dict[tuple[str, str | None], Usage]:
+    """Return what the servers of projects hold, by project and user.
+
+    A project's are those of its user None. Who holds nothing is left out.
+
+    :param user_ids: whose are told apart
+    :param accepted: count those too that have a build request still
+    """
+    found: dict[tuple[str, str | None], Usage] = {}
+    users = list(user_ids)
+    for chunk in statements.chunks(project_ids):
+        several = len(chunk) > 1 or len(users) > 1
+        for project, user, *amounts in connection.execute(
+                _USAGES[accepted, bool(users), several],
+                {'projects': chunk, 'users': users} if several else
+                {'projects': chunk[0], 'users': users and users[0]}):
+            for whose in dict.fromkeys((None, user)):
+                before = found.get((project, whose), Usage())
+                found[project, whose] = Usage(*(
+                    int(each) + amount
+                    for each, amount in zip(amounts, before)))
+    return found
 
 
 def usage_by_cell(

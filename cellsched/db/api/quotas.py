@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for the limits of projects and of their users."""
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import datetime
 import itertools
 from typing import Any
@@ -17,29 +19,40 @@ _USERS = models.project_user_quotas
 _CLASSES = models.quota_classes
 _LOCKS = models.quota_locks
 
+#: A project, and a user in it or None.
+Owner = tuple[str, str | None]
+
 #: The class whose limits stand in for those of the options.
 _DEFAULT = 'default'
 
-_USER, _PROJECT, _CLASS = range(3)
 
-_LIMITS = (
-    sa.select(sa.literal(_USER).label('of'), _USERS.c.resource,
-              _USERS.c.hard_limit)
-    .where(_USERS.c.project_id == sa.bindparam('project'),
-           _USERS.c.user_id == sa.bindparam('user')),
-    sa.select(sa.literal(_PROJECT), _PROJECTS.c.resource,
-              _PROJECTS.c.hard_limit)
-    .where(_PROJECTS.c.project_id == sa.bindparam('project')),
-    sa.select(sa.literal(_CLASS), _CLASSES.c.resource, _CLASSES.c.hard_limit)
-    .where(_CLASSES.c.class_name == _DEFAULT),
-)
+def _limits(several: bool) -> tuple[sa.Select[Any], ...]:
+    """Return the statements that read limits, and whose they are.
 
-_ALL_LIMITS = sa.union_all(*_LIMITS)
+    Those of users go first, for they say of what type NULL is.
+
+    :param several: whether they read those of more than one
+    """
+    return (
+        sa.select(_USERS.c.project_id, _USERS.c.user_id, _USERS.c.resource,
+                  _USERS.c.hard_limit)
+        .where(statements.among(_USERS.c.project_id, 'projects', several),
+               statements.among(_USERS.c.user_id, 'users', several)),
+        sa.select(_PROJECTS.c.project_id, sa.null(), _PROJECTS.c.resource,
+                  _PROJECTS.c.hard_limit)
+        .where(statements.among(_PROJECTS.c.project_id, 'projects', several)),
+        sa.select(sa.null(), sa.null(), _CLASSES.c.resource,
+                  _CLASSES.c.hard_limit)
+        .where(_CLASSES.c.class_name == _DEFAULT))
+
+
+_ALL_LIMITS = {several: sa.union_all(*_limits(several))
+               for several in (False, True)}
 
 # MySQL shows what there was when a transaction first read, whatever it waits
 # for later; to read with a lock is not to read in that sense.
 _LOCKED_LIMITS = tuple(
-    limits.with_for_update(read=True) for limits in _LIMITS)
+    limits.with_for_update(read=True) for limits in _limits(several=True))
 
 _LOCK = (
     sa.update(_LOCKS).where(_LOCKS.c.project_id == sa.bindparam('project'))
@@ -47,23 +60,40 @@ _LOCK = (
 
 
 def limits(
-    connection: sa.Connection, project_id: str, user_id: str | None = None
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the limits of a project and those of a user in it, by resource.
+    connection: sa.Connection, owners: Iterable[Owner]
+) -> dict[Owner, dict[str, int]]:
+    """Return the limits of projects, and of users in them, by resource.
 
-    Those of the default class stand in where the project has none of its own.
+    A project's are those of its user None. Those of the default class stand
+    in where it has none of its own.
     """
-    these = {'project': project_id, 'user': user_id}
+    found: dict[Any, dict[str, int]] = collections.defaultdict(dict)
+    wanted = {each: None for project, user in owners
+              for each in ((project, None), (project, user))}
+    for chunk in statements.chunks(wanted):
+        projects, users = (
+            [each for each in dict.fromkeys(names) if each is not None]
+            for names in zip(*chunk))
+        for project, user, resource, limit in _read(
+                connection, projects, users):
+            if limit is not None:
+                found[project, user][resource] = limit
+    default = found[None, None]
+    return {(project, user): {
+        **({} if user is not None else default), **found[project, user]}
+        for project, user in wanted}
+
+
+def _read(
+    connection: sa.Connection, projects: Sequence[str], users: Sequence[str]
+) -> Iterable[Any]:
+    these = {'projects': projects, 'users': users}
     if connection.dialect.name in ('mysql', 'mariadb'):
-        rows: Iterable[Any] = itertools.chain.from_iterable(
+        return itertools.chain.from_iterable(
             connection.execute(each, these) for each in _LOCKED_LIMITS)
-    else:
-        rows = connection.execute(_ALL_LIMITS, these)
-    found: tuple[dict[str, int], ...] = ({}, {}, {})
-    for of, resource, limit in rows:
-        if limit is not None:
-            found[of][resource] = limit
-    return {**found[_CLASS], **found[_PROJECT]}, found[_USER]
+    several = len(projects) > 1 or len(users) > 1
+    return connection.execute(_ALL_LIMITS[several], these if several else {
+        name: next(iter(each), None) for name, each in these.items()})
 
 
 def lock(

@@ -15,7 +15,9 @@ class TestQuotas(base.TestCase):
         self.write(quotas.set_limits, project, user, limits, samples.NOW)
 
     def limits(self, project='p', user=None):
-        return self.read(quotas.limits, project, user)
+        """Return those of the project, and those of the user in it."""
+        found = self.read(quotas.limits, [(project, user)])
+        return found.pop((project, None)), found.pop((project, user), {})
 
     def locks(self):
         return self.read(lambda connection: connection.execute(
