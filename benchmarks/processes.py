@@ -183,7 +183,7 @@ class World:
         wall_s = time.perf_counter() - start
         cpu_after_s, machine_after_s = self._now()[1:]
         return Spent(
-            build_s, builds.times(self, accepted), wall_s,
+            build_s, builds.times(builds.launched(self), accepted), wall_s,
             self._committed(place),
             {name: cpu_after_s[name] - cpu_s[name] for name in cpu_s},
             machine_after_s - machine_s)
