@@ -57,19 +57,25 @@ def build(world, parameters, samples):
     world.api.flavors.create('small', 1, 512, 1)
     user = context.RequestContext(user_id='benchmark', project_id='benchmark')
     servers, batch = parameters['servers'], parameters['batch']
+    count = sqlalchemy.select(sqlalchemy.func.count()).where(
+        models.instances.c.vm_state == 'active')
+
+    def active():
+        return sum(row[0] for row in ask(world, count))
+
     # What is done once, such as the first look at the hosts, is not timed.
     accept(world, user, 'first')
-    wait_for(world, 1, time.time())
+    wait_for(1, active, time.time())
     accepted, commits = {}, []
-    count = commits.append
-    sqlalchemy.event.listen(sqlalchemy.Engine, 'commit', count)
+    committed = commits.append
+    sqlalchemy.event.listen(sqlalchemy.Engine, 'commit', committed)
     try:
         start = time.time()
         for number in range(0, servers, batch):
             accepted |= accept(world, user, f'server{number}', batch)
-        wait_for(world, servers + 1, start)
+        wait_for(servers + 1, active, start)
     finally:
-        sqlalchemy.event.remove(sqlalchemy.Engine, 'commit', count)
+        sqlalchemy.event.remove(sqlalchemy.Engine, 'commit', committed)
     ends = launched(world)
     samples['build'].append((max(ends.values()) - start) / servers)
     samples['accepted to ACTIVE'] += times(ends, accepted)
@@ -82,16 +88,17 @@ def accept(world, user, name, count=1):
     return dict.fromkeys(uuids, time.time())
 
 
-def wait_for(world, number, start):
+def wait_for(number, active, start):
     """Wait for so many servers to be ACTIVE.
 
     It is looked again after half the time that the rest will take at the
     rate so far.
+
+    :param active: returns how many are
+    :param start: when they began to be built
     """
-    count = sqlalchemy.select(sqlalchemy.func.count()).where(
-        models.instances.c.vm_state == 'active')
     deadline = time.time() + TIMEOUT_S
-    while (done := sum(row[0] for row in ask(world, count))) < number:
+    while (done := active()) < number:
         now = time.time()
         if now > deadline:
             raise RuntimeError(f'{done} of {number} servers are ACTIVE after '

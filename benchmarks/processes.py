@@ -12,9 +12,8 @@ The scheduler, the conductor, the conductors of the cells and the agents are
 their own commands with one process each, which reach PostgreSQL by psycopg 3.
 Callers are threads of this process, which hold one API, as a front end does.
 
-``build`` is the time of a round divided by its servers, until the databases of
-the cells, asked every 50 ms, have all as ACTIVE. ``accepted to ACTIVE`` is
-each server's own: it ends with what the agent says in ``launched_at``, which
+``build`` is the time of a round divided by its servers; ``accepted to ACTIVE``
+is each server's own. Both end with what agents say in ``launched_at``, which
 PostgreSQL keeps to the microsecond, just before that is committed. ``CPU of``
 is what a build takes of all processes of a kind. The floor is what PostgreSQL
 takes for as many durable commits as a build made, by a client that costs next
@@ -161,30 +160,27 @@ class World:
 
     def build(self, number):
         """Build servers; return when each was accepted."""
+        start = time.time()
         accepted = dict(self._wait_for([
             self._callers.submit(self._create, each)
             for each in range(number)]))
-        self._built += number
-        deadline = time.monotonic() + builds.TIMEOUT_S
-        while (done := sum(count for [count] in self._ask(
-                "SELECT count(*) FROM instances WHERE vm_state = 'active'")
-        )) < self._built:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f'{done} of {self._built} are ACTIVE')
-            time.sleep(INTERVAL_S)
+        before, self._built = self._built, self._built + number
+        builds.wait_for(number, lambda: sum(count for [count] in self._ask(
+            "SELECT count(*) FROM instances WHERE vm_state = 'active'")
+        ) - before, start)
         return accepted
 
     def spent(self, number):
         """Build servers, and return what was spent meanwhile."""
         place, cpu_s, machine_s = self._now()
-        start = time.perf_counter()
+        start = time.time()
         accepted = self.build(number)
-        build_s = (time.perf_counter() - start) / number
-        wall_s = time.perf_counter() - start
+        wall_s = time.time() - start
         cpu_after_s, machine_after_s = self._now()[1:]
+        ends = builds.launched(self)
         return Spent(
-            build_s, builds.times(builds.launched(self), accepted), wall_s,
-            self._committed(place),
+            (max(ends.values()) - start) / number,
+            builds.times(ends, accepted), wall_s, self._committed(place),
             {name: cpu_after_s[name] - cpu_s[name] for name in cpu_s},
             machine_after_s - machine_s)
 
