@@ -80,11 +80,11 @@ def look_once(task, builds):
         yield connection
 
 
-def change_anyhow(connection, uuid, transition, values, now, expected):
-    """Change a server in whatever state it is."""
+def change_anyhow(connection, uuids, transition, values, now, expected):
+    """Change servers in whatever state they are."""
     if transition is not None:
         transition = dataclasses.replace(transition, before=None)
-    return _change(connection, uuid, transition, values, now, {})
+    return _change(connection, uuids, transition, values, now, {})
 
 
 class TestSimulationProof(base.TestCase):

@@ -2,11 +2,13 @@
 """Queries for the servers of a cell."""
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import datetime
 import functools
 from typing import Any
+from typing import NamedTuple
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
@@ -36,8 +38,14 @@ _ONE = sa.select(_TABLE).where(
 _DELETED = sa.select(_TABLE.c.id).where(
     _TABLE.c.uuid == sa.bindparam('of'), _TABLE.c.deleted != 0)
 
-_MANY = sa.select(_TABLE).where(
-    statements.in_list(_TABLE.c.uuid), _TABLE.c.deleted == 0)
+# SQLite takes what is not deleted for few rows: told to leave out the others
+# it would look at them all.
+_MANY = sa.select(_TABLE).where(statements.in_list(_TABLE.c.uuid))
+
+_LOCK = (
+    sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.deleted)
+    .where(statements.in_list(_TABLE.c.uuid))
+    .order_by(_TABLE.c.id).with_for_update())
 
 _STATES = (_TABLE.c.node, _TABLE.c.vm_state, _TABLE.c.task_state,
            _TABLE.c.project_id)
@@ -47,6 +55,15 @@ _COUNT_STATES = sa.select(*_STATES, sa.func.count().label('servers')).where(
 ).group_by(*_STATES)
 
 _PRESENT = sa.select(_TABLE.c.uuid).where(statements.in_list(_TABLE.c.uuid))
+
+
+class Change(NamedTuple):
+    """A change of a server's state, as :func:`transit` makes it."""
+
+    uuid: str
+    transition: str
+    values: Mapping[str, Any]
+    expected: Mapping[str, Any]
 
 
 def create(
@@ -93,7 +110,8 @@ def get_many(
 ) -> dict[str, objects.Instance]:
     """Return servers that are not deleted, by uuid."""
     return {row.uuid: _from_row(row) for chunk in statements.chunks(uuids)
-            for row in connection.execute(_MANY, {'these': chunk})}
+            for row in connection.execute(_MANY, {'these': chunk})
+            if not row.deleted}
 
 
 def list_all(
@@ -131,7 +149,7 @@ def update(
     """
     if not values.keys().isdisjoint(('vm_state', 'task_state', 'deleted')):
         raise ValueError('a state is changed by transit')
-    return _change(connection, uuid, None, values, now, expected)
+    return bool(_change(connection, uuid, None, values, now, expected))
 
 
 def transit(
@@ -146,65 +164,113 @@ def transit(
     :param values: more columns to set
     :param expected: what more must hold, as for :func:`update`
     """
-    changed = _change(
-        connection, uuid, states.TRANSITIONS[transition], values or {}, now,
-        expected)
-    if changed and transition in states.ENDS_OF_BUILD:
-        build_casts.drop(connection, [uuid])
-    return changed
+    change = Change(uuid, transition, values or {}, expected)
+    return bool(_transit(connection, change, now, uuid))
+
+
+def transit_all(
+    connection: sa.Connection, changes: Sequence[Change],
+    now: datetime.datetime,
+) -> set[str]:
+    """Take servers to other states, each by one change.
+
+    Those that change alike do so by one statement.
+
+    :returns: the uuids of those that went there
+    """
+    if len(changes) == 1:
+        [change] = changes
+        return set(_transit(connection, change, now, change.uuid))
+    ids = {row.uuid: row.id for row in _locked(
+        connection, [change.uuid for change in changes])}
+    alike: dict[object, list[Change]] = {}
+    for change in changes:
+        kind = (change.transition, frozenset(change.values.items()),
+                frozenset(change.expected.items()))
+        if change.uuid in ids:
+            alike.setdefault(kind, []).append(change)
+    if connection.dialect.update_returning:
+        return {uuid for group in alike.values() for chunk in
+                statements.chunks(ids[change.uuid] for change in group)
+                for uuid in _transit(connection, group[0], now, chunk)}
+    # MySQL cannot tell which of many it took.
+    return {uuid for group in alike.values() for change in group
+            for uuid in _transit(connection, change, now, change.uuid)}
+
+
+def _transit(
+    connection: sa.Connection, change: Change, now: datetime.datetime,
+    these: str | Sequence[int],
+) -> Sequence[str]:
+    went = _change(
+        connection, these, states.TRANSITIONS[change.transition],
+        change.values, now, change.expected)
+    if went and change.transition in states.ENDS_OF_BUILD:
+        build_casts.drop(connection, went)
+    return went
 
 
 def _change(
-    connection: sa.Connection, uuid: str,
+    connection: sa.Connection, these: str | Sequence[int],
     transition: states.Transition | None, values: Mapping[str, Any],
     now: datetime.datetime, expected: Mapping[str, Any],
-) -> bool:
-    given = {name: value if isinstance(value, tuple) else (value,)
-             for name, value in expected.items()}
+) -> Sequence[str]:
+    """Change servers that are as expected; return which were.
+
+    :param these: the uuid of one, or the ids of several that are locked
+    """
     if transition is not None:
         after = transition.after
         values = {**values, 'task_state': after.task_state, **(
             {'vm_state': after.vm_state} if after.vm_state else {})}
+    allowed = {name: value if isinstance(value, tuple) else (value,)
+               for name, value in expected.items()}
     statement = _update(
-        frozenset(values), frozenset(
-            (name, None in allowed) for name, allowed in given.items()),
-        transition.before if transition else None)
-    return bool(connection.execute(statement, {
-        'of': uuid, 'now': now,
+        frozenset(values), tuple(
+            (name, tuple(value is None for value in choice))
+            for name, choice in allowed.items()),
+        transition.before if transition else None, isinstance(these, str))
+    result = connection.execute(statement, {
+        'these': these, 'now': now,
         **{f'set_{name}': value for name, value in values.items()
            if name != 'deleted'},
-        **{f'was_{name}': [each for each in allowed if each is not None]
-           for name, allowed in given.items()}}).rowcount)
+        **{f'was_{name}_{place}': value for name, choice in allowed.items()
+           for place, value in enumerate(choice) if value is not None}})
+    if isinstance(these, str):
+        return [these] if result.rowcount else []
+    return result.scalars().all()
 
 
 @functools.lru_cache(256)
 def _update(
-    names: frozenset[str], expected: frozenset[tuple[str, bool]],
-    before: frozenset[states.State] | None,
+    names: frozenset[str], expected: tuple[tuple[str, tuple[bool, ...]], ...],
+    before: frozenset[states.State] | None, one: bool,
 ) -> sa.Update:
     """Return the statement that sets columns if others are as expected.
 
-    :param expected: columns, each with whether it may be NULL
+    :param expected: columns, each with whether its choices are NULL
     :param before: the states in which the server may be, None for any
+    :param one: whether it is of one server; else it returns which it changed
     """
-    conditions = []
-    for name, nullable in expected:
-        column = _TABLE.c[name]
-        as_is = statements.in_list(column, f'was_{name}')
-        conditions.append(
-            sa.or_(as_is, column.is_(None)) if nullable else as_is)
+    conditions: list[sa.ColumnElement[bool]] = [
+        sa.or_(sa.false(), *(
+            _TABLE.c[name] == (
+                None if is_null else sa.bindparam(f'was_{name}_{place}'))
+            for place, is_null in enumerate(choice)))
+        for name, choice in expected]
     if before is not None:
         conditions.append(sa.or_(*(
             sa.and_(_TABLE.c.vm_state == state.vm_state,
                     _TABLE.c.task_state == state.task_state)
             for state in sorted(before, key=str))))
-    return (
-        sa.update(_TABLE)
-        .where(_TABLE.c.uuid == sa.bindparam('of'), _TABLE.c.deleted == 0,
-               *conditions)
+    these = (_TABLE.c.uuid == sa.bindparam('these') if one
+             else statements.in_list(_TABLE.c.id))
+    statement = (
+        sa.update(_TABLE).where(these, _TABLE.c.deleted == 0, *conditions)
         .values(updated_at=sa.bindparam('now'), **{
             name: _TABLE.c.id if name == 'deleted'
             else sa.bindparam(f'set_{name}') for name in names}))
+    return statement if one else statement.returning(_TABLE.c.uuid)
 
 
 def fail(
@@ -260,9 +326,16 @@ def lock(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
 
     They stay as they are until the transaction ends.
     """
-    return {uuid for chunk in statements.chunks(uuids)
-            for uuid in statements.lock(
-                connection, _TABLE.c.uuid, chunk, _TABLE.c.deleted == 0)}
+    return {row.uuid for row in _locked(connection, uuids)
+            if not row.deleted}
+
+
+def _locked(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> Iterator[sa.Row[Any]]:
+    """Lock rows, as :func:`statements.lock` does; yield them."""
+    for chunk in statements.chunks(uuids):
+        yield from connection.execute(_LOCK, {'these': chunk})
 
 
 def _present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
