@@ -21,8 +21,8 @@ class _Turn(Generic[_Item]):
         self.error: BaseException | None = None
         #: Set when it is done, or when it is this thread's turn to work.
         self.woken = threading.Event()
-        #: All that it does then, itself among them.
-        self.batch: list[_Turn[_Item]] = []
+        #: Whether it works, for itself and all that wait then.
+        self.works = False
 
 
 class Together(Generic[_Item]):
@@ -54,16 +54,18 @@ class Together(Generic[_Item]):
         mine = _Turn(item)
         with self._lock:
             if self._working < self._at_once:
-                # Nobody waits then.
                 self._working += 1
-                mine.batch = [mine]
-                mine.woken.set()
+                mine.works = True
             else:
                 self._waiting.append(mine)
-        mine.woken.wait()
-        if mine.batch:
+        if not mine.works:
+            mine.woken.wait()
+        if mine.works:
+            with self._lock:
+                # Among them who came while this one woke up.
+                batch, self._waiting = [mine, *self._waiting], []
             try:
-                self._do_all(mine.batch)
+                self._do_all(batch)
             finally:
                 self._hand_on()
         if mine.error is not None:
@@ -73,9 +75,9 @@ class Together(Generic[_Item]):
         """Let one of those who wait work for all of them."""
         with self._lock:
             if self._waiting:
-                first = self._waiting[0]
-                first.batch, self._waiting = self._waiting, []
-                first.woken.set()
+                following = self._waiting.pop(0)
+                following.works = True
+                following.woken.set()
             else:
                 self._working -= 1
 
