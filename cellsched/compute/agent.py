@@ -16,10 +16,10 @@ from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.compute import orders
 from cellsched.compute import outcomes as outcomes_
+from cellsched.compute import progress
 from cellsched import context as context_
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
-from cellsched.db.cell import networks
 from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
 from cellsched.db import session
@@ -32,9 +32,6 @@ from cellsched.rpc import conductor as conductor_rpc
 from cellsched.virt import base as virt_base
 
 LOG = log.getLogger(__name__)
-
-#: Nova's number for a server that runs.
-RUNNING = 1
 
 
 class Agent:
@@ -67,6 +64,7 @@ class Agent:
         self._clock = clock
         self._outcomes = outcomes
         self._network = network
+        self._progress = progress.Progress(host, database, clock)
         self._freeing = freeing.Freeing(network, database, clock)
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.BoundedSemaphore(builds_max) if builds_max
@@ -84,7 +82,7 @@ class Agent:
                              filter_properties, node, host_list)
         # Who waits for its turn has begun nothing, and can be deleted.
         with self._turn, self._lock(instance.uuid):
-            had_networks = self._begin(order)
+            had_networks = self._progress.begin(order)
             if had_networks is None:
                 self._pass_over(instance.uuid)
                 return
@@ -130,26 +128,6 @@ class Agent:
         return lockutils.lock(f'{self._host}-{uuid}', blocking=blocking)
 
     # Builds.
-
-    def _begin(self, order: orders.Order) -> bool | None:
-        """Begin, if that is due; return whether it may have had networks.
-
-        It is said to have some from now on, and is given them afterwards.
-        """
-        uuid, tried = order.instance.uuid, order.tried
-        expected: dict[str, Any] = {'host': None}
-        if tried:
-            # A message of an earlier try may come again, when the build is
-            # on its way to another host and what it claims is there.
-            expected['build_attempts'] = tried
-        with self._database.writer() as connection:
-            # Nobody gives networks before the first try.
-            had = tried != 1 and networks.is_allocated(connection, uuid)
-            begun = instances.transit(
-                connection, uuid, 'begin', self._clock.now(),
-                {'host': self._host, 'node': order.node,
-                 'network_allocated': True}, **expected)
-        return had if begun else None
 
     def _pass_over(self, uuid: str) -> None:
         """Leave a build that is not to be begun; a deleted one holds nothing.
@@ -207,15 +185,11 @@ class Agent:
                 context, instance, self._host)
 
     def _finish(self, order: orders.Order) -> None:
-        uuid, now = order.instance.uuid, self._clock.now()
-        with self._database.writer() as connection:
-            active = instances.transit(
-                connection, uuid, 'finish', now,
-                {'power_state': RUNNING, 'launched_at': now}, host=self._host)
-        if active:
+        if self._progress.finish(order.instance.uuid):
             self._reached('Finish')
         else:
-            LOG.info('%s was deleted while it was built', uuid)
+            LOG.info('%s was deleted while it was built',
+                     order.instance.uuid)
             self._leave(order.context, order.instance)
 
     def _hand_on(self, order: orders.Order, reason: Exception) -> None:

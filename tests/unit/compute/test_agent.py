@@ -5,7 +5,7 @@ from concurrent import futures
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
-from cellsched.compute import agent
+from cellsched.compute import progress
 from cellsched import exception
 from tests.unit.compute import agents
 
@@ -18,7 +18,7 @@ class TestBuild(agents.AgentTestCase):
         self.assertState('active', None, 'host1')
         row = self.row
         self.assertEqual(
-            ('node1', agent.RUNNING, self.clock.now()),
+            ('node1', progress.RUNNING, self.clock.now()),
             (row.node, row.power_state, row.launched_at))
         self.assertEqual([(self.uuid, 'node1')], self.driver.spawned)
         self.assertTrue(self.holds)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telling a cell how the builds on a host go."""
+
+from collections.abc import Sequence
+import dataclasses
+import datetime
+from typing import Any
+
+from cellsched import clock as clock_
+from cellsched.compute import orders
+from cellsched.db.cell import instances
+from cellsched.db.cell import networks
+from cellsched.db import session
+from cellsched import exception
+from cellsched import together
+
+#: Nova's number for a server that runs.
+RUNNING = 1
+
+
+@dataclasses.dataclass(eq=False)
+class _News:
+    """That a build begins, or ends; and what came of saying so.
+
+    :param order: of a build that begins
+    """
+
+    uuid: str
+    order: orders.Order | None = None
+    #: Whether the build was as expected, and now is as it was to be.
+    went: bool = False
+    had_networks: bool = False
+    error: Exception | None = None
+
+    @property
+    def asks_networks(self) -> bool:
+        # Nobody gives networks before the first try.
+        return self.order is not None and self.order.tried != 1
+
+    def change(self, host: str, now: datetime.datetime) -> instances.Change:
+        """Return the change of the server's state."""
+        if self.order is None:
+            return instances.Change(
+                self.uuid, 'finish',
+                {'power_state': RUNNING, 'launched_at': now}, {'host': host})
+        expected: dict[str, Any] = {'host': None}
+        if self.order.tried:
+            # A message of an earlier try may come again, when the build is
+            # on its way to another host and what it claims is there.
+            expected['build_attempts'] = self.order.tried
+        return instances.Change(
+            self.uuid, 'begin',
+            {'host': host, 'node': self.order.node,
+             'network_allocated': True}, expected)
+
+
+class Progress:
+    """Says in the rows of servers that their builds begin and end here.
+
+    What is to be said while a transaction says it of others is said in the
+    next one, of all of them.
+    """
+
+    def __init__(
+        self, host: str, database: session.Database, clock: clock_.Clock
+    ) -> None:
+        self._host = host
+        self._database = database
+        self._clock = clock
+        self._together = together.Together(self._say)
+
+    def begin(self, order: orders.Order) -> bool | None:
+        """Begin, if that is due; return whether it may have had networks.
+
+        It is said to have some from now on, and is given them afterwards.
+        """
+        news = self._said(_News(order.instance.uuid, order))
+        return news.had_networks if news.went else None
+
+    def finish(self, uuid: str) -> bool:
+        """Say that a server runs, if its build was to go on until now."""
+        return self._said(_News(uuid)).went
+
+    def _said(self, news: _News) -> _News:
+        self._together.do(news)
+        if news.error is not None:
+            raise news.error
+        return news
+
+    def _say(self, all_news: Sequence[_News]) -> None:
+        now = self._clock.now()
+        try:
+            with self._database.writer() as connection:
+                for news in all_news:
+                    news.had_networks = (
+                        news.asks_networks
+                        and networks.is_allocated(connection, news.uuid))
+                went = instances.transit_all(connection, [
+                    news.change(self._host, now) for news in all_news], now)
+        except exception.DatabaseUnreachable as exc:
+            # Nobody knows whether that was committed, so that to say it of
+            # each again could be taken for what is late; and each would wait
+            # as long.
+            for news in all_news:
+                news.error = exc
+            return
+        for news in all_news:
+            news.went = news.uuid in went

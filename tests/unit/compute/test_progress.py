@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telling a cell how the builds on a host go."""
+
+from concurrent import futures
+import threading
+
+import sqlalchemy as sa
+
+from cellsched.compute import orders
+from cellsched.compute import progress
+from cellsched.db.cell import instances
+from cellsched.db import session
+from cellsched import exception
+from cellsched.testing import clock
+from cellsched.testing import databases
+from tests.unit import base
+from tests.unit.db import samples
+
+
+class ProgressCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = self.useFixture(databases.CellDatabase()).database
+        self.clock = clock.FakeClock()
+        self.progress = self.make_progress(self.cell)
+        self.commits = []
+        sa.event.listen(self.cell.engine, 'commit', self.commits.append)
+        self.pool = futures.ThreadPoolExecutor(8)
+        self.addCleanup(self.pool.shutdown)
+
+    def make_progress(self, database):
+        return progress.Progress('host1', database, self.clock)
+
+    def create(self, count=1, **fields):
+        made = [samples.instance(uuid, build_attempts=1, **fields)
+                for uuid in samples.uuids(count)]
+        with self.cell.writer() as connection:
+            instances.create(connection, made, self.clock.now())
+        return made
+
+    def begin(self, instance, tried=1, node='node1'):
+        return self.progress.begin(orders.Order(
+            None, instance, None, {'retry': {'num_attempts': tried}}, node,
+            []))
+
+    def row(self, instance):
+        with self.cell.reader() as connection:
+            return instances.get(connection, instance.uuid)
+
+    def together(self, *calls):
+        """Return what calls come to of which all but the first meet.
+
+        Nothing can be written to the cell until all of them wait.
+        ``transactions`` says how many they made.
+        """
+        first, *others = calls
+        waiting = self.progress._together
+        with self.cell.writer():
+            asked = [self.pool.submit(first)]
+            while not waiting._working:
+                pass
+            asked += [self.pool.submit(call) for call in others]
+            while len(waiting._waiting) < len(others):
+                pass
+            before = len(self.commits)
+        outcomes = [each.exception(60) or each.result() for each in asked]
+        # One was made here, of nothing.
+        self.transactions = len(self.commits) - before - 1
+        return outcomes
+
+
+class TestProgress(ProgressCase):
+
+    def test_build_that_begins_is_of_this_host(self):
+        [instance] = self.create()
+
+        self.assertIs(False, self.begin(instance))
+
+        row = self.row(instance)
+        self.assertEqual(
+            ('building', 'spawning', 'host1', 'node1'),
+            (row.vm_state, row.task_state, row.host, row.node))
+        self.assertIsNone(self.begin(instance))
+
+    def test_later_try_is_told_that_there_may_be_networks(self):
+        [instance] = self.create()
+        with self.cell.writer() as connection:
+            instances.update(
+                connection, instance.uuid,
+                {'network_allocated': True, 'build_attempts': 2},
+                self.clock.now())
+
+        self.assertIsNone(self.begin(instance, tried=1))
+        self.assertIs(True, self.begin(instance, tried=2))
+
+    def test_server_runs_since_its_build_ended(self):
+        [instance] = self.create()
+        self.assertFalse(self.progress.finish(instance.uuid))
+        self.begin(instance)
+        self.clock.advance(5)
+
+        self.assertTrue(self.progress.finish(instance.uuid))
+
+        row = self.row(instance)
+        self.assertEqual(
+            ('active', None, progress.RUNNING, self.clock.now()),
+            (row.vm_state, row.task_state, row.power_state, row.launched_at))
+        self.assertFalse(self.progress.finish(instance.uuid))
+
+
+class TestTogether(ProgressCase):
+
+    def test_builds_that_meet_are_of_one_transaction(self):
+        built = self.create(2)
+        for instance in built:
+            self.begin(instance)
+        new = self.create(3)
+
+        outcomes = self.together(
+            *(lambda each=each: self.begin(each) for each in new),
+            *(lambda each=each: self.progress.finish(each.uuid)
+              for each in built))
+
+        self.assertEqual([False] * 3 + [True] * 2, outcomes)
+        self.assertEqual(2, self.transactions)
+        self.assertEqual(
+            {('building', 'spawning', 'host1'), ('active', None, 'host1')},
+            {(row.vm_state, row.task_state, row.host)
+             for row in map(self.row, new + built)})
+
+    def test_each_has_the_node_that_it_was_told(self):
+        new = self.create(4)
+
+        self.together(*(
+            lambda each=each, place=place: self.begin(
+                each, node=f'node{place % 2}')
+            for place, each in enumerate(new)))
+
+        self.assertEqual(['node0', 'node1', 'node0', 'node1'],
+                         [self.row(each).node for each in new])
+
+    def test_what_is_deleted_or_elsewhere_is_not_begun_with_others(self):
+        new = self.create(5)
+        _, deleted, elsewhere, late, _ = new
+        with self.cell.writer() as connection:
+            instances.delete(connection, deleted.uuid, self.clock.now())
+            instances.transit(connection, elsewhere.uuid, 'begin',
+                              self.clock.now(), {'host': 'host2'})
+            instances.update(connection, late.uuid, {'build_attempts': 2},
+                             self.clock.now())
+
+        outcomes = self.together(*(
+            lambda each=each: self.begin(each) for each in new))
+
+        self.assertEqual([False, None, None, None, False], outcomes)
+        self.assertEqual(
+            [None, 'host2', None],
+            [row and row.host for row in map(self.row, new[1:4])])
+
+    def test_what_a_database_refuses_fails_alone(self):
+        new = self.create(4)
+
+        *outcomes, refused = self.together(*(
+            lambda each=each, node=node: self.begin(each, node=node)
+            for each, node in zip(
+                new, ['node1', 'node1', 'node1', object()], strict=True)))
+
+        self.assertEqual([False] * 3, outcomes)
+        self.assertIsInstance(refused, Exception)
+        self.assertIsNone(self.row(new[3]).host)
+
+    def test_unreachable_database_is_asked_once_for_all(self):
+        asked = []
+        come = threading.Event()
+
+        class Database(session.Database):
+            def writer(self):
+                asked.append(None)
+                come.wait(60)
+                return super().writer()
+
+        self.progress = self.make_progress(Database(
+            'sqlite:////nowhere/at/all.sqlite', 'cell'))
+        first, *others = self.create(4)
+        waiting = self.progress._together
+
+        builds = [self.pool.submit(self.begin, first)]
+        while not asked:
+            pass
+        builds += [self.pool.submit(self.begin, each) for each in others]
+        while len(waiting._waiting) < len(others):
+            pass
+        come.set()
+
+        for build in builds:
+            self.assertIsInstance(
+                build.exception(60), exception.DatabaseUnreachable)
+        self.assertEqual(2, len(asked))
