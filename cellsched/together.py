@@ -6,6 +6,7 @@ A transaction of several costs little more than one of one.
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import os
 import threading
 from typing import Generic
 from typing import TypeVar
@@ -61,8 +62,10 @@ class Together(Generic[_Item]):
         if not mine.works:
             mine.woken.wait()
         if mine.works:
+            # Who is on the way, as those who were woken together are, is to
+            # come along.
+            os.sched_yield()
             with self._lock:
-                # Among them who came while this one woke up.
                 batch, self._waiting = [mine, *self._waiting], []
             try:
                 self._do_all(batch)

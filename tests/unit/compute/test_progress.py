@@ -4,8 +4,6 @@
 from concurrent import futures
 import threading
 
-import sqlalchemy as sa
-
 from cellsched.compute import orders
 from cellsched.compute import progress
 from cellsched.db.cell import instances
@@ -17,20 +15,38 @@ from tests.unit import base
 from tests.unit.db import samples
 
 
+class Database(session.Database):
+    """Begins transactions when it may, and counts them."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.begun = 0
+        self.may_begin = threading.Event()
+        self.may_begin.set()
+
+    def writer(self):
+        self.begun += 1
+        self.may_begin.wait(60)
+        return super().writer()
+
+
 class ProgressCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.cell = self.useFixture(databases.CellDatabase()).database
+        cell = self.useFixture(databases.CellDatabase())
+        self.cell = cell.database
         self.clock = clock.FakeClock()
-        self.progress = self.make_progress(self.cell)
-        self.commits = []
-        sa.event.listen(self.cell.engine, 'commit', self.commits.append)
+        self.told = self.tell(cell.url)
         self.pool = futures.ThreadPoolExecutor(8)
         self.addCleanup(self.pool.shutdown)
 
-    def make_progress(self, database):
-        return progress.Progress('host1', database, self.clock)
+    def tell(self, url):
+        """Have news told to a database."""
+        database = Database(url, 'cell')
+        self.addCleanup(database.close)
+        self.progress = progress.Progress('host1', database, self.clock)
+        return database
 
     def create(self, count=1, **fields):
         made = [samples.instance(uuid, build_attempts=1, **fields)
@@ -49,25 +65,18 @@ class ProgressCase(base.TestCase):
             return instances.get(connection, instance.uuid)
 
     def together(self, *calls):
-        """Return what calls come to of which all but the first meet.
-
-        Nothing can be written to the cell until all of them wait.
-        ``transactions`` says how many they made.
-        """
+        """Return what calls come to, of which all but the first meet."""
         first, *others = calls
-        waiting = self.progress._together
-        with self.cell.writer():
-            asked = [self.pool.submit(first)]
-            while not waiting._working:
-                pass
-            asked += [self.pool.submit(call) for call in others]
-            while len(waiting._waiting) < len(others):
-                pass
-            before = len(self.commits)
-        outcomes = [each.exception(60) or each.result() for each in asked]
-        # One was made here, of nothing.
-        self.transactions = len(self.commits) - before - 1
-        return outcomes
+        self.told.begun = 0
+        self.told.may_begin.clear()
+        asked = [self.pool.submit(first)]
+        while not self.told.begun:
+            pass
+        asked += [self.pool.submit(call) for call in others]
+        while len(self.progress._together._waiting) < len(others):
+            pass
+        self.told.may_begin.set()
+        return [each.exception(60) or each.result() for each in asked]
 
 
 class TestProgress(ProgressCase):
@@ -123,7 +132,7 @@ class TestTogether(ProgressCase):
               for each in built))
 
         self.assertEqual([False] * 3 + [True] * 2, outcomes)
-        self.assertEqual(2, self.transactions)
+        self.assertEqual(2, self.told.begun)
         self.assertEqual(
             {('building', 'spawning', 'host1'), ('active', None, 'host1')},
             {(row.vm_state, row.task_state, row.host)
@@ -171,29 +180,11 @@ class TestTogether(ProgressCase):
         self.assertIsNone(self.row(new[3]).host)
 
     def test_unreachable_database_is_asked_once_for_all(self):
-        asked = []
-        come = threading.Event()
+        self.told = self.tell('sqlite:////nowhere/at/all.sqlite')
 
-        class Database(session.Database):
-            def writer(self):
-                asked.append(None)
-                come.wait(60)
-                return super().writer()
+        outcomes = self.together(*(
+            lambda each=each: self.begin(each) for each in self.create(4)))
 
-        self.progress = self.make_progress(Database(
-            'sqlite:////nowhere/at/all.sqlite', 'cell'))
-        first, *others = self.create(4)
-        waiting = self.progress._together
-
-        builds = [self.pool.submit(self.begin, first)]
-        while not asked:
-            pass
-        builds += [self.pool.submit(self.begin, each) for each in others]
-        while len(waiting._waiting) < len(others):
-            pass
-        come.set()
-
-        for build in builds:
-            self.assertIsInstance(
-                build.exception(60), exception.DatabaseUnreachable)
-        self.assertEqual(2, len(asked))
+        for outcome in outcomes:
+            self.assertIsInstance(outcome, exception.DatabaseUnreachable)
+        self.assertEqual(2, self.told.begun)
