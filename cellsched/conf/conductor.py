@@ -41,10 +41,9 @@ It ends in cell0 with the reason. It is given up only after it was tried
 How often a build is taken up, at least, before ``build_deadline`` counts.
 """),
     cfg.IntOpt('joint_transactions', default=1, min=1, help="""
-Transactions of one step of builds at a time.
+Transactions of builds at a time, from the decision to the end of the request.
 
-Builds that come to the step meanwhile wait, and go through it in the next
-transaction together.
+Builds that come there meanwhile wait, and then go through them together.
 """),
     cfg.FloatOpt('recovery_interval', default=30, min=0.1, help="""
 Seconds between two looks for builds that were left lying.

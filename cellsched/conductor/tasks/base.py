@@ -141,6 +141,8 @@ class Step(abc.ABC):
 
     #: Whether builds that come after it are past all undoing.
     final = False
+    #: Whether it is done at once for all batches that have come to it.
+    joint = False
 
     @property
     def name(self) -> str:
@@ -170,36 +172,6 @@ class Step(abc.ABC):
 #: Keeps builds ours while they are undone.
 Fence: TypeAlias = Callable[
     [Sequence[Build]], contextlib.AbstractContextManager[Any]]
-
-
-class Joined(Step):
-    """Does a step at once for all tasks that have come to it.
-
-    :param at_once: how many of its transactions there may be at a time
-    """
-
-    def __init__(self, step: Step, at_once: int) -> None:
-        self._step = step
-        self._together = together.Together[Sequence[Build]](
-            self._do_all, at_once)
-        self.final = step.final
-
-    @property
-    def name(self) -> str:
-        return self._step.name
-
-    def do(self, builds: Sequence[Build]) -> None:
-        self._together.do(builds)
-
-    def undo(self, connection: Any, builds: Sequence[Build]) -> None:
-        self._step.undo(connection, builds)
-
-    def undone(self, builds: Sequence[Build]) -> None:
-        self._step.undone(builds)
-
-    def _do_all(self, batches: Sequence[Sequence[Build]]) -> None:
-        self._step.do([build for builds in batches for build in builds
-                       if not build.ended])
 
 
 def by_cell(
@@ -239,55 +211,110 @@ def _grouped(
         yield group
 
 
-def run(
-    steps: Sequence[Step], batch: Batch,
-    fence: Fence = contextlib.nullcontext,
-    reached: Callable[[str], None] = lambda step: None,
-) -> list[Build]:
-    """Run steps in order; undo them, in reverse, for builds that end early.
+@dataclasses.dataclass(eq=False)
+class _Course:
+    """A batch on its way through the steps.
 
-    When too few of the batch are left, all of them fail.
-
-    :param fence: is entered while builds are undone; it marks as finished
-        those that are somebody else's by now, and lets nobody else take the
-        others up
-    :param reached: is told what was done, by the name of the step
-    :returns: the builds that went through every step
+    :param live: its builds that go on
     """
-    done: list[Step] = []
-    live = list(batch.builds)
-    for build in live:
-        build.batch = batch
-    for step in steps:
-        if not live:
-            break
-        done.append(step)
-        try:
-            _do(step, live)
-        except exception.InvalidField as exc:
-            # What was asked for is wrong, and not what is done here.
-            LOG.info('Step %s refused %s: %s', step.name,
-                     [build.uuid for build in live], exc.format_message())
-            _fail(live, exc)
-        except Exception as exc:
-            LOG.exception('Step %s failed for %s', step.name,
-                          [build.uuid for build in live])
-            _fail(live, exc)
-            put_off(live, exc)
-        reached(step.name)
+
+    batch: Batch
+    live: list[Build]
+    reached: Callable[[str], None]
+    #: Those that the last step ended, to be undone before the next one.
+    ended: Sequence[Build] = ()
+    #: How many steps were done.
+    place: int = 0
+
+    def settle(self, step: Step) -> None:
+        """Find out who goes on from a step that was done."""
+        self.place += 1
         if not step.final:
-            batch.fail_together()
-        ended = [build for build in live if build.ended]
-        live = [build for build in live if not build.ended]
-        if ended:
-            _undo(steps, done, ended, fence)
-            reached(f'undone {step.name}')
-    return live
+            self.batch.fail_together()
+        self.ended = [build for build in self.live if build.ended]
+        self.live = [build for build in self.live if not build.ended]
 
 
-def _fail(builds: Sequence[Build], exc: Exception) -> None:
+class Runner:
+    """Takes batches through steps, in order.
+
+    Those that come to the joint steps meanwhile wait, and then one thread
+    takes all of them on, until their ways part.
+
+    :param at_once: how many transactions of joint steps there may be at a
+        time
+    """
+
+    def __init__(self, steps: Sequence[Step], at_once: int = 1) -> None:
+        self._steps = steps
+        self._together = together.Together(self._pass_joint, at_once)
+
+    def run(
+        self, batch: Batch, fence: Fence = contextlib.nullcontext,
+        reached: Callable[[str], None] = lambda step: None,
+    ) -> list[Build]:
+        """Do the steps; undo them, in reverse, for builds that end early.
+
+        When too few of the batch are left, all of them fail.
+
+        :param fence: is entered while builds are undone; it marks as finished
+            those that are somebody else's by now, and lets nobody else take
+            the others up
+        :param reached: is told what was done, by the name of the step
+        :returns: the builds that went through every step
+        """
+        course = _Course(batch, [*batch.builds], reached)
+        for build in batch.builds:
+            build.batch = batch
+        while course.live and course.place < len(self._steps):
+            step = self._steps[course.place]
+            if step.joint:
+                self._together.do(course)
+            else:
+                _pass(step, [course])
+            if course.ended:
+                done = self._steps[:course.place]
+                _undo(self._steps, done, course.ended, fence)
+                reached(f'undone {done[-1].name}')
+                course.ended = ()
+        return course.live
+
+    def _pass_joint(self, courses: Sequence[_Course]) -> None:
+        for place, step in enumerate(self._steps):
+            there = [course for course in courses if course.place == place
+                     and course.live and not course.ended]
+            if there and step.joint:
+                _pass(step, there)
+
+
+def _pass(step: Step, courses: Sequence[_Course]) -> None:
+    """Take batches one step on; each on its own where that fails."""
+    live = [build for course in courses for build in course.live]
+    try:
+        _do(step, live)
+    except Exception as exc:
+        if len(courses) > 1:
+            for course in courses:
+                _pass(step, [course])
+            return
+        _fail(step, live, exc)
+    for course in courses:
+        course.reached(step.name)
+    for course in courses:
+        course.settle(step)
+
+
+def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
+    uuids = [build.uuid for build in builds]
+    if isinstance(exc, exception.InvalidField):
+        # What was asked for is wrong, and not what is done here.
+        LOG.info('Step %s refused %s: %s', step.name, uuids,
+                 exc.format_message())
+    else:
+        LOG.exception('Step %s failed for %s', step.name, uuids)
     for build in builds:
         build.failed = build.failed or exc
+    put_off(builds, exc)
 
 
 def put_off(builds: Sequence[Build], exc: Exception) -> None:

@@ -95,7 +95,7 @@ class BuildAndSchedule:
         self._reached = reached
         self._notifier = notifier
         self._leasing = together.Together(self._lease, limits.joined)
-        self._steps = self._make_steps()
+        self._runner = base.Runner(self._make_steps(), limits.joined)
 
     def run(
         self, context: context_.RequestContext, uuids: Sequence[str]
@@ -114,8 +114,8 @@ class BuildAndSchedule:
                        entry.revision, entry.tries)
             for entry in leased]
         self._find_earlier([build for build in builds if build.again])
-        gone_on = base.run(
-            self._steps, base.Batch(builds, leased[0].min_count),
+        gone_on = self._runner.run(
+            base.Batch(builds, leased[0].min_count),
             fence=self._fence, reached=self._reached)
         self._bury(
             context, [build for build in builds if build.to_bury],
@@ -207,9 +207,6 @@ class BuildAndSchedule:
         request goes when both are there, so that a reader finds the server at
         every moment and a conductor that dies leaves the request to another.
         """
-        def joined(step: base.Step) -> base.Step:
-            return base.Joined(step, self._limits.joined)
-
         return [
             deciding.Expire(self._clock, self._limits.deadline_s,
                             self._limits.attempts),
@@ -217,15 +214,15 @@ class BuildAndSchedule:
                             self._limits.lease_s),
             deciding.Schedule(self._database, self._scheduler, self._claims,
                               self._limits.fenced),
-            joined(deciding.FindCell(self._database)),
-            joined(deciding.Decide(
+            deciding.FindCell(self._database),
+            deciding.Decide(
                 self._database, self._targets, self._clock,
-                self._limits.lease_s)),
-            joined(steps.WriteRows(
+                self._limits.lease_s),
+            steps.WriteRows(
                 self._database, self._targets, self._clock,
-                self._limits.lease_s, self._notifier)),
-            joined(steps.Release(
-                self._database, self._targets, self._quotas, self._clock)),
+                self._limits.lease_s, self._notifier),
+            steps.Release(
+                self._database, self._targets, self._quotas, self._clock),
             steps.Cast(self._targets, self._compute, self._claims,
                        self._clock, self._host, self._notifier),
         ]

@@ -109,6 +109,8 @@ class Schedule(base.Step):
 class FindCell(base.Step):
     """Look the chosen hosts up: the scheduler answers hosts, not cells."""
 
+    joint = True
+
     def __init__(self, database: session.Database) -> None:
         self._database = database
 
@@ -132,6 +134,8 @@ class Decide(base.Step):
 
     :param lease_s: seconds to lease the requests for from now on
     """
+
+    joint = True
 
     def __init__(
         self, database: session.Database, targets: target.Targets,

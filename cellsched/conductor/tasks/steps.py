@@ -42,6 +42,8 @@ class WriteRows(base.Step):
     :param lease_s: seconds to lease such requests for from now on
     """
 
+    joint = True
+
     def __init__(
         self, database: session.Database, targets: target.Targets,
         clock: clock_.Clock, lease_s: float,
@@ -139,7 +141,7 @@ class Release(base.Step):
     asks.
     """
 
-    final = True
+    final = joint = True
 
     def __init__(
         self, database: session.Database, targets: target.Targets,

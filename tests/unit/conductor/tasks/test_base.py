@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running steps over a batch of builds, and undoing them."""
 
+from concurrent import futures
 import contextlib
+import threading
 
 import oslo_messaging
 
@@ -27,8 +29,11 @@ class Step(tasks.Step):
 
     name = ''
 
-    def __init__(self, name, notes, doing=None, undoing=None):
+    def __init__(
+        self, name, notes, doing=None, undoing=None, joint=False
+    ):
         self.name = name
+        self.joint = joint
         self.notes = notes
         self.doing = doing
         self.undoing = undoing
@@ -77,7 +82,8 @@ class TestRun(base.TestCase):
         return Step(name, self.notes, doing, undoing)
 
     def run_steps(self, *steps, least=1, **options):
-        return tasks.run(steps, tasks.Batch(self.builds, least), **options)
+        return tasks.Runner(steps).run(
+            tasks.Batch(self.builds, least), **options)
 
     def test_steps_are_done_in_order_for_all(self):
         gone_on = self.run_steps(self.step('1'), self.step('2'))
@@ -263,3 +269,125 @@ class TestRun(base.TestCase):
 
         self.assertIsInstance(self.a.failed, exception.TransactionLost)
         self.assertEqual(5, self.notes.count('do 1 abc'))
+
+
+class TestJointSteps(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.notes = []
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+        self.pool = futures.ThreadPoolExecutor(8)
+        self.addCleanup(self.pool.shutdown)
+
+    def joint(self, name, doing=None, undoing=None):
+        return Step(name, self.notes, doing, undoing, joint=True)
+
+    def wait(self, builds):
+        """Have the first batch wait until all others have come."""
+        if not self.begun.is_set():
+            self.begun.set()
+            self.assertTrue(self.go_on.wait(60))
+
+    def race(self, *steps, names=('a', 'bc', 'd'), least=1, **options):
+        """Run a batch of builds for each name, all at the same time.
+
+        :returns: those that went through every step
+        """
+        runner = tasks.Runner([self.joint('0', self.wait), *steps])
+        first, *others = [tasks.Batch([
+            tasks.Build(objects.BuildRequest(instance_uuid=uuid), None,
+                        CONTEXT) for uuid in each], least) for each in names]
+        asked = [self.pool.submit(runner.run, first, **options)]
+        self.assertTrue(self.begun.wait(60))
+        asked += [self.pool.submit(runner.run, each, **options)
+                  for each in others]
+        while len(runner._together._waiting) < len(others):
+            pass
+        self.go_on.set()
+        return ''.join(sorted(
+            build.uuid for each in asked for build in each.result(60)))
+
+    def joined(self):
+        """Return what became of those that came while the first waited.
+
+        The order in which they came is not known.
+        """
+        return [' '.join([*words, ''.join(sorted(builds))])
+                for *words, builds in map(str.split, self.notes)
+                if 'a' not in builds]
+
+    def test_batches_that_come_meanwhile_are_taken_on_together(self):
+        self.assertEqual(
+            'abcd', self.race(self.joint('1'), self.joint('2')))
+
+        self.assertEqual(['do 0 a', 'do 1 a', 'do 2 a'], self.notes[:3])
+        self.assertEqual(
+            ['do 0 bcd', 'do 1 bcd', 'do 2 bcd'], self.joined())
+
+    def test_each_goes_on_alone_where_a_step_is_its_own(self):
+        self.race(self.joint('1'), Step('2', self.notes))
+
+        self.assertEqual(
+            ['do 0 bcd', 'do 1 bcd', 'do 2 bc', 'do 2 d'],
+            sorted(self.joined()))
+
+    def test_what_ends_is_undone_before_its_batch_goes_on(self):
+        self.assertEqual('acd', self.race(
+            self.joint('1', end('b', failed=Failure())), self.joint('2')))
+
+        joined = self.joined()
+        self.assertIn('do 2 d', joined)
+        self.assertEqual(
+            ['undo 1 b', 'undo 0 b', 'do 2 c'],
+            [each for each in joined[2:] if each != 'do 2 d'])
+
+    def test_batch_that_is_too_small_ends_alone(self):
+        self.assertEqual('ad', self.race(
+            self.joint('1', end('b', failed=Failure())), self.joint('2'),
+            least=2))
+
+        self.assertIn('do 2 d', self.joined())
+        self.assertNotIn('do 2 c', self.joined())
+
+    def test_one_that_makes_the_step_fail_fails_alone(self):
+        def doing(builds):
+            if 'd' in [build.uuid for build in builds]:
+                raise Failure
+
+        self.assertEqual(
+            'abc', self.race(self.joint('1', doing), self.joint('2')))
+
+        self.assertEqual(
+            ['do 0 bcd', 'do 1 bc', 'do 1 bcd', 'do 1 d', 'do 2 bc',
+             'undo 0 d', 'undo 1 d'], sorted(self.joined()))
+
+    def test_step_that_lost_to_another_transaction_is_done_again(self):
+        losses = [lost(), lost()]
+
+        def doing(builds):
+            if len(builds) > 1 and losses:
+                raise losses.pop()
+
+        self.assertEqual('abcd', self.race(self.joint('1', doing)))
+
+        self.assertEqual(['do 0 bcd', *['do 1 bcd'] * 3], self.joined())
+
+    def test_each_batch_is_told_of_each_step(self):
+        reached = []
+
+        self.race(self.joint('1'), reached=reached.append)
+
+        self.assertEqual(['0', '1', '0', '0', '1', '1'], reached)
+
+    def test_death_of_who_works_for_others_is_theirs(self):
+        class Death(BaseException):
+            pass
+
+        def doing(builds):
+            if len(builds) > 1:
+                raise Death
+
+        self.assertRaises(Death, self.race, self.joint('1', doing))
+        self.assertEqual(['do 0 bcd', 'do 1 bcd'], self.joined())
