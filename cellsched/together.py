@@ -20,8 +20,9 @@ class _Turn(Generic[_Item]):
     def __init__(self, item: _Item) -> None:
         self.item = item
         self.error: BaseException | None = None
-        #: Set when it is done, or when it is this thread's turn to work.
-        self.woken = threading.Event()
+        #: Free when it is done, or when it is this thread's turn to work. An
+        #: event would do it too, with four locks.
+        self.woken = threading.Lock()
         #: Whether it works, for itself and all that wait then.
         self.works = False
 
@@ -58,9 +59,9 @@ class Together(Generic[_Item]):
                 self._working += 1
                 mine.works = True
             else:
+                mine.woken.acquire()
                 self._waiting.append(mine)
-        if not mine.works:
-            mine.woken.wait()
+        mine.woken.acquire()
         if mine.works:
             # Who is on the way, as those who were woken together are, is to
             # come along.
@@ -80,7 +81,7 @@ class Together(Generic[_Item]):
             if self._waiting:
                 following = self._waiting.pop(0)
                 following.works = True
-                following.woken.set()
+                following.woken.release()
             else:
                 self._working -= 1
 
@@ -97,8 +98,8 @@ class Together(Generic[_Item]):
             for turn in batch:
                 turn.error = turn.error or exc
         finally:
-            for turn in batch:
-                turn.woken.set()
+            for turn in batch[1:]:
+                turn.woken.release()
 
     def _do_each(self, batch: Sequence[_Turn[_Item]]) -> None:
         for turn in batch:
