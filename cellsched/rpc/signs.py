@@ -75,12 +75,13 @@ class Signs:
         call = Call(incoming, interval_s)
         with self._changed:
             self._calls.add(call)
+            if call.due < self._wakes_at:
+                self._wakes_at = call.due
+                self._changed.notify()
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name='rpc-signs', daemon=True)
                 self._thread.start()
-            elif call.due < self._wakes_at:
-                self._changed.notify()
         return call
 
     def end(self, call: Call) -> None:
@@ -98,15 +99,13 @@ class Signs:
         if thread is not None:
             thread.join()
         self._thread = None
+        self._wakes_at = math.inf
         self._is_stopping = False
 
     def _run(self) -> None:
-        while True:
-            for call in self._wait():
+        while due := self._wait():
+            for call in due:
                 call.give_sign()
-            with self._changed:
-                if self._is_stopping:
-                    return
 
     def _wait(self) -> list[Call]:
         """Return the calls that are due; none when the thread is to end."""
@@ -116,8 +115,10 @@ class Signs:
                 due = [each for each in self._calls if each.due <= now]
                 if due:
                     return due
-                self._wakes_at = min(
-                    (each.due for each in self._calls), default=math.inf)
+                # Not before, or each call that is over soon would wake it.
+                if self._wakes_at <= now:
+                    self._wakes_at = min(
+                        (each.due for each in self._calls), default=math.inf)
                 self._changed.wait(
                     None if self._wakes_at == math.inf
                     else self._wakes_at - now)
