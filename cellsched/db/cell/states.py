@@ -3,9 +3,9 @@
 
 A server in a cell is in a state, which is its ``vm_state`` and its
 ``task_state``. Each change of a state has a name here, and is made by
-:func:`cellsched.db.cell.instances.transit`, which sets the new state on the
-condition that the server is in one of those before it. So whoever comes late,
-twice or in the wrong order changes nothing.
+:func:`cellsched.db.cell.instances.transit`, or by ``transit_all`` beside it,
+which sets the new state on the condition that the server is in one of those
+before it. So whoever comes late, twice or in the wrong order changes nothing.
 """
 
 from collections.abc import Mapping
