@@ -93,12 +93,17 @@ class DbQuotaDriver(base.Quotas):
         accepted: bool = False,
     ) -> dict[quotas.Owner, '_Room']:
         """Count what is used, where there are limits."""
-        used = instance_mappings.usages(
-            connection, [project_id for project_id, _ in limits],
-            {user_id for _, user_id in limits if user_id is not None},
-            accepted)
-        nothing = instance_mappings.Usage()
-        return {owner: _Room(each, used.get(owner, nothing)._asdict())
+        users: dict[str, set[str]] = {}
+        for project_id, user_id in limits:
+            users.setdefault(project_id, set()).update(
+                () if user_id is None else (user_id,))
+        used: dict[quotas.Owner, instance_mappings.Usage] = {}
+        for project_id, those in users.items():
+            for each in those or (None,):
+                owners = (project_id, None), (project_id, each)
+                used.update(zip(owners, instance_mappings.usages(
+                    connection, project_id, each, accepted)))
+        return {owner: _Room(each, used[owner]._asdict())
                 for owner, each in limits.items()}
 
 

@@ -6,9 +6,7 @@ of its fate.
 """
 
 from collections.abc import Iterable
-from collections.abc import Mapping
 import datetime
-import itertools
 from typing import Any
 from typing import NamedTuple
 
@@ -40,63 +38,57 @@ _DECIDE = (
     sa.update(_TABLE).where(_MINE, _TABLE.c.cell_id.is_(None), _WANTED)
     .values(cell_id=sa.bindparam('cell'), updated_at=sa.bindparam('now')))
 
-_CELL0 = sa.func.coalesce(
-    sa.select(_CELLS.c.id).where(_CELLS.c.uuid == objects.CELL0_UUID)
-    .scalar_subquery(), -1)
-
+# PostgreSQL takes nearly all servers to be in a cell that is compared with,
+# where there are few cells, and none to be left.
 _PLACED = sa.and_(
-    _WANTED, _TABLE.c.cell_id.is_not(None), _TABLE.c.cell_id != _CELL0)
+    _WANTED, _TABLE.c.cell_id.is_not(None), _TABLE.c.cell_id.not_in(
+        sa.select(_CELLS.c.id).where(_CELLS.c.uuid == objects.CELL0_UUID)))
 
 _REQUESTED = sa.join(
     _REQUESTS, _TABLE, _TABLE.c.instance_uuid == _REQUESTS.c.instance_uuid)
 
-_SUMS = {
-    'instances': sa.func.count(),
-    'cores': sa.func.coalesce(sa.func.sum(_TABLE.c.vcpus), 0),
-    'ram': sa.func.coalesce(sa.func.sum(_TABLE.c.memory_mb), 0)}
 
-_AMOUNTS = [each.label(name) for name, each in _SUMS.items()]
+def _amounts(of_user: bool = False) -> list[sa.ColumnElement[int]]:
+    """Return columns of what servers hold, all or those of a user."""
+    theirs = _TABLE.c.user_id == sa.bindparam('user')
+
+    def value(column: Any) -> Any:
+        return sa.case((theirs, column)) if of_user else column
+
+    return [
+        sa.func.count(value(_TABLE.c.id)),
+        sa.func.coalesce(sa.func.sum(value(_TABLE.c.vcpus)), 0),
+        sa.func.coalesce(sa.func.sum(value(_TABLE.c.memory_mb)), 0)]
 
 
-def _usages(
-    accepted: bool, by_user: bool, several: bool
-) -> sa.CompoundSelect[Any]:
+def _usage(accepted: bool, by_user: bool) -> sa.Select[Any]:
     """Return the statement that counts.
 
     A project has few requests and many servers, so those that have one are
     counted apart instead of being looked for with each server.
     """
-    owner = sa.case((
-        statements.among(_TABLE.c.user_id, 'users', several),
-        _TABLE.c.user_id)) if by_user else sa.null()
-    groups = ['project', 'owner'][:1 + by_user]
-
-    def count(
-        project: sa.Column[Any], sums: Mapping[str, Any], *which: Any
-    ) -> sa.Select[Any]:
-        return (
-            sa.select(project.label('project'), owner.label('owner'),
-                      *(each.label(name) for name, each in sums.items()))
-            .where(statements.among(project, 'projects', several), *which)
-            .group_by(*groups))
-
-    placed = count(_TABLE.c.project_id, _SUMS, _PLACED)
+    amounts = [
+        each.label(f'amount{number}') for number, each in enumerate(
+            _amounts() + (_amounts(of_user=True) if by_user else []))]
+    placed = sa.select(*amounts).where(
+        _TABLE.c.project_id == sa.bindparam('project'), _PLACED).subquery()
     requested = (
-        count(_REQUESTS.c.project_id, _SUMS, _WANTED,
-              _TABLE.c.cell_id.is_(None)) if accepted else
-        count(_REQUESTS.c.project_id,
-              {name: -each for name, each in _SUMS.items()}, _PLACED))
-    return sa.union_all(placed, requested.select_from(_REQUESTED))
+        sa.select(*amounts).select_from(_REQUESTED)
+        .where(_REQUESTS.c.project_id == sa.bindparam('project'),
+               *([_WANTED, _TABLE.c.cell_id.is_(None)] if accepted
+                 else [_PLACED])).subquery())
+    return sa.select(*(
+        there + here if accepted else there - here
+        for there, here in zip(placed.c, requested.c))
+    ).select_from(placed.join(requested, sa.true()))
 
 
-_USAGES = {
-    which: _usages(*which)
-    for which in itertools.product((False, True), repeat=3)}
+_USAGES = {(accepted, by_user): _usage(accepted, by_user)
+           for accepted in (False, True) for by_user in (False, True)}
 
 _USED_BY_CELL = (
-    sa.select(_CELLS.c.uuid, *_AMOUNTS,
-              (sa.func.count() - sa.func.count(_TABLE.c.vcpus))
-              .label('unsized'))
+    sa.select(_CELLS.c.uuid, *_amounts(),
+              sa.func.count() - sa.func.count(_TABLE.c.vcpus))
     .select_from(_TABLE).join(_CELLS, _CELLS.c.id == _TABLE.c.cell_id)
     .where(_TABLE.c.project_id == sa.bindparam('project'), _PLACED,
            ~sa.exists().where(
@@ -236,36 +228,25 @@ def usage(
 
     :param accepted: count those too that have a build request still
     """
-    users = [] if user_id is None else [user_id]
-    found = usages(connection, [project_id], users, accepted)
-    return found.get((project_id, user_id), Usage())
+    return usages(connection, project_id, user_id, accepted)[-1]
 
 
 def usages(
-    connection: sa.Connection, project_ids: Iterable[str],
-    user_ids: Iterable[str] = (), accepted: bool = False,
-) -> dict[tuple[str, str | None], Usage]:
-    """Return what the servers of projects hold, by project and user.
+    connection: sa.Connection, project_id: str, user_id: str | None,
+    accepted: bool = False,
+) -> list[Usage]:
+    """Return what :func:`usage` does, of a project and of a user in it.
 
-    A project's are those of its user None. Who holds nothing is left out.
-
-    :param user_ids: whose are told apart
-    :param accepted: count those too that have a build request still
+    It is that of the project alone where no user is named.
     """
-    found: dict[tuple[str, str | None], Usage] = {}
-    users = list(user_ids)
-    for chunk in statements.chunks(project_ids):
-        several = len(chunk) > 1 or len(users) > 1
-        for project, user, *amounts in connection.execute(
-                _USAGES[accepted, bool(users), several],
-                {'projects': chunk, 'users': users} if several else
-                {'projects': chunk[0], 'users': users and users[0]}):
-            for whose in dict.fromkeys((None, user)):
-                before = found.get((project, whose), Usage())
-                found[project, whose] = Usage(*(
-                    int(each) + amount
-                    for each, amount in zip(amounts, before)))
-    return found
+    by_user = user_id is not None
+    row = connection.execute(
+        _USAGES[accepted, by_user],
+        {'project': project_id, **({'user': user_id} if by_user else {})},
+    ).one()
+    amounts = [*map(int, row)]
+    return [Usage(*amounts[start:start + 3])
+            for start in range(0, len(amounts), 3)]
 
 
 def usage_by_cell(
@@ -276,9 +257,8 @@ def usage_by_cell(
     Cells in which it has none are left out.
     """
     return {
-        row.uuid: Usage(int(row.instances), int(row.cores), int(row.ram),
-                        int(row.unsized))
-        for row in connection.execute(
+        uuid: Usage(*map(int, amounts))
+        for uuid, *amounts in connection.execute(
             _USED_BY_CELL, {'project': project_id})}
 
 

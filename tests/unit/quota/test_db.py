@@ -215,9 +215,8 @@ class TestAdmit(QuotaTestCase):
         self.assertEqual([4, 1, 1, 1, 0, 0], [
             sum(build.uuid in refused for build in batch.builds)
             for batch in batches])
-        # The limits of all; each project's row and its lock; the servers of
-        # all that have limits.
-        self.assertEqual(1 + 2 * 3 + 1, len(seen), seen)
+        # The limits of all; each project's row, its lock and its servers.
+        self.assertEqual(1 + 2 * 4, len(seen), seen)
         with self.database.writer() as connection:
             self.assertEqual({}, self.driver.admit_all(connection, []))
 
