@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 import pathlib
+import sqlite3
 import tempfile
 from typing import Any
 
@@ -75,7 +76,7 @@ class Arena:
                   for cell in CELLS)]}
         #: Hosts by their providers.
         self.hosts: dict[str, str] = {}
-        self._images: dict[str, bytes] = {}
+        self._images: dict[str, sqlite3.Connection] = {}
         self._prepare()
 
     def reset(self) -> None:
@@ -88,6 +89,8 @@ class Arena:
         self.crew.dismiss()
         for store in self.stores.values():
             store.database.close()
+        for image in self._images.values():
+            image.close()
 
     def _prepare(self) -> None:
         world = worlds.World(self.stores)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import sqlite3
 from typing import Any
 
 from cellsched.claims import base as claims_base
@@ -34,13 +35,16 @@ class Store:
         """Return what is there, past everything that can fail."""
         return self.raw.execute(statement).fetchall()
 
-    def image(self) -> bytes:
-        """Return all that is there, for :meth:`load`."""
-        return bytes(self.raw.serialize())
+    def image(self) -> sqlite3.Connection:
+        """Return a copy of all that is there, for :meth:`load`."""
+        image = sqlite3.connect(':memory:', check_same_thread=False)
+        self.raw.backup(image)
+        return image
 
-    def load(self, image: bytes) -> None:
+    def load(self, image: sqlite3.Connection) -> None:
         """Have there be what there was."""
-        self.raw.deserialize(image)
+        # To deserialize would crash SQLite once it has read JSON there.
+        image.backup(self.raw)
         self.changes = self.raw.total_changes
 
     def is_changed(self) -> bool:
