@@ -2,6 +2,7 @@
 """What all objects share: the envelope, the registry, tolerant reading."""
 
 import collections
+from collections.abc import Callable
 from collections.abc import Mapping
 import functools
 import operator
@@ -55,7 +56,8 @@ class Registry(base.VersionedObjectRegistry):
         for each in kinds_:
             theirs = getattr(cls, each.name)
             setattr(cls, each.name, property(
-                operator.attrgetter(each.kept_as), theirs.fset, theirs.fdel))
+                operator.attrgetter(each.kept_as),
+                _setter(each, theirs.fset), theirs.fdel))
 
 
 def is_known(name: str) -> bool:
@@ -209,6 +211,22 @@ class Object(base.VersionedObject):
         # To ask whether it is set and then for it takes ten times as long,
         # and a decision asks some twenty fields.
         return self.__dict__.get('_obj_' + name, default)
+
+
+def _setter(kind: kinds.Kind, theirs: Callable[[Any, Any], None]) -> Any:
+    """Return what sets a field, by what the library sets it with."""
+    if kind.field.read_only:
+        return theirs
+    name, kept_as, plain = kind.name, kind.kept_as, kind.plain
+
+    def set_(self: Object, value: Any) -> None:
+        if type(value) not in plain:
+            theirs(self, value)
+            return
+        self.__dict__[kept_as] = value
+        self._changed_fields.add(name)
+
+    return set_
 
 
 def _read(self: Object, kind: kinds.Kind, value: Any) -> Any:
