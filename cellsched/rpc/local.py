@@ -115,11 +115,13 @@ class _World:
         self, address: _Address, letter: _Letter, first: bool = False
     ) -> None:
         """Hand the letter to the listener whose turn it is, or keep it."""
+        # To read it takes longest, and all others wait for the lock.
+        incoming = self._opened(address, letter)
         with self._lock:
             listeners = self._listeners.get(address)
             if listeners:
                 listeners.rotate(-1)
-                listeners[-1].take(address, letter)
+                listeners[-1].take(incoming)
                 return
             waiting = self._waiting[address]
             if len(waiting) >= WAITING_MAX:
@@ -131,14 +133,14 @@ class _World:
         """Hand the letter to each listener; nobody gets it later."""
         with self._lock:
             for listener in self._listeners.get(address, ()):
-                listener.take(address, letter)
+                listener.take(self._opened(address, letter))
 
     def join(self, listener: '_Listener') -> None:
         """Hand over what waits, and from now on whatever comes."""
         with self._lock:
             for address in listener.addresses:
                 for letter in self._waiting.pop(address, ()):
-                    listener.take(address, letter)
+                    listener.take(self._opened(address, letter))
                 self._listeners[address].append(listener)
 
     def leave(self, listener: '_Listener') -> None:
@@ -150,6 +152,10 @@ class _World:
                     listeners.remove(listener)
                 if not listeners:
                     del self._listeners[address]
+
+    def _opened(self, address: _Address, letter: _Letter) -> _Incoming:
+        return _Incoming(letter, functools.partial(
+            self.put, address, letter, first=True))
 
 
 class _Listener(base.Listener):
@@ -167,10 +173,8 @@ class _Listener(base.Listener):
         super().start(on_incoming_callback)
         self._world.join(self)
 
-    def take(self, address: _Address, letter: _Letter) -> None:
-        put_back = functools.partial(
-            self._world.put, address, letter, first=True)
-        self.on_incoming_callback([_Incoming(letter, put_back)])
+    def take(self, incoming: _Incoming) -> None:
+        self.on_incoming_callback([incoming])
 
     def stop(self) -> None:
         self._world.leave(self)
