@@ -156,6 +156,21 @@ class TestObject(base.TestCase):
         self.assertRaises(
             NotImplementedError, getattr, objects.Flavor(), 'name')
 
+    def test_copy_with_other_values_leaves_the_first_as_it_is(self):
+        first = read(wire.SELECTION)
+        first.obj_reset_changes()
+        sent = first.obj_to_primitive()
+
+        other = first.but(service_host='other')
+        other.nodename = 'another'
+
+        self.assertEqual(sent, first.obj_to_primitive())
+        self.assertNotIn('nodename', first.obj_what_changed())
+        self.assertEqual(
+            {**sent['nova_object.data'], 'service_host': 'other',
+             'nodename': 'another'},
+            other.obj_to_primitive()['nova_object.data'])
+
 
 class TestRaw(base.TestCase):
 

@@ -104,6 +104,23 @@ class TestLease(BuildRequestCase):
         self.assertEqual([2, 2, 2], [each.min_count for each in leased])
         self.assertEqual(512, leased[0].spec.flavor.memory_mb)
 
+    def test_what_differs_in_a_batch_is_read_of_each(self):
+        uuids = [*self.accept(1, launch_index=0, display_name='a'),
+                 *self.accept(1, launch_index=1, display_name=None),
+                 *self.accept(1),
+                 *self.accept(1, launch_index=2, vcpus=4)]
+
+        leased = self.write(build_requests.lease, uuids, 'me', 1000.0, 1060.0)
+
+        self.assertEqual([
+            samples.instance(uuid, **fields).obj_to_primitive()
+            for uuid, fields in zip(uuids, (
+                {'launch_index': 0, 'display_name': 'a'},
+                {'launch_index': 1, 'display_name': None}, {},
+                {'launch_index': 2, 'vcpus': 4}))],
+            [each.request.instance.obj_to_primitive() for each in leased])
+        self.assertEqual(uuids, [each.spec.instance_uuid for each in leased])
+
     def test_request_that_is_leased_is_left_to_whom_it_is(self):
         uuids = self.accept(3)
         self.lease(uuids[:1], 'first')
