@@ -77,14 +77,10 @@ def insert_missing(
     if not rows:
         return set()
     rows = sorted(rows, key=lambda row: row[key.name])
-    insert: Any = {
-        'postgresql': postgresql.insert, 'sqlite': sqlite.insert,
-    }.get(connection.dialect.name)
+    insert = _inserting(key, connection.dialect.name)
     if insert is None:
         return _insert_one_by_one(connection, key, rows)
-    return set(connection.execute(
-        insert(key.table).on_conflict_do_nothing().returning(key),
-        rows).scalars())
+    return set(connection.execute(insert, rows).scalars())
 
 
 def lock(
@@ -129,6 +125,15 @@ def _locking(column: sa.Column[Any]) -> sa.Select[Any]:
 @functools.cache
 def _deleting(column: sa.Column[Any]) -> sa.Delete:
     return sa.delete(column.table).where(in_list(column))
+
+
+@functools.cache
+def _inserting(key: sa.Column[Any], dialect: str) -> Any:
+    insert: Any = {
+        'postgresql': postgresql.insert, 'sqlite': sqlite.insert,
+    }.get(dialect)
+    return insert and (
+        insert(key.table).on_conflict_do_nothing().returning(key))
 
 
 def _insert_one_by_one(

@@ -175,7 +175,7 @@ class Release(base.Step):
                 deciding.end_lost(connection, [
                     build for build in builds if build not in left])
             refused = self._quotas.admit_all(connection, _by_batch(left))
-            build_requests.delete(connection, ours.keys() - refused.keys())
+            build_requests.drop(connection, ours.keys() - refused.keys())
         for build in left:
             build.failed = refused.get(build.uuid)
 
@@ -244,9 +244,13 @@ class Cast(base.Step):
     def _cast_all(
         self, cell: objects.CellMapping, builds: Sequence[base.Build]
     ) -> None:
+        aimed: dict[int, context_.RequestContext] = {}
         for build in builds:
             try:
-                self._cast(self._targets.aim(build.context, cell), build)
+                if id(build.context) not in aimed:
+                    aimed[id(build.context)] = self._targets.aim(
+                        build.context, cell)
+                self._cast(aimed[id(build.context)], build)
             except oslo_messaging.MessagingException:
                 raise
             except Exception as exc:

@@ -55,6 +55,8 @@ _HELD = (
     .where(statements.in_list(_TABLE.c.instance_uuid))
     .order_by(_TABLE.c.id).with_for_update())
 
+_DROP = sa.delete(_TABLE).where(statements.in_list(_TABLE.c.instance_uuid))
+
 _ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
 
 _MANY = (
@@ -322,6 +324,12 @@ def delete(
             for uuid in statements.delete_counted(
                 connection, _TABLE.c.instance_uuid, those, *mine,
                 _TABLE.c.revision == revision)}
+
+
+def drop(connection: sa.Connection, uuids: Iterable[str]) -> None:
+    """Delete requests that are held, as :func:`held` says."""
+    for chunk in statements.chunks(uuids):
+        connection.execute(_DROP, {'these': chunk})
 
 
 def _wanted(request: objects.BuildRequest) -> Wanted:

@@ -23,6 +23,8 @@ _FAILED = 'Error'
 #: Characters of a traceback that are kept: its end, which says most.
 _TRACEBACK_MAX = 10000
 
+_ADD = sa.insert(_TABLE)
+
 _LATEST = (
     sa.select(sa.func.max(_TABLE.c.id))
     .where(statements.in_list(_TABLE.c.instance_uuid),
@@ -47,7 +49,7 @@ def create_all(
          'deleted': 0}
         for uuid, context in contexts.items()]
     if rows:
-        connection.execute(sa.insert(_TABLE), rows)
+        connection.execute(_ADD, rows)
 
 
 def create_failed(

@@ -54,7 +54,7 @@ _COUNT_STATES = sa.select(*_STATES, sa.func.count().label('servers')).where(
     _TABLE.c.host == sa.bindparam('on'), _TABLE.c.deleted == 0
 ).group_by(*_STATES)
 
-_PRESENT = sa.select(_TABLE.c.uuid).where(statements.in_list(_TABLE.c.uuid))
+_ADD_EXTRA = sa.insert(_EXTRA)
 
 
 class Change(NamedTuple):
@@ -75,21 +75,21 @@ def create(
     :returns: the uuids of those that were new
     """
     instances = list(instances)
-    there = _present(connection, [instance.uuid for instance in instances])
-    new = [instance for instance in instances if instance.uuid not in there]
-    if not new:
-        return []
     inserted = statements.insert_missing(connection, _TABLE.c.uuid, [
         {'created_at': instance.get('created_at') or now, 'deleted': 0,
          'hidden': False,
          **{name: instance.get(name) for name in _FIELDS},
          'build_attempts': instance.get('build_attempts', 0)}
-        for instance in new])
-    new = [instance for instance in new if instance.uuid in inserted]
+        for instance in instances])
+    new = [instance for instance in instances if instance.uuid in inserted]
     if new:
-        connection.execute(sa.insert(_EXTRA), [
+        # Those of one batch share it.
+        flavors = {id(instance.flavor): instance.flavor for instance in new}
+        texts = {key: jsonutils.dumps(flavor.obj_to_primitive())
+                 for key, flavor in flavors.items()}
+        connection.execute(_ADD_EXTRA, [
             {'created_at': now, 'instance_uuid': instance.uuid, 'deleted': 0,
-             'flavor': jsonutils.dumps(instance.flavor.obj_to_primitive())}
+             'flavor': texts[id(instance.flavor)]}
             for instance in new])
     return [instance.uuid for instance in new]
 
@@ -336,14 +336,6 @@ def _locked(
     """Lock rows, as :func:`statements.lock` does; yield them."""
     for chunk in statements.chunks(uuids):
         yield from connection.execute(_LOCK, {'these': chunk})
-
-
-def _present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
-    present: set[str] = set()
-    for chunk in statements.chunks(uuids):
-        present.update(
-            connection.execute(_PRESENT, {'these': chunk}).scalars())
-    return present
 
 
 def _from_row(row: sa.Row[Any]) -> objects.Instance:

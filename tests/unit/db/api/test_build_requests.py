@@ -75,6 +75,16 @@ class TestBuildRequests(BuildRequestCase):
             {uuids[2]}, self.write(build_requests.delete, uuids))
         self.assertEqual(set(), self.write(build_requests.delete, uuids))
 
+    def test_what_is_held_is_dropped_and_the_rest_stays(self):
+        dropped, kept = self.accept(2)
+
+        with self.database.writer() as connection:
+            build_requests.held(connection, {dropped: 'me'})
+            build_requests.drop(connection, [dropped])
+
+        self.assertEqual(
+            {kept}, self.read(build_requests.present, [dropped, kept]))
+
     def test_exactly_one_deletes_a_request(self):
         uuids = self.accept(20)
 
