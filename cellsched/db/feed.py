@@ -17,6 +17,7 @@ import zlib
 
 import sqlalchemy as sa
 
+from cellsched.db import session
 from cellsched import exception
 
 #: Positions of the lanes, in the order of the lanes.
@@ -51,6 +52,7 @@ class Feed:
         in_lane = columns.lane == sa.bindparam('in_lane')
         self._position = sa.select(columns.position).where(in_lane)
         self._positions = sa.select(columns.position).order_by(columns.lane)
+        self._glance = str(self._positions.compile())
         self._move = sa.update(self.table).where(in_lane).values(
             position=columns.position + 1)
         self.marks: dict[str, Any] = {
@@ -88,6 +90,10 @@ class Feed:
     def token(self, connection: sa.Connection) -> Token:
         """Return how far the feed has come."""
         return tuple(connection.execute(self._positions).scalars())
+
+    def glance(self, database: session.Database) -> Token:
+        """Return how far the feed has come, at less cost."""
+        return tuple(row[0] for row in database.glance(self._glance))
 
 
 def mark_columns(table: str, nullable: bool = True) -> tuple[Any, ...]:

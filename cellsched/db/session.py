@@ -135,6 +135,23 @@ class Database:
         """
         return _Use(self, writes=False)
 
+    def glance(self, query: str) -> list[Any]:
+        """Return the rows of a query that has no parameters.
+
+        It is for what is asked all the time and is hardly ever news. SQLite
+        answers in a tenth of the time that SQLAlchemy takes, so there the
+        driver itself is asked. Where that fails it is asked again, for
+        SQLAlchemy to say what is wrong.
+        """
+        dialect = self.engine.dialect
+        if dialect.name == 'sqlite':
+            with (contextlib.suppress(dialect.loaded_dbapi.Error),
+                  self._translated(),
+                  contextlib.closing(self.engine.raw_connection()) as raw):
+                return list(raw.cursor().execute(query).fetchall())
+        with self.each_alone() as connection:
+            return list(connection.exec_driver_sql(query).tuples())
+
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
         with self._lock:

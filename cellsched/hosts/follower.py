@@ -60,9 +60,7 @@ class Follower:
         :param now: wall clock time, in seconds since the epoch
         """
         with self._reading:
-            with database.reader() as connection:
-                changes = feed.changes(
-                    connection, None if everything else self._token)
+            changes = self._changes(database, everything)
             new = self._apply(changes, now)
             self._token = changes.token
             return new
@@ -82,10 +80,20 @@ class Follower:
                 uuid for nodes in self._nodes.values() for uuid in nodes)
             self._table.cells.drop(self.cell.uuid)
 
+    def _changes(
+        self, database: session.Database, everything: bool
+    ) -> feed.Changes:
+        token = feed.token(database)
+        since = None if everything else self._token
+        if since == token:
+            # So it is nearly always, for each of many cells.
+            return feed.nothing(token)
+        with database.reader() as connection:
+            return feed.changes(connection, since, token)
+
     def _apply(self, changes: feed.Changes, now: float) -> list[str]:
         if not (changes.complete or changes.nodes or changes.services
                 or self._waiting):
-            # So it is nearly always, for each of many cells.
             with self._lock:
                 if not self._forgotten:
                     self._table.cells.heard(self.cell.uuid, now)

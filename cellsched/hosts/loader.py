@@ -259,8 +259,9 @@ class Loader:
             # Not all cells at once, for that takes its time.
             share = zlib.crc32(aimed.cell.uuid.encode()) % 1000 / 2000
             follower.full_at = now + self._pace.full_interval_s * (1 - share)
-        with self.lock:
-            self._doubtful.update(new)
+        if new:
+            with self.lock:
+                self._doubtful.update(new)
 
     def _read_aggregates(self, now: float) -> None:
         if now >= self._aggregates_full_at:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched.db import feed
+from cellsched.db import session
 
 _NODES = models.compute_nodes
 _SERVICES = models.services
@@ -54,8 +55,14 @@ class Changes:
     services: Sequence[Any]
 
 
+def token(database: session.Database) -> feed.Token:
+    """Return the token of now, at little cost."""
+    return models.FEED.glance(database)
+
+
 def changes(
-    connection: sa.Connection, since: feed.Token | None = None
+    connection: sa.Connection, since: feed.Token | None = None,
+    until: feed.Token | None = None,
 ) -> Changes:
     """Return the hosts that changed since a token.
 
@@ -66,11 +73,14 @@ def changes(
     What others write, such as the agents of Nova, is not seen as a change:
     who follows a cell that has such agents reads it as a whole now and then.
     The mark that a node is mapped is no change either.
+
+    :param until: the token of now, where it was read before
     """
     # The token comes first: what is committed later is told again.
-    until = models.FEED.token(connection)
+    if until is None:
+        until = models.FEED.token(connection)
     if since == until:
-        return Changes(until, False, [], [])
+        return nothing(until)
     if since is None or not feed.follows(since, until):
         nodes, found = _NODES.c.deleted == 0, _SERVICES.c.deleted == 0
         complete = True
@@ -81,6 +91,11 @@ def changes(
     return Changes(
         until, complete, connection.execute(_ALL_NODES.where(nodes)).all(),
         connection.execute(_ALL_SERVICES.where(found)).all())
+
+
+def nothing(token: feed.Token) -> Changes:
+    """Return that nothing changed, where the token is still the same."""
+    return Changes(token, False, [], [])
 
 
 def delete(

@@ -66,6 +66,18 @@ class TestFeed(base.TestCase):
     def test_token_is_the_positions_in_the_order_of_the_lanes(self):
         self.assertEqual((0, 10, 20), self.token())
 
+    def test_glance_tells_the_token(self):
+        self.change('a')
+        self.assertEqual(self.token(), FEED.glance(self.database))
+
+    def test_glance_tells_what_is_wrong(self):
+        with self.database.writer() as connection:
+            METADATA.drop_all(connection)
+
+        error = self.assertRaises(
+            exception.SchemaOutOfDate, FEED.glance, self.database)
+        self.assertIn('one with the table lanes', str(error))
+
     def test_move_goes_on_by_one_in_the_lane_of_the_key(self):
         lane = self.change('a')
 
