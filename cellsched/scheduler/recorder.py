@@ -16,6 +16,7 @@ from cellsched.db.api import decisions
 from cellsched.db import session
 from cellsched import objects
 from cellsched.scheduler import decision as decision_
+from cellsched.scheduler import journal
 from cellsched.scheduler import minutes
 
 LOG = log.getLogger(__name__)
@@ -54,6 +55,9 @@ class Recorder:
 
     What could not be written waits, and is written later.
 
+    :ivar journal: has what the log is told of decisions, and is written with
+        them
+
     :param retention_s: seconds for which decisions are kept; zero for none
     """
 
@@ -64,6 +68,7 @@ class Recorder:
         self._database = database
         self._clock = clock
         self._retention_s = retention_s
+        self.journal = journal.Journal()
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
         self._waiting: collections.deque[_Waiting] = collections.deque()
@@ -90,6 +95,7 @@ class Recorder:
 
     def flush(self) -> None:
         """Write what waits, and forget what is too old; never fails."""
+        self.journal.write()
         with self._flushing:
             self._write()
             now = self._clock.monotonic()
@@ -101,6 +107,7 @@ class Recorder:
 
     def close(self) -> None:
         """Write what still waits, for the last time."""
+        self.journal.write()
         with self._flushing:
             self._write()
         if self._waiting:

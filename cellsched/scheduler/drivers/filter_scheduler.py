@@ -50,7 +50,8 @@ class FilterScheduler(base.Driver):
             self.loader, pipeline_,
             claiming.Together(parts.claims), parts.clock,
             taste_of(conf, parts.random),
-            conf.scheduler.claim_attempts, parts.decisions.record)
+            conf.scheduler.claim_attempts, parts.decisions.record,
+            parts.decisions.journal.say)
 
     def make_pipeline(self) -> pipeline.Pipeline:
         """Return the decision that this driver makes."""
