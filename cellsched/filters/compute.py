@@ -36,7 +36,9 @@ class ComputeFilter(base.Filter):
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> view.Mask:
+    ) -> view.Mask | None:
+        if hosts.is_whole and self._are_all_up(hosts):
+            return None
         seen = hosts['last_seen_up']
         up = seen >= hosts.now - self._down_time
         up &= seen <= hosts.now + self._down_time
@@ -44,3 +46,9 @@ class ComputeFilter(base.Filter):
         np.greater(up, hosts['service_disabled'], out=up)
         np.greater(up, hosts['forced_down'], out=up)
         return up
+
+    def _are_all_up(self, hosts: view.Hosts) -> bool:
+        return (hosts.least('last_seen_up') >= hosts.now - self._down_time
+                and hosts.most('last_seen_up') <= hosts.now + self._down_time
+                and not hosts.most('service_disabled')
+                and not hosts.most('forced_down'))

@@ -4,12 +4,14 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 from typing import Any
 
 import numpy as np
 
 from cellsched.hosts import coding as coding_
 from cellsched.hosts import columns as columns_
+from cellsched.hosts import ends
 from cellsched.hosts import facts
 from cellsched.hosts import pending
 from cellsched.hosts import view as view_
@@ -66,6 +68,9 @@ class HostTable:
         self.kept: dict[Any, Any] = {}
         #: Columns as they were last read, while their arrays are the same.
         self._read: dict[str, view_.Column] = {}
+        #: Their names, by what tells them apart while they are kept here.
+        self._named: dict[int, str] = {}
+        self._ends = ends.Ends()
 
     def __len__(self) -> int:
         return self._length
@@ -82,7 +87,20 @@ class HostTable:
         if column is None:
             column = self._read[name] = self._columns[name][:self._length]
             column.flags.writeable = False
+            self._named[id(column)] = name
         return column
+
+    def name(self, column: view_.Column) -> str | None:
+        """Return the name of what was read as a column, or None."""
+        return self._named.get(id(column))
+
+    def least(self, name: str) -> float:
+        """Return the least number of a column; infinity without hosts."""
+        return self._ends.least(name, self[name])
+
+    def most(self, name: str) -> float:
+        """Return the greatest, which is minus infinity without hosts."""
+        return self._ends.most(name, self[name])
 
     def owns(self, column: view_.Column) -> bool:
         """Whether this is a column of the table, and no copy."""
@@ -126,6 +144,7 @@ class HostTable:
         :raises KeyError: no such column
         """
         rows = self._place(uuids)
+        self._ends.clear()
         for name, given in values.items():
             coding = self._codings.get(name)
             if coding is not None:
@@ -168,6 +187,7 @@ class HostTable:
         row = self._rows.get(uuid)
         if row is None:
             return
+        self._ends.clear()
         for name in self._columns:
             if name.startswith(columns_.ROOM):
                 self._columns[name][row] = 0
@@ -193,15 +213,9 @@ class HostTable:
         :param count: -1 to take it back
         :param now: wall clock time, in seconds since the epoch
         """
-        columns = self._columns
         self.takings += 1
-        for resource, amount in resources.items():
-            self._room_column(resource)[row] -= count * amount
-            for name, factor in _TAKES.get(resource, ()):
-                columns[name][row] += count * factor * amount
-        columns['num_instances'][row] += count
-        columns['num_io_ops'][row] += count
-        self._pending.add(columns['uuid'][row], count, now)
+        self._add(row, count, _changes(tuple(resources.items())))
+        self._pending.add(self._columns['uuid'][row], count, now)
 
     def settle(self, before: float) -> None:
         """Count no more builds that were begun before then.
@@ -210,7 +224,20 @@ class HostTable:
         taken here is counted in their place.
         """
         for uuid, count in self._pending.expire(before):
-            self._columns['num_io_ops'][self._rows[uuid]] -= count
+            self._add(self._rows[uuid], -count, (('num_io_ops', 1),))
+
+    def _add(
+        self, row: int, times: int, changes: Iterable[tuple[str, int]]
+    ) -> None:
+        known = self._ends.names
+        for name, amount in changes:
+            column = self._columns.get(name)
+            if column is None:
+                column = self._room_column(name.removeprefix(columns_.ROOM))
+            before = column.item(row)
+            column[row] = before + times * amount
+            if name in known:
+                self._ends.change(name, before, before + times * amount)
 
     def _place(self, uuids: Sequence[str]) -> view_.Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
@@ -245,6 +272,8 @@ class HostTable:
     def _forget(self) -> None:
         """Forget what was made of columns that have other arrays now."""
         self._read.clear()
+        self._named.clear()
+        self._ends.clear()
         self.kept.clear()
 
     def _room_column(self, resource: str) -> view_.Column:
@@ -256,3 +285,16 @@ class HostTable:
 
 def _listed(given: Any) -> Iterable[Any]:
     return given if isinstance(given, (list, np.ndarray)) else [given]
+
+
+# Flavors are few.
+@functools.lru_cache(1024)
+def _changes(
+    resources: tuple[tuple[str, int], ...]
+) -> tuple[tuple[str, int], ...]:
+    """Return what an instance adds to columns of its host."""
+    return (*((columns_.ROOM + resource, -amount)
+              for resource, amount in resources),
+            *((name, factor * amount) for resource, amount in resources
+              for name, factor in _TAKES.get(resource, ())),
+            ('num_instances', 1), ('num_io_ops', 1))

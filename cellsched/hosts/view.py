@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellsched.hosts import columns as columns_
+from cellsched.hosts import ends
 from cellsched.hosts import facts
 
 if TYPE_CHECKING:
@@ -101,6 +102,15 @@ class Hosts:
         there = place < len(self._rows) and self._rows[place] == row
         return place if there else None
 
+    def places(self, rows: Column) -> Column:
+        """Return where rows of the table, ascending, are among these hosts.
+
+        Those that are not are left out.
+        """
+        if self._rows is None:
+            return rows
+        return np.flatnonzero(np.isin(self._rows, rows, assume_unique=True))
+
     def at(self, rows: Column) -> Hosts:
         """Return the hosts at these rows of the table, ascending."""
         return Hosts(self._table, self.now, self._located, rows)
@@ -121,12 +131,41 @@ class Hosts:
         """Whether this is a column itself, which follows what is taken."""
         return self.is_whole and self._table.owns(column)
 
+    def ends(self, column: Column) -> tuple[float, float] | None:
+        """Return the least and the greatest of a column itself.
+
+        None, where it is no column of the table, or not the whole of one.
+        """
+        name = self._table.name(column) if self._rows is None else None
+        return None if name is None else (
+            self._table.least(name), self._table.most(name))
+
     def room(self, resource: str) -> Column:
         """Return how much of a resource class each host has left to claim."""
         name = columns_.ROOM + resource
         if name in self._table:
             return self[name]
         return np.zeros(len(self))
+
+    def least_room(self, resource: str) -> float:
+        """Return how much the host has left that has least."""
+        name = columns_.ROOM + resource
+        return self.least(name) if name in self._table else 0.0
+
+    def least(self, name: str) -> float:
+        """Return the least number of a column; infinity without hosts.
+
+        Of all hosts of a table, that is known while nothing changes.
+        """
+        if self._rows is None and name not in _FACTS:
+            return self._table.least(name)
+        return ends.least(self[name])
+
+    def most(self, name: str) -> float:
+        """Return the greatest, which is minus infinity without hosts."""
+        if self._rows is None and name not in _FACTS:
+            return self._table.most(name)
+        return ends.most(self[name])
 
     # Coded columns.
 

@@ -102,6 +102,13 @@ class Capacity(_Stage):
         super().__init__(resource, amount)
         self.reason = f'lacks {self.word}'
 
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        if hosts.is_whole and self.amount <= hosts.least_room(self.resource):
+            return None
+        return hosts.room(self.resource) >= self.amount
+
     def offered(self, hosts: view.Hosts) -> view.Column:
         return hosts.room(self.resource)
 

@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import random as random_
 
 import numpy as np
@@ -199,10 +200,13 @@ class Choosing:
         if cell not in known:
             ranking = (self._rank() if len(self._rows) > 1
                        or self._ranking is None else self._ranking)
-            free = cells == cell
+            mine = self._hosts.memo(('rows of cell', cell), functools.partial(
+                _rows_of_cell, cell=cell))
+            free = np.ones(len(cells), dtype=bool)
             free[self._rows] = False
-            known[cell] = [self._selection(other)
-                           for other in ranking.top(count, among=free)]
+            known[cell] = [
+                self._selection(other)
+                for other in ranking.top(count, among=mine[free[mine]])]
         return known[cell]
 
     def _selection(self, row: int) -> objects.Selection:
@@ -226,3 +230,7 @@ class Choosing:
             # To make one takes longer than all else of a selection.
             return self._unlimited
         return objects.SchedulerLimits(**{**_UNLIMITED, **limits})
+
+
+def _rows_of_cell(hosts: view.Hosts, cell: int) -> view.Column:
+    return np.flatnonzero(hosts['cell'] == cell)

@@ -139,8 +139,9 @@ class Pipeline:
         if not asked.left:
             left = dataclasses.replace(
                 left.without([row]), steps=(*left.steps, *asked.steps))
-        left = left.through(
-            [stage for stage in again if not stage.local], request)
+        others = [stage for stage in again if not stage.local]
+        if others:
+            left = left.through(others, request)
         return candidates_.Candidates(candidates.stages, left)
 
     def limits(
@@ -181,7 +182,8 @@ class Pipeline:
                 if scores is None:
                     continue
                 parts.append(answers.ask(
-                    weigher, ranking_.Part, weigher, scores, multiplier, mask))
+                    weigher, ranking_.Part, weigher, scores, multiplier, mask,
+                    hosts.ends(scores) if mask is None else None))
         return ranking_.Ranking(hosts, mask, parts)
 
     def reweigh(

@@ -39,12 +39,15 @@ class Part:
     :param scores: its scores, one for each host
     :param multiplier: for all hosts or for each
     :param mask: the hosts that count; all where it is None
+    :param ends: the least and the greatest of the scores, if they are known
+        and all count
     :raises ValueError: a score is not finite
     """
 
     def __init__(
         self, weigher: base.Weigher, scores: view.Column,
         multiplier: float | view.Column, mask: view.Mask | None,
+        ends: tuple[float, float] | None = None,
     ) -> None:
         self.weigher = weigher
         self.scores = scores
@@ -52,7 +55,10 @@ class Part:
         #: A column of the table that the scores are, if they are one.
         self.column: view.Column | None = None
         self._how: tuple[float, float, bool] | None = None
-        self.find_bounds(mask)
+        if ends is None:
+            self.find_bounds(mask)
+        else:
+            self._scale_between(*ends)
 
     def find_bounds(self, mask: view.Mask | None = None) -> bool:
         """Find between what scores are scaled; return whether that changed.
@@ -254,11 +260,10 @@ class Ranking:
             yield from best[done:]
             count, done = count * 32, len(best)
 
-    def top(self, count: int, among: view.Mask | None = None) -> list[int]:
+    def top(self, count: int, among: view.Column | None = None) -> list[int]:
         """Return the best rows, best first; equals in the table's order.
 
-        :param among: hosts to choose from, one entry for each row of the
-            table
+        :param among: rows of the table to choose from, ascending
         """
         if count == 1 and among is None:
             place = self._best()
@@ -266,10 +271,9 @@ class Ranking:
                     else [int(self.hosts.table_rows(place))])
         places = None
         if among is not None:
-            mask = among if self.hosts.is_whole else among[self.hosts.rows]
+            places = self.hosts.places(among)
             if self.mask is not None:
-                mask = mask & self.mask
-            places = np.flatnonzero(mask)
+                places = places[self.mask[places]]
         else:
             self._sink()
         weights = self._weights if places is None else self._weights[places]

@@ -26,5 +26,5 @@ class BuildFailureWeigher(base.Weigher):
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column | None:
-        failed = hosts['failed_builds']
-        return failed if failed.max(initial=0) else None
+        some = hosts.most('failed_builds') > 0
+        return hosts['failed_builds'] if some else None

@@ -30,7 +30,7 @@ class PCIWeigher(base.Weigher):
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column | None:
-        free = hosts['free_pci_devices']
-        if not free.max(initial=0):
+        if hosts.most('free_pci_devices') <= 0:
             return None
+        free = hosts['free_pci_devices']
         return _MANY - np.minimum(free, _MANY - 1)

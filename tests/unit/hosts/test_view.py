@@ -37,6 +37,39 @@ class TestColumns(base.TestCase):
 
         self.assertIs(part['free_ram_mb'], part['free_ram_mb'])
 
+    def test_ends_are_those_of_the_hosts_that_are_seen(self):
+        hosts = builders.hosts(vcpus_used=[5, 6, 7], room={'GB': [3, 1, 2]},
+                               forced_down=[False, True, False])
+        part = some(hosts, 0, 2)
+
+        self.assertEqual((5, 7), (
+            hosts.least('vcpus_used'), hosts.most('vcpus_used')))
+        self.assertEqual((1, 1), (
+            hosts.least_room('GB'), hosts.most('forced_down')))
+        self.assertEqual((2, 0), (
+            part.least_room('GB'), part.most('forced_down')))
+        self.assertEqual(0, hosts.least_room('CUSTOM_X'))
+
+        hosts.take(0, {'GB': 3, 'VCPU': 1})
+        hosts.take(2, {'VCPU': 1})
+        self.assertEqual((6, 8, 0), (
+            hosts.least('vcpus_used'), hosts.most('vcpus_used'),
+            hosts.least_room('GB')))
+
+    def test_ends_of_a_column_itself_are_told(self):
+        hosts = builders.hosts(vcpus_used=[5, 6, 7])
+        column = hosts['vcpus_used']
+
+        self.assertEqual((5, 7), hosts.ends(column))
+        self.assertIsNone(hosts.ends(column + 1))
+        self.assertIsNone(some(hosts, 0, 2).ends(column))
+
+    def test_rows_have_places_among_those_that_are_seen(self):
+        hosts, rows = builders.hosts(4), np.array([1, 2])
+
+        self.assertEqual([1, 2], hosts.places(rows).tolist())
+        self.assertEqual([1], some(hosts, 0, 2).places(rows).tolist())
+
     def test_rows_are_those_of_the_table_whoever_is_asked(self):
         hosts = builders.hosts(vcpus_used=[5, 6, 7, 8])
 
