@@ -16,6 +16,11 @@ _TEXT = 'cellsched: undone, to be tried again with care'
 
 _INVALID_TEXT = '22P02'
 
+#: SQLSTATEs of statements that lost to others or were refused, after which
+#: their connections are as good as before: what is above, what is there
+#: already, a serialization failure and a deadlock.
+HARMLESS = frozenset({_INVALID_TEXT, '23505', '40001', '40P01'})
+
 
 class Refused(Exception):
     """What a statement insisted on did not hold, and it did nothing."""

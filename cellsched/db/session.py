@@ -135,6 +135,33 @@ class Database:
         """
         return _Use(self, writes=False)
 
+    @contextlib.contextmanager
+    def driver(self) -> Iterator[Any]:
+        """Give a connection of the driver, whose statements are each alone.
+
+        It is for what is done all the time: what SQLAlchemy does about a
+        statement takes longer than a short one. Errors are the driver's own.
+        PostgreSQL only.
+
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        with self._translated():
+            pooled = self.engine.raw_connection()
+        try:
+            connection: Any = pooled.driver_connection
+            connection.autocommit = True
+            try:
+                yield connection
+            finally:
+                if not connection.closed:
+                    connection.autocommit = False
+        except self.engine.dialect.loaded_dbapi.Error as exc:
+            if refusing.state(exc) not in refusing.HARMLESS:
+                pooled.invalidate(exc)
+            raise
+        finally:
+            pooled.close()
+
     def glance(self, query: str) -> list[Any]:
         """Return the rows of a query that has no parameters.
 

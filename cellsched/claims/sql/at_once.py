@@ -22,6 +22,7 @@ import functools
 import operator
 from typing import Any
 
+from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched.claims import base
@@ -31,6 +32,8 @@ from cellsched.claims.sql import shaping
 from cellsched.db import refusing
 from cellsched.db import session
 from cellsched.db import statements
+
+LOG = log.getLogger(__name__)
 
 _providers = schema.providers
 _inventories = schema.inventories
@@ -46,11 +49,13 @@ _STATEMENTS_MAX = 100
 def take(
     database: session.Database, claims: Sequence[base.Claim]
 ) -> bool:
-    """Take a batch, if one statement can do it; return whether it can.
+    """Take a batch, if one statement can do it; return whether it did.
 
-    :raises oslo_db.exception.DBDuplicateEntry: a consumer holds something
-    :raises cellsched.db.refusing.Refused: something does not fit, or did not
-        when the statement began
+    What fails otherwise than by what is there is for the other statements to
+    do, or to say what is wrong.
+
+    :raises cellsched.db.refusing.Refused: a consumer holds something, or
+        something does not fit, or did not when the statement began
     """
     dialect = database.engine.dialect
     if dialect.name != 'postgresql':
@@ -66,10 +71,18 @@ def take(
                         else shaping.inserting(claims))
     text, constants = _text(
         dialect, insert, tuple(len(wanted.shares) for wanted in groups), alone)
-    with database.each_alone() as connection:
-        connection.exec_driver_sql(text, {
-            **constants, **inserted, **_parameters(groups),
-            'in_lane': schema.FEED.lane(claims[0].consumer)})
+    parameters = {
+        **constants, **inserted, **_parameters(groups),
+        'in_lane': schema.FEED.lane(claims[0].consumer)}
+    try:
+        with database.driver() as connection:
+            connection.cursor().execute(text, parameters)
+    except dialect.loaded_dbapi.Error as exc:
+        if refusing.state(exc) in refusing.HARMLESS:
+            raise refusing.Refused() from None
+        LOG.warning('A claim is taken in several statements, as one fails: '
+                    '%s', type(exc).__name__)
+        return False
     return True
 
 
