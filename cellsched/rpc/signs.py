@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signs of life: what callers get while a server is at work for them."""
 
+from collections.abc import Callable
 import logging
 import math
 import threading
@@ -52,9 +53,14 @@ class Signs:
     oslo.messaging has a thread for each call, and to start one takes longer
     than most calls do. This one is started with the first call that wants
     signs, and sleeps until one is due.
+
+    :param make_thread: makes it, as :class:`threading.Thread` does
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, make_thread: Callable[..., threading.Thread] = threading.Thread
+    ) -> None:
+        self._make_thread = make_thread
         self._changed = threading.Condition()
         self._calls: set[Call] = set()
         self._thread: threading.Thread | None = None
@@ -79,7 +85,7 @@ class Signs:
                 self._wakes_at = call.due
                 self._changed.notify()
             if self._thread is None:
-                self._thread = threading.Thread(
+                self._thread = self._make_thread(
                     target=self._run, name='rpc-signs', daemon=True)
                 self._thread.start()
         return call
