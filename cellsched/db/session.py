@@ -9,6 +9,7 @@ transaction::
         request_specs.create(connection, …)
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import pathlib
@@ -145,8 +146,7 @@ class Database:
 
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
-        with self._translated():
-            pooled = self.engine.raw_connection()
+        pooled = self._pooled()
         try:
             connection: Any = pooled.driver_connection
             connection.autocommit = True
@@ -173,11 +173,19 @@ class Database:
         dialect = self.engine.dialect
         if dialect.name == 'sqlite':
             with (contextlib.suppress(dialect.loaded_dbapi.Error),
-                  self._translated(),
-                  contextlib.closing(self.engine.raw_connection()) as raw):
+                  contextlib.closing(self._pooled()) as raw):
                 return list(raw.cursor().execute(query).fetchall())
         with self.each_alone() as connection:
             return list(connection.exec_driver_sql(query).tuples())
+
+    def _pooled(self) -> sa.PoolProxiedConnection:
+        try:
+            return self.engine.raw_connection()
+        except Exception as exc:
+            ours = self.translate(exc)
+            if ours is None:
+                raise
+            raise ours from None
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
