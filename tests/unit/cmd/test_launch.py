@@ -74,6 +74,8 @@ class TestLaunch(services.ServiceTestCase):
         for workers in (1, 2):
             service = self.run_code('Service', workers)
             service.until('begun', workers)
+            # Until then a signal ends it without stopping it.
+            service.until('has started', workers)
 
             self.assertEqual(0, service.stop(), service.output)
 
