@@ -112,6 +112,10 @@ class TestLateAnswers(repeating.TestCase):
             self.given_up('MoveGiveUp', 3)
             self.delete(deleted)
             self.assertIsGone(deleted)
+            # What comes of its deletion later would give back what follows.
+            self.until(
+                lambda: times == self.post.delivered[repeating.TERMINATE],
+                'all is done that was said of its deletion')
             self.go_on()
             self.post.quiet()
             for uuid in (staying, moved):

@@ -28,6 +28,8 @@ class TestCase(moving.TestCase):
         uuid, _ = self.at_rest()
         self.moves.shelve(base.USER, uuid)
         self.assertRests('shelved_offloaded', None, uuid)
+        # That is told when everybody sees it already.
+        self.reached('MoveClaim')
         self.done.clear()
         return uuid
 
