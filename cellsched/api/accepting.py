@@ -12,6 +12,7 @@ from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_rows
 from cellsched.db.api import request_specs
 from cellsched import objects
 
@@ -36,7 +37,7 @@ def accept(
         context, request, flavor, uuids[0], reservation_id, now)
     spec = _spec(context, request, flavor, group, uuids)
     build_requests.create_all(connection, [
-        build_requests.Wanted(
+        request_rows.Wanted(
             uuid, project_id,
             _with(instance, uuid=uuid, launch_index=index,
                   display_name=_name(request, index)),

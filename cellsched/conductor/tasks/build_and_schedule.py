@@ -23,6 +23,7 @@ from cellsched.conductor.tasks import steps
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_faults as faults
 from cellsched.db.cell import instances
 from cellsched.db import session
@@ -268,4 +269,4 @@ class _Lease:
 
     uuids: Sequence[str]
     owner: str
-    leased: Sequence[build_requests.Leased] = ()
+    leased: Sequence[request_rows.Leased] = ()

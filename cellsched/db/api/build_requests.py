@@ -4,23 +4,19 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
-import dataclasses
 import datetime
 from typing import Any
-from typing import NamedTuple
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.api import models
+from cellsched.db.api import request_rows
 from cellsched.db import statements
 from cellsched import objects
 
 _TABLE = models.build_requests
 _SPECS = models.request_specs
-
-#: What instances of one batch differ in.
-_OWN = ('uuid', 'display_name', 'launch_index')
 
 _INSERT = sa.insert(_TABLE).inline()
 
@@ -66,33 +62,6 @@ _MANY = (
     .order_by(_TABLE.c.id))
 
 
-class Wanted(NamedTuple):
-    """A request, with the primitives of its objects."""
-
-    uuid: str
-    project_id: str
-    instance: Mapping[str, Any]
-    tags: Mapping[str, Any] | None = None
-    block_device_mappings: Mapping[str, Any] | None = None
-    buried: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Leased:
-    """A request that was taken up, and what was asked for.
-
-    :param min_count: how many of its batch must be built for any to be
-    :param tries: how often it was taken up, this time included
-    :param revision: how often its user has changed it
-    """
-
-    request: objects.BuildRequest
-    spec: objects.RequestSpec
-    min_count: int
-    tries: int = 1
-    revision: int = 0
-
-
 def create(
     connection: sa.Connection, requests: Iterable[objects.BuildRequest],
     now: datetime.datetime, min_count: int = 1,
@@ -101,11 +70,11 @@ def create(
 
     :param min_count: how many of them must be built for any to be
     """
-    create_all(connection, map(_wanted, requests), now, min_count)
+    create_all(connection, map(request_rows.wanted, requests), now, min_count)
 
 
 def create_all(
-    connection: sa.Connection, wanted: Iterable[Wanted],
+    connection: sa.Connection, wanted: Iterable[request_rows.Wanted],
     now: datetime.datetime, min_count: int = 1,
 ) -> None:
     """Add the requests of one batch, of which there are no objects.
@@ -114,8 +83,8 @@ def create_all(
     """
     statements.insert_all(connection, _INSERT, [
         {'created_at': now, 'instance_uuid': each.uuid,
-         'project_id': each.project_id, **_texts(each), 'buried': each.buried,
-         'min_count': min_count, 'lease_count': 0}
+         'project_id': each.project_id, **request_rows.texts(each),
+         'buried': each.buried, 'min_count': min_count, 'lease_count': 0}
         for each in wanted])
 
 
@@ -128,13 +97,16 @@ def get(
     """
     row = connection.execute(
         _ONE.with_for_update() if lock else _ONE, {'uuid': uuid}).first()
-    return None if row is None else _from_row(row)
+    return None if row is None else request_rows.from_row(row)
 
 
-def read(connection: sa.Connection, uuids: Iterable[str]) -> list[Leased]:
+def read(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> list[request_rows.Leased]:
     """Return requests as they are now; those that are gone are left out."""
-    return _leased([row for chunk in statements.chunks(uuids)
-                    for row in connection.execute(_MANY, {'these': chunk})])
+    return request_rows.leased([
+        row for chunk in statements.chunks(uuids)
+        for row in connection.execute(_MANY, {'these': chunk})])
 
 
 def revise(
@@ -152,11 +124,12 @@ def revise(
         _ONE.with_for_update(), {'uuid': uuid}).first()
     if row is None:
         return False
-    request = _from_row(row)
+    request = request_rows.from_row(row)
     change(request)
     connection.execute(
         sa.update(_TABLE).where(_TABLE.c.id == row.id)
-        .values(**_texts(_wanted(request)), revision=row.revision + 1))
+        .values(**request_rows.texts(request_rows.wanted(request)),
+                revision=row.revision + 1))
     return True
 
 
@@ -188,13 +161,13 @@ def list_all(
     query = sa.select(_TABLE).order_by(_TABLE.c.id.desc()).limit(limit)
     if project_id is not None:
         query = query.where(_TABLE.c.project_id == project_id)
-    return [_from_row(row) for row in connection.execute(query)]
+    return [request_rows.from_row(row) for row in connection.execute(query)]
 
 
 def lease(
     connection: sa.Connection, uuids: Iterable[str], owner: str, now: float,
     expires_at: float,
-) -> list[Leased]:
+) -> list[request_rows.Leased]:
     """Take requests up; return those that nobody else is working on.
 
     Requests that are gone were deleted by their user.
@@ -210,7 +183,7 @@ def lease(
             'these': chunk, 'now': now, 'owner': owner, 'until': expires_at})
         leased.extend(connection.execute(
             _LEASED, {'these': chunk, 'owner': owner}))
-    return _leased(leased)
+    return request_rows.leased(leased)
 
 
 def list_overdue(
@@ -330,81 +303,3 @@ def drop(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Delete requests that are held, as :func:`held` says."""
     for chunk in statements.chunks(uuids):
         connection.execute(_DROP, {'these': chunk})
-
-
-def _wanted(request: objects.BuildRequest) -> Wanted:
-    def primitive(name: str) -> dict[str, Any] | None:
-        kept = request.get(name)
-        return None if kept is None else kept.obj_to_primitive()
-
-    return Wanted(
-        request.instance_uuid, request.project_id,
-        request.instance.obj_to_primitive(), primitive('tags'),
-        primitive('block_device_mappings'), request.get('buried', False))
-
-
-def _texts(wanted: Wanted) -> dict[str, Any]:
-    """Return the columns that keep objects."""
-    return {'instance': jsonutils.dumps(wanted.instance),
-            'tags': wanted.tags and jsonutils.dumps(wanted.tags),
-            'block_device_mappings': wanted.block_device_mappings
-            and jsonutils.dumps(wanted.block_device_mappings)}
-
-
-def _leased(rows: Iterable[sa.Row[Any]]) -> list[Leased]:
-    instances = _Alike(objects.Instance, *_OWN)
-    specs = _Alike(objects.RequestSpec, 'instance_uuid')
-    return [
-        Leased(request=_from_row(row, instances), min_count=row.min_count,
-               tries=row.lease_count, revision=row.revision,
-               spec=specs.read(row.spec))
-        for row in rows]
-
-
-def _from_row(
-    row: sa.Row[Any], instances: '_Alike | None' = None
-) -> objects.BuildRequest:
-    instances = instances or _Alike(objects.Instance)
-    return objects.BuildRequest.of(
-        id=row.id, instance_uuid=row.instance_uuid, project_id=row.project_id,
-        created_at=row.created_at, updated_at=row.updated_at,
-        instance=instances.read(row.instance),
-        tags=_object(objects.TagList, row.tags),
-        block_device_mappings=_object(
-            objects.BlockDeviceMappingList, row.block_device_mappings),
-        buried=bool(row.buried), failure=row.failure)
-
-
-class _Alike:
-    """Reads objects of which many are alike but for a few fields.
-
-    To read what those of one batch have in common, such as their flavor,
-    takes ten times as long as to see that it is the same. So they share it.
-
-    :param own: the fields that each has for itself; they hold plain values
-    """
-
-    def __init__(self, kind: type[Any], *own: str) -> None:
-        self._kind = kind
-        self._own = own
-        self._common: dict[str, Any] = {}
-        self._last: Any = None
-
-    def read(self, text: str) -> Any:
-        """Return an object that was kept as text."""
-        primitive = jsonutils.loads(text)
-        data = primitive['nova_object.data']
-        own = {name: data[name] for name in self._own if name in data}
-        common = {**primitive, 'nova_object.data': {
-            **data, **dict.fromkeys(own)}}
-        if common == self._common:
-            return self._last.but(**own)
-        self._common = common
-        self._last = self._kind.obj_from_primitive(primitive)
-        return self._last
-
-
-def _object(kind: type[objects.TagList | objects.BlockDeviceMappingList],
-            text: str | None) -> Any:
-    return None if text is None else kind.obj_from_primitive(
-        jsonutils.loads(text))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build requests as rows keep them, and as objects."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+from typing import NamedTuple
+
+from oslo_serialization import jsonutils
+import sqlalchemy as sa
+
+from cellsched import objects
+
+#: What instances of one batch differ in.
+_OWN = ('uuid', 'display_name', 'launch_index')
+
+
+class Wanted(NamedTuple):
+    """A request, with the primitives of its objects."""
+
+    uuid: str
+    project_id: str
+    instance: Mapping[str, Any]
+    tags: Mapping[str, Any] | None = None
+    block_device_mappings: Mapping[str, Any] | None = None
+    buried: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Leased:
+    """A request that was taken up, and what was asked for.
+
+    :param min_count: how many of its batch must be built for any to be
+    :param tries: how often it was taken up, this time included
+    :param revision: how often its user has changed it
+    """
+
+    request: objects.BuildRequest
+    spec: objects.RequestSpec
+    min_count: int
+    tries: int = 1
+    revision: int = 0
+
+
+def wanted(request: objects.BuildRequest) -> Wanted:
+    """Return a request as it is kept."""
+    def primitive(name: str) -> dict[str, Any] | None:
+        kept = request.get(name)
+        return None if kept is None else kept.obj_to_primitive()
+
+    return Wanted(
+        request.instance_uuid, request.project_id,
+        request.instance.obj_to_primitive(), primitive('tags'),
+        primitive('block_device_mappings'), request.get('buried', False))
+
+
+def texts(wanted: Wanted) -> dict[str, Any]:
+    """Return the columns that keep objects."""
+    return {'instance': jsonutils.dumps(wanted.instance),
+            'tags': wanted.tags and jsonutils.dumps(wanted.tags),
+            'block_device_mappings': wanted.block_device_mappings
+            and jsonutils.dumps(wanted.block_device_mappings)}
+
+
+def leased(rows: Iterable[sa.Row[Any]]) -> list[Leased]:
+    """Return requests with what was asked for."""
+    instances = _Alike(objects.Instance, *_OWN)
+    specs = _Alike(objects.RequestSpec, 'instance_uuid')
+    return [
+        Leased(request=from_row(row, instances), min_count=row.min_count,
+               tries=row.lease_count, revision=row.revision,
+               spec=specs.read(row.spec))
+        for row in rows]
+
+
+def from_row(
+    row: sa.Row[Any], instances: '_Alike | None' = None
+) -> objects.BuildRequest:
+    """Return the request of a row."""
+    instances = instances or _Alike(objects.Instance)
+    return objects.BuildRequest.of(
+        id=row.id, instance_uuid=row.instance_uuid, project_id=row.project_id,
+        created_at=row.created_at, updated_at=row.updated_at,
+        instance=instances.read(row.instance),
+        tags=_object(objects.TagList, row.tags),
+        block_device_mappings=_object(
+            objects.BlockDeviceMappingList, row.block_device_mappings),
+        buried=bool(row.buried), failure=row.failure)
+
+
+class _Alike:
+    """Reads objects of which many are alike but for a few fields.
+
+    To read what those of one batch have in common, such as their flavor,
+    takes ten times as long as to see that it is the same. So they share it.
+
+    :param own: the fields that each has for itself; they hold plain values
+    """
+
+    def __init__(self, kind: type[Any], *own: str) -> None:
+        self._kind = kind
+        self._own = own
+        self._common: dict[str, Any] = {}
+        self._last: Any = None
+
+    def read(self, text: str) -> Any:
+        """Return an object that was kept as text."""
+        primitive = jsonutils.loads(text)
+        data = primitive['nova_object.data']
+        own = {name: data[name] for name in self._own if name in data}
+        common = {**primitive, 'nova_object.data': {
+            **data, **dict.fromkeys(own)}}
+        if common == self._common:
+            return self._last.but(**own)
+        self._common = common
+        self._last = self._kind.obj_from_primitive(primitive)
+        return self._last
+
+
+def _object(kind: type[objects.TagList | objects.BlockDeviceMappingList],
+            text: str | None) -> Any:
+    return None if text is None else kind.obj_from_primitive(
+        jsonutils.loads(text))
