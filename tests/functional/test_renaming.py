@@ -27,10 +27,14 @@ class TestRenaming(base.TestCase):
         """Rename and tag the server that is new when the moment has come."""
         if step != self.moment:
             return
-        self.moment = None
         servers = self.world.api.servers
-        [uuid] = [found.uuid for found in servers.list_all(base.USER).servers
-                  if found.name == 'old']
+        new = [found.uuid for found in servers.list_all(base.USER).servers
+               if found.name == 'old']
+        if not new:
+            # The one before may come to the same step late.
+            return
+        self.moment = None
+        [uuid] = new
         servers.update(base.USER, uuid, f'at {step}')
         servers.set_tags(base.USER, uuid, ['new', f'at {step}'])
         self.changed.append(uuid)
