@@ -148,9 +148,9 @@ def child(function, files):
 
 def serve_nothing(pipe, files):
     """Answer calls with nothing."""
-    transports = connected(files)
+    transport_ = plain(files)
     server = oslo_messaging.get_rpc_server(
-        transports.get(), oslo_messaging.Target(
+        transport_, oslo_messaging.Target(
             topic=NOTHING.topic, server='benchmark'), [Nothing()],
         executor='threading',
         access_policy=dispatcher.DefaultRPCAccessPolicy)
@@ -160,7 +160,7 @@ def serve_nothing(pipe, files):
         pipe.recv()
     server.stop()
     server.wait()
-    transports.close()
+    transport_.cleanup()
 
 
 class Nothing:
@@ -175,7 +175,8 @@ def call(pipe, files):
     """Call what is asked for, and tell when that began and ended."""
     transports = connected(files)
     ours = scheduler.SchedulerAPI(transports.get())
-    nothing = oslo_messaging.get_rpc_client(transports.get(), NOTHING)
+    floor = plain(files)
+    nothing = oslo_messaging.get_rpc_client(floor, NOTHING)
     request = serializer.Serializer().deserialize_entity(
         None, json.loads(reading.REQUESTS.read_text())['plain'])
     pipe.send('ready')
@@ -191,6 +192,7 @@ def call(pipe, files):
                           for each in question}
             pipe.send((start, time.perf_counter(), answer))
     transports.close()
+    floor.cleanup()
 
 
 def node(api, request, instance):
@@ -203,3 +205,10 @@ def node(api, request, instance):
 
 def connected(files):
     return transport.Transports(loading.load(files=files, dirs=[]))
+
+
+def plain(files):
+    """Return a transport as oslo.messaging makes it."""
+    conf = loading.load(files=files, dirs=[])
+    loading.register_messaging(conf)
+    return oslo_messaging.get_rpc_transport(conf, conf.transport_url)

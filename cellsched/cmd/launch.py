@@ -2,6 +2,7 @@
 """Running a service as a process, or as several."""
 
 from collections.abc import Callable
+import gc
 import os
 import pathlib
 import signal
@@ -19,6 +20,10 @@ from cellsched import exception
 LOG = log.getLogger(__name__)
 
 Factory = Callable[[cfg.ConfigOpts], assembly.Service]
+
+#: New objects after which Python looks for cycles. Requests hardly make any,
+#: and 700, which is its own choice, is what one request makes.
+_NEW_OBJECTS = 20_000
 
 
 def run(
@@ -103,6 +108,9 @@ class _Launched(service.Service):
             signal.signal(signal.SIGHUP, lambda number, frame: hangup())
         made = self._make()
         made.start()
+        # What is there by now stays, and needs not be looked through again.
+        gc.freeze()
+        gc.set_threshold(_NEW_OBJECTS)
         self._service = made
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
 
