@@ -221,7 +221,7 @@ class BuildAndSchedule:
                 self._limits.lease_s),
             steps.WriteRows(
                 self._database, self._targets, self._clock,
-                self._limits.lease_s, self._notifier),
+                self._limits.lease_s, self._notifier, self._limits.joined),
             steps.Release(
                 self._database, self._targets, self._quotas, self._clock),
             steps.Cast(self._targets, self._compute, self._claims,

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps from the decision to a build in its cell."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
+import dataclasses
+import threading
 from typing import Any
 
 from oslo_log import log
@@ -25,6 +28,7 @@ from cellsched.notify import tasks
 from cellsched import objects
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
+from cellsched import together
 
 LOG = log.getLogger(__name__)
 
@@ -33,31 +37,35 @@ class WriteRows(base.Step):
     """Write the servers into their cells, each cell in one transaction.
 
     What their hosts will be told is kept with them. A cell that cannot be
-    written fails its own builds only.
+    written fails its own builds only, and one that is slow holds up nobody
+    else: builds that wait for the same cell are written together.
 
     What an earlier try wrote, or writes late, is replaced: it was for another
     host, and from an older request. That is done while nobody else can take
     the build up, or it could be of another one, and handed over already.
 
     :param lease_s: seconds to lease such requests for from now on
+    :param at_once: transactions in one cell at a time
     """
-
-    joint = True
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
         clock: clock_.Clock, lease_s: float,
-        notifier: tasks.TaskNotifier | None = None,
+        notifier: tasks.TaskNotifier | None = None, at_once: int = 1,
     ) -> None:
         self._database = database
         self._targets = targets
         self._clock = clock
         self._lease_s = lease_s
         self._notifier = notifier or tasks.TaskNotifier()
+        self._at_once = at_once
+        self._lock = threading.Lock()
+        self._waiting: dict[int, together.Together[_Rows]] = {}
 
     def do(self, builds: Sequence[base.Build]) -> None:
         again = [build for build in builds if build.again]
-        self._write_all([build for build in builds if not build.again])
+        self._write_all([build for build in builds if not build.again],
+                        self._write_together)
         if again:
             with self._database.writer() as connection:
                 mine = deciding.renew(
@@ -65,12 +73,15 @@ class WriteRows(base.Step):
                 deciding.end_lost(connection, [
                     build for build in again if build not in mine])
                 self._write_all([
-                    build for build in again if build in mine])
+                    build for build in again if build in mine], self._write)
 
-    def _write_all(self, builds: Sequence[base.Build]) -> None:
+    def _write_all(
+        self, builds: Sequence[base.Build],
+        write: Callable[[objects.CellMapping, Sequence[base.Build]], None],
+    ) -> None:
         for cell, batch in base.by_cell(builds):
             try:
-                self._write(cell, batch)
+                write(cell, batch)
             except exception.TransactionLost:
                 raise
             except Exception as exc:
@@ -78,6 +89,28 @@ class WriteRows(base.Step):
                 for build in batch:
                     build.failed = exc
                 base.put_off(batch, exc)
+
+    def _write_together(
+        self, cell: objects.CellMapping, builds: Sequence[base.Build]
+    ) -> None:
+        with self._lock:
+            waiting = self._waiting.get(cell.id)
+            if waiting is None:
+                waiting = self._waiting[cell.id] = together.Together(
+                    self._write_rows, self._at_once)
+        rows = _Rows(cell, builds)
+        waiting.do(rows)
+        if rows.error is not None:
+            raise rows.error
+
+    def _write_rows(self, those: Sequence['_Rows']) -> None:
+        try:
+            self._write(those[0].cell, [
+                build for rows in those for build in rows.builds])
+        except exception.DatabaseUnreachable as exc:
+            # To try with each of them would take as long for each.
+            for rows in those:
+                rows.error = exc
 
     def _write(
         self, cell: objects.CellMapping, builds: Sequence[base.Build]
@@ -127,6 +160,15 @@ class WriteRows(base.Step):
                         in_cell, build.uuid, self._clock.now(), host=None)
             for build in deleted:
                 self._notifier.deleted(build.context, 'end', build.instance)
+
+
+@dataclasses.dataclass(eq=False)
+class _Rows:
+    """Builds that are to be written into a cell, and what went wrong."""
+
+    cell: objects.CellMapping
+    builds: Sequence[base.Build]
+    error: Exception | None = None
 
 
 class Release(base.Step):
