@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From accepted requests to builds in cells: every end that there is."""
 
+from concurrent import futures
+
 import oslo_messaging
 
 from cellsched.db.api import build_requests
@@ -68,6 +70,24 @@ class TestBuildAndSchedule(base.TestCase):
 
         self.assertBuilding('cell2', uuids[0])
         self.assertBuilding('cell1', uuids[1])
+
+    def test_cell_that_is_slow_holds_up_its_own_builds_only(self):
+        slow, other = self.accept(2)
+        task = self.task()
+        cell = self.targets.database(self.cells['cell1'])
+        with futures.ThreadPoolExecutor(1) as threads:
+            with cell.writer():
+                self.chosen = ['a1']
+                waits = threads.submit(task.run, base.USER, [slow])
+                while self.mapped(slow) is None:
+                    self.assertFalse(waits.done())
+                self.chosen = ['b1']
+                task.run(base.USER, [other])
+
+                self.assertBuilding('cell2', other)
+                self.assertFalse(waits.done())
+            waits.result(60)
+        self.assertBuilding('cell1', slow)
 
     def test_nothing_is_done_for_what_is_gone_or_taken(self):
         gone, taken = self.accept(2)
