@@ -48,6 +48,7 @@ class TestLateAnswers(repeating.TestCase):
         self.may_claim.clear()
 
     def have_chosen(self, count):
+        # Requests that come again wait until the first of them is answered.
         self.until(lambda: len(self.chosen) == count,
                    f'{count} places are chosen')
 
@@ -75,7 +76,7 @@ class TestLateAnswers(repeating.TestCase):
         for times in self.each_time():
             self.choosing()
             [[kept], [deleted]] = self.create(), self.create()
-            self.have_chosen(2 * times)
+            self.have_chosen(2)
             self.given_up('undone Schedule', 2)
             self.delete(deleted)
             self.assertEqual({}, self.holding(kept))
@@ -108,7 +109,7 @@ class TestLateAnswers(repeating.TestCase):
             self.choosing()
             for uuid in uuids:
                 self.moves.migrate(base.USER, uuid)
-            self.have_chosen(3 * times)
+            self.have_chosen(3)
             self.given_up('MoveGiveUp', 3)
             self.delete(deleted)
             self.assertIsGone(deleted)
