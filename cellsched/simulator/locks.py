@@ -61,6 +61,10 @@ def cooperative(baton: baton_.Baton) -> Iterator[None]:
 
         __enter__ = acquire
 
+    class BoundedSemaphore(Semaphore, threading.BoundedSemaphore):
+        pass
+
     with mock.patch.multiple(
-            threading, Lock=Lock, Event=Event, Semaphore=Semaphore):
+            threading, Lock=Lock, Event=Event, Semaphore=Semaphore,
+            BoundedSemaphore=BoundedSemaphore):
         yield
