@@ -61,6 +61,12 @@ def run(
         return 1
 
 
+def settle() -> None:
+    """Look for garbage less often, and not in what is there by now."""
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
+
+
 def _set_up_logging(conf: cfg.ConfigOpts) -> None:
     # These tell of every look at a schema, and of errors that we raise.
     conf.set_default('default_log_levels', [
@@ -108,9 +114,7 @@ class _Launched(service.Service):
             signal.signal(signal.SIGHUP, lambda number, frame: hangup())
         made = self._make()
         made.start()
-        # What is there by now stays, and needs not be looked through again.
-        gc.freeze()
-        gc.set_threshold(_NEW_OBJECTS)
+        settle()
         self._service = made
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
 
