@@ -11,6 +11,7 @@ from sqlalchemy import pool
 
 from cellsched import clock
 from cellsched.db import pinging
+from cellsched.db import pooling
 from cellsched.db import postgresql
 from cellsched.db import refusing
 
@@ -55,6 +56,8 @@ def _engine(url: sa.URL, **arguments: Any) -> sa.Engine:
     if arguments.get('poolclass', pool.QueuePool) is pool.QueuePool:
         # What was used last has prepared and read most.
         arguments.update(pool_use_lifo=True)
+        if not sqlite:
+            arguments.update(poolclass=pooling.LingeringPool)
     url, connecting = postgresql.connect_arguments(url)
     arguments['connect_args'] = {
         **arguments.get('connect_args', {}), **connecting}
