@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole builds in a deployment of one process, from accepted to ACTIVE.
 
-Parameters: ``cells``, ``hosts`` in each, ``servers`` to build, and ``batch``,
-how many of them one request asks for.
+Parameters: ``cells``, ``hosts`` in each, ``servers`` to build, ``batch``, how
+many of them one request asks for, and ``cpu``, which the process keeps to, as
+services do that are told ``[DEFAULT] cpu_affinity``; without it the system
+chooses.
 
 ``build`` is the time of a run divided by its servers; ``accepted to ACTIVE``
 is each server's own. Both end with what agents say in ``launched_at``, which
@@ -11,7 +13,9 @@ the databases often would be measured too. The floor is what the database
 takes for as many commits as a build makes.
 """
 
+import contextlib
 import datetime
+import os
 import pathlib
 import sqlite3
 import tempfile
@@ -19,6 +23,7 @@ import time
 
 import sqlalchemy
 
+from cellsched.cmd import affinity
 from cellsched.cmd import launch
 from cellsched import context
 from cellsched.db.cell import models
@@ -50,10 +55,23 @@ def run(parameters, repeat):
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as path:
             directory = pathlib.Path(path)
-            with deployment.Deployment(directory / 'cells', cells) as world:
+            with (kept_to(parameters.get('cpu')),
+                  deployment.Deployment(directory / 'cells', cells) as world):
                 made.append(build(world, parameters, samples))
             samples['floor'].append(commit(directory, made[-1]))
     return samples, {'commits per build': sum(made) / len(made)}
+
+
+@contextlib.contextmanager
+def kept_to(cpu):
+    """Keep this process to a CPU for a while; to none in particular if None.
+    """
+    usable = os.sched_getaffinity(0)
+    affinity.Affinity([] if cpu is None else [cpu]).keep()
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usable)
 
 
 def build(world, parameters, samples):

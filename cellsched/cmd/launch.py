@@ -14,6 +14,7 @@ from oslo_log import log
 from oslo_service import service
 
 from cellsched import assembly
+from cellsched.cmd import affinity
 from cellsched.conf import loading
 from cellsched import exception
 
@@ -21,8 +22,8 @@ LOG = log.getLogger(__name__)
 
 Factory = Callable[[cfg.ConfigOpts], assembly.Service]
 
-#: New objects after which Python looks for cycles. Requests hardly make any,
-#: and 700, which is its own choice, is what one request makes.
+#: New objects after which Python looks for cycles, of which requests hardly
+#: make any. Its own choice is 700.
 _NEW_OBJECTS = 20_000
 
 
@@ -41,16 +42,17 @@ def run(
         conf = loading.load(sys.argv[1:])
         _set_up_logging(conf)
         count = workers(conf) or processutils.get_worker_count()
+        places = affinity.Affinity(conf.cpu_affinity)
         made = factory(conf)
         if count > 1:
             # A worker that cannot start would be started again for ever, so
             # this was to see that it can.
             made.parts.close()
-            launched = _Launched(program, lambda: factory(conf))
+            launched = _Launched(program, places, lambda: factory(conf))
         else:
             # One process needs no parent, which would only pass signals on.
             launched = _Launched(
-                program, lambda: made,
+                program, places, lambda: made,
                 at_hangup=lambda: _read_again(conf, made.parts))
         launcher = service.launch(
             conf, launched, workers=count, restart_method='mutate',
@@ -90,16 +92,19 @@ def _read_again(conf: cfg.ConfigOpts, parts: assembly.Parts) -> None:
 class _Launched(service.Service):
     """A service as oslo.service runs it.
 
+    :param places: the CPUs that its processes keep to
     :param make: makes the service, in the process that it runs in
     :param at_hangup: what is done at SIGHUP where no parent takes it
     """
 
     def __init__(
-        self, program: str, make: Callable[[], assembly.Service],
+        self, program: str, places: affinity.Affinity,
+        make: Callable[[], assembly.Service],
         at_hangup: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self._program = program
+        self._places = places
         self._make = make
         self._at_hangup = at_hangup
         self._service: assembly.Service | None = None
@@ -112,6 +117,7 @@ class _Launched(service.Service):
         hangup = self._at_hangup
         if hangup is not None:
             signal.signal(signal.SIGHUP, lambda number, frame: hangup())
+        self._places.keep()
         made = self._make()
         made.start()
         settle()
