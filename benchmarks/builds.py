@@ -64,8 +64,7 @@ def run(parameters, repeat):
 
 @contextlib.contextmanager
 def kept_to(cpu):
-    """Keep this process to a CPU for a while; to none in particular if None.
-    """
+    """Keep this process to a CPU, or to none if it is None."""
     usable = os.sched_getaffinity(0)
     affinity.Affinity([] if cpu is None else [cpu]).keep()
     try:
