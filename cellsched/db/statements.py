@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 from typing import Any
+from typing import TypeVar
 
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
@@ -14,6 +15,8 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
 
 from cellsched.db import lists
+
+_Where = TypeVar('_Where', sa.Select[Any], sa.Delete)
 
 #: Values in one list of :func:`in_list`, or of IN; old versions of SQLite take
 #: no more than 999 there.
@@ -94,7 +97,7 @@ def lock(
     order of their ids before are safe from that.
     """
     return list(connection.execute(
-        _locking(column).where(*conditions), {'these': values}).scalars())
+        _narrowed(_locking(column), conditions), {'these': values}).scalars())
 
 
 def delete_counted(
@@ -110,10 +113,20 @@ def delete_counted(
         if len(chunk) > 1:
             chunk = lock(connection, column, chunk, *conditions)
         result = connection.execute(
-            _deleting(column).where(*conditions), {'these': chunk})
+            _narrowed(_deleting(column), conditions), {'these': chunk})
         if result.rowcount == len(chunk):
             deleted.update(chunk)
     return deleted
+
+
+def _narrowed(
+    statement: _Where, conditions: Sequence[sa.ColumnElement[bool]]
+) -> _Where:
+    """Return the statement itself where there are no conditions.
+
+    A new one, however alike, is looked up by all that it is made of.
+    """
+    return statement.where(*conditions) if conditions else statement
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from cellsched import objects
 from cellsched.scheduler import decision as decision_
 from cellsched.scheduler import journal
 from cellsched.scheduler import minutes
+from cellsched.scheduler import pauses as pauses_
 
 LOG = log.getLogger(__name__)
 
@@ -27,6 +28,9 @@ SPACING_S = 1.0
 #: Decisions that wait to be written; of more than that the oldest are
 #: forgotten.
 WAITING_MAX = 1000
+
+#: Decisions that one statement writes.
+AT_ONCE = 20
 
 #: Seconds between removals of what is too old, how many rows one transaction
 #: removes, and how many transactions there are at a time.
@@ -95,9 +99,10 @@ class Recorder:
 
     def flush(self) -> None:
         """Write what waits, and forget what is too old; never fails."""
-        self.journal.write()
+        pauses = pauses_.Pauses(self._clock)
+        self.journal.write(pauses)
         with self._flushing:
-            self._write()
+            self._write(pauses)
             now = self._clock.monotonic()
             if not self._failing and self._retention_s and (
                     self._purged_at is None
@@ -109,22 +114,29 @@ class Recorder:
         """Write what still waits, for the last time."""
         self.journal.write()
         with self._flushing:
-            self._write()
+            self._write(pauses_.Pauses(self._clock))
         if self._waiting:
             LOG.error('%d decisions could not be written and are lost',
                       len(self._waiting))
 
-    def _write(self) -> None:
+    def _write(self, pauses: pauses_.Pauses) -> None:
         with self._lock:
             batch, self._waiting = self._waiting, collections.deque()
         if not batch:
             return
-        made = [(each, row) for each in batch
-                if (row := _row(each)) is not None]
+        made = []
+        for each in batch:
+            if (row := _row(each)) is not None:
+                made.append((each, row))
+            pauses.pause()
         try:
             with self._database.writer() as connection:
-                decisions.create(connection, [row for _, row in made],
-                                 self._clock.now())
+                for start in range(0, len(made), AT_ONCE):
+                    decisions.create(
+                        connection,
+                        [row for _, row in made[start:start + AT_ONCE]],
+                        self._clock.now())
+                    pauses.pause()
         except Exception:
             self._put_back([each for each, _ in made])
             if not self._failing:
