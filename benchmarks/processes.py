@@ -4,10 +4,9 @@
 Parameters: ``cells``, ``hosts`` in each, ``callers``, ``servers`` to build in
 a round, ``first``, which are built before anything is timed, ``idle``, the
 seconds in which it is seen what there is without builds, ``until``, and, if
-need be, ``options`` of all configuration files, by their groups, and ``cpus``,
-by the kind of what keeps to one, such as ``scheduler`` or ``callers``. A
-caller asks for its next server when its last was accepted, or is ACTIVE, as
-``until`` says.
+need be, ``options`` of all configuration files, by their groups. A caller asks
+for its next server when its last was accepted, or is ACTIVE, as ``until``
+says.
 
 The scheduler, the conductor, the conductors of the cells and the agents are
 their own commands with one process each, which reach PostgreSQL by psycopg 3.
@@ -101,22 +100,14 @@ class Part(servers.Part):
 
 class Deployment(deployment.Deployment):
 
-    def __init__(self, *args, options, cpus, **kwargs):
+    def __init__(self, *args, options, **kwargs):
         super().__init__(*args, **kwargs)
         self._options = options
-        self._cpus = cpus
 
     def _write(self, name, groups):
         super()._write(name, {
             group: {**groups.get(group, {}), **self._options.get(group, {})}
             for group in {**groups, **self._options}})
-
-    def _start(self, program, files):
-        cpu = self._cpus.get(kind(f'{program}-{files[-1]}'))
-        if cpu is not None:
-            self._write(f'cpu{cpu}', {'DEFAULT': {'cpu_affinity': cpu}})
-            files = [f'cpu{cpu}', *files]
-        super()._start(program, files)
 
 
 class World:
@@ -135,12 +126,8 @@ class World:
                 f'cell{cell + 1}-host{host}': HOST
                 for host in range(parameters['hosts'])}
                 for cell in range(parameters['cells'])},
-            workers=1, options=parameters.get('options') or {},
-            cpus=parameters.get('cpus') or {}))
+            workers=1, options=parameters.get('options') or {}))
         directory = self._deployment.directory
-        # Servers that were started before do not keep to it.
-        stack.enter_context(builds.kept_to(
-            (parameters.get('cpus') or {}).get('callers')))
         conf = loading.load(files=[str(directory / 'api.conf')], dirs=[])
         self.api = assembly.api(
             conf, assembly.Parts(conf, reached=self._reached))
