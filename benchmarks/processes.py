@@ -61,6 +61,7 @@ def run(parameters, repeat):
     with contextlib.ExitStack() as stack:
         world = World(stack, parameters)
         world.build(parameters['first'])
+        world.analyze()
         idle = world.idle(parameters['idle'])
         for _ in range(repeat):
             spent = world.spent(parameters['servers'])
@@ -134,14 +135,16 @@ class World:
         stack.callback(self.api.close)
         self._accepted = threading.local()
         self.api.flavors.create('least', 1, 512, 1)
+        self._database = database
         floor = parts.url('floor').rpartition('/')[2]
         self.floor = costs.Floor(database, floor, directory)
         self._prefix = floor.removesuffix('floor')
         self._commits = costs.Commits(database)
+        cells = [f'cell{cell + 1}' for cell in range(parameters['cells'])]
+        self._names = ('api', 'claims', *cells)
         self._cells = [
             stack.enter_context(contextlib.closing(costs.connect(
-                database, f'{self._prefix}cell{cell + 1}')))
-            for cell in range(parameters['cells'])]
+                database, f'{self._prefix}{cell}'))) for cell in cells]
         self._until = UNTIL.index(parameters.get('until', UNTIL[0]))
         self._callers = stack.enter_context(
             futures.ThreadPoolExecutor(parameters['callers']))
@@ -169,6 +172,17 @@ class World:
             "SELECT count(*) FROM instances WHERE vm_state = 'active'")
         ) - before, start)
         return accepted
+
+    def analyze(self):
+        """Tell the planner how large tables are, as autovacuum does later.
+
+        What was planned for empty tables, and reads all of them, is planned
+        anew.
+        """
+        for name in self._names:
+            with contextlib.closing(costs.connect(
+                    self._database, f'{self._prefix}{name}')) as connection:
+                connection.cursor().execute('VACUUM ANALYZE')
 
     def spent(self, number):
         """Build servers, and return what was spent meanwhile."""

@@ -40,9 +40,7 @@ def among(column: Any, name: str, several: bool) -> sa.ColumnElement[bool]:
     :param several: whether the parameter is a list; a list of one takes half
         as long again as the value itself
     """
-    if several:
-        return column.in_(sa.bindparam(name, expanding=True))
-    return column == sa.bindparam(name)
+    return in_list(column, name) if several else column == sa.bindparam(name)
 
 
 def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:

@@ -29,9 +29,6 @@ SPACING_S = 1.0
 #: forgotten.
 WAITING_MAX = 1000
 
-#: Decisions that one statement writes.
-AT_ONCE = 20
-
 #: Seconds between removals of what is too old, how many rows one transaction
 #: removes, and how many transactions there are at a time.
 PURGE_SPACING_S = 60.0
@@ -130,13 +127,10 @@ class Recorder:
                 made.append((each, row))
             pauses.pause()
         try:
+            # No pause is made while others wait for the transaction.
             with self._database.writer() as connection:
-                for start in range(0, len(made), AT_ONCE):
-                    decisions.create(
-                        connection,
-                        [row for _, row in made[start:start + AT_ONCE]],
-                        self._clock.now())
-                    pauses.pause()
+                decisions.create(connection, [row for _, row in made],
+                                 self._clock.now())
         except Exception:
             self._put_back([each for each, _ in made])
             if not self._failing:

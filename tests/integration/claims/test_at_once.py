@@ -198,13 +198,6 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         else:
             futured.set_exception(error)
 
-    def waits(self):
-        with self.make_database().reader() as connection:
-            return connection.execute(sa.text(
-                'SELECT count(*) FROM pg_stat_activity WHERE '
-                "datname = current_database() AND wait_event_type = 'Lock'"
-            )).scalar()
-
 
 class TestAtOnce(AtOnceTests, base.TestCase):
 

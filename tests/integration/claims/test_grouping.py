@@ -19,13 +19,6 @@ from tests.integration import servers
 class TestGrouping(
         test_sql.OnPostgreSQL, claim_groups.GroupCase, base.TestCase):
 
-    def waits(self):
-        with self.make_database().reader() as connection:
-            return connection.execute(sa.text(
-                'SELECT count(*) FROM pg_stat_activity WHERE '
-                "datname = current_database() AND wait_event_type = 'Lock'"
-            )).scalar()
-
     def overtaken(self, first, second):
         """Claim for one while a claim for another is not committed."""
         with futures.ThreadPoolExecutor(1) as pool:

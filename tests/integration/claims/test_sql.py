@@ -55,6 +55,13 @@ class OnPostgreSQL:
                 self.deadlocks.append(context.chained_exception)
         return database
 
+    def waits(self):
+        """Return how many sessions wait for a lock."""
+        with self.make_database().reader() as connection:
+            return connection.scalar(sa.text(
+                'SELECT count(*) FROM pg_stat_activity WHERE '
+                "datname = current_database() AND wait_event_type = 'Lock'"))
+
     def make_store(self):
         return sql.SQLClaims(self.make_database())
 
