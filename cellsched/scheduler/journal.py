@@ -9,7 +9,6 @@ import collections
 import logging
 
 from cellsched import context as context_
-from cellsched.scheduler import pauses as pauses_
 
 #: Lines that may wait; who says more writes them all.
 WAITING_MAX = 1000
@@ -38,11 +37,8 @@ class Journal:
         if len(self._waiting) > WAITING_MAX:
             self.write()
 
-    def write(self, pauses: pauses_.Pauses | None = None) -> None:
-        """Write what waits; several threads may do so at a time.
-
-        :param pauses: of the one who writes, if nobody waits for that
-        """
+    def write(self) -> None:
+        """Write what waits; several threads may do so at a time."""
         while self._waiting:
             try:
                 logger, record = self._waiting.popleft()
@@ -50,8 +46,6 @@ class Journal:
                 # Another thread was faster.
                 return
             logger.handle(record)
-            if pauses is not None:
-                pauses.pause()
 
 
 def say_now(

@@ -18,7 +18,6 @@ from cellsched import objects
 from cellsched.scheduler import decision as decision_
 from cellsched.scheduler import journal
 from cellsched.scheduler import minutes
-from cellsched.scheduler import pauses as pauses_
 
 LOG = log.getLogger(__name__)
 
@@ -96,10 +95,9 @@ class Recorder:
 
     def flush(self) -> None:
         """Write what waits, and forget what is too old; never fails."""
-        pauses = pauses_.Pauses(self._clock)
-        self.journal.write(pauses)
+        self.journal.write()
         with self._flushing:
-            self._write(pauses)
+            self._write()
             now = self._clock.monotonic()
             if not self._failing and self._retention_s and (
                     self._purged_at is None
@@ -111,23 +109,19 @@ class Recorder:
         """Write what still waits, for the last time."""
         self.journal.write()
         with self._flushing:
-            self._write(pauses_.Pauses(self._clock))
+            self._write()
         if self._waiting:
             LOG.error('%d decisions could not be written and are lost',
                       len(self._waiting))
 
-    def _write(self, pauses: pauses_.Pauses) -> None:
+    def _write(self) -> None:
         with self._lock:
             batch, self._waiting = self._waiting, collections.deque()
         if not batch:
             return
-        made = []
-        for each in batch:
-            if (row := _row(each)) is not None:
-                made.append((each, row))
-            pauses.pause()
+        made = [(each, row) for each in batch
+                if (row := _row(each)) is not None]
         try:
-            # No pause is made while others wait for the transaction.
             with self._database.writer() as connection:
                 decisions.create(connection, [row for _, row in made],
                                  self._clock.now())

@@ -33,22 +33,6 @@ class TestJournal(base.TestCase):
 
         self.assertEqual('who 1 is one\nwho done\n', self.logs.output)
 
-    def test_pause_may_be_made_after_each_line(self):
-        written = []
-
-        class Pauses:
-
-            @staticmethod
-            def pause():
-                written.append(self.logs.output.count('line'))
-
-        for _ in range(3):
-            self.say('line')
-
-        self.journal.write(Pauses())
-
-        self.assertEqual([1, 2, 3], written)
-
     def test_line_has_the_time_at_which_it_was_said(self):
         records = []
         handler = logging.Handler()

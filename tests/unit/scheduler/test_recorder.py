@@ -10,7 +10,6 @@ from cellsched import context
 from cellsched.db.api import decisions
 from cellsched.db.api import models
 from cellsched.scheduler import decision as decision_
-from cellsched.scheduler import pauses
 from cellsched.scheduler import recorder
 from cellsched.testing import builders
 from cellsched.testing import clock
@@ -95,29 +94,6 @@ class TestRecorder(base.TestCase):
         self.recorder.flush()
 
         self.assertEqual((1, 5), (len(commits), self.count()))
-
-    def test_pause_is_made_between_decisions_and_in_no_transaction(self):
-        busy = []
-
-        class Slow(clock.FakeClock):
-
-            def monotonic(self):
-                self.advance(1)
-                return super().monotonic()
-
-            def sleep(self, seconds):
-                if seconds == pauses.PAUSE_S:
-                    busy.append(database.engine.pool.checkedout())
-
-        database = self.database
-        made = recorder.Recorder(database, Slow(), RETENTION_S)
-        for _ in range(3):
-            self.record(by=made)
-
-        made.flush()
-
-        self.assertEqual([0, 0, 0], busy)
-        self.assertEqual(3, self.count())
 
     def test_nothing_is_kept_where_none_are_wanted(self):
         none = self.make(0)
