@@ -3,8 +3,8 @@
 
 Only one thread of a process runs Python at a time. When threads on several
 CPUs hand it to each other, each time one CPU wakes another up and what was in
-its caches stays behind; on virtual machines that is a third of what a build
-costs.
+its caches stays behind. A process that does all of a build spends a third of
+it on that, on two virtual CPUs, and a conductor on its own a tenth.
 """
 
 from collections.abc import Sequence

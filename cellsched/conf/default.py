@@ -40,10 +40,10 @@ the same time.
 CPUs for the processes of this service, which take one each, in turn.
 
 Only one thread of a process runs Python at a time, and to hand it from CPU to
-CPU costs more than a second CPU gives: a build takes a third less in a process
-that keeps to one. Give services that work at the same time different CPUs, and
-a service as many as it has ``workers``; what else is busy on these CPUs slows
-it down. Where the list is empty the system chooses, each time anew.
+CPU costs time. Give services that work at the same time different CPUs, and a
+service as many as it has ``workers``; what else is busy on these CPUs slows it
+down, so there should be some to spare. Where the list is empty the system
+chooses, each time anew.
 
 Related options:
 

@@ -6,13 +6,13 @@ import sqlite3
 
 import fixtures
 from sqlalchemy import exc
-import testtools
 
 from cellsched.db import pooling
 from cellsched.testing import clock as fake_clock
+from tests.unit import base
 
 
-class TestLingeringPool(testtools.TestCase):
+class TestLingeringPool(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -42,7 +42,7 @@ class TestLingeringPool(testtools.TestCase):
             self.clock.advance(pooling.LINGERING_S)
             self.use(1)
 
-    def is_open(self):
+    def count_open(self):
         def answers(connection):
             try:
                 connection.execute('SELECT 1')
@@ -62,28 +62,28 @@ class TestLingeringPool(testtools.TestCase):
             self.clock.advance(pooling.LINGERING_S / 2)
             self.use(5)
         self.assertEqual(5, len(self.opened))
-        self.assertEqual(5, self.is_open())
+        self.assertEqual(5, self.count_open())
 
     def test_what_is_no_longer_needed_is_closed_one_by_one(self):
         self.use(5)
         self.pass_by(2)
-        self.assertEqual(4, self.is_open())
+        self.assertEqual(4, self.count_open())
         self.pass_by(10)
-        self.assertEqual(2, self.is_open())
+        self.assertEqual(2, self.count_open())
         self.assertEqual(2, self.pool.checkedin())
 
     def test_it_grows_again_after_it_has_shrunk(self):
         self.use(5)
         self.pass_by(10)
         self.use(5)
-        self.assertEqual(5, self.is_open())
+        self.assertEqual(5, self.count_open())
         self.assertEqual(8, len(self.opened))
 
     def test_there_are_never_more_than_size_and_overflow(self):
         for times in (0, 10):
             self.pass_by(times)
             self.assertRaises(exc.TimeoutError, self.use, 6)
-            self.assertEqual(5, self.is_open())
+            self.assertEqual(5, self.count_open())
             self.assertEqual(0, self.pool.checkedout())
 
     def test_one_made_anew_is_of_the_same_kind(self):
@@ -95,6 +95,6 @@ class TestLingeringPool(testtools.TestCase):
     def test_what_is_disposed_of_is_closed(self):
         self.use(5)
         self.pool.dispose()
-        self.assertEqual(0, self.is_open())
+        self.assertEqual(0, self.count_open())
         self.use(5)
-        self.assertEqual(5, self.is_open())
+        self.assertEqual(5, self.count_open())
