@@ -11,7 +11,6 @@ import logging
 from typing import Any
 import uuid
 
-import fixtures
 import sqlalchemy as sa
 
 from cellsched import assembly
@@ -80,11 +79,12 @@ class TestCase(base.TestCase):
     more memory than a host has unless that is said.
     """
 
+    timeout_s = TIMEOUT_S
+
     world: deployment.Deployment
 
     def setUp(self) -> None:
         super().setUp()
-        self.useFixture(fixtures.Timeout(TIMEOUT_S, gentle=True))
         # What happened is told at this level.
         logger = logging.getLogger('cellsched')
         self.addCleanup(logger.setLevel, logger.level)

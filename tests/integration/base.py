@@ -27,12 +27,10 @@ class TestCase(base.TestCase):
     says ``CELLSCHED_REQUIRE_SERVERS=1``: then it fails.
     """
 
-    #: Until a test that hangs is broken off.
     timeout_s = 120
 
     def setUp(self) -> None:
         super().setUp()
-        self.useFixture(fixtures.Timeout(self.timeout_s, gentle=True))
         self.directory = self.temporary_directory()
 
     @classmethod

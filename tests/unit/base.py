@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of all tests."""
 
+import faulthandler
 import pathlib
+import sys
 
 import fixtures
 import testtools
 
+#: Seconds after its time in which a test is to be broken off, and what follows
+#: the last one to end.
+_GRACE_S = 300
+
 
 class TestCase(testtools.TestCase):
-    """A test that keeps its logs to itself until it fails."""
+    """A test that keeps its logs to itself until it fails, and that ends.
+
+    It is broken off when its time is up. Where that does not help, as when a
+    thread that it waits for never ends, its process says where each thread is
+    and ends as well, for else the whole run would wait and say nothing.
+    """
+
+    #: Until a test that hangs is broken off.
+    timeout_s = 240
 
     def setUp(self) -> None:
         super().setUp()
+        # The last one is left on, for the process to end in time too.
+        faulthandler.dump_traceback_later(
+            self.timeout_s + _GRACE_S, exit=True, file=sys.__stderr__)
+        self.useFixture(fixtures.Timeout(self.timeout_s, gentle=True))
         self.useFixture(fixtures.NestedTempfile())
         self.logs = self.useFixture(fixtures.FakeLogger(level=0))
 
