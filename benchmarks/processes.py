@@ -234,7 +234,11 @@ class World:
 
     def _wait_for(self, calls):
         """Return what calls return; tell them what is ACTIVE meanwhile."""
-        while not all(call.done() for call in calls):
+        pending = collections.deque(calls)
+        while pending:
+            # To ask each of them each time would take as long as to call.
+            while pending and pending[0].done():
+                pending.popleft()
             time.sleep(INTERVAL_S)
             if awaited := list(self._awaited):
                 for [uuid] in self._ask(

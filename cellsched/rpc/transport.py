@@ -11,7 +11,7 @@ import oslo_messaging
 from cellsched.conf import loading
 from cellsched import exception
 from cellsched import plugins
-from cellsched.rpc import patience
+from cellsched.rpc import brokers
 
 #: Scheme of the URL of what has no queue, which is cell0.
 NO_TRANSPORT = 'none'
@@ -111,5 +111,5 @@ def _rpc_transport(
 ) -> oslo_messaging.Transport:
     transport = oslo_messaging.get_rpc_transport(
         conf, url, allowed_remote_exmods)
-    patience.teach(transport)
+    brokers.tune(transport)
     return transport

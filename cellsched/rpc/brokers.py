@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to brokers that do no more for a message than it needs.
+
+What oslo.messaging's drivers for brokers do beside that takes as long as to
+read a message or to send one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging
+from oslo_messaging._drivers import amqp
+from oslo_messaging._drivers import amqpdriver
+from oslo_messaging._drivers import common
+
+#: Seconds to wait at least. A listener that stops waits as long at most.
+LEAST_S = 1.0
+
+#: What a driver hands to who sends or listens, and never tries again.
+_ANSWERS = (common.Timeout, amqp.AMQPDestinationNotFound,
+            oslo_messaging.MessageUndeliverable)
+
+
+def tune(transport: oslo_messaging.Transport) -> None:
+    """Let the connections of an RPC transport do what they should.
+
+    Those of other drivers, which have no broker, are left as they are.
+    """
+    driver: Any = transport._driver
+    if not isinstance(driver, amqpdriver.AMQPDriverBase):
+        return
+    get_connection = driver._get_connection
+
+    def tuned(
+        purpose: Any = common.PURPOSE_SEND, *args: Any, **kwargs: Any
+    ) -> Any:
+        connection = get_connection(purpose, *args, **kwargs)
+        if purpose == common.PURPOSE_LISTEN:
+            _wait_longer(connection)
+        _try_first(connection.connection)
+        return connection
+
+    driver._get_connection = tuned
+
+
+def _wait_longer(connection: Any) -> None:
+    """Have a listener wait for messages without waking up in between.
+
+    After each message it waits for the next one for a millisecond, for two,
+    for four and so on, to see whether messages are to be acknowledged. Those
+    of RPC are when they are received, so that there is nothing to see.
+    """
+    consume = connection.consume
+    connection.consume = lambda timeout=None: consume(
+        timeout=timeout and max(timeout, LEAST_S))
+
+
+def _try_first(connection: Any) -> None:
+    """Have a connection prepare for a failure once there is one.
+
+    For each message that is sent or waited for kombu makes a class, whose
+    objects know how to go on after a reconnection.
+    """
+    if 'ensure' in vars(connection):
+        return
+    ensure = connection.ensure
+
+    def try_first(
+        method: Callable[[], Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        if connection.channel is None:
+            return ensure(method, *args, **kwargs)
+        try:
+            return method()
+        except _ANSWERS:
+            raise
+        except Exception as exc:
+            failures = [exc]
+
+        def fail_first() -> Any:
+            # For it is the first of the tries that it counts.
+            if failures:
+                raise failures.pop()
+            return method()
+
+        return ensure(fail_first, *args, **kwargs)
+
+    connection.ensure = try_first
