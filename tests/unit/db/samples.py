@@ -48,7 +48,7 @@ def cell(name='cell', **fields):
     return objects.CellMapping(**{
         'uuid': uuids(1)[0], 'name': name, 'disabled': False,
         'transport_url': f'local://tests/{name}',
-        'database_connection': f'sqlite:///{name}.sqlite', **fields})
+        'database_connection': f'sqlite:////nowhere/{name}.sqlite', **fields})
 
 
 def map_cell(database, mapping):
