@@ -3,10 +3,12 @@
 
 Parameters: ``cells``, ``hosts`` in each, ``callers``, ``servers`` to build in
 a round, ``first``, which are built before anything is timed, ``idle``, the
-seconds in which it is seen what there is without builds, ``until``, and, if
-need be, ``options`` of all configuration files, by their groups. A caller asks
-for its next server when its last was accepted, or is ACTIVE, as ``until``
-says.
+seconds in which it is seen what there is without builds, ``ahead``, and, if
+need be, ``options`` of all configuration files, by their groups, and the
+``scheduling`` of all processes by the system: ``other``, which is its own
+choice, or ``batch``. A caller asks for its next server when its last was
+accepted, and has no more than ``ahead`` that are not ACTIVE yet: with 1 it
+waits for each, and with null it has as many as there are.
 
 The scheduler, the conductor, the conductors of the cells and the agents are
 their own commands with one process each, which reach PostgreSQL by psycopg 3.
@@ -24,6 +26,7 @@ Commits that are made without builds, too, do not count.
 import collections
 from concurrent import futures
 import contextlib
+import os
 import pathlib
 import sys
 import threading
@@ -51,7 +54,7 @@ INTERVAL_S = 0.02
 
 FLOOR_S = 2
 
-UNTIL = ('accepted', 'ACTIVE')
+POLICIES = {'other': os.SCHED_OTHER, 'batch': os.SCHED_BATCH}
 
 
 def run(parameters, repeat):
@@ -59,6 +62,7 @@ def run(parameters, repeat):
     samples = collections.defaultdict(list)
     figures = collections.defaultdict(list)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(scheduled(parameters.get('scheduling', 'other')))
         world = World(stack, parameters)
         world.build(parameters['first'])
         world.analyze()
@@ -78,6 +82,17 @@ def run(parameters, repeat):
                     cpu_s / parameters['servers'])
     return samples, {name: sum(some) / len(some)
                      for name, some in figures.items()}
+
+
+@contextlib.contextmanager
+def scheduled(policy):
+    """Have the system schedule what this process starts by a policy."""
+    before = os.sched_getscheduler(0)
+    os.sched_setscheduler(0, POLICIES[policy], os.sched_param(0))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, before, os.sched_param(0))
 
 
 def figure(figures, built, commits, spent):
@@ -133,6 +148,7 @@ class World:
         self.api = assembly.api(
             conf, assembly.Parts(conf, reached=self._reached))
         stack.callback(self.api.close)
+        #: Of each caller: when its last was accepted, and what it awaits.
         self._accepted = threading.local()
         self.api.flavors.create('least', 1, 512, 1)
         self._database = database
@@ -145,7 +161,7 @@ class World:
         self._cells = [
             stack.enter_context(contextlib.closing(costs.connect(
                 database, f'{self._prefix}{cell}'))) for cell in cells]
-        self._until = UNTIL.index(parameters.get('until', UNTIL[0]))
+        self._ahead = parameters['ahead']
         self._callers = stack.enter_context(
             futures.ThreadPoolExecutor(parameters['callers']))
         self._awaited = {}
@@ -226,16 +242,19 @@ class World:
     def _create(self, number):
         [uuid] = self.api.servers.create(USER, f'server{number}', 'least')
         accepted = self._accepted.at
-        if self._until:
+        if self._ahead:
             active = self._awaited[uuid] = threading.Event()
-            if not active.wait(builds.TIMEOUT_S):
-                raise RuntimeError(f'{uuid} is not ACTIVE')
+            mine = vars(self._accepted).setdefault('mine', collections.deque())
+            mine.append(active)
+            if (len(mine) >= self._ahead
+                    and not mine.popleft().wait(builds.TIMEOUT_S)):
+                raise RuntimeError(f'before {uuid}, one is not ACTIVE')
         return uuid, accepted
 
     def _wait_for(self, calls):
         """Return what calls return; tell them what is ACTIVE meanwhile."""
         pending = collections.deque(calls)
-        while pending:
+        while pending or self._awaited:
             # To ask each of them each time would take as long as to call.
             while pending and pending[0].done():
                 pending.popleft()
