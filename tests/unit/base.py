@@ -3,6 +3,7 @@
 
 import faulthandler
 import pathlib
+import signal
 import sys
 
 import fixtures
@@ -11,6 +12,10 @@ import testtools
 #: Seconds after its time in which a test is to be broken off, and what follows
 #: the last one to end.
 _GRACE_S = 300
+
+# A shell has what it starts in the background ignore this, and so would what
+# tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TestCase(testtools.TestCase):
