@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 import oslo_messaging
+from oslo_messaging._drivers import base
 from oslo_messaging.rpc import dispatcher
 from oslo_messaging.rpc import server as oslo_server
 from oslo_versionedobjects import exception as ovo_exception
@@ -17,6 +18,7 @@ from cellsched import context as request_context
 from cellsched import exception
 from cellsched.rpc import dispatcher as dispatcher_
 from cellsched.rpc import errors
+from cellsched.rpc import listening
 from cellsched.rpc import serializer
 
 LOG = logging.getLogger(__name__)
@@ -84,14 +86,29 @@ class Server(oslo_server.RPCServer):
 
     Those of oslo.messaging's own choice look for it once a second: they are
     as many as there may be after as many messages, and a server takes up to a
-    second to stop.
+    second to stop. Where messages have to be polled, whoever receives one
+    works on it.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._thread_name = f'rpc-{self._target.topic}'
         self._executor_cls = functools.partial(
-            futures.ThreadPoolExecutor,
-            thread_name_prefix=f'rpc-{self._target.topic}')
+            futures.ThreadPoolExecutor, thread_name_prefix=self._thread_name)
+
+    def _create_listener(self) -> base.Listener:
+        listener = super()._create_listener()
+        if isinstance(listener, base.PollStyleListenerAdapter):
+            listener = listening.Listener(
+                listener._poll_style_listener,
+                self._work_executor._max_workers, self._thread_name)
+        return listener
+
+    def _on_incoming(self, incoming: list[Any]) -> None:
+        if isinstance(self.listener, listening.Listener):
+            self._process_incoming(incoming)
+        else:
+            super()._on_incoming(incoming)
 
     # This carries the mark by which oslo.messaging knows what comes in order.
     @functools.wraps(oslo_server.RPCServer.wait)
