@@ -13,6 +13,8 @@ from oslo_messaging._drivers import amqp
 from oslo_messaging._drivers import amqpdriver
 from oslo_messaging._drivers import common
 
+from cellsched.rpc import waiting
+
 #: Seconds to wait at least. A listener that stops waits as long at most.
 LEAST_S = 1.0
 
@@ -40,7 +42,20 @@ def tune(transport: oslo_messaging.Transport) -> None:
         _try_first(connection.connection)
         return connection
 
+    def reply_q() -> str:
+        with driver._reply_q_lock:
+            if driver._reply_q is None:
+                name = driver._get_reply_queue_name()
+                connection = get_connection(common.PURPOSE_LISTEN)
+                _try_first(connection.connection)
+                driver._waiter = waiting.Waiter(
+                    name, connection, driver._allowed_remote_exmods)
+                driver._reply_q_conn = connection
+                driver._reply_q = name
+            return str(driver._reply_q)
+
     driver._get_connection = tuned
+    driver._get_reply_q = reply_q
 
 
 def _wait_longer(connection: Any) -> None:
