@@ -9,7 +9,6 @@ transaction::
         request_specs.create(connection, …)
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import pathlib
@@ -20,6 +19,7 @@ from typing import Any
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
+from cellsched.db import bare
 from cellsched.db import opening
 from cellsched.db import postgresql
 from cellsched.db import refusing
@@ -73,6 +73,8 @@ class Database:
         self.options = dict(options or {})
         self._lock = threading.Lock()
         self._engine: sa.Engine | None = None
+        self._bare = bare.Connections(
+            self._pooled, self.options.get('connection_recycle_time', -1))
 
     def __repr__(self) -> str:
         return f'Database({self.schema}, {urls.mask(self.url)})'
@@ -136,8 +138,7 @@ class Database:
         """
         return _Use(self, writes=False)
 
-    @contextlib.contextmanager
-    def driver(self) -> Iterator[Any]:
+    def driver(self) -> contextlib.AbstractContextManager[Any]:
         """Give a connection of the driver, whose statements are each alone.
 
         It is for what is done all the time: what SQLAlchemy does about a
@@ -146,21 +147,8 @@ class Database:
 
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
-        pooled = self._pooled()
-        try:
-            connection: Any = pooled.driver_connection
-            connection.autocommit = True
-            try:
-                yield connection
-            finally:
-                if not connection.closed:
-                    connection.autocommit = False
-        except self.engine.dialect.loaded_dbapi.Error as exc:
-            if refusing.state(exc) not in refusing.HARMLESS:
-                pooled.invalidate(exc)
-            raise
-        finally:
-            pooled.close()
+        return self._bare.one(
+            lambda exc: refusing.state(exc) in refusing.HARMLESS)
 
     def glance(self, query: str) -> list[Any]:
         """Return the rows of a query that has no parameters.
@@ -189,6 +177,7 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
+        self._bare.close()
         with self._lock:
             if self._engine is not None:
                 self._engine.dispose()

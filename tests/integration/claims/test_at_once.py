@@ -38,10 +38,16 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         connection that is taken for it.
         """
         commits, taken = [], []
-        engine = self.database.engine
-        sa.event.listen(engine, 'commit', commits.append)
-        sa.event.listen(engine, 'checkout', lambda *each: taken.append(each))
-        with recording.recorded(self.database) as statements:
+        sa.event.listen(self.database.engine, 'commit', commits.append)
+        driver = self.database.driver
+
+        def counted():
+            taken.append(1)
+            return driver()
+
+        with (fixtures.MonkeyPatch('cellsched.db.session.Database.driver',
+                                   lambda database: counted()),
+              recording.recorded(self.database) as statements):
             self.store.claim(batch)
         return len(statements) or len(taken), len(commits)
 
