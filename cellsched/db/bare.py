@@ -24,11 +24,15 @@ IDLE_MAX = 4
 _CLOCK = clock_.Clock()
 
 
-class _Bare:
-    """A connection, since when there is one, and when it was used last."""
+class Connection:
+    """A connection of the driver, ``raw``.
 
-    def __init__(self, connection: Any, now: float) -> None:
-        self.connection = connection
+    :ivar prepared: names of statements that were prepared, by their texts
+    """
+
+    def __init__(self, raw: Any, now: float) -> None:
+        self.raw = raw
+        self.prepared: dict[bytes, bytes] = {}
         self.made_at = self.used_at = now
 
 
@@ -48,58 +52,58 @@ class Connections:
         self._connect = connect
         self._recycle_s = recycle_s
         #: Those that nobody uses; what was used last comes last.
-        self._idle: list[_Bare] = []
+        self._idle: list[Connection] = []
 
     @contextlib.contextmanager
     def one(
         self, is_harmless: Callable[[Exception], bool]
-    ) -> Iterator[Any]:
+    ) -> Iterator[Connection]:
         """Give one that nobody else uses.
 
         :param is_harmless: whether it is as good as before after an error;
             after another one, those that nobody uses are closed too
         """
-        bare = self._take()
+        connection = self._take()
         try:
-            yield bare.connection
+            yield connection
         except BaseException as exc:
             if isinstance(exc, Exception) and is_harmless(exc):
-                self._keep(bare)
+                self._keep(connection)
             else:
-                bare.connection.close()
+                connection.raw.close()
                 self.close()
             raise
-        self._keep(bare)
+        self._keep(connection)
 
     def close(self) -> None:
         """Close those that nobody uses."""
-        while (bare := self._pop()) is not None:
-            bare.connection.close()
+        while (idle := self._pop()) is not None:
+            idle.raw.close()
 
-    def _take(self) -> _Bare:
+    def _take(self) -> Connection:
         now = _CLOCK.monotonic()
-        while (bare := self._pop()) is not None:
-            if self._is_good(bare, now):
-                return bare
-            bare.connection.close()
+        while (idle := self._pop()) is not None:
+            if self._is_good(idle, now):
+                return idle
+            idle.raw.close()
         pooled = self._connect()
-        connection: Any = pooled.driver_connection
+        raw: Any = pooled.driver_connection
         pooled.detach()
-        connection.autocommit = True
-        return _Bare(connection, now)
+        raw.autocommit = True
+        return Connection(raw, now)
 
-    def _is_good(self, bare: _Bare, now: float) -> bool:
-        return (not bare.connection.closed and now - bare.used_at < IDLE_S
-                and not 0 <= self._recycle_s <= now - bare.made_at)
+    def _is_good(self, idle: Connection, now: float) -> bool:
+        return (not idle.raw.closed and now - idle.used_at < IDLE_S
+                and not 0 <= self._recycle_s <= now - idle.made_at)
 
-    def _keep(self, bare: _Bare) -> None:
+    def _keep(self, connection: Connection) -> None:
         if len(self._idle) < IDLE_MAX:
-            bare.used_at = _CLOCK.monotonic()
-            self._idle.append(bare)
+            connection.used_at = _CLOCK.monotonic()
+            self._idle.append(connection)
         else:
-            bare.connection.close()
+            connection.raw.close()
 
-    def _pop(self) -> _Bare | None:
+    def _pop(self) -> Connection | None:
         try:
             return self._idle.pop()
         except IndexError:

@@ -138,7 +138,7 @@ class Database:
         """
         return _Use(self, writes=False)
 
-    def driver(self) -> contextlib.AbstractContextManager[Any]:
+    def driver(self) -> contextlib.AbstractContextManager[bare.Connection]:
         """Give a connection of the driver, whose statements are each alone.
 
         It is for what is done all the time: what SQLAlchemy does about a

@@ -29,11 +29,15 @@ from cellsched.claims import base
 from cellsched.claims.sql import demand
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import shaping
+from cellsched.db import libpq
 from cellsched.db import refusing
 from cellsched.db import session
 from cellsched.db import statements
 
 LOG = log.getLogger(__name__)
+
+#: SQLAlchemy's name of psycopg 3.
+_PSYCOPG = 'psycopg'
 
 _providers = schema.providers
 _inventories = schema.inventories
@@ -69,14 +73,19 @@ def take(
     alone = len(claims) == 1
     insert, inserted = (shaping.inserting_one(claims[0]) if alone
                         else shaping.inserting(claims))
-    text, constants = _text(
-        dialect, insert, tuple(len(wanted.shares) for wanted in groups), alone)
-    parameters = {
-        **constants, **inserted, **_parameters(groups),
-        'in_lane': schema.FEED.lane(claims[0].consumer)}
+    classes = tuple(len(wanted.shares) for wanted in groups)
+    parameters = {**inserted, **_parameters(groups),
+                  'in_lane': schema.FEED.lane(claims[0].consumer)}
     try:
         with database.driver() as connection:
-            connection.cursor().execute(text, parameters)
+            if alone and dialect.driver == _PSYCOPG:
+                statement = _numbered(insert, classes)
+                libpq.execute(connection, statement,
+                              {**statement.constants, **parameters})
+            else:
+                text, constants = _text(dialect, insert, classes, alone)
+                connection.raw.cursor().execute(
+                    text, {**constants, **parameters})
     except dialect.loaded_dbapi.Error as exc:
         if refusing.state(exc) in refusing.HARMLESS:
             raise refusing.Refused() from None
@@ -115,6 +124,14 @@ def _text(
     return str(compiled), {
         name: value for name, value in compiled.params.items()
         if value is not None}
+
+
+@functools.lru_cache(_STATEMENTS_MAX)
+def _numbered(
+    insert: sa.Insert, classes: tuple[int, ...]
+) -> libpq.Statement:
+    """Return the statement for one claim, as psycopg 3 takes it fastest."""
+    return libpq.statement(_statement(insert, classes, alone=True))
 
 
 def _statement(

@@ -48,7 +48,8 @@ class TestConnections(base.TestCase):
     def use(self, number=1, error=None):
         """Use so many at a time, and return them."""
         with contextlib.ExitStack() as stack:
-            used = [stack.enter_context(self.one()) for _ in range(number)]
+            used = [stack.enter_context(self.one()).raw
+                    for _ in range(number)]
             if error is not None:
                 raise error
         return used
@@ -66,7 +67,7 @@ class TestConnections(base.TestCase):
     def test_connection_takes_no_place_in_the_pool(self):
         with self.one() as first, self.one():
             with contextlib.closing(self.pool.connect()) as pooled:
-                self.assertIsNot(first, pooled.driver_connection)
+                self.assertIsNot(first.raw, pooled.driver_connection)
             self.assertEqual(0, self.pool.checkedout())
 
     def test_connection_stays_after_a_harmless_error(self):
@@ -124,4 +125,5 @@ class TestConnections(base.TestCase):
         with self.one() as used:
             self.connections.close()
             self.assertEqual(
-                [used], [each for each in self.opened if not each.closed])
+                [used.raw],
+                [each for each in self.opened if not each.closed])
