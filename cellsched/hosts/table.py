@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host table: every host that a scheduler knows, as NumPy columns."""
 
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import numpy as np
 
 from cellsched.hosts import coding as coding_
 from cellsched.hosts import columns as columns_
+from cellsched.hosts import derived
 from cellsched.hosts import ends
 from cellsched.hosts import facts
 from cellsched.hosts import pending
@@ -71,6 +73,8 @@ class HostTable:
         #: Their names, by what tells them apart while they are kept here.
         self._named: dict[int, str] = {}
         self._ends = ends.Ends()
+        #: Columns that are made of others.
+        self.derived = derived.Derived()
 
     def __len__(self) -> int:
         return self._length
@@ -90,9 +94,15 @@ class HostTable:
             self._named[id(column)] = name
         return column
 
-    def name(self, column: view_.Column) -> str | None:
+    def name(self, column: view_.Column) -> Hashable:
         """Return the name of what was read as a column, or None."""
-        return self._named.get(id(column))
+        return self._named.get(id(column)) or self.derived.name(column)
+
+    def ends(self, name: Hashable) -> tuple[float, float]:
+        """Return the least and the greatest of a column that was read."""
+        if isinstance(name, str) and name in self._columns:
+            return self.least(name), self.most(name)
+        return self.derived.ends(name)
 
     def least(self, name: str) -> float:
         """Return the least number of a column; infinity without hosts."""
@@ -145,6 +155,7 @@ class HostTable:
         """
         rows = self._place(uuids)
         self._ends.clear()
+        self.derived.clear()
         for name, given in values.items():
             coding = self._codings.get(name)
             if coding is not None:
@@ -188,6 +199,7 @@ class HostTable:
         if row is None:
             return
         self._ends.clear()
+        self.derived.clear()
         for name in self._columns:
             if name.startswith(columns_.ROOM):
                 self._columns[name][row] = 0
@@ -230,6 +242,7 @@ class HostTable:
         self, row: int, times: int, changes: Iterable[tuple[str, int]]
     ) -> None:
         known = self._ends.names
+        self.derived.change(row)
         for name, amount in changes:
             column = self._columns.get(name)
             if column is None:
@@ -274,6 +287,7 @@ class HostTable:
         self._read.clear()
         self._named.clear()
         self._ends.clear()
+        self.derived.clear()
         self.kept.clear()
 
     def _room_column(self, resource: str) -> view_.Column:

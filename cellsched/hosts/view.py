@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
@@ -136,9 +137,8 @@ class Hosts:
 
         None, where it is no column of the table, or not the whole of one.
         """
-        name = self._table.name(column) if self._rows is None else None
-        return None if name is None else (
-            self._table.least(name), self._table.most(name))
+        name = self.name(column)
+        return None if name is None else self._table.ends(name)
 
     def room(self, resource: str) -> Column:
         """Return how much of a resource class each host has left to claim."""
@@ -215,6 +215,27 @@ class Hosts:
         if key not in kept:
             kept[key] = make(self.whole)
         return kept[key]
+
+    def derived(
+        self, key: Hashable, make: Callable[[Hosts], Column]
+    ) -> Column:
+        """Return a column that is made of others, at a cost of what changed.
+
+        It is kept for all hosts of a table, and made anew for those on which
+        something was taken. The value of a host may depend on its own columns
+        only, and on no fact of its cell.
+
+        :param key: what it is called, among all that are made
+        :param make: returns it for some hosts
+        """
+        if self._rows is not None:
+            return make(self)
+        return self._table.derived.get(
+            key, lambda rows: make(self if rows is None else self.at(rows)))
+
+    def name(self, column: Column) -> Hashable:
+        """Return the name of a column itself, the whole of one, or None."""
+        return self._table.name(column) if self._rows is None else None
 
     def all_heard_within(self, seconds: float) -> bool:
         """Whether no cell has been silent for longer."""

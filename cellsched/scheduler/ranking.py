@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts in the order of their weights, and how a weight is made."""
 
+from collections.abc import Hashable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
@@ -93,20 +94,34 @@ class Part:
         """Whether it tells hosts apart; where bounds are equal, all are 0."""
         return self.low < self.high
 
-    def weighted(self, out: view.Column) -> float:
-        """Write what it adds to the weights, up to a constant; return that.
+    def weighted(self, out: view.Column) -> None:
+        """Write what it adds to the weights, up to a constant.
 
         :param out: an array with one entry for each host
         """
-        scores, span = self.scores, self.high - self.low
+        scores = self.scores
         if self._clamped:
             scores = np.clip(scores, self.low, self.high)
-        offset = -self.low
         if self._moved:
-            scores, offset = scores - self.low, 0.0
-        factor = self.multiplier / span
-        np.multiply(scores, factor, out=out)
-        return float(offset * factor) if offset else 0.0
+            scores = scores - self.low
+        np.multiply(scores, self.multiplier / (self.high - self.low), out=out)
+
+    @property
+    def constant(self) -> float:
+        """What it adds to each weight beside."""
+        if self._moved or not self.low:
+            return 0.0
+        return float(-self.low * (self.multiplier / (self.high - self.low)))
+
+    def key(self, hosts: view.Hosts) -> Hashable:
+        """Return what tells apart what it adds to the weights.
+
+        None where it adds more than a column of the table and numbers tell.
+        """
+        name = hosts.name(self.scores)
+        if name is None or isinstance(self.multiplier, np.ndarray):
+            return None
+        return name, self._how, float(self.multiplier)
 
     def weighted_at(self, place: int) -> float:
         """Return what it adds to one host's weight, up to that constant."""
@@ -196,21 +211,39 @@ class Ranking:
 
     def add_up(self) -> None:
         """Make the weights of the parts."""
-        weights, self._offset = None, 0.0
-        buffer = np.empty(len(self.hosts))
-        for part in self.parts:
-            if not part.counts:
-                continue
-            if weights is None:
-                weights = np.empty(len(self.hosts))
-                self._offset += part.weighted(weights)
-            else:
-                self._offset += part.weighted(buffer)
-                weights += buffer
-        if weights is None:
-            weights = np.zeros(len(self.hosts))
-        self._weights = weights
+        counting = [part for part in self.parts if part.counts]
+        self._offset = sum(part.constant for part in counting)
         self._sunk = self.mask is None
+        key = tuple(part.key(self.hosts) for part in counting)
+        self._is_kept = bool(key) and None not in key
+        # As most requests are alike, others have added up the same.
+        self._weights = (
+            self.hosts.derived(key, lambda hosts: self._sum(counting, hosts))
+            if self._is_kept else self._sum(counting, self.hosts))
+
+    def _sum(
+        self, parts: Sequence[Part], hosts: view.Hosts
+    ) -> view.Column:
+        """Return the weights, all of them or those of some of the hosts."""
+        if hosts is not self.hosts:
+            return np.array([sum(part.weighted_at(row) for part in parts)
+                             for row in hosts.rows])
+        if not parts:
+            return np.zeros(len(hosts))
+        weights, buffer = np.empty(len(hosts)), np.empty(len(hosts))
+        for part in parts:
+            if part is parts[0]:
+                part.weighted(weights)
+            else:
+                part.weighted(buffer)
+                weights += buffer
+        return weights
+
+    def _own(self) -> view.Column:
+        """Return the weights, to be changed."""
+        if self._is_kept:
+            self._weights, self._is_kept = self._weights.copy(), False
+        return self._weights
 
     def _sink(self) -> None:
         """Give the hosts that do not count the least weight.
@@ -219,18 +252,19 @@ class Ranking:
         """
         if not self._sunk:
             assert self.mask is not None
-            self._weights[~self.mask] = -math.inf
+            self._own()[~self.mask] = -math.inf
             self._sunk = True
 
     def change(self, place: int) -> None:
         """Make the weight of one host anew, as the bounds are the same."""
         counts = self.mask is None or bool(self.mask[place])
-        self._weights[place] = sum(
+        self._own()[place] = sum(
             part.weighted_at(place) for part in self.parts if part.counts
         ) if counts else -math.inf
 
     def detach(self) -> None:
         """Keep all scores as they are, whatever becomes of the table."""
+        self._own()
         for part in self.parts:
             if self.hosts.owns(part.scores):
                 part.column = part.scores
@@ -287,25 +321,23 @@ class Ranking:
         return self.hosts.table_rows(
             best if places is None else places[best]).tolist()
 
-    def _best(self) -> int | None:
-        """Return the place of the greatest weight."""
-        if not len(self._weights):
-            return None
-        best = int(self._weights.argmax())
-        if self.mask is not None and not self.mask[best]:
+    def _best(self, without: int | None = None) -> int | None:
+        """Return the place of the greatest weight, but for one place."""
+        best = _greatest(self._weights, without)
+        if best is not None and self.mask is not None and (
+                not self.mask[best]):
             self._sink()
-            best = int(self._weights.argmax())
-        return best if self._weights[best] > -math.inf else None
+            best = _greatest(self._weights, without)
+        if best is None or self._weights[best] == -math.inf:
+            return None
+        return best
 
     def second(self, first: int) -> int | None:
         """Return the row that is best without this one."""
         place = self.place(first)
-        if place is None or len(self.hosts) < 2:
+        if place is None:
             return None
-        weights = self._weights
-        kept, weights[place] = weights[place], -math.inf
-        best = self._best()
-        weights[place] = kept
+        best = self._best(without=place)
         return None if best is None else int(self.hosts.table_rows(best))
 
     def tied(self) -> list[int]:
@@ -332,6 +364,20 @@ class Ranking:
         if place is None:
             return 0.0
         return float(self._weights[place] + self._offset)
+
+
+def _greatest(weights: view.Column, without: int | None) -> int | None:
+    """Return the first place of the greatest weight, but for one place."""
+    if without is None:
+        return int(weights.argmax()) if len(weights) else None
+    found = None
+    for start, part in ((0, weights[:without]),
+                        (without + 1, weights[without + 1:])):
+        if len(part):
+            place = start + int(part.argmax())
+            if found is None or weights[place] > weights[found]:
+                found = place
+    return found
 
 
 def _end(

@@ -20,6 +20,10 @@ class CPUWeigher(base.Weigher):
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column:
-        free = hosts['vcpus_total'] * hosts['cpu_allocation_ratio']
-        free -= hosts['vcpus_used']
-        return free
+        return hosts.derived('free_vcpus', _free)
+
+
+def _free(hosts: view.Hosts) -> view.Column:
+    free = hosts['vcpus_total'] * hosts['cpu_allocation_ratio']
+    free -= hosts['vcpus_used']
+    return free
