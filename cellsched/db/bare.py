@@ -27,11 +27,13 @@ _CLOCK = clock_.Clock()
 class Connection:
     """A connection of the driver, ``raw``.
 
+    :param generation: how often all were closed before
     :ivar prepared: names of statements that were prepared, by their texts
     """
 
-    def __init__(self, raw: Any, now: float) -> None:
+    def __init__(self, raw: Any, now: float, generation: int) -> None:
         self.raw = raw
+        self.generation = generation
         self.prepared: dict[bytes, bytes] = {}
         self.made_at = self.used_at = now
 
@@ -51,6 +53,7 @@ class Connections:
     ) -> None:
         self._connect = connect
         self._recycle_s = recycle_s
+        self._generation = 0
         #: Those that nobody uses; what was used last comes last.
         self._idle: list[Connection] = []
 
@@ -61,7 +64,7 @@ class Connections:
         """Give one that nobody else uses.
 
         :param is_harmless: whether it is as good as before after an error;
-            after another one, those that nobody uses are closed too
+            after another one, all are closed
         """
         connection = self._take()
         try:
@@ -76,12 +79,13 @@ class Connections:
         self._keep(connection)
 
     def close(self) -> None:
-        """Close those that nobody uses."""
+        """Close all; those that are in use, when they are given back."""
+        self._generation += 1
         while (idle := self._pop()) is not None:
             idle.raw.close()
 
     def _take(self) -> Connection:
-        now = _CLOCK.monotonic()
+        now, generation = _CLOCK.monotonic(), self._generation
         while (idle := self._pop()) is not None:
             if self._is_good(idle, now):
                 return idle
@@ -90,14 +94,15 @@ class Connections:
         raw: Any = pooled.driver_connection
         pooled.detach()
         raw.autocommit = True
-        return Connection(raw, now)
+        return Connection(raw, now, generation)
 
     def _is_good(self, idle: Connection, now: float) -> bool:
         return (not idle.raw.closed and now - idle.used_at < IDLE_S
                 and not 0 <= self._recycle_s <= now - idle.made_at)
 
     def _keep(self, connection: Connection) -> None:
-        if len(self._idle) < IDLE_MAX:
+        if (len(self._idle) < IDLE_MAX
+                and connection.generation == self._generation):
             connection.used_at = _CLOCK.monotonic()
             self._idle.append(connection)
         else:

@@ -34,9 +34,9 @@ class Statement:
     constants: Mapping[str, Any]
 
 
-def statement(written: sa.Executable) -> Statement:
+def statement(written: sa.ClauseElement) -> Statement:
     """Return what SQLAlchemy writes as libpq takes it."""
-    compiled: Any = written.compile(dialect=_NUMBERED)  # type: ignore
+    compiled: Any = written.compile(dialect=_NUMBERED)
     return Statement(str(compiled).encode(), tuple(compiled.positiontup), {
         name: value for name, value in compiled.params.items()
         if value is not None})

@@ -120,10 +120,19 @@ class TestConnections(base.TestCase):
         self.assertEqual(
             3, sum(connection.closed for connection in self.opened))
 
-    def test_close_closes_those_that_nobody_uses(self):
+    def test_close_closes_all_when_nobody_uses_them(self):
         self.use(2)
         with self.one() as used:
             self.connections.close()
             self.assertEqual(
                 [used.raw],
                 [each for each in self.opened if not each.closed])
+        self.assertTrue(used.raw.closed)
+        self.use()
+        self.assertFalse(self.opened[-1].closed)
+
+    def test_all_go_after_an_error_even_where_others_use_them(self):
+        with self.one() as used:
+            self.assertRaises(ValueError, self.use, error=ValueError())
+            self.assertFalse(used.raw.closed)
+        self.assertTrue(used.raw.closed)
