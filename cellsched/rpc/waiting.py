@@ -124,8 +124,19 @@ class Waiter(amqpdriver.ReplyWaiter):
         allowed_remote_exmods: Iterable[str],
     ) -> None:
         self._replies = Replies(self._receive)
+        #: Messages that the broker is still to be told of.
+        self._received: list[Any] = []
         super().__init__(reply_q, connection, allowed_remote_exmods)
         self.waiters = self._replies
+
+    def __call__(self, message: Any) -> None:
+        """Hand over a message, and acknowledge it when there is time.
+
+        That is before the next one is waited for. If it never happens, the
+        message comes again, and nobody waits for it.
+        """
+        self._received.append(message)
+        self.waiters.put(message.pop('_msg_id', None), message)
 
     def poll(self) -> None:
         """Keep the connection alive while nobody waits."""
@@ -140,6 +151,7 @@ class Waiter(amqpdriver.ReplyWaiter):
     def _receive(self, seconds: float) -> bool:
         if self._thread_exit_event.is_set():
             return False
+        self._acknowledge()
         try:
             self.conn.consume(timeout=seconds)
         except common.Timeout:
@@ -147,3 +159,12 @@ class Waiter(amqpdriver.ReplyWaiter):
         except Exception:
             LOG.exception('Replies could not be received; trying again')
         return True
+
+    def _acknowledge(self) -> None:
+        while self._received:
+            try:
+                self._received.pop().acknowledge()
+            except Exception as exc:
+                # Its connection is lost; on the next one it comes again.
+                LOG.info('A reply could not be acknowledged: %s',
+                         type(exc).__name__)

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import logging
 import queue
 import random
 import threading
@@ -6,6 +7,7 @@ import threading
 import fixtures
 from oslo_config import cfg
 import oslo_messaging
+from oslo_messaging._drivers import impl_rabbit
 
 from cellsched.conf import loading
 from cellsched import context
@@ -268,6 +270,46 @@ class TestWaiter(base.TestCase):
 
         self.transport._driver._waiter.conn.connection.consume = look
         self.assertTrue(looked.wait(60))
+
+    def note_acknowledgements(self):
+        """Return a list that gets what is acknowledged of replies."""
+        noted = []
+        acknowledge = impl_rabbit.RabbitMessage.acknowledge
+
+        def note(message):
+            if 'result' in message:
+                noted.append(message['result'])
+            acknowledge(message)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'oslo_messaging._drivers.impl_rabbit.RabbitMessage.acknowledge',
+            note))
+        return noted
+
+    def test_reply_is_acknowledged_before_the_next_is_waited_for(self):
+        noted = self.note_acknowledgements()
+        self.call('echo', text='first')
+        self.assertEqual([], noted)
+        self.call('echo', text='second')
+        self.assertEqual(['first'], noted)
+
+    def test_reply_is_acknowledged_at_a_look(self):
+        noted = self.note_acknowledgements()
+        self.call('echo', text='said')
+        self.transport._driver._waiter.waiters.look()
+        self.assertEqual(['said'], noted)
+
+    def test_reply_that_cannot_be_acknowledged_is_no_failure(self):
+        self.call('echo', text='said')
+        [reply] = self.transport._driver._waiter._received
+        reply._raw_message.ack = self.fail_to_acknowledge
+        logs = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        self.assertEqual('again', self.call('echo', text='again'))
+        self.assertIn('could not be acknowledged: OSError', logs.output)
+
+    @staticmethod
+    def fail_to_acknowledge():
+        raise OSError('lost')
 
     def test_failure_to_receive_is_logged_and_tried_again(self):
         self.call('echo', text='said')
