@@ -95,14 +95,21 @@ class HostTable:
         return column
 
     def name(self, column: view_.Column) -> Hashable:
-        """Return the name of what was read as a column, or None."""
-        return self._named.get(id(column)) or self.derived.name(column)
+        """Return what was read as a column is called, or None.
 
-    def ends(self, name: Hashable) -> tuple[float, float]:
-        """Return the least and the greatest of a column that was read."""
-        if isinstance(name, str) and name in self._columns:
+        What is made of others may be called as a column is, and is not it.
+        """
+        name = self._named.get(id(column))
+        made = None if name else self.derived.name(column)
+        return name if made is None else ('made', made)
+
+    def ends(self, column: view_.Column) -> tuple[float, float] | None:
+        """Return the least and the greatest of what was read as a column."""
+        name = self._named.get(id(column))
+        if name is not None:
             return self.least(name), self.most(name)
-        return self.derived.ends(name)
+        made = self.derived.name(column)
+        return None if made is None else self.derived.ends(made)
 
     def least(self, name: str) -> float:
         """Return the least number of a column; infinity without hosts."""

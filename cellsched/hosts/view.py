@@ -137,8 +137,7 @@ class Hosts:
 
         None, where it is no column of the table, or not the whole of one.
         """
-        name = self.name(column)
-        return None if name is None else self._table.ends(name)
+        return self._table.ends(column) if self._rows is None else None
 
     def room(self, resource: str) -> Column:
         """Return how much of a resource class each host has left to claim."""

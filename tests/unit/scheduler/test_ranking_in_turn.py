@@ -107,6 +107,15 @@ class TestRankings(base.TestCase):
                 self.told(decision, table().view(builders.NOW)),
                 self.told(decision, hosts))
 
+    def test_what_is_called_as_a_column_is_not_it(self):
+        hosts = table().view(builders.NOW)
+        made = hosts.derived(
+            'free_ram_mb', lambda some: some['vcpus_used'] + 1)
+        column = hosts['free_ram_mb']
+        self.assertEqual((1.0, 10.0), hosts.ends(made))
+        self.assertEqual((column.min(), column.max()), hosts.ends(column))
+        self.assertNotEqual(hosts.name(column), hosts.name(made))
+
     def test_alike_rankings_add_up_once(self):
         decision = pipeline.Pipeline([], weighers([1.0] * 4))
         hosts = builders.hosts(vcpus_used=[1, 2, 2], num_io_ops=[1, 2, 3])
