@@ -71,11 +71,22 @@ class Together(Generic[_Item]):
             try:
                 self._do_all(batch)
             finally:
-                self._hand_on()
+                self.leave()
         if mine.error is not None:
             raise mine.error
 
-    def _hand_on(self) -> None:
+    def enter(self) -> bool:
+        """Take the place of a thread that works, if one is free.
+
+        Who has it does something on its own, and is to :meth:`leave` then.
+        """
+        with self._lock:
+            if self._working >= self._at_once:
+                return False
+            self._working += 1
+            return True
+
+    def leave(self) -> None:
         """Let one of those who wait work for all of them."""
         with self._lock:
             if self._waiting:

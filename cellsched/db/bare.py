@@ -24,6 +24,10 @@ IDLE_MAX = 4
 _CLOCK = clock_.Clock()
 
 
+class NoneIdle(Exception):
+    """No connection is open that nobody uses."""
+
+
 class Connection:
     """A connection of the driver, ``raw``.
 
@@ -59,14 +63,16 @@ class Connections:
 
     @contextlib.contextmanager
     def one(
-        self, is_harmless: Callable[[Exception], bool]
+        self, is_harmless: Callable[[Exception], bool], idle: bool = False
     ) -> Iterator[Connection]:
         """Give one that nobody else uses.
 
         :param is_harmless: whether it is as good as before after an error;
             after another one, all are closed
+        :param idle: open none; that may take long
+        :raises NoneIdle: none is open, and none may be opened
         """
-        connection = self._take()
+        connection = self._take(idle)
         try:
             yield connection
         except BaseException as exc:
@@ -84,12 +90,14 @@ class Connections:
         while (idle := self._pop()) is not None:
             idle.raw.close()
 
-    def _take(self) -> Connection:
+    def _take(self, idle_only: bool) -> Connection:
         now, generation = _CLOCK.monotonic(), self._generation
         while (idle := self._pop()) is not None:
             if self._is_good(idle, now):
                 return idle
             idle.raw.close()
+        if idle_only:
+            raise NoneIdle()
         pooled = self._connect()
         raw: Any = pooled.driver_connection
         pooled.detach()

@@ -53,27 +53,46 @@ def execute(
     :param parameters: by name; no text may have a NUL
     :raises psycopg.Error: as a cursor raises it
     """
+    if not send(connection, statement, parameters):
+        name = b'cellsched_%d' % len(connection.prepared)
+        connection.raw.pgconn.send_prepare(name, statement.text)
+        receive(connection)
+        connection.prepared[statement.text] = name
+        send(connection, statement, parameters)
+    receive(connection)
+
+
+def send(
+    connection: bare.Connection, statement: Statement,
+    parameters: Mapping[str, int | str],
+) -> bool:
+    """Send a statement that returns no rows, and do not wait for its end.
+
+    That is what :func:`receive` does, which is to be called next.
+
+    :param parameters: as those of :func:`execute`
+    :returns: whether it was sent; False where it is still to be prepared
+    :raises psycopg.Error: the connection is lost
+    """
     values = [
         str(parameters[name]).encode() for name in statement.names]
     pgconn = connection.raw.pgconn
     if connection.raw.prepare_threshold is None:
         pgconn.send_query_params(statement.text, values)
-    else:
-        name = connection.prepared.get(statement.text)
-        if name is None:
-            name = b'cellsched_%d' % len(connection.prepared)
-            pgconn.send_prepare(name, statement.text)
-            _receive(pgconn)
-            connection.prepared[statement.text] = name
-        pgconn.send_query_prepared(name, values)
-    _receive(pgconn)
+        return True
+    name = connection.prepared.get(statement.text)
+    if name is None:
+        return False
+    pgconn.send_query_prepared(name, values)
+    return True
 
 
-def _receive(pgconn: pq.abc.PGconn) -> None:
+def receive(connection: bare.Connection) -> None:
     """Wait for what a statement ends with.
 
-    :raises psycopg.Error: it failed
+    :raises psycopg.Error: it failed, as a cursor raises it
     """
+    pgconn = connection.raw.pgconn
     waiting = select.poll()
     waiting.register(pgconn.socket, select.POLLIN | select.POLLOUT)
     while pgconn.flush():

@@ -138,17 +138,21 @@ class Database:
         """
         return _Use(self, writes=False)
 
-    def driver(self) -> contextlib.AbstractContextManager[bare.Connection]:
+    def driver(
+        self, idle: bool = False
+    ) -> contextlib.AbstractContextManager[bare.Connection]:
         """Give a connection of the driver, whose statements are each alone.
 
         It is for what is done all the time: what SQLAlchemy does about a
         statement takes longer than a short one. Errors are the driver's own.
         PostgreSQL only.
 
+        :param idle: give one that is open and idle, without waiting for it
+        :raises cellsched.db.bare.NoneIdle: there is none
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         return self._bare.one(
-            lambda exc: refusing.state(exc) in refusing.HARMLESS)
+            lambda exc: refusing.state(exc) in refusing.HARMLESS, idle)
 
     def glance(self, query: str) -> list[Any]:
         """Return the rows of a query that has no parameters.

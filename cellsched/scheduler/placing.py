@@ -37,6 +37,21 @@ Record = Callable[
 Say = Callable[..., None]
 
 
+@dataclasses.dataclass
+class _Choice:
+    """What was chosen, and how.
+
+    :param places: for each instance its host and alternates, if all have one
+    :param why: why not; also told where hosts were refused before
+    :param underway: what is to be claimed, or is being claimed already
+    """
+
+    places: list[list[objects.Selection]]
+    why: diagnosis.Diagnosis | None
+    decision: decision_.Decision
+    underway: claiming.Underway | None = None
+
+
 class Placing:
     """Chooses on the table of a loader; the claim store arbitrates.
 
@@ -93,11 +108,13 @@ class Placing:
         again = False
         while chosen < self._attempts_max:
             located = self._locate(request, uuids, again)
-            places, why, decision = self._choose(
-                request, uuids, alternates, located, refusals)
+            choice = self._choose(
+                request, uuids, alternates, located, refusals, claim=claim)
+            places, why = choice.places, choice.why
             if not places and fresh and again == claim:
                 assert why is not None
-                raise self._error(context, request, uuids, why, decision)
+                raise self._error(
+                    context, request, uuids, why, choice.decision)
             if not places:
                 # Somebody else may have read it since, after this choice.
                 if not fresh:
@@ -107,8 +124,7 @@ class Placing:
             try:
                 if not claim:
                     self._hold(places)
-                refusal = self._claim(
-                    uuids, request, places, located) if claim else None
+                refusal = self._claim(choice.underway)
             except exception.ClaimConflict:
                 if again:
                     raise
@@ -120,13 +136,13 @@ class Placing:
                     LOG.logger, context, 'Placed %d instances on %s',
                     len(uuids),
                     sorted({first.service_host for first, *_ in places}))
-                self._record(context, request, uuids, decision)
+                self._record(context, request, uuids, choice.decision)
                 return places
             refusals.add(refusal)
             request = refusals.inform(request)
         assert why is not None
-        why = self._refused(why, decision, refusals)
-        raise self._error(context, request, uuids, why, decision)
+        why = self._refused(why, choice.decision, refusals)
+        raise self._error(context, request, uuids, why, choice.decision)
 
     def plan(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -139,13 +155,13 @@ class Placing:
         request = with_members(request, uuids)
         self._loader.follow(context)
         located = self._locate(request, uuids, again=True)
-        places, why, decision = self._choose(
+        choice = self._choose(
             request, uuids, alternates, located, refusals_.Refusals(),
             keep=False)
-        if not places:
-            assert why is not None
-            _explain(decision, why)
-        return places, decision
+        if not choice.places:
+            assert choice.why is not None
+            _explain(choice.decision, choice.why)
+        return choice.places, choice.decision
 
     def release(self, host: str, instance: str) -> None:
         """Release what an instance that has gone holds on a host."""
@@ -204,9 +220,8 @@ class Placing:
     def _choose(
         self, request: objects.RequestSpec, uuids: Sequence[str],
         alternates: int, located: moves.Located,
-        refusals: refusals_.Refusals, keep: bool = True,
-    ) -> tuple[list[list[objects.Selection]], diagnosis.Diagnosis | None,
-               decision_.Decision]:
+        refusals: refusals_.Refusals, keep: bool = True, claim: bool = False,
+    ) -> _Choice:
         """Choose for each instance in turn, and take what is chosen.
 
         When there is no host for one of them, nothing stays taken, and no
@@ -215,30 +230,43 @@ class Placing:
         it, is passed over, and so is one that the server group is kept from.
 
         :param keep: whether what is chosen stays taken
+        :param claim: whether it is to be claimed
         """
-        with self._loader.lock:
-            hosts = self._loader.table.view(
-                self._clock.timestamp(), located.nodes)
-            choosing = choosing_.Choosing(
-                self._pipeline, self._taste, hosts, request, refusals)
-            taken = False
-            try:
-                complete = all(
-                    choosing.choose(uuid, located.kept.get(uuid),
-                                    last=uuid == uuids[-1])
-                    for uuid in uuids)
-                quiet = complete and not refusals and self._attempts_max > 1
-                why = (None if quiet else
-                       choosing.diagnosis(self._loader.silent, len(uuids)))
-                places = choosing.selections(alternates) if complete else []
-                taken = complete and keep
-                decision = choosing.decision()
-                if why is not None:
-                    decision.examples = choosing.examples()
-                return places, why, decision
-            finally:
-                if not taken:
-                    choosing.give_back()
+        underway: claiming.Underway | None = None
+        try:
+            with self._loader.lock:
+                hosts = self._loader.table.view(
+                    self._clock.timestamp(), located.nodes)
+                choosing = choosing_.Choosing(
+                    self._pipeline, self._taste, hosts, request, refusals)
+                taken = False
+                try:
+                    complete = all(
+                        choosing.choose(uuid, located.kept.get(uuid),
+                                        last=uuid == uuids[-1])
+                        for uuid in uuids)
+                    if complete and claim:
+                        # While it is on its way, the rest is made.
+                        underway = self._begin(
+                            uuids, request, choosing.nodes, located)
+                    quiet = (complete and not refusals
+                             and self._attempts_max > 1)
+                    choice = _Choice(
+                        choosing.selections(alternates) if complete else [],
+                        None if quiet else choosing.diagnosis(
+                            self._loader.silent, len(uuids)),
+                        choosing.decision(), underway)
+                    if choice.why is not None:
+                        choice.decision.examples = choosing.examples()
+                    taken = complete and keep
+                    return choice
+                finally:
+                    if not taken:
+                        choosing.give_back()
+        except BaseException:
+            if underway is not None:
+                underway.undo()
+            raise
 
     def _names(self, providers: Iterable[str]) -> list[str]:
         """Return the hosts of nodes, as far as they are still known."""
@@ -252,33 +280,38 @@ class Placing:
     ) -> None:
         self._loader.hold({first.compute_node_uuid for first, *_ in places})
 
-    def _claim(
+    def _begin(
         self, uuids: Sequence[str], request: objects.RequestSpec,
-        places: Sequence[Sequence[objects.Selection]],
-        located: moves.Located,
-    ) -> exception.ClaimRefused | None:
-        """Claim what was chosen; return what was refused, if anything."""
+        nodes: Sequence[tuple[str, str]], located: moves.Located,
+    ) -> claiming.Underway | None:
+        """Have what was chosen claimed; None if all of it is held already."""
         resources, group = request.resources(), request.get('instance_group')
         batch = [claims_base.Claim(
-            located.consumers.get(uuid, uuid), first.compute_node_uuid,
-            resources, claims_base.membership(
-                group, first.service_host, uuid))
-            for uuid, (first, *_) in zip(uuids, places)
+            located.consumers.get(uuid, uuid), node, resources,
+            claims_base.membership(group, host, uuid))
+            for uuid, (node, host) in zip(uuids, nodes)
             if uuid not in located.kept]
-        if not batch:
+        return self._claims.begin(batch) if batch else None
+
+    def _claim(
+        self, underway: claiming.Underway | None
+    ) -> exception.ClaimRefused | None:
+        """Wait for a claim, if there is one; return what was refused of it."""
+        if underway is None:
             return None
+        providers = [claim.provider for claim in underway.claims]
         try:
-            new = self._claims.claim(batch)
+            new = underway.end()
         except exception.ClaimRefused as exc:
             LOG.info('Choosing again: %s', exc)
-            self._loader.reload([claim.provider for claim in batch])
+            self._loader.reload(providers)
             return exc
         except Exception:
-            self._loader.reload([claim.provider for claim in batch])
+            self._loader.reload(providers)
             raise
-        if new < len(batch):
+        if new < len(providers):
             # The request came twice; what it held was taken twice here.
-            self._loader.reload([claim.provider for claim in batch])
+            self._loader.reload(providers)
         return None
 
 

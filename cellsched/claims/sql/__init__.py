@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 from typing import Any
 from typing import Self
 from typing import TypeVar
@@ -92,6 +93,23 @@ class SQLClaims(base.ClaimStore):
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         deciding.check_claims(claims)
+        return self._claim(
+            claims, functools.partial(at_once.take, self._database, claims))
+
+    def begin(
+        self, claims: Sequence[base.Claim]
+    ) -> Callable[[], int] | None:
+        deciding.check_claims(claims)
+        sent = at_once.send(self._database, claims) if claims else None
+        return sent and functools.partial(self._claim, claims, sent)
+
+    def _claim(
+        self, claims: Sequence[base.Claim], at_once: Callable[[], bool]
+    ) -> int:
+        """Take a batch in one statement, or else in several.
+
+        :param at_once: takes it in one, and says whether it did
+        """
         left = list(claims)
 
         def attempt() -> None:
@@ -100,7 +118,7 @@ class SQLClaims(base.ClaimStore):
                     writing.take(connection, left)
 
         def attempt_at_once() -> None:
-            if not left or not at_once.take(self._database, left):
+            if not left or not at_once():
                 attempt()
 
         def look_again() -> None:

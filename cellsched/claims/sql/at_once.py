@@ -16,8 +16,10 @@ lock in the order of ``writing``: allocations by consumer, providers by uuid
 with their inventories, and the lane of the feed last.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import functools
 import operator
 from typing import Any
@@ -29,6 +31,7 @@ from cellsched.claims import base
 from cellsched.claims.sql import demand
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import shaping
+from cellsched.db import bare
 from cellsched.db import libpq
 from cellsched.db import refusing
 from cellsched.db import session
@@ -70,29 +73,92 @@ def take(
     if (len(groups) > _DEMANDS_MAX
             or sum(map(len, groups.values())) > statements.CHUNK):
         return False
+    try:
+        with database.driver() as connection:
+            if len(claims) == 1 and dialect.driver == _PSYCOPG:
+                libpq.execute(connection, *_one(claims[0], groups))
+            else:
+                connection.raw.cursor().execute(
+                    *_several(dialect, claims, groups))
+    except dialect.loaded_dbapi.Error as exc:
+        _say_why(exc)
+        return False
+    return True
+
+
+def send(
+    database: session.Database, claims: Sequence[base.Claim]
+) -> Callable[[], bool] | None:
+    """Send the statement for one claim, and do not wait for anything.
+
+    :returns: what waits for the statement's end, and says or raises what
+        :func:`take` does; None if it cannot be sent now, or in this way
+    """
+    if len(claims) != 1 or claims[0].group is not None:
+        return None
+    try:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(database.driver(idle=True))
+            if (database.engine.dialect.driver != _PSYCOPG
+                    or not libpq.send(connection, *_one(
+                        claims[0], demand.group(claims)))):
+                return None
+            in_use = stack.pop_all()
+    except bare.NoneIdle:
+        return None
+    except database.engine.dialect.loaded_dbapi.Error as exc:
+        _say_why(exc)
+        return None
+
+    def end() -> bool:
+        try:
+            with in_use:
+                libpq.receive(connection)
+        except database.engine.dialect.loaded_dbapi.Error as exc:
+            _say_why(exc)
+            return False
+        return True
+
+    return end
+
+
+def _say_why(error: Exception) -> None:
+    """Raise that a statement did nothing, or log what is wrong with it."""
+    if refusing.state(error) in refusing.HARMLESS:
+        raise refusing.Refused() from None
+    LOG.warning('A claim is taken in several statements, as one fails: %s',
+                type(error).__name__)
+
+
+def _one(
+    claim: base.Claim, groups: Mapping[demand.Demand, list[str]]
+) -> tuple[libpq.Statement, Mapping[str, Any]]:
+    """Return the statement for one claim, and its parameters."""
+    insert, inserted = shaping.inserting_one(claim)
+    statement = _numbered(insert, _classes(groups))
+    return statement, {
+        **statement.constants, **inserted, **_parameters(groups),
+        'in_lane': schema.FEED.lane(claim.consumer)}
+
+
+def _several(
+    dialect: sa.Dialect, claims: Sequence[base.Claim],
+    groups: Mapping[demand.Demand, list[str]],
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the statement for a batch, and its parameters."""
     alone = len(claims) == 1
     insert, inserted = (shaping.inserting_one(claims[0]) if alone
                         else shaping.inserting(claims))
-    classes = tuple(len(wanted.shares) for wanted in groups)
-    parameters = {**inserted, **_parameters(groups),
-                  'in_lane': schema.FEED.lane(claims[0].consumer)}
-    try:
-        with database.driver() as connection:
-            if alone and dialect.driver == _PSYCOPG:
-                statement = _numbered(insert, classes)
-                libpq.execute(connection, statement,
-                              {**statement.constants, **parameters})
-            else:
-                text, constants = _text(dialect, insert, classes, alone)
-                connection.raw.cursor().execute(
-                    text, {**constants, **parameters})
-    except dialect.loaded_dbapi.Error as exc:
-        if refusing.state(exc) in refusing.HARMLESS:
-            raise refusing.Refused() from None
-        LOG.warning('A claim is taken in several statements, as one fails: '
-                    '%s', type(exc).__name__)
-        return False
-    return True
+    text, constants = _text(dialect, insert, _classes(groups), alone)
+    return text, {
+        **constants, **inserted, **_parameters(groups),
+        'in_lane': schema.FEED.lane(claims[0].consumer)}
+
+
+def _classes(
+    groups: Mapping[demand.Demand, list[str]]
+) -> tuple[int, ...]:
+    return tuple(len(wanted.shares) for wanted in groups)
 
 
 def _parameters(

@@ -3,6 +3,7 @@ import contextlib
 
 import fixtures
 from sqlalchemy import pool
+import testtools
 
 from cellsched.db import bare
 from cellsched.testing import clock as fake_clock
@@ -69,6 +70,21 @@ class TestConnections(base.TestCase):
             with contextlib.closing(self.pool.connect()) as pooled:
                 self.assertIsNot(first.raw, pooled.driver_connection)
             self.assertEqual(0, self.pool.checkedout())
+
+    def test_none_is_opened_for_who_asks_for_an_idle_one(self):
+        def idle():
+            return self.connections.one(lambda exc: False, idle=True)
+
+        with testtools.ExpectedException(bare.NoneIdle), idle():
+            pass
+        self.assertEqual([], self.opened)
+        [first] = self.use()
+        with idle() as connection:
+            self.assertIs(first, connection.raw)
+            with testtools.ExpectedException(bare.NoneIdle), idle():
+                pass
+        self.assertEqual([first], self.use())
+        self.assertEqual([first], self.opened)
 
     def test_connection_stays_after_a_harmless_error(self):
         self.assertRaises(Harmless, self.use, error=Harmless())

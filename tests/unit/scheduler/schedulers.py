@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedulers of one deployment, and a store that can refuse them."""
 
+from concurrent import futures
 import random
 
 import numpy as np
@@ -9,6 +10,7 @@ from cellsched.claims import memory
 from cellsched import exception
 from cellsched.hosts import loader
 from cellsched.scheduler import choosing
+from cellsched.scheduler import claiming
 from cellsched.scheduler import pipeline
 from cellsched.scheduler import placing
 from cellsched.testing import builders
@@ -24,11 +26,16 @@ ATTEMPTS_MAX = 4
 
 
 class Claims(memory.MemoryClaims):
-    """A store that says what it is asked, and refuses what it is told to."""
+    """A store that says what it is asked, and refuses what it is told to.
+
+    It takes claims as soon as they are on their way.
+    """
 
     def __init__(self):
         super().__init__()
         self.batches = []
+        #: Claims that are on their way, and whose end nobody knows.
+        self.underway = []
         self.refuses = ()
         self.failure = None
         #: What happens before the next claim.
@@ -46,6 +53,20 @@ class Claims(memory.MemoryClaims):
                     provider=claim.provider, resource='VCPU', amount=1,
                     consumer=claim.consumer)
         return super().claim(claims)
+
+    def begin(self, claims):
+        ended = futures.Future()
+        try:
+            ended.set_result(self.claim(claims))
+        except Exception as exc:
+            ended.set_exception(exc)
+        self.underway.append(claims)
+
+        def end():
+            self.underway.remove(claims)
+            return ended.result()
+
+        return end
 
 
 class World(world.World):
@@ -65,9 +86,10 @@ class World(world.World):
             # In which order cells are read is chance.
             weighers = [liking()]
         return placing.Placing(
-            made, pipeline.Pipeline(filters, weighers, first), self.claims,
-            self.clock, taste or choosing.Taste(random.Random(0)),
-            attempts_max, self.record), made
+            made, pipeline.Pipeline(filters, weighers, first),
+            claiming.Together(self.claims), self.clock,
+            taste or choosing.Taste(random.Random(0)), attempts_max,
+            self.record), made
 
     def record(self, context, request, uuids, decision):
         self.records.append((request, uuids, decision))
@@ -101,6 +123,8 @@ class PlacingTestCase(base.TestCase):
     def setUp(self):
         super().setUp()
         self.world = self.useFixture(World('cell1', 'cell2'))
+        self.addCleanup(
+            lambda: self.assertEqual([], self.world.claims.underway))
         for host, vcpus in self.hosts.items():
             self.world.add_host(
                 'cell1' if host[0] == 'a' else 'cell2', host, vcpus=vcpus)

@@ -225,11 +225,16 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         self.placing, self.loader = self.world.placing(
             weighers=[toys.Weigher(self.failing_after(2))])
 
-        self.assertRaises(
-            exception.PluginFailed, self.place, 2, alternates=1)
+        uuids = samples.uuids(2)
+        self.assertRaises(exception.PluginFailed, self.place, uuids=uuids,
+                          alternates=1)
 
         self.assertEqual({name: (4, 0) for name in self.hosts},
                          schedulers.taken(self.loader.table))
+        # It was on its way by then.
+        self.assertEqual(1, len(self.world.claims.batches))
+        self.assertEqual([], self.world.claims.underway)
+        self.assertEqual({}, self.world.claims.held(uuids))
 
     def test_store_that_fails_leaves_the_table_as_it_was(self):
         self.world.claims.failure = exception.DatabaseUnreachable(
