@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep hosts that can run the image."""
 
+import functools
 from typing import Any
 
 from oslo_config import cfg
@@ -49,28 +50,40 @@ Related options:
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
-    ) -> view.Mask:
-        kinds = {
+    ) -> view.Mask | None:
+        kinds = frozenset(
             image_needs.kind(name, value) for name, default in self._kinds()
-            if (value := request.image_property(name, default)) is not None}
+            if (value := request.image_property(name, default)) is not None)
+        # Nearly always all hosts can run the same.
         mask = hosts.memo(
-            ('can run', frozenset(kinds)), lambda whole: whole.each(
-                'supported_instances', lambda tuples: any(
-                    kinds <= image_needs.supported(each) for each in tuples)))
-        mask = mask.copy() if hosts.is_whole else mask.take(hosts.rows)
+            ('can run', kinds), functools.partial(_able, kinds=kinds))
+        if mask is not None and not hosts.is_whole:
+            mask = mask.take(hosts.rows)
         version = request.image_property('img_hv_requested_version')
         if version:
             fits = image_needs.versions(version)
-            mask &= attributes.Attribute(
-                hosts, 'hypervisor_version').each(fits)
+            mask = _both(mask, attributes.Attribute(
+                hosts, 'hypervisor_version').each(fits))
         bits = image_needs.bits(request.image_property('hw_maxphysaddr_bits'))
         if bits:
             reported = attributes.Attribute(
                 hosts, 'cpu_info', 'maxphysaddr', 'bits')
-            mask &= reported.each(lambda there: not (
-                isinstance(there, (int, float)) and 0 < there < bits))
+            mask = _both(mask, reported.each(lambda there: not (
+                isinstance(there, (int, float)) and 0 < there < bits)))
         return mask
 
     def _kinds(self) -> tuple[tuple[str, str | None], ...]:
         return (('hw_architecture', self._default), ('img_hv_type', None),
                 ('hw_vm_mode', None))
+
+
+def _able(hosts: view.Hosts, kinds: frozenset[str]) -> view.Mask | None:
+    """Return which hosts can run something; None if all of them can."""
+    mask = hosts.each('supported_instances', lambda tuples: any(
+        kinds <= image_needs.supported(each) for each in tuples))
+    mask.flags.writeable = False
+    return None if mask.all() else mask
+
+
+def _both(mask: view.Mask | None, other: view.Mask) -> view.Mask:
+    return other if mask is None else mask & other

@@ -4,51 +4,54 @@
 import math
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
+
+_Column = npt.NDArray[Any]
+
+#: The value at an end of a column, and how many hosts have it, by column.
+_Known = dict[str, tuple[float, int]]
 
 
 class Ends:
     """What is known of the ends of columns.
 
-    It is told of each value that changes, or to forget all.
+    It is told of each value that changes, or to forget all. Hosts are often
+    alike: when one leaves an end, others are still there.
 
     :ivar names: the columns of which it has to be told
     """
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self._least: dict[str, float] = {}
-        self._most: dict[str, float] = {}
+        self._least: _Known = {}
+        self._most: _Known = {}
 
-    def least(self, name: str, column: npt.NDArray[Any]) -> float:
+    def least(self, name: str, column: _Column) -> float:
         """Return the least of a column; infinity of an empty one."""
         found = self._least.get(name)
         if found is None:
-            found = self._least[name] = least(column)
+            found = self._least[name] = _counted(least(column), column)
             self.names.add(name)
-        return found
+        return found[0]
 
-    def most(self, name: str, column: npt.NDArray[Any]) -> float:
+    def most(self, name: str, column: _Column) -> float:
         """Return the greatest of a column; minus infinity of an empty one."""
         found = self._most.get(name)
         if found is None:
-            found = self._most[name] = most(column)
+            found = self._most[name] = _counted(most(column), column)
             self.names.add(name)
-        return found
+        return found[0]
 
     def change(self, name: str, before: float, after: float) -> None:
         """Keep what holds although one value of a column changed."""
-        # Where it was at the end, others may be as far, or none.
-        if after < before:
-            if self._least.get(name, -math.inf) > after:
-                self._least[name] = after
-            if self._most.get(name) == before:
-                del self._most[name]
-        elif after > before:
-            if self._most.get(name, math.inf) < after:
-                self._most[name] = after
-            if self._least.get(name) == before:
-                del self._least[name]
+        before, after = float(before), float(after)
+        known = self._least.get(name)
+        if known is not None:
+            _change(self._least, name, before, after, after < known[0])
+        known = self._most.get(name)
+        if known is not None:
+            _change(self._most, name, before, after, after > known[0])
 
     def clear(self) -> None:
         """Forget all."""
@@ -58,11 +61,34 @@ class Ends:
             self._most.clear()
 
 
-def least(column: npt.NDArray[Any]) -> float:
+def least(column: _Column) -> float:
     """Return the least of a column; infinity of an empty one."""
     return float(column.min()) if len(column) else math.inf
 
 
-def most(column: npt.NDArray[Any]) -> float:
+def most(column: _Column) -> float:
     """Return the greatest of a column; minus infinity of an empty one."""
     return float(column.max()) if len(column) else -math.inf
+
+
+def _counted(end: float, column: _Column) -> tuple[float, int]:
+    return end, int(np.count_nonzero(column == end))
+
+
+def _change(
+    known: _Known, name: str, before: float, after: float, beyond: bool
+) -> None:
+    """Keep what holds of an end, if anything.
+
+    :param beyond: whether what changed is beyond the end now
+    """
+    end, count = known[name]
+    if beyond:
+        known[name] = after, 1
+        return
+    count += (after == end) - (before == end)
+    if count > 0:
+        known[name] = end, count
+    else:
+        # It was the last one there, or the end is no number.
+        del known[name]

@@ -76,7 +76,7 @@ def take(
     try:
         with database.driver() as connection:
             if len(claims) == 1 and dialect.driver == _PSYCOPG:
-                libpq.execute(connection, *_one(claims[0], groups))
+                libpq.execute(connection, *_one(claims[0]))
             else:
                 connection.raw.cursor().execute(
                     *_several(dialect, claims, groups))
@@ -100,8 +100,7 @@ def send(
         with contextlib.ExitStack() as stack:
             connection = stack.enter_context(database.driver(idle=True))
             if (database.engine.dialect.driver != _PSYCOPG
-                    or not libpq.send(connection, *_one(
-                        claims[0], demand.group(claims)))):
+                    or not libpq.send(connection, *_one(claims[0]))):
                 return None
             in_use = stack.pop_all()
     except bare.NoneIdle:
@@ -130,15 +129,24 @@ def _say_why(error: Exception) -> None:
                 type(error).__name__)
 
 
-def _one(
-    claim: base.Claim, groups: Mapping[demand.Demand, list[str]]
-) -> tuple[libpq.Statement, Mapping[str, Any]]:
+def _one(claim: base.Claim) -> tuple[libpq.Statement, Mapping[str, Any]]:
     """Return the statement for one claim, and its parameters."""
-    insert, inserted = shaping.inserting_one(claim)
-    statement = _numbered(insert, _classes(groups))
+    statement, parameters = _alike(tuple(claim.resources.items()))
     return statement, {
-        **statement.constants, **inserted, **_parameters(groups),
+        **parameters, **shaping.inserting_one(claim)[1],
         'in_lane': schema.FEED.lane(claim.consumer)}
+
+
+@functools.lru_cache(_STATEMENTS_MAX)
+def _alike(
+    resources: tuple[tuple[str, int], ...]
+) -> tuple[libpq.Statement, Mapping[str, Any]]:
+    """Return what claims of the same have in common, of :func:`_one`."""
+    claim = base.Claim('', '', dict(resources))
+    groups = demand.group([claim])
+    statement = _numbered(
+        shaping.inserting_one(claim)[0], _classes(groups))
+    return statement, {**statement.constants, **_parameters(groups)}
 
 
 def _several(
