@@ -6,6 +6,7 @@ read a message or to send one.
 """
 
 from collections.abc import Callable
+import socket
 from typing import Any
 
 import oslo_messaging
@@ -56,6 +57,23 @@ def tune(transport: oslo_messaging.Transport) -> None:
 
     driver._get_connection = tuned
     driver._get_reply_q = reply_q
+
+
+def socket_of(listener: Any) -> socket.socket | None:
+    """Return the socket from which a driver's listener reads.
+
+    None where there is none now, or where more has been read than was asked
+    for, as by TLS.
+    """
+    if (not isinstance(listener, amqpdriver.AMQPListener)
+            or listener.incoming):
+        return None
+    try:
+        found = listener.conn.connection.channel.connection.sock
+    except AttributeError:
+        # It is not connected, or to nothing that has a socket.
+        return None
+    return found if type(found) is socket.socket else None
 
 
 def _wait_longer(connection: Any) -> None:

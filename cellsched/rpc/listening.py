@@ -4,33 +4,46 @@
 import collections
 from collections.abc import Callable
 import logging
+import socket
 import threading
 from typing import Any
 
 from oslo_messaging._drivers import base
 from oslo_utils import excutils
 
+from cellsched.rpc import polling
+
 LOG = logging.getLogger(__name__)
 
 Messages = list[Any]
+
+#: Seconds after which who stands by leads although nothing came: connections
+#: are to be kept alive while the leader works.
+STANDBY_S = 5.0
 
 
 class Listener(base.Listener):
     """Receives messages as a leader and its followers do.
 
-    One thread, the leader, waits for messages. When it has one, a follower
-    takes the lead, and it works on the message itself: to hand a message to
-    another thread takes longer than to hand on the lead. Where as many work
-    as may, the leader keeps what comes for those that are done.
+    One thread, the leader, waits for messages. When it has one, it works on
+    the message itself: to hand a message to another thread takes longer than
+    to hand on the lead. Another thread stands by, and leads when the next
+    message comes; if that is after the first one is done, the first one leads
+    on. To wake it before would have it ask for the interpreter again and
+    again, of who works. Where as many work as may, the leader keeps what
+    comes for those that are done.
 
     :param source: is polled for messages, by one thread at a time
     :param workers_max: how many messages are worked on at a time
     :param name: of the threads, which have numbers too
+    :param find_socket: returns the one from which the source reads, or None
+        where it cannot be waited for; who stands by leads at once then
     :param make_thread: makes one, as :class:`threading.Thread` does
     """
 
     def __init__(
         self, source: base.PollStyleListener, workers_max: int, name: str,
+        find_socket: Callable[[], socket.socket | None] = lambda: None,
         make_thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         super().__init__(1, None, source.prefetch_size)
@@ -40,7 +53,9 @@ class Listener(base.Listener):
         self._make_thread = make_thread
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        #: What followers wait for; the one that came last is called first.
+        self._poller = polling.Poller(find_socket)
+        self._is_led = self._has_standby = False
+        #: What others wait for; the one that came last is called first.
         self._followers: list[threading.Lock] = []
         self._waiting: collections.deque[Messages] = collections.deque()
         self._is_stopping = False
@@ -53,11 +68,13 @@ class Listener(base.Listener):
         """
         super().start(on_incoming_callback)
         self._work_on = on_incoming_callback
-        self._start_leader()
+        self._start_thread()
 
     def stop(self) -> None:
         """Receive no more; what was received is still worked on."""
         self._is_stopping = True
+        # Nobody may lead now, and the source wants to be polled once more.
+        self._poller.wake()
         self._source.stop()
         self._has_ended.wait()
 
@@ -65,13 +82,14 @@ class Listener(base.Listener):
         """Wait until all that was received has been worked on."""
         for thread in self._threads:
             thread.join()
+        self._poller.close()
         self._source.cleanup()
 
-    def _start_leader(self) -> None:
+    def _start_thread(self) -> None:
         thread = self._make_thread(
             target=self._run, daemon=True,
             name=f'{self._name}_{len(self._threads)}')
-        # It leads at once, and is counted before it starts another one.
+        # It may lead at once, and is counted before it starts another one.
         self._threads.append(thread)
         try:
             thread.start()
@@ -80,10 +98,8 @@ class Listener(base.Listener):
             raise
 
     def _run(self) -> None:
-        messages = self._lead()
-        while messages:
+        while messages := self._next():
             self._work(messages)
-            messages = self._next()
 
     def _work(self, messages: Messages) -> None:
         try:
@@ -93,47 +109,75 @@ class Listener(base.Listener):
 
     def _next(self) -> Messages | None:
         """Return what is to be done next; None at the end."""
-        with self._lock:
-            if self._waiting:
-                return self._waiting.popleft()
-            if self._has_ended.is_set():
-                return None
-            called = threading.Lock()
-            called.acquire()
-            self._followers.append(called)
-        called.acquire()
-        if self._has_ended.is_set():
+        while True:
+            with self._lock:
+                if self._waiting:
+                    return self._waiting.popleft()
+                if self._has_ended.is_set():
+                    return None
+                wait = self._role()
+            if wait is None:
+                return self._lead()
+            wait()
+
+    def _role(self) -> Callable[[], Any] | None:
+        """Take the lead, or return what is to be waited for before."""
+        if not self._is_led:
+            self._is_led = True
             return None
-        return self._lead()
+        if not self._has_standby:
+            self._has_standby = True
+            return self._stand_by
+        called = threading.Lock()
+        called.acquire()
+        self._followers.append(called)
+        return called.acquire
+
+    def _stand_by(self) -> None:
+        self._poller.wait(STANDBY_S)
+        with self._lock:
+            self._has_standby = False
 
     def _lead(self) -> Messages | None:
         """Receive until there is something to do; None at the end."""
+        self._poller.disarm()
         while messages := self._poll():
             if self._hand_on(messages):
                 return messages
         with self._lock:
             self._has_ended.set()
+            self._poller.wake()
             while self._followers:
                 self._followers.pop().release()
             return self._waiting.popleft() if self._waiting else None
 
     def _hand_on(self, messages: Messages) -> bool:
-        """Let a follower lead; return whether one does."""
+        """Let another thread lead; return whether one does, or will."""
         with self._lock:
-            if self._followers:
-                self._followers.pop().release()
+            if self._has_standby or self._followers:
+                self._leave()
                 return True
             if len(self._threads) > self._workers_max:
                 self._waiting.append(messages)
                 return False
         try:
-            self._start_leader()
+            self._start_thread()
         except RuntimeError as exc:
             LOG.warning('A message is worked on before the next one is '
                         'received, as no thread can be started: %s', exc)
             self._work(messages)
             return False
+        with self._lock:
+            self._leave()
         return True
+
+    def _leave(self) -> None:
+        """Lead no more; the lock is held."""
+        self._is_led = False
+        if self._has_standby:
+            self._poller.arm()
+        elif self._followers:
+            self._followers.pop().release()
 
     @excutils.forever_retry_uncaught_exceptions
     def _poll(self) -> Messages:

@@ -16,6 +16,7 @@ from oslo_versionedobjects import exception as ovo_exception
 from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
+from cellsched.rpc import brokers
 from cellsched.rpc import dispatcher as dispatcher_
 from cellsched.rpc import errors
 from cellsched.rpc import listening
@@ -99,9 +100,10 @@ class Server(oslo_server.RPCServer):
     def _create_listener(self) -> base.Listener:
         listener = super()._create_listener()
         if isinstance(listener, base.PollStyleListenerAdapter):
+            source = listener._poll_style_listener
             listener = listening.Listener(
-                listener._poll_style_listener,
-                self._work_executor._max_workers, self._thread_name)
+                source, self._work_executor._max_workers, self._thread_name,
+                functools.partial(brokers.socket_of, source))
         return listener
 
     def _on_incoming(self, incoming: list[Any]) -> None:
