@@ -6,6 +6,7 @@ read a message or to send one.
 """
 
 from collections.abc import Callable
+import contextlib
 import socket
 from typing import Any
 
@@ -40,7 +41,7 @@ def tune(transport: oslo_messaging.Transport) -> None:
         connection = get_connection(purpose, *args, **kwargs)
         if purpose == common.PURPOSE_LISTEN:
             _wait_longer(connection)
-        _try_first(connection.connection)
+        _do_less(connection.connection)
         return connection
 
     def reply_q() -> str:
@@ -48,7 +49,7 @@ def tune(transport: oslo_messaging.Transport) -> None:
             if driver._reply_q is None:
                 name = driver._get_reply_queue_name()
                 connection = get_connection(common.PURPOSE_LISTEN)
-                _try_first(connection.connection)
+                _do_less(connection.connection)
                 driver._waiter = waiting.Waiter(
                     name, connection, driver._allowed_remote_exmods)
                 driver._reply_q_conn = connection
@@ -88,14 +89,39 @@ def _wait_longer(connection: Any) -> None:
         timeout=timeout and max(timeout, LEAST_S))
 
 
+def _do_less(connection: Any) -> None:
+    """Have a connection do what is needed, if it does not yet."""
+    if 'ensure' not in vars(connection):
+        _try_first(connection)
+        _limit_less(connection)
+
+
+def _limit_less(connection: Any) -> None:
+    """Have a connection keep its timeout for messages that have more time.
+
+    Its socket never waits for longer than for heartbeats, and is told so
+    before and after each message that is sent.
+    """
+    limit = connection._transport_socket_timeout
+    longest_s = connection.heartbeat_timeout_threshold
+
+    def limit_less(
+        timeout: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        if ((timeout is None or timeout >= longest_s)
+                and connection._heartbeat_supported_and_enabled()):
+            return contextlib.nullcontext()
+        return limit(timeout)
+
+    connection._transport_socket_timeout = limit_less
+
+
 def _try_first(connection: Any) -> None:
     """Have a connection prepare for a failure once there is one.
 
     For each message that is sent or waited for kombu makes a class, whose
     objects know how to go on after a reconnection.
     """
-    if 'ensure' in vars(connection):
-        return
     ensure = connection.ensure
 
     def try_first(

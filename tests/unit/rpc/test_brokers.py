@@ -142,6 +142,37 @@ class TestTune(base.TestCase):
                 (1, failure), self.try_(self.tuned, [failure(*[''] * 4)]))
             self.assertEqual([], self.prepared)
 
+    def timeouts(self, transport_, beats=True):
+        """Return what sockets are told for messages of some timeouts."""
+        rabbit = 'oslo_messaging._drivers.impl_rabbit.Connection.'
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{rabbit}_heartbeat_supported_and_enabled', lambda self: beats))
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{rabbit}_heartbeat_check', lambda self: None))
+        told = []
+        with self.serve(transport_) as call:
+            call()
+            self.useFixture(fixtures.MonkeyPatch(
+                f'{rabbit}set_transport_socket_timeout',
+                lambda self, timeout=None: told.append(timeout)))
+            with transport_._driver._get_connection() as connection:
+                for timeout in (None, 60, 59.5, 61):
+                    with connection.connection._transport_socket_timeout(
+                            timeout):
+                        told.append('sent')
+        return told
+
+    def test_socket_is_told_of_messages_that_have_less_time_than_it(self):
+        self.assertEqual(
+            ['sent', 'sent', 59.5, 'sent', None, 'sent'],
+            self.timeouts(self.tuned))
+
+    def test_socket_is_told_of_each_message_where_nothing_bounds_it(self):
+        expected = [each for timeout in (None, 60, 59.5, 61)
+                    for each in (timeout, 'sent', None)]
+        self.assertEqual(expected, self.timeouts(self.tuned, beats=False))
+        self.assertEqual(expected, self.timeouts(self.others))
+
     def test_transports_of_others_stay_as_they_are(self):
         self.call(self.others)
 
