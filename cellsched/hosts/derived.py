@@ -60,8 +60,7 @@ class Derived:
             kept = self._kept[key] = _Kept(make(None))
             self._keys[id(kept.read)] = key
         elif kept.changed:
-            rows = np.array(sorted(kept.changed))
-            kept.mend(rows, make(rows))
+            kept.mend(make)
         # What was asked for last goes last.
         self._kept[key] = self._kept.pop(key)
         return kept.read
@@ -90,11 +89,13 @@ class _Kept:
         self.changed: set[int] = set()
         self.ends = ends.Ends()
 
-    def mend(self, rows: _Column, values: _Column) -> None:
-        """Take over the values of all rows in which something is wrong."""
-        before = self.written[rows]
-        self.written[rows] = values
+    def mend(self, make: Callable[[_Column], _Column]) -> None:
+        """Make the values of all rows anew in which something is wrong."""
+        rows = sorted(self.changed)
+        values = make(np.array(rows))
+        written = self.written
+        # One by one, as they are few, and nearly always one.
+        for place, row in enumerate(rows):
+            before, written[row] = written.item(row), values[place]
+            self.ends.change(_ITSELF, before, written.item(row))
         self.changed.clear()
-        if self.ends.names:
-            for old, new in zip(before.tolist(), self.written[rows].tolist()):
-                self.ends.change(_ITSELF, old, new)
