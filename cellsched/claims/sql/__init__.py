@@ -104,11 +104,11 @@ class SQLClaims(base.ClaimStore):
         return sent and functools.partial(self._claim, claims, sent)
 
     def _claim(
-        self, claims: Sequence[base.Claim], at_once: Callable[[], bool]
+        self, claims: Sequence[base.Claim], in_one: Callable[[], bool]
     ) -> int:
         """Take a batch in one statement, or else in several.
 
-        :param at_once: takes it in one, and says whether it did
+        :param in_one: takes it in one, and says whether it did
         """
         left = list(claims)
 
@@ -118,7 +118,7 @@ class SQLClaims(base.ClaimStore):
                     writing.take(connection, left)
 
         def attempt_at_once() -> None:
-            if not left or not at_once():
+            if not left or not in_one():
                 attempt()
 
         def look_again() -> None:
