@@ -28,16 +28,19 @@ class FeedTests:
         self.losses = []
 
     def write(self, query, *args):
+        return self.until_done(self.database.writer, query, *args)
+
+    def read(self, query, *args):
+        # Where all transactions are serializable, readings lose too.
+        return self.until_done(self.database.reader, query, *args)
+
+    def until_done(self, connect, query, *args):
         while True:
             try:
-                with self.database.writer() as connection:
+                with connect() as connection:
                     return query(connection, *args)
             except exception.TransactionLost:
                 self.losses.append(query)
-
-    def read(self, query, *args):
-        with self.database.reader() as connection:
-            return query(connection, *args)
 
     def follow(self, follower, *writers):
         """Follow until all have written that write at the same time."""
