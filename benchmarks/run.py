@@ -9,7 +9,8 @@ that returns samples in seconds by the name of what was timed. What is named
 too, by their names: a pair, then.
 
 ``bars`` are what is asked for, by the name of what is timed: ``per_second`` is
-to be reached by the median, and ``p99_ms`` not to be exceeded.
+to be reached by the median, ``p99_ms`` is not to be exceeded, and ``floors``
+is how many times the floor's median the median may be.
 """
 
 import argparse
@@ -36,7 +37,8 @@ KEYS = {'kind', 'about', 'repeat', 'parameters', 'bars'}
 
 #: What may be asked for, and how that is told.
 BARS = {'per_second': 'at least {} per second',
-        'p99_ms': 'p99 at most {} ms'}
+        'p99_ms': 'p99 at most {} ms',
+        'floors': 'at most {} floors'}
 
 
 def main(argv=None):
@@ -165,7 +167,8 @@ def summaries(name, samples, bars):
 def judge(line, bar):
     """Return what is asked for, and whether it was met."""
     met = {'per_second': lambda found, asked: found >= asked,
-           'p99_ms': lambda found, asked: found <= asked}
+           'p99_ms': lambda found, asked: found <= asked,
+           'floors': lambda found, asked: found <= asked}
     return '; '.join(
         f'{BARS[name].format(asked)}: '
         f'{"met" if met[name](line[name], asked) else "MISSED"}'

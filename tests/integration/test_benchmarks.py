@@ -22,7 +22,8 @@ class TestBenchmarks(base.TestCase):
             base.installed(kind)
 
     def test_builds_are_told_with_what_each_process_spends(self):
-        found = self.benchmark('builds-processes-active')
+        found = self.benchmark(
+            'builds-processes-active', servers=6, first=2, callers=2, idle=1)
 
         times = {line['what']: line for line in found['results']}
         self.assertEqual(6, times['accepted to ACTIVE']['samples'])
@@ -40,9 +41,22 @@ class TestBenchmarks(base.TestCase):
             sum(figures.get(f'commits per build to cell{cell}', 0)
                 for cell in (1, 2)), 2)
 
-    def benchmark(self, name: str) -> dict[str, Any]:
+    def test_calls_are_held_against_calls_of_nothing(self):
+        found = self.benchmark('calls-1', hosts=20, cells=2, calls=3)
+
+        times = {line['what']: line for line in found['results']}
+        self.assertEqual({'select_destinations', 'floor'}, set(times))
+        self.assertIn(times['select_destinations']['bar'],
+                      ('at most 1.67 floors: met',
+                       'at most 1.67 floors: MISSED'))
+        self.assertAlmostEqual(
+            times['select_destinations']['median_ms']
+            / times['floor']['median_ms'],
+            times['select_destinations']['floors'], 1)
+
+    def benchmark(self, name: str, **parameters: int) -> dict[str, Any]:
+        own = [word for name_, value in parameters.items()
+               for word in ('--parameter', f'{name_}={value}')]
         return json.loads(self.run_command(
             sys.executable, '-W', 'ignore', str(RUN), '--workload', name,
-            '--repeat', '1', '--parameter', 'servers=6', '--parameter',
-            'first=2', '--parameter', 'callers=2', '--parameter', 'idle=1',
-            '-f', 'json', timeout_s=220.0))
+            '--repeat', '1', *own, '-f', 'json', timeout_s=220.0))
