@@ -39,11 +39,13 @@ class Poller:
         """Wake the thread, or the one that waits next."""
         os.eventfd_write(self._word, 1)
 
-    def wait(self, seconds: float) -> None:
-        """Wait until this thread is woken, or for so long."""
-        for number, _ in self._epoll.poll(seconds):
+    def wait(self, seconds: float) -> bool:
+        """Wait until this thread is woken, or for so long; return which."""
+        found = self._epoll.poll(seconds)
+        for number, _ in found:
             if number == self._word:
                 os.eventfd_read(self._word)
+        return bool(found)
 
     def close(self) -> None:
         """Wake nobody any more."""

@@ -145,6 +145,7 @@ class Choosing:
     def diagnosis(self, silent: Sequence[str], wanted: int) -> (
             diagnosis.Diagnosis):
         """Return what became of the hosts."""
+        self._take_chosen()
         rejections = (self._candidates.rejections(self._request)
                       if self._candidates is not None else ())
         return diagnosis.Diagnosis(

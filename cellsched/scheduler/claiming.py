@@ -67,6 +67,7 @@ class Underway:
         try:
             new = self.end()
         except _OF_ONE:
+            # It took nothing.
             return
         if new == len(self.claims):
             self._release({claim.consumer for claim in self.claims})

@@ -251,12 +251,13 @@ class Placing:
                             uuids, request, choosing.nodes, located)
                     quiet = (complete and not refusals
                              and self._attempts_max > 1)
+                    # Where alternates are looked for, more are rejected.
+                    why = None if quiet else choosing.diagnosis(
+                        self._loader.silent, len(uuids))
                     choice = _Choice(
                         choosing.selections(alternates) if complete else [],
-                        None if quiet else choosing.diagnosis(
-                            self._loader.silent, len(uuids)),
-                        choosing.decision(), underway)
-                    if choice.why is not None:
+                        why, choosing.decision(), underway)
+                    if why is not None:
                         choice.decision.examples = choosing.examples()
                     taken = complete and keep
                     return choice
