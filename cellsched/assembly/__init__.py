@@ -264,8 +264,8 @@ def _build_and_schedule(parts: Parts) -> build_and_schedule.BuildAndSchedule:
     return build_and_schedule.BuildAndSchedule(
         parts.database, parts.targets, parts.cell0,
         scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), conf.long_rpc_timeout,
-            conf.rpc_response_timeout, conf.upgrade_levels.scheduler,
+            parts.transports.get(), conf.rpc_response_timeout,
+            conf.long_rpc_timeout, conf.upgrade_levels.scheduler,
             scheduler_rpc.VERSION),
         parts.compute, parts.claims, parts.quotas, parts.clock, conf.host,
         build_and_schedule.Limits(

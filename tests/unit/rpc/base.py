@@ -77,8 +77,7 @@ class LocalTestCase(RPCTestCase):
     def start(self, endpoint, host='host', transport=None, target=TOPIC,
               threads=None):
         made = oslo_messaging.get_rpc_server(
-            transport or self.transport, target(server=host), [endpoint],
-            server_cls=server.Server)
+            transport or self.transport, target(server=host), [endpoint])
         made.start(override_pool_size=threads)
         self.addCleanup(self.end, made)
         return made

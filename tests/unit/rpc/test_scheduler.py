@@ -152,9 +152,23 @@ class TestSchedulerAPI(base.RPCTestCase):
     def test_call_ends_with_its_timeout(self):
         self.assertGivesUp(timeout_s=0.01)
 
-    def test_call_ends_without_a_sign_of_life(self):
-        self.assertGivesUp(
-            timeout_s=base.DEADLINE_S, call_monitor_timeout_s=0.01)
+    def test_heartbeats_are_asked_for_with_many_servers_only(self):
+        asked = []
+        listener = self.transport._listen(
+            oslo_messaging.Target(topic='scheduler', server='host'), 1, None)
+        listener.start(lambda incoming: (
+            asked.append(incoming[0].client_timeout),
+            incoming[0].reply([])))
+        self.addCleanup(listener.stop)
+        api = scheduler.SchedulerAPI(self.transport, 20, 30)
+
+        for uuids in 1, scheduler.LONG_FROM - 1, scheduler.LONG_FROM:
+            api.select_destinations(
+                self.context, self.spec, [UUID] * uuids)
+        self.spec.num_instances = scheduler.LONG_FROM
+        api.select_destinations(self.context, self.spec, [UUID])
+
+        self.assertEqual([None, None, 20, 20], asked)
 
 
 class TestPins(base.RPCTestCase):
