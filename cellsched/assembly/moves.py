@@ -24,7 +24,7 @@ def conductor(parts: parts_.Parts) -> service.MovingConductor:
     return service.MovingConductor(move.Move(
         parts.database, parts.targets,
         scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), conf.rpc_response_timeout,
+            parts.transports.get(), parts.clock, conf.rpc_response_timeout,
             conf.long_rpc_timeout, conf.upgrade_levels.scheduler,
             scheduler_rpc.VERSION),
         parts.compute, parts.claims, parts.clock, conf.host,

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 import logging
+import math
 from typing import Any
 from typing import Literal
 from typing import NamedTuple
@@ -49,6 +50,7 @@ class Senders:
         which drivers and legacy topics there are
     :param form: ``unversioned``, ``versioned`` or ``both``
     :param topics: where versioned notifications go
+    :param clock: tells whether a broker is slow; without one none is
     :raises cellsched.exception.PluginNotFound: a driver is not there
     """
 
@@ -57,14 +59,14 @@ class Senders:
         topics: Sequence[str], clock: clock_.Clock | None = None,
     ) -> None:
         self._legacy = self._versioned = None
+        self._clock = clock
+        self._paused_until = -math.inf
         if transport is None:
             return
         options = transport.conf.oslo_messaging_notifications
         if not set(options.driver) - {'noop'}:
             return
         _check(options.driver)
-        self._clock = clock or clock_.Clock()
-        self._paused_until = self._clock.monotonic()
         if form in ('unversioned', 'both'):
             self._legacy = _sender(transport)
         if form in ('versioned', 'both'):
@@ -86,7 +88,7 @@ class Senders:
                              (self._versioned, versioned)):
             if sender is None:
                 continue
-            began = self._clock.monotonic()
+            began = self._now()
             if began < self._paused_until:
                 LOG.warning('Notification %s is not sent: the broker was too '
                             'slow a moment ago', note.event)
@@ -96,9 +98,12 @@ class Senders:
                 tell(context, note.event, note.payload())
             except Exception as exc:
                 _log_failure(note.event, exc)
-            now = self._clock.monotonic()
-            if now - began >= SLOW_S:
-                self._paused_until = now + PAUSE_S
+            ended = self._now()
+            if ended - began >= SLOW_S:
+                self._paused_until = ended + PAUSE_S
+
+    def _now(self) -> float:
+        return self._clock.monotonic() if self._clock is not None else 0.0
 
 
 def _sender(

@@ -33,6 +33,8 @@ class Client:
     :param version_cap: the newest version of messages that may be sent, or
         what returns it each time
     :param version_min: the version that who sends cannot do without
+    :param clock: says what time it is, for the deadlines of calls; without
+        one a call has no deadline
     :raises cellsched.exception.ConfigurationInvalid: it is above the cap
     """
 
@@ -41,13 +43,13 @@ class Client:
         namespace: str | None = None, timeout_s: float | None = None,
         long_timeout_s: float | None = None,
         retries_max: int | None = None, version_cap: versions.Cap = None,
-        version_min: str | None = None,
+        version_min: str | None = None, clock: clock_.Clock | None = None,
     ) -> None:
         versions.check(topic, version_cap, version_min)
         self._topic = topic
         self._version = version
         self._version_cap = version_cap
-        self._clock = clock_.Clock()
+        self._clock = clock
         self._client = oslo_messaging.get_rpc_client(
             transport,
             oslo_messaging.Target(
@@ -105,7 +107,8 @@ class Client:
         self, context: request_context.RequestContext, method: str,
         timeout_s: float, prepared: Any, arguments: dict[str, Any],
     ) -> Any:
-        context = context.until(self._clock.timestamp() + timeout_s)
+        if self._clock is not None:
+            context = context.until(self._clock.timestamp() + timeout_s)
         try:
             return prepared.call(context, method, **arguments)
         except kombu_exc.OperationalError as exc:

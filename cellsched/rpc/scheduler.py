@@ -6,6 +6,7 @@ from typing import Any
 
 import oslo_messaging
 
+from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched import objects
@@ -34,7 +35,7 @@ class SchedulerAPI(client.Client):
     """
 
     def __init__(
-        self, transport: oslo_messaging.Transport,
+        self, transport: oslo_messaging.Transport, clock: clock_.Clock,
         timeout_s: float | None = None, long_timeout_s: float | None = None,
         version_cap: versions.Cap = None, version_min: str | None = None,
     ) -> None:
@@ -42,7 +43,7 @@ class SchedulerAPI(client.Client):
             transport, TOPIC, '4.0', timeout_s=timeout_s,
             long_timeout_s=long_timeout_s,
             version_cap=versions.cap(TOPIC, VERSION, version_cap),
-            version_min=version_min)
+            version_min=version_min, clock=clock)
 
     def select_destinations(
         self, context: request_context.RequestContext,

@@ -69,8 +69,8 @@ class Arguments(serializer.Serializer):
 
 def server(
     transport: oslo_messaging.Transport, topic: str, host: str,
-    endpoints: Sequence[Any], clock_tolerance_s: float = 60.0,
-    error_form: str = errors.OURS,
+    endpoints: Sequence[Any], clock: clock_.Clock,
+    clock_tolerance_s: float = 60.0, error_form: str = errors.OURS,
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a server of a topic, to be started.
 
@@ -80,11 +80,12 @@ def server(
     ``start()``, then ``stop()`` and ``wait()``, which returns when what was
     received is done.
 
+    :param clock: says whether a caller's deadline has passed
     :param clock_tolerance_s: by how much the clocks of callers may differ
     :param error_form: how errors that users may read travel; see ``errors``
     """
     dispatcher = dispatcher_.Dispatcher(
-        [*endpoints, BaseAPI(topic)], Arguments(), clock_.Clock(),
+        [*endpoints, BaseAPI(topic)], Arguments(), clock,
         clock_tolerance_s, errors.translation(error_form))
     # oslo.messaging asks the global configuration, which may be another.
     conf = transport.conf

@@ -11,6 +11,7 @@ import zlib
 import kombu
 import oslo_messaging
 
+from cellsched import clock
 from cellsched.conf import loading
 from cellsched import context
 from cellsched.rpc import client
@@ -87,7 +88,7 @@ class TestHostileMessages(base.TestCase):
         self.addCleanup(transports.close)
         # With one thread, what comes first is done first.
         made = server.server(
-            transports.get(url), 'victim', 'host', [Echo()])
+            transports.get(url), 'victim', 'host', [Echo()], clock.Clock())
         made.start(override_pool_size=1)
         self.addCleanup(made.wait)
         self.addCleanup(made.stop)

@@ -3,6 +3,7 @@ import concurrent.futures
 
 import oslo_messaging
 
+from cellsched import clock
 from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
@@ -134,7 +135,8 @@ class TestClient(base.RPCTestCase):
         listener.start(lambda incoming: (
             received.append(incoming[0]), incoming[0].reply(None)))
         self.addCleanup(listener.stop)
-        caller = self.client(timeout_s=1000, long_timeout_s=5000)
+        caller = self.client(
+            timeout_s=1000, long_timeout_s=5000, clock=clock.Clock())
 
         caller.call(self.context, 'who')
         caller.call_long(self.context, 'who')

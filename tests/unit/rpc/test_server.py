@@ -5,6 +5,7 @@ import threading
 import fixtures
 import oslo_messaging
 
+from cellsched import clock
 from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
@@ -182,6 +183,7 @@ class TestEndpoints(base.RPCTestCase):
     def test_the_callers_list_of_endpoints_is_left_alone(self):
         endpoints = [Endpoint()]
 
-        server.server(self.transport, 'topic', 'host', endpoints)
+        server.server(
+            self.transport, 'topic', 'host', endpoints, clock.Clock())
 
         self.assertEqual(1, len(endpoints))
