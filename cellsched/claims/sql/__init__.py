@@ -11,7 +11,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import functools
 from typing import Any
 from typing import Self
 from typing import TypeVar
@@ -93,23 +92,6 @@ class SQLClaims(base.ClaimStore):
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         deciding.check_claims(claims)
-        return self._claim(
-            claims, functools.partial(at_once.take, self._database, claims))
-
-    def begin(
-        self, claims: Sequence[base.Claim]
-    ) -> Callable[[], int] | None:
-        deciding.check_claims(claims)
-        sent = at_once.send(self._database, claims) if claims else None
-        return sent and functools.partial(self._claim, claims, sent)
-
-    def _claim(
-        self, claims: Sequence[base.Claim], in_one: Callable[[], bool]
-    ) -> int:
-        """Take a batch in one statement, or else in several.
-
-        :param in_one: takes it in one, and says whether it did
-        """
         left = list(claims)
 
         def attempt() -> None:
@@ -118,7 +100,7 @@ class SQLClaims(base.ClaimStore):
                     writing.take(connection, left)
 
         def attempt_at_once() -> None:
-            if not left or not in_one():
+            if not left or not at_once.take(self._database, left):
                 attempt()
 
         def look_again() -> None:

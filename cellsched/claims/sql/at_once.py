@@ -16,10 +16,8 @@ lock in the order of ``writing``: allocations by consumer, providers by uuid
 with their inventories, and the lane of the feed last.
 """
 
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import functools
 import operator
 from typing import Any
@@ -31,7 +29,6 @@ from cellsched.claims import base
 from cellsched.claims.sql import demand
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import shaping
-from cellsched.db import bare
 from cellsched.db import libpq
 from cellsched.db import refusing
 from cellsched.db import session
@@ -84,41 +81,6 @@ def take(
         _say_why(exc)
         return False
     return True
-
-
-def send(
-    database: session.Database, claims: Sequence[base.Claim]
-) -> Callable[[], bool] | None:
-    """Send the statement for one claim, and do not wait for anything.
-
-    :returns: what waits for the statement's end, and says or raises what
-        :func:`take` does; None if it cannot be sent now, or in this way
-    """
-    if len(claims) != 1 or claims[0].group is not None:
-        return None
-    try:
-        with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(database.driver(idle=True))
-            if (database.engine.dialect.driver != _PSYCOPG
-                    or not libpq.send(connection, *_one(claims[0]))):
-                return None
-            in_use = stack.pop_all()
-    except bare.NoneIdle:
-        return None
-    except database.engine.dialect.loaded_dbapi.Error as exc:
-        _say_why(exc)
-        return None
-
-    def end() -> bool:
-        try:
-            with in_use:
-                libpq.receive(connection)
-        except database.engine.dialect.loaded_dbapi.Error as exc:
-            _say_why(exc)
-            return False
-        return True
-
-    return end
 
 
 def _say_why(error: Exception) -> None:
