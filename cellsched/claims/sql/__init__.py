@@ -43,8 +43,8 @@ def database(
 ) -> session.Database:
     """Return the database of claims that a deployment configures.
 
-    That is ``[claims] connection``, or else the API's. Its pool is set up as
-    that of the other database of the process: the API's where the process
+    That is ``[claims] connection``, or else the API's. Its other options are
+    those of the other database of the process: the API's where the process
     has one, a cell's where not.
 
     :raises cellsched.exception.ConfigurationInvalid: there is neither
@@ -54,9 +54,8 @@ def database(
         raise exception.ConfigurationInvalid(
             field='[claims] connection',
             expected='a SQLAlchemy URL, here or as [api_database] connection')
-    section = (conf.api_database if conf.api_database.connection
-               else conf.database)
-    return databases.get(url, 'claims', session.engine_options(section))
+    group = 'api_database' if conf.api_database.connection else 'database'
+    return databases.get(url, 'claims', session.engine_options(conf, group))
 
 
 class SQLClaims(base.ClaimStore):

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server says is one of our errors, whichever driver brings it."""
 
+import contextlib
 import threading
 
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
+from cellsched.db import liveness
 from cellsched.db import session
 from cellsched import exception
+from cellsched.testing import clock
 from tests.integration.db import base
 from tests.unit import racing
 
@@ -21,6 +24,8 @@ OWN_PROCESS = sa.text('SELECT pg_backend_pid()')
 
 class TestErrors(base.APITestCase):
 
+    clock = None
+
     def setUp(self):
         super().setUp()
         self.other = self.open(max_pool_size=1)
@@ -31,7 +36,7 @@ class TestErrors(base.APITestCase):
     def open(self, url=None, **options):
         database = session.Database(url or self.database.url, 'API', {
             'connection_parameters': self.parameters, 'retry_interval': 0,
-            **options})
+            **options}, self.clock)
         self.addCleanup(database.close)
         return database
 
@@ -112,6 +117,25 @@ class TestErrors(base.APITestCase):
 
             self.assertRaises(exception.DatabaseUnreachable, end_amid)
             self.process()
+
+    def test_connections_of_a_server_that_restarted_are_replaced(self):
+        self.clock = clock.FakeClock()
+        for idle_s, failures in ((0, 1), (liveness.TRUSTED_S, 0)):
+            database = self.open(max_pool_size=3)
+            for process in self.processes(database):
+                self.end(process)
+            self.clock.advance(idle_s)
+
+            for _ in range(failures):
+                self.assertRaises(exception.DatabaseUnreachable,
+                                  self.process, database)
+            self.assertEqual(3, len(self.processes(database)))
+
+    def processes(self, database):
+        """Return the server's processes for three connections at a time."""
+        with contextlib.ExitStack() as stack:
+            return {stack.enter_context(database.reader()).scalar(OWN_PROCESS)
+                    for _ in range(3)}
 
     def test_database_that_is_not_there_is_named_without_the_password(self):
         for place in self.database.url + '_not', self.nowhere():
