@@ -85,6 +85,8 @@ def _server(
         # and transactions costs round trips, which those had better pay that
         # have several anyway.
         isolation_level='AUTOCOMMIT',
+        # Transactions are ended before their connections are given back.
+        pool_reset_on_return=None,
         # Parameters hold passwords too: those of the cells' URLs.
         hide_parameters=True,
         # What was used last has prepared and read most.

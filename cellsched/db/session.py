@@ -43,7 +43,11 @@ _UNREACHABLE = (
     sa.exc.OperationalError, sa.exc.TimeoutError,
 )
 
+#: SQLSTATE of PostgreSQL.
 _SERIALIZATION_FAILURE = '40001'
+
+#: Number of an error of MariaDB.
+_RECORD_CHANGED = 1020
 
 #: What PostgreSQL and MySQL say of a table that is not there.
 _MISSING_TABLE = re.compile(
@@ -273,13 +277,15 @@ class _Use:
 
 
 def _lost(exc: BaseException) -> bool:
-    """Whether PostgreSQL gave another transaction precedence.
+    """Whether the server gave another transaction precedence.
 
-    It does so where its default isolation was made stricter, as late as at
-    the commit. oslo.db does not know this one.
+    PostgreSQL does so where its default isolation was made stricter, as late
+    as at the commit, and MariaDB where it checks that what is changed is what
+    was read. oslo.db does not know the first, and old releases neither.
     """
-    return (refusing.state(getattr(exc, 'orig', None))
-            == _SERIALIZATION_FAILURE)
+    orig = getattr(exc, 'orig', None)
+    return (refusing.state(orig) == _SERIALIZATION_FAILURE
+            or getattr(orig, 'args', ())[:1] == (_RECORD_CHANGED,))
 
 
 def _missing_table(exc: BaseException) -> str | None:

@@ -221,8 +221,8 @@ def _repeat(
     for number in range(_ATTEMPTS_MAX):
         try:
             return (attempt if number or first is None else first)()
-        except (db_exc.DBConsistencyError, db_exc.DBDuplicateEntry,
-                exception.TransactionLost, refusing.Refused, writing.NoRoom):
+        except (db_exc.DBDuplicateEntry, exception.TransactionLost,
+                refusing.Refused, writing.NoRoom):
             look_again()
     raise exception.DatabaseError(
         schema='claims',

@@ -60,13 +60,13 @@ def take(
         return False
     if any(claim.group is not None for claim in claims):
         return False
-    groups = demand.group(claims)
-    if (len(groups) > _DEMANDS_MAX
-            or sum(map(len, groups.values())) > statements.CHUNK):
-        return False
     if len(claims) == 1:
         text, parameters = _one(dialect, claims[0])
     else:
+        groups = demand.group(claims)
+        if (len(groups) > _DEMANDS_MAX
+                or sum(map(len, groups.values())) > statements.CHUNK):
+            return False
         text, parameters = _several(dialect, claims, groups)
     try:
         with database.each_alone() as connection:

@@ -176,6 +176,10 @@ class TestErrors(DatabaseCase):
 
         self.assertRaises(exception.TransactionLost, lose, lost)
         self.assertRaises(exception.TransactionLost, lose, lost3)
+        self.assertRaises(exception.TransactionLost, lose,
+                          types.SimpleNamespace(args=(1020, 'changed')))
+        self.assertRaises(sa.exc.OperationalError, lose,
+                          types.SimpleNamespace(args=(1205, 'waited')))
         self.assertRaises(sa.exc.OperationalError, lose, kept)
 
 
