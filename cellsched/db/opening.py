@@ -52,8 +52,8 @@ def open_(
         engine = _sqlite(parsed, options.get('sqlite_synchronous', True))
     else:
         engine = _server(parsed, options, clock)
-    # What is not listened to here is oslo.db's handling of savepoints: each
-    # transaction would pay for it, and none is used.
+    # Not register_engine(): its listeners for savepoints, which are not used
+    # here, cost each transaction some of its time.
     event.listen(engine, 'handle_error', exc_filters.handler, retval=True)
     if options.get('connection_trace'):
         tracing.listen(engine)
@@ -76,14 +76,17 @@ def _server(
 ) -> sa.Engine:
     """Return an engine for a database server."""
     url, connect_args = postgresql.connect_arguments(url)
+    if (url.get_backend_name() == 'postgresql'
+            and 'client_encoding' not in url.query):
+        # It would be that of the environment or the database.
+        connect_args['client_encoding'] = 'utf8'
     arguments = {argument: options[name]
                  for name, argument in _POOL_OPTIONS.items()
                  if options.get(name) is not None}
     engine = sa.create_engine(
         url, connect_args=connect_args,
-        # Most uses are single statements. Going back and forth between this
-        # and transactions costs round trips, which those had better pay that
-        # have several anyway.
+        # Most uses are single statements. To change the isolation costs round
+        # trips, so transactions do that, which take several anyway.
         isolation_level='AUTOCOMMIT',
         # Transactions are ended before their connections are given back.
         pool_reset_on_return=None,
@@ -93,7 +96,7 @@ def _server(
         pool_use_lifo=True, **arguments)
     liveness.listen(engine, clock)
     if engine.dialect.name == 'postgresql':
-        # Who listens first decides.
+        # The first listener that raises decides, so these precede oslo.db's.
         refusing.listen(engine)
         postgresql.listen(engine)
     elif options.get('mysql_sql_mode') is not None:

@@ -81,11 +81,11 @@ def take(
 def _execute(
     connection: sa.Connection, text: str, parameters: Mapping[str, Any]
 ) -> None:
-    """Execute a statement, by a cursor of the driver.
+    """Execute a statement by a cursor of the driver, or else by SQLAlchemy.
 
-    SQLAlchemy's own way takes a fifth as long again as the claim. It is gone
-    after a failure, so that it says what is wrong and replaces connections
-    that are lost; a claim that had been taken is found to be held then.
+    SQLAlchemy adds a tenth to the time of a claim. After a failure it executes
+    the statement again, so that it translates the error and replaces lost
+    connections. If the claim was taken all the same, it is found to be held.
     """
     try:
         connection.connection.cursor().execute(text, parameters)

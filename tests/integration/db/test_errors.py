@@ -4,6 +4,7 @@
 import contextlib
 import threading
 
+import fixtures
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
@@ -149,6 +150,16 @@ class TestErrors(base.APITestCase):
         """Return a URL of a port at which nobody may listen."""
         return sa.make_url(self.database.url).set(
             port=1).render_as_string(hide_password=False)
+
+    def test_text_is_unicode_whatever_the_environment_says(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PGCLIENTENCODING', 'LATIN1'))
+
+        self.add('\u4e16\u754c', database=self.open())
+
+        with self.database.reader() as connection:
+            self.assertEqual('\u4e16\u754c', connection.execute(
+                sa.select(THINGS)).scalar())
 
     def test_change_of_a_table_costs_a_statement_no_more_than_once(self):
         def names():
