@@ -4,7 +4,8 @@
 SQLite files and the in-process transport stand for databases and brokers.
 Everything else is as in production: configuration files, their services wired
 by ``cellsched.assembly``, nothing shared between them but what is configured.
-Projects have no limits unless the options set some.
+Projects have no limits, and commits do not wait for the disk, unless the
+options say otherwise.
 """
 
 from collections.abc import Callable
@@ -221,7 +222,10 @@ class Deployment:
     def _write(self, name: str, options: Options) -> None:
         """Write a configuration file; what all services share goes first."""
         shared: dict[str, dict[str, Any]] = {
+            # They need not outlive the machine.
+            'api_database': {'sqlite_synchronous': False},
             'claims': {'connection': self._sqlite('claims')},
+            'database': {'sqlite_synchronous': False},
             'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
         for source in (self._options, options):
             for group, values in source.items():

@@ -6,6 +6,7 @@ directory of their own, so that they never meet a server that happens to run.
 """
 
 import atexit
+from collections.abc import Sequence
 import functools
 import os
 import pathlib
@@ -162,16 +163,23 @@ class RabbitMQ(serving.Server):
 class PostgreSQL(serving.Server):
     """A database server; its parts are databases.
 
-    It does not wait for its disk, but for the system to take what is
-    committed, so that only the machine's end could lose that.
-
     URLs are of the driver that ``CELLSCHED_POSTGRESQL_DRIVER`` names.
+
+    :param durable: whether a commit waits for the disk, as it does by
+        default elsewhere; if not, it waits for the system to take what is
+        committed, so that only the machine's end could lose that
     """
 
     package = 'postgresql'
     programs = ('postgres', 'initdb')
     ports = ('sql',)
     port_taken = 'Address already in use'
+
+    def __init__(
+        self, search_path: Sequence[str] | None = None, durable: bool = False
+    ) -> None:
+        super().__init__(search_path)
+        self._durable = durable
 
     @classmethod
     def usual_places(cls) -> list[str]:
@@ -194,8 +202,8 @@ class PostgreSQL(serving.Server):
             'listen_addresses': serving.ADDRESS,
             'port': str(self.port['sql']),
             'unix_socket_directories': '',
-            'fsync': 'off',
-            'full_page_writes': 'off',
+            'fsync': 'on' if self._durable else 'off',
+            'full_page_writes': 'on' if self._durable else 'off',
             'max_connections': '300',
         }
         return [_Postgres(

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server says is one of our errors, whichever driver brings it."""
 
+import contextlib
 import threading
 
+import fixtures
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
+from cellsched.db import liveness
 from cellsched.db import session
 from cellsched import exception
+from cellsched.testing import clock
 from tests.integration.db import base
 from tests.unit import racing
 
@@ -21,6 +25,8 @@ OWN_PROCESS = sa.text('SELECT pg_backend_pid()')
 
 class TestErrors(base.APITestCase):
 
+    clock = None
+
     def setUp(self):
         super().setUp()
         self.other = self.open(max_pool_size=1)
@@ -31,7 +37,7 @@ class TestErrors(base.APITestCase):
     def open(self, url=None, **options):
         database = session.Database(url or self.database.url, 'API', {
             'connection_parameters': self.parameters, 'retry_interval': 0,
-            **options})
+            **options}, self.clock)
         self.addCleanup(database.close)
         return database
 
@@ -113,6 +119,25 @@ class TestErrors(base.APITestCase):
             self.assertRaises(exception.DatabaseUnreachable, end_amid)
             self.process()
 
+    def test_connections_of_a_server_that_restarted_are_replaced(self):
+        self.clock = clock.FakeClock()
+        for idle_s, failures in ((0, 1), (liveness.TRUSTED_S, 0)):
+            database = self.open(max_pool_size=3)
+            for process in self.processes(database):
+                self.end(process)
+            self.clock.advance(idle_s)
+
+            for _ in range(failures):
+                self.assertRaises(exception.DatabaseUnreachable,
+                                  self.process, database)
+            self.assertEqual(3, len(self.processes(database)))
+
+    def processes(self, database):
+        """Return the server's processes for three connections at a time."""
+        with contextlib.ExitStack() as stack:
+            return {stack.enter_context(database.reader()).scalar(OWN_PROCESS)
+                    for _ in range(3)}
+
     def test_database_that_is_not_there_is_named_without_the_password(self):
         for place in self.database.url + '_not', self.nowhere():
             error = self.assertRaises(
@@ -125,6 +150,16 @@ class TestErrors(base.APITestCase):
         """Return a URL of a port at which nobody may listen."""
         return sa.make_url(self.database.url).set(
             port=1).render_as_string(hide_password=False)
+
+    def test_text_is_unicode_whatever_the_environment_says(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PGCLIENTENCODING', 'LATIN1'))
+
+        self.add('\u4e16\u754c', database=self.open())
+
+        with self.database.reader() as connection:
+            self.assertEqual('\u4e16\u754c', connection.execute(
+                sa.select(THINGS)).scalar())
 
     def test_change_of_a_table_costs_a_statement_no_more_than_once(self):
         def names():

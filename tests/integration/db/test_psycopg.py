@@ -5,8 +5,6 @@ Each statement is prepared when it is first executed, which is otherwise for
 what a process does often.
 """
 
-import contextlib
-
 import sqlalchemy as sa
 
 from cellsched.db import session
@@ -55,23 +53,6 @@ class TestRefusing(ByPsycopg, test_refusing.TestRefusing):
 
 class TestEachAlone(ByPsycopg, test_refusing.TestEachAlone):
     pass
-
-
-class TestPool(ByPsycopg, base.APITestCase):
-
-    def test_connections_beyond_the_size_serve_again(self):
-        database = session.Database(self.database.url, 'API', {
-            'max_pool_size': 1, 'max_overflow': 2})
-        self.addCleanup(database.close)
-
-        def use():
-            """Return the processes of the server that serve three at once."""
-            with contextlib.ExitStack() as stack:
-                return {
-                    stack.enter_context(database.reader()).scalar(
-                        sa.func.pg_backend_pid()) for _ in range(3)}
-
-        self.assertEqual(use(), use())
 
 
 class TestPreparing(ByPsycopg, base.APITestCase):

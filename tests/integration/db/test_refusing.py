@@ -83,7 +83,6 @@ class TestEachAlone(base.APITestCase):
         with self.one.writer() as connection:
             self.assertEqual(process, connection.execute(
                 sa.text('SELECT pg_backend_pid()')).scalar_one())
-            driver = connection.connection.driver_connection
-            self.assertFalse(driver.autocommit)
-            # It is the server's, and nobody has to say so.
-            self.assertIsNone(driver.isolation_level)
+            self.assertFalse(connection.connection.autocommit)
+        with self.one.reader() as connection:
+            self.assertTrue(connection.connection.autocommit)
