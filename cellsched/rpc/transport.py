@@ -12,6 +12,7 @@ import oslo_messaging
 from cellsched.conf import loading
 from cellsched import exception
 from cellsched import plugins
+from cellsched.rpc import broker_check
 from cellsched.rpc import broker_urls
 from cellsched.rpc import brokers
 
@@ -19,6 +20,9 @@ from cellsched.rpc import brokers
 NO_TRANSPORT = 'none'
 
 _DRIVERS = 'oslo.messaging.drivers'
+
+#: Drivers of notifications that send nothing to a broker.
+_WITHOUT_BROKER = {'log', 'noop', 'test'}
 
 #: What a URL should be, for errors that quote nothing of it.
 _FORM = ('scheme://user:password@host:port/virtual_host, in which special '
@@ -68,6 +72,30 @@ class Transports:
             oslo_messaging.get_notification_transport,
             self._conf.oslo_messaging_notifications.transport_url,
             '[oslo_messaging_notifications] transport_url')
+
+    def check(self) -> None:
+        """Make sure that no broker of the configuration refuses.
+
+        That is the one of ``[DEFAULT] transport_url`` and, if notifications
+        are on, the one that they go by. Connects to each and disconnects. One
+        that cannot be reached is logged: services wait for it.
+
+        :raises cellsched.exception.BrokerRefused: one refuses the user, the
+            password or the virtual host
+        :raises cellsched.exception.ConfigurationInvalid: as :meth:`get`
+        :raises cellsched.exception.Invalid: as :meth:`get`
+        """
+        field, url = self._chosen(None, '')
+        self._check(url, field)
+        notifications = self._conf.oslo_messaging_notifications
+        if (set(notifications.driver) - _WITHOUT_BROKER
+                and notifications.transport_url):
+            self._check(notifications.transport_url,
+                        '[oslo_messaging_notifications] transport_url')
+
+    def _check(self, url: str, field: str) -> None:
+        broker_check.check(
+            self._conf, self._parsed(url, field), field)
 
     def _chosen(self, url: str | None, field: str) -> tuple[str, str]:
         """Return a URL and its option, by default those of the process."""
