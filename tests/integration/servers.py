@@ -83,6 +83,20 @@ class RabbitMQ(serving.Server):
             end.
         """)
 
+    def add_user(self, name: str, password: str, *parts: str) -> None:
+        """Add a user, and open parts to it."""
+        user, secret = _erlang(name), _erlang(password)
+        self._evaluate(f"""
+            ok = rabbit_auth_backend_internal:add_user(
+                {user}, {secret}, <<"tests">>).
+        """)
+        for part in parts:
+            self._evaluate(f"""
+                ok = rabbit_auth_backend_internal:set_permissions(
+                    {user}, {_erlang(part)}, <<".*">>, <<".*">>, <<".*">>,
+                    <<"tests">>).
+            """)
+
     def check_queue(self, name: str, queue: str, quorum: bool) -> None:
         """Make sure that a part has a queue, of this kind.
 
@@ -314,6 +328,11 @@ def _throw_away(server: serving.Server, owner: int) -> None:
     if os.getpid() == owner:
         server.kill()
         server.cleanUp()
+
+
+def _erlang(text: str) -> str:
+    """Return a text as Erlang writes it, whatever characters it has."""
+    return f'<<{",".join(map(str, text.encode()))}>>'
 
 
 def _number(version: str) -> float:
