@@ -247,13 +247,15 @@ class _Use:
         return connection
 
     def _begin(self, connection: sa.Connection) -> None:
-        lone = connection.dialect.name == 'sqlite'
+        dialect = connection.dialect.name
         if self._writes:
             connection.begin()
-            if lone:
+            if dialect == 'sqlite':
                 opening.begin_immediate(connection)
-        elif not lone:
-            # SQLite's connections commit each statement unless told.
+        elif dialect == 'postgresql':
+            # SQLite's connections commit each statement unless told. MySQL's
+            # have READ COMMITTED, where each statement sees what there is; to
+            # turn the other on and off would take five round trips.
             connection.execution_options(isolation_level='AUTOCOMMIT')
 
     def __exit__(
