@@ -181,3 +181,11 @@ class TestAggregates(
         newcomer.poll()
         self.assertEqual(4 * WRITERS, len(newcomer.aggregates))
         self.assertEqual(newcomer.aggregates, follower.aggregates)
+
+
+class TestHostsOnMariaDB(base.OnMariaDB, TestHosts):
+    pass
+
+
+class TestAggregatesOnMariaDB(base.OnMariaDB, TestAggregates):
+    pass
