@@ -15,6 +15,7 @@ from sqlalchemy import pool
 
 from cellsched import clock as clock_
 from cellsched.db import liveness
+from cellsched.db import mysql
 from cellsched.db import postgresql
 from cellsched.db import refusing
 from cellsched.db import tracing
@@ -83,11 +84,14 @@ def _server(
     arguments = {argument: options[name]
                  for name, argument in _POOL_OPTIONS.items()
                  if options.get(name) is not None}
+    # Most uses are single statements. To change the isolation costs round
+    # trips, so transactions do that, which take several anyway.
+    arguments['isolation_level'] = 'AUTOCOMMIT'
+    tuned = mysql.engine_arguments(url)
+    connect_args.update(tuned.pop('connect_args', {}))
+    arguments.update(tuned)
     engine = sa.create_engine(
         url, connect_args=connect_args,
-        # Most uses are single statements. To change the isolation costs round
-        # trips, so transactions do that, which take several anyway.
-        isolation_level='AUTOCOMMIT',
         # Transactions are ended before their connections are given back.
         pool_reset_on_return=None,
         # Parameters hold passwords too: those of the cells' URLs.

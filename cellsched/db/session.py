@@ -80,14 +80,14 @@ class Database:
 
     def __init__(
         self, url: str, schema: str, options: Mapping[str, Any] | None = None,
-        clock: clock_.Clock | None = None,
+        *, clock: clock_.Clock,
     ) -> None:
         self.url = url
         self.schema = schema
         self.options = dict(options or {})
         self._lock = threading.Lock()
         self._engine: sa.Engine | None = None
-        self._clock = clock or clock_.Clock()
+        self._clock = clock
 
     def __repr__(self) -> str:
         return f'Database({self.schema}, {urls.mask(self.url)})'
@@ -244,15 +244,16 @@ class _Use:
 
     def _begin(self, connection: sa.Connection) -> None:
         if not self._writes:
-            # Connections commit each statement unless told otherwise.
+            # Connections commit each statement unless told otherwise. MySQL's
+            # have READ COMMITTED, where each statement sees what there is; to
+            # turn the other on and off would take five round trips.
             return
-        if connection.dialect.name == 'sqlite':
-            connection.begin()
-            opening.begin_immediate(connection)
-        else:
+        if connection.dialect.name == 'postgresql':
             connection.execution_options(
                 isolation_level=connection.default_isolation_level)
-            connection.begin()
+        connection.begin()
+        if connection.dialect.name == 'sqlite':
+            opening.begin_immediate(connection)
 
     def __exit__(
         self, kind: Any, exc: BaseException | None, traceback: Any
@@ -314,7 +315,7 @@ class Databases:
     :param clock: theirs
     """
 
-    def __init__(self, clock: clock_.Clock | None = None) -> None:
+    def __init__(self, clock: clock_.Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._open: dict[tuple[str, str], Database] = {}
@@ -331,7 +332,7 @@ class Databases:
             if (url, schema) not in self._open:
                 _check_url(url, schema)
                 self._open[url, schema] = Database(
-                    url, schema, options, self._clock)
+                    url, schema, options, clock=self._clock)
             return self._open[url, schema]
 
     def close(self) -> None:

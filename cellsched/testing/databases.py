@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import fixtures
 
+from cellsched import clock
 from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db import migration
@@ -37,7 +38,7 @@ class _Database(fixtures.Fixture):
         path.write_bytes(_migrated(self.schema))
         self.url = f'sqlite:///{path}'
         self.database = session.Database(
-            self.url, self.schema.name, _OPTIONS)
+            self.url, self.schema.name, _OPTIONS, clock=clock.Clock())
         self.addCleanup(self.database.close)
 
 
@@ -59,7 +60,7 @@ def _migrated(schema: migration.Schema) -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / 'database.sqlite'
         database = session.Database(
-            f'sqlite:///{path}', schema.name, _OPTIONS)
+            f'sqlite:///{path}', schema.name, _OPTIONS, clock=clock.Clock())
         try:
             schema.sync(database)
         finally:

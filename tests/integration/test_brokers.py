@@ -50,7 +50,8 @@ class BrokerTestCase(base.TestCase):
         self.user = f'u/{uuidutils.generate_uuid()}'
         self.database = self.useFixture(databases.APIDatabase())
         claims = session.Database(
-            f'sqlite:///{self.directory}/claims.sqlite', 'claims')
+            f'sqlite:///{self.directory}/claims.sqlite', 'claims',
+            clock=clock.Clock())
         self.addCleanup(claims.close)
         sql.SQLClaims(claims).sync()
         self.claims_url = claims.url

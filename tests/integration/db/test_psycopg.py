@@ -7,6 +7,7 @@ what a process does often.
 
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db import session
 from tests.integration.db import base
 from tests.integration.db import test_errors
@@ -60,7 +61,8 @@ class TestPreparing(ByPsycopg, base.APITestCase):
     def prepared(self, parameters, times):
         """Return how many statements are prepared after some calls."""
         database = session.Database(self.database.url, 'API', {
-            'max_pool_size': 1, 'connection_parameters': parameters})
+            'max_pool_size': 1, 'connection_parameters': parameters},
+            clock=clock.Clock())
         self.addCleanup(database.close)
         for _ in range(times):
             with database.reader() as connection:

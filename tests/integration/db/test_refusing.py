@@ -5,6 +5,7 @@ import fixtures
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db import refusing
 from cellsched.db import session
 from tests.integration.db import base
@@ -57,7 +58,8 @@ class TestEachAlone(base.APITestCase):
     def setUp(self):
         super().setUp()
         self.one = session.Database(
-            self.database.url, 'API', {'max_pool_size': 1})
+            self.database.url, 'API', {'max_pool_size': 1},
+            clock=clock.Clock())
         self.addCleanup(self.one.close)
 
     def read(self):

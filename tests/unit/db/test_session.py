@@ -10,6 +10,7 @@ import types
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.conf import loading
 from cellsched.db import session
 from cellsched import exception
@@ -34,7 +35,8 @@ class DatabaseCase(base.TestCase):
 
     def open(self, url=None, **options):
         database = session.Database(
-            url or f'sqlite:///{self.path}', 'claims', options)
+            url or f'sqlite:///{self.path}', 'claims', options,
+            clock=clock.Clock())
         self.addCleanup(database.close)
         return database
 
@@ -271,7 +273,7 @@ class TestDatabases(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.databases = session.Databases()
+        self.databases = session.Databases(clock.Clock())
         self.addCleanup(self.databases.close)
 
     def test_database_is_made_once_for_a_schema(self):
