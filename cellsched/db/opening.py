@@ -10,6 +10,7 @@ from sqlalchemy import event
 from sqlalchemy import pool
 
 from cellsched import clock
+from cellsched.db import mysql
 from cellsched.db import pinging
 from cellsched.db import pooling
 from cellsched.db import postgresql
@@ -59,8 +60,11 @@ def _engine(url: sa.URL, **arguments: Any) -> sa.Engine:
         if not sqlite:
             arguments.update(poolclass=pooling.LingeringPool)
     url, connecting = postgresql.connect_arguments(url)
+    tuned = mysql.engine_arguments(url)
     arguments['connect_args'] = {
-        **arguments.get('connect_args', {}), **connecting}
+        **arguments.get('connect_args', {}), **connecting,
+        **tuned.pop('connect_args', {})}
+    arguments.update(tuned)
     # Parameters hold passwords too: those of the cells' URLs.
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if sqlite:
