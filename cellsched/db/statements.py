@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
 
 from cellsched.db import lists
+from cellsched.db import mysql
 
 _Where = TypeVar('_Where', sa.Select[Any], sa.Delete)
 
@@ -108,6 +109,9 @@ def delete_counted(
     """
     deleted: set[Any] = set()
     for chunk in chunks(values):
+        if len(chunk) > 1 and connection.dialect.name in mysql.DIALECTS:
+            deleted |= _delete_in_order(connection, column, chunk, conditions)
+            continue
         if len(chunk) > 1:
             chunk = lock(connection, column, chunk, *conditions)
         result = connection.execute(
@@ -115,6 +119,21 @@ def delete_counted(
         if result.rowcount == len(chunk):
             deleted.update(chunk)
     return deleted
+
+
+def _delete_in_order(
+    connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any],
+    conditions: Sequence[sa.ColumnElement[bool]],
+) -> set[Any]:
+    """Delete rows one by one and return the values of those that were there.
+
+    InnoDB reads a small table without its index and locks all that it reads,
+    so a statement that deletes several could wait in a circle with one that
+    deletes a single row.
+    """
+    statement = _narrowed(_deleting(column), conditions)
+    return {value for value in sorted(values) if connection.execute(
+        statement, {'these': [value]}).rowcount}
 
 
 def _narrowed(

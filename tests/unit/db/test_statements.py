@@ -285,3 +285,20 @@ class TestDeleteCounted(StatementCase):
 
         self.assertEqual(30, sum(map(len, told)))
         self.assertEqual(set(hosts), set().union(*told))
+
+    def test_mysql_deletes_one_by_one_in_order(self):
+        said = []
+
+        def execute(statement, parameters):
+            said.append(parameters['these'])
+            return types.SimpleNamespace(
+                rowcount=int(parameters['these'] != ['b']))
+
+        for url in 'mysql+pymysql://', 'mariadb+pymysql://':
+            said.clear()
+            engine = sa.create_mock_engine(url, execute)
+
+            self.assertEqual({'a', 'c'}, statements.delete_counted(
+                engine, KEY, ['c', 'a', 'b']))
+
+            self.assertEqual([['a'], ['b'], ['c']], said)
