@@ -12,6 +12,7 @@ import fixtures
 from cellsched import assembly
 from cellsched.claims import base
 from cellsched.conf import loading
+from tests.integration import commands
 from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
@@ -67,6 +68,7 @@ class Deployment(fixtures.Fixture):
     def _setUp(self) -> None:
         self.directory = processes.make_directory(serving.ROOT)
         self.addCleanup(processes.remove_directory, self.directory)
+        self._commands = self.useFixture(commands.Commands())
         self._write_configuration()
         self._set_up_databases()
         self._start_services()
@@ -113,9 +115,8 @@ class Deployment(fixtures.Fixture):
         self, files: Sequence[str], program: str, args: Sequence[str],
         expected: int = 0,
     ) -> str:
-        return processes.run(
-            [program, *self._files(files), *args], self.directory,
-            expected=expected)
+        return self._commands.run(
+            [program, *self._files(files), *args], self.directory, expected)
 
     def _files(self, names: Sequence[str]) -> list[str]:
         return [f'--config-file={self.directory / name}.conf'
