@@ -30,6 +30,7 @@ from oslo_messaging.rpc import dispatcher
 import populated
 import reading
 
+from cellsched import clock
 from cellsched.cmd import launch
 from cellsched.conf import loading
 from cellsched import context
@@ -176,7 +177,7 @@ class Nothing:
 def call(pipe, files):
     """Call what is asked for, and tell when that began and ended."""
     transports = connected(files)
-    ours = scheduler.SchedulerAPI(transports.get())
+    ours = scheduler.SchedulerAPI(transports.get(), clock.Clock())
     floor = plain(files)
     nothing = oslo_messaging.get_rpc_client(floor, NOTHING)
     request = serializer.Serializer().deserialize_entity(

@@ -105,11 +105,12 @@ def scheduler(conf: cfg.ConfigOpts, parts: Parts) -> Service:
         notifier.Notifier(
             parts.transports.notifications(), conf.host,
             conf.notifications.notification_format,
-            conf.notifications.versioned_notifications_topics),
+            conf.notifications.versioned_notifications_topics, parts.clock),
         parts.reached)
     return Service(parts, [rpc_server.server(
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
-        conf.rpc_clock_tolerance, conf.scheduler.remote_exceptions)],
+        parts.clock, conf.rpc_clock_tolerance,
+        conf.scheduler.remote_exceptions)],
         driver.periodic())
 
 
@@ -163,7 +164,7 @@ def conductor(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     parts.claims.check()
     return Service(parts, [rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
-        conf.rpc_clock_tolerance)], periodic)
+        parts.clock, conf.rpc_clock_tolerance)], periodic)
 
 
 @_factory
@@ -197,7 +198,7 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     mover = moves.agent(parts)
     server = rpc_server.server(
         own, compute_rpc.TOPIC, conf.host, [builder, mover],
-        conf.rpc_clock_tolerance)
+        parts.clock, conf.rpc_clock_tolerance)
     reports.report()
     mover.clean_up()
     return Service(parts, [server],
@@ -264,8 +265,8 @@ def _build_and_schedule(parts: Parts) -> build_and_schedule.BuildAndSchedule:
     return build_and_schedule.BuildAndSchedule(
         parts.database, parts.targets, parts.cell0,
         scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), conf.long_rpc_timeout,
-            conf.rpc_response_timeout, conf.upgrade_levels.scheduler,
+            parts.transports.get(), parts.clock, conf.rpc_response_timeout,
+            conf.long_rpc_timeout, conf.upgrade_levels.scheduler,
             scheduler_rpc.VERSION),
         parts.compute, parts.claims, parts.quotas, parts.clock, conf.host,
         build_and_schedule.Limits(

@@ -24,8 +24,8 @@ def conductor(parts: parts_.Parts) -> service.MovingConductor:
     return service.MovingConductor(move.Move(
         parts.database, parts.targets,
         scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), conf.long_rpc_timeout,
-            conf.rpc_response_timeout, conf.upgrade_levels.scheduler,
+            parts.transports.get(), parts.clock, conf.rpc_response_timeout,
+            conf.long_rpc_timeout, conf.upgrade_levels.scheduler,
             scheduler_rpc.VERSION),
         parts.compute, parts.claims, parts.clock, conf.host,
         parts.task_notifier, parts.reached))

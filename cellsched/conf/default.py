@@ -50,7 +50,15 @@ Related options:
 * ``[conductor] workers``, ``[scheduler] workers``
 """),
     cfg.IntOpt('long_rpc_timeout', default=1800, min=1, help="""
-Seconds to wait for a call that may take long, such as a scheduling decision.
+Seconds to wait for a call that may take long: a request for 100 servers or
+more.
+
+While it lasts, the scheduler sends heartbeats, at least one in
+``rpc_response_timeout`` seconds. Other calls wait for that time.
+
+Related options:
+
+* ``rpc_response_timeout``
 """),
     cfg.FloatOpt('rpc_clock_tolerance', default=60.0, min=0.0, help="""
 Seconds by which the clocks of those who call and those who answer may differ.

@@ -20,10 +20,9 @@ from typing import Any
 from oslo_config import cfg
 from oslo_config import iniparser
 from oslo_log import log
-from oslo_messaging._metrics import client as metrics
-from oslo_messaging._tracing import client as tracing
 from oslo_service import opts as service_opts
 
+from cellsched.conf import messaging
 from cellsched.conf import opts
 from cellsched import exception
 from cellsched import plugins
@@ -84,11 +83,10 @@ def register_messaging(conf: cfg.ConfigOpts) -> None:
     """
     for group, options in _listed('oslo.messaging'):
         conf.register_opts(options, group=group)
-    # These two it registers on the global configuration only.
-    conf.register_opts(tracing.oslo_messaging_tracing,
-                       group='oslo_messaging_tracing')
-    conf.register_opts(metrics.oslo_messaging_metrics,
-                       group='oslo_messaging_metrics')
+    # These it registers on the global configuration only, and does not list.
+    for group, options in messaging.list_opts():
+        if group not in conf:
+            conf.register_opts(options, group=group)
 
 
 def _listed(library: str) -> list[tuple[str | None, list[cfg.Opt]]]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import oslo_messaging
 
+from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.notify.payloads import request_spec
 from cellsched.notify import senders
@@ -24,15 +25,16 @@ class Notifier:
     :param host: the scheduler's name
     :param form: ``unversioned``, ``versioned`` or ``both``
     :param topics: where versioned notifications go
+    :param clock: tells whether a broker is slow; without one none is
     :raises cellsched.exception.PluginNotFound: a driver is not there
     """
 
     def __init__(
         self, transport: oslo_messaging.Transport, host: str, form: str,
-        topics: Sequence[str],
+        topics: Sequence[str], clock: clock_.Clock | None = None,
     ) -> None:
         self._host = host
-        self._senders = senders.Senders(transport, form, topics)
+        self._senders = senders.Senders(transport, form, topics, clock)
 
     def select_destinations(
         self, context: context_.RequestContext,

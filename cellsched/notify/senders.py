@@ -4,12 +4,12 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 import logging
+import math
 from typing import Any
 from typing import Literal
 from typing import NamedTuple
 
 import oslo_messaging
-from oslo_messaging import transport as messaging
 
 from cellsched import clock as clock_
 from cellsched import context as context_
@@ -42,14 +42,15 @@ class Senders:
     """What sends each form; false if there is nothing to send.
 
     Without a driver in ``[oslo_messaging_notifications] driver`` nothing is
-    sent, nor without a transport. A broker that lets senders wait in vain is
-    not asked again for a while, so that it costs its time once and not for
-    each server.
+    sent, nor without a transport. A broker that takes longer than ``SLOW_S``
+    is sent nothing for ``PAUSE_S``, so that one which does not answer costs
+    its timeout once and not for each server.
 
     :param transport: a transport for notifications; its configuration says
         which drivers and legacy topics there are
     :param form: ``unversioned``, ``versioned`` or ``both``
     :param topics: where versioned notifications go
+    :param clock: tells whether a broker is slow; without one none is
     :raises cellsched.exception.PluginNotFound: a driver is not there
     """
 
@@ -58,17 +59,18 @@ class Senders:
         topics: Sequence[str], clock: clock_.Clock | None = None,
     ) -> None:
         self._legacy = self._versioned = None
+        self._clock = clock
+        self._paused_until = -math.inf
         if transport is None:
             return
         options = transport.conf.oslo_messaging_notifications
         if not set(options.driver) - {'noop'}:
             return
         _check(options.driver)
-        guarded = _Guarded(transport, clock or clock_.Clock())
         if form in ('unversioned', 'both'):
-            self._legacy = _sender(guarded)
+            self._legacy = _sender(transport)
         if form in ('versioned', 'both'):
-            self._versioned = _sender(guarded, list(topics))
+            self._versioned = _sender(transport, list(topics))
 
     def __bool__(self) -> bool:
         return self._legacy is not None or self._versioned is not None
@@ -79,53 +81,33 @@ class Senders:
     ) -> None:
         """Send a notification, each form in its own words.
 
-        Never fails: what cannot be sent is logged.
+        Never fails: what cannot be sent is logged, by oslo.messaging where it
+        is the broker's doing.
         """
         for sender, note in ((self._legacy, legacy),
                              (self._versioned, versioned)):
             if sender is None:
+                continue
+            began = self._now()
+            if began < self._paused_until:
+                LOG.warning('Notification %s is not sent: the broker was too '
+                            'slow a moment ago', note.event)
                 continue
             try:
                 tell = getattr(sender.prepare(note.publisher), priority)
                 tell(context, note.event, note.payload())
             except Exception as exc:
                 _log_failure(note.event, exc)
+            ended = self._now()
+            if ended - began >= SLOW_S:
+                self._paused_until = ended + PAUSE_S
 
-
-class _Guarded(messaging.NotificationTransport):
-    """A transport whose failures cost one line of the log.
-
-    oslo.messaging logs them, with a traceback and the whole notification.
-    """
-
-    def __init__(
-        self, transport: oslo_messaging.Transport, clock: clock_.Clock
-    ) -> None:
-        super().__init__(transport._driver)
-        self._clock = clock
-        self._paused_until = clock.monotonic()
-
-    def _send_notification(
-        self, target: oslo_messaging.Target, ctxt: dict[str, Any],
-        message: dict[str, Any], version: float, retry: int | None = None,
-    ) -> None:
-        what = f'{message["event_type"]} to {target.topic}'
-        began = self._clock.monotonic()
-        if began < self._paused_until:
-            LOG.warning('Could not send notification %s: the broker did not '
-                        'answer before', what)
-            return
-        try:
-            super()._send_notification(target, ctxt, message, version, retry)
-        except Exception as exc:
-            _log_failure(what, exc)
-            now = self._clock.monotonic()
-            if now - began >= SLOW_S:
-                self._paused_until = now + PAUSE_S
+    def _now(self) -> float:
+        return self._clock.monotonic() if self._clock is not None else 0.0
 
 
 def _sender(
-    transport: _Guarded, topics: list[str] | None = None
+    transport: oslo_messaging.Transport, topics: list[str] | None = None
 ) -> oslo_messaging.Notifier:
     # Below zero means for ever, for which no request can wait.
     retries = max(transport.conf.oslo_messaging_notifications.retry, 0)

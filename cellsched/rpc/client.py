@@ -26,35 +26,38 @@ class Client:
     :param version: the version of messages that do not name another
     :param timeout_s: how long a call may take; by default
         ``[DEFAULT] rpc_response_timeout``
-    :param call_monitor_timeout_s: how long a call may go without a sign of
-        life from the server; by default as long as it may take
+    :param long_timeout_s: how long a call by :meth:`call_long` may take; by
+        default no longer than others
     :param retries_max: times to try again to reach a broker that does not
         answer; by default it is tried for ever
     :param version_cap: the newest version of messages that may be sent, or
         what returns it each time
     :param version_min: the version that who sends cannot do without
+    :param clock: says what time it is, for the deadlines of calls; without
+        one a call has no deadline
     :raises cellsched.exception.ConfigurationInvalid: it is above the cap
     """
 
     def __init__(
         self, transport: oslo_messaging.Transport, topic: str, version: str,
         namespace: str | None = None, timeout_s: float | None = None,
-        call_monitor_timeout_s: float | None = None,
+        long_timeout_s: float | None = None,
         retries_max: int | None = None, version_cap: versions.Cap = None,
-        version_min: str | None = None,
+        version_min: str | None = None, clock: clock_.Clock | None = None,
     ) -> None:
         versions.check(topic, version_cap, version_min)
         self._topic = topic
         self._version = version
         self._version_cap = version_cap
-        self._clock = clock_.Clock()
+        self._clock = clock
         self._client = oslo_messaging.get_rpc_client(
             transport,
             oslo_messaging.Target(
                 topic=topic, version=version, namespace=namespace),
-            call_monitor_timeout=call_monitor_timeout_s,
             retry=retries_max, serializer=serializer.Serializer())
-        self._timeout_s = timeout_s or self._client.conf.rpc_response_timeout
+        self._timeout_s: float = (
+            timeout_s or self._client.conf.rpc_response_timeout)
+        self._long_timeout_s = long_timeout_s or self._timeout_s
         # To prepare takes longer than to make the rest of a message.
         self._prepared = functools.lru_cache(_PREPARED_MAX)(self._prepare)
 
@@ -80,10 +83,34 @@ class Client:
         :raises cellsched.exception.VersionNotSendable: the version is above
             the cap
         """
-        context = context.until(self._clock.timestamp() + self._timeout_s)
+        return self._call(context, method, self._timeout_s,
+                          self._to(version, server), arguments)
+
+    def call_long(
+        self, context: request_context.RequestContext, method: str,
+        version: str | None = None, server: str | None = None, /,
+        **arguments: Any,
+    ) -> Any:
+        """Send a message whose work may take long, and wait.
+
+        The server sends heartbeats meanwhile, from a thread of its own for
+        each such call. The caller waits for the long timeout, and no longer
+        than the short one without a heartbeat.
+
+        :returns: as :meth:`call`
+        :raises Exception: as :meth:`call`
+        """
+        return self._call(context, method, self._long_timeout_s,
+                          self._to(version, server, True), arguments)
+
+    def _call(
+        self, context: request_context.RequestContext, method: str,
+        timeout_s: float, prepared: Any, arguments: dict[str, Any],
+    ) -> Any:
+        if self._clock is not None:
+            context = context.until(self._clock.timestamp() + timeout_s)
         try:
-            return self._to(version, server).call(
-                context, method, **arguments)
+            return prepared.call(context, method, **arguments)
         except kombu_exc.OperationalError as exc:
             raise _undelivered(exc) from exc
 
@@ -106,12 +133,20 @@ class Client:
         except kombu_exc.OperationalError as exc:
             raise _undelivered(exc) from exc
 
-    def _to(self, version: str | None, server: str | None) -> Any:
+    def _to(
+        self, version: str | None, server: str | None, is_long: bool = False
+    ) -> Any:
         version = version or self._version
         self._check_version(version)
-        return self._prepared(version, server)
+        return self._prepared(version, server, is_long)
 
-    def _prepare(self, version: str, server: str | None) -> Any:
+    def _prepare(
+        self, version: str, server: str | None, is_long: bool
+    ) -> Any:
+        if is_long:
+            return self._client.prepare(
+                version=version, server=server, timeout=self._long_timeout_s,
+                call_monitor_timeout=self._timeout_s)
         return self._client.prepare(
             version=version, server=server, timeout=self._timeout_s)
 

@@ -8,13 +8,12 @@ import logging
 from typing import Any
 
 import oslo_messaging
-from oslo_messaging.rpc import dispatcher
+from oslo_utils import versionutils
 from oslo_versionedobjects import exception as ovo_exception
 
 from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
-from cellsched.rpc import signs
 
 LOG = logging.getLogger(__name__)
 
@@ -22,12 +21,18 @@ Translate = Callable[[Exception], Exception]
 
 #: Errors of callers, of which the log has one line.
 _OF_CALLERS = (
-    dispatcher.NoSuchMethod, dispatcher.UnsupportedVersion,
+    oslo_messaging.NoSuchMethod, oslo_messaging.UnsupportedVersion,
     exception.DeadlineExceeded, exception.Invalid,
     ovo_exception.IncompatibleObjectVersion)
 
 #: Methods, as callers name them with their versions, that are remembered.
 _FOUND_MAX = 256
+
+#: The namespace and version of an endpoint that names none.
+_DEFAULT_TARGET = oslo_messaging.Target()
+
+#: Seconds between heartbeats that a caller may ask for, at most.
+_HEARTBEAT_MAX_S = 1e6
 
 #: Seconds since 1970 that may be a time.
 _TIME_MAX = 1e15
@@ -45,7 +50,7 @@ NAME_MAX = 255
 _SHOWN_MAX = 80
 
 
-class Dispatcher(dispatcher.RPCDispatcher):
+class Dispatcher(oslo_messaging.RPCDispatcher):
     """Hands messages to the methods that they name.
 
     What is no message, names nothing that is here, has other arguments than
@@ -63,11 +68,10 @@ class Dispatcher(dispatcher.RPCDispatcher):
         clock: clock_.Clock, tolerance_s: float, translate: Translate,
     ) -> None:
         super().__init__(
-            endpoints, serializer, dispatcher.DefaultRPCAccessPolicy)
+            endpoints, serializer, oslo_messaging.DefaultRPCAccessPolicy)
         self._clock = clock
         self._tolerance_s = tolerance_s
         self._translate = translate
-        self._signs = signs.Signs()
         # Callers name the same few methods all the time.
         self._found = functools.lru_cache(_FOUND_MAX)(self._find)
 
@@ -75,13 +79,15 @@ class Dispatcher(dispatcher.RPCDispatcher):
         message = incoming.message
         try:
             try:
-                endpoint = self._check(message, incoming.ctxt)
+                self._check(message, incoming.ctxt)
             except Exception:
                 # The log would name the request that this thread was at last.
                 request_context.RequestContext(overwrite=True)
                 raise
-            return self._call(endpoint, incoming)
-        except dispatcher.ExpectedException as exc:
+            if not _is_interval(incoming.client_timeout):
+                incoming.client_timeout = None
+            return super().dispatch(incoming)
+        except oslo_messaging.ExpectedException as exc:
             error = exc.exc_info[1]
         except (*_OF_CALLERS, exception.CellschedException) as exc:
             error = exc
@@ -93,24 +99,12 @@ class Dispatcher(dispatcher.RPCDispatcher):
             LOG.error('%s failed: %s', method, shown(error, 1000))
         raise _expected(self._translate(error))
 
-    def stop(self) -> None:
-        """Give back what takes no part in a message, which is a thread."""
-        self._signs.stop()
+    def _check(self, message: dict[str, Any], context: Any) -> None:
+        """Refuse a message that cannot, or should not, reach a method.
 
-    def _call(self, endpoint: Any, incoming: Any) -> Any:
-        # The base would look for the endpoint again, and make a thread.
-        message = incoming.message
-        call = (self._signs.begin(incoming) if incoming.client_timeout
-                else None)
-        try:
-            return self._do_dispatch(endpoint, message['method'],
-                                     incoming.ctxt, message.get('args', {}))
-        finally:
-            if call is not None:
-                self._signs.end(call)
-
-    def _check(self, message: dict[str, Any], context: Any) -> Any:
-        """Return the endpoint that a message is for."""
+        The base class looks the method up again. It starts a thread for a
+        monitored call first, and never ends it where there is no such method.
+        """
         method = message.get('method')
         if not isinstance(method, str):
             raise _invalid('method', 'the name of a method')
@@ -124,30 +118,29 @@ class Dispatcher(dispatcher.RPCDispatcher):
         self._check_deadline(context.get('deadline'))
         namespace = message.get('namespace')
         if namespace is not None and not isinstance(namespace, str):
-            raise dispatcher.NoSuchMethod(shown(method))
-        endpoint, function = self._found(namespace, version, method)
-        _check_arguments(function, args)
-        return endpoint
+            raise oslo_messaging.NoSuchMethod(shown(method))
+        _check_arguments(self._found(namespace, version, method), args)
 
     def _find(
         self, namespace: str | None, version: str, method: str
-    ) -> tuple[Any, Callable[..., Any]]:
-        """Return the endpoint that has a method, and its function."""
+    ) -> Callable[..., Any]:
+        """Return the function of the method that a message names."""
         if not _is_version(version):
             raise _invalid_version()
         unsupported = False
         for endpoint in self.endpoints:
             target: oslo_messaging.Target = getattr(
-                endpoint, 'target', None) or self._default_target
+                endpoint, 'target', None) or _DEFAULT_TARGET
             if (namespace in target.accepted_namespaces
                     and self.access_policy.is_allowed(endpoint, method)
                     and inspect.ismethod(getattr(endpoint, method, None))):
-                if self._is_compatible(target, version):
-                    return endpoint, getattr(endpoint, method).__func__
+                if versionutils.is_compatible(
+                        version, target.version or '1.0'):
+                    return getattr(endpoint, method).__func__
                 unsupported = True
         if unsupported:
-            raise dispatcher.UnsupportedVersion(version, method=method)
-        raise dispatcher.NoSuchMethod(shown(method))
+            raise oslo_messaging.UnsupportedVersion(version, method=method)
+        raise oslo_messaging.NoSuchMethod(shown(method))
 
     def _check_deadline(self, deadline: Any) -> None:
         # A number with which nothing can be calculated is none either.
@@ -157,6 +150,10 @@ class Dispatcher(dispatcher.RPCDispatcher):
         late_s = self._clock.timestamp() - deadline
         if late_s > self._tolerance_s:
             raise exception.DeadlineExceeded(late_s=round(late_s))
+
+
+def _is_interval(said: Any) -> bool:
+    return type(said) in (int, float) and 0 < said < _HEARTBEAT_MAX_S
 
 
 def _invalid(field: str, expected: str) -> exception.InvalidField:
@@ -229,9 +226,9 @@ def shown(said: str | Exception, most: int = _SHOWN_MAX) -> str:
     return ''.join(each if each.isprintable() else '?' for each in text)
 
 
-def _expected(error: Exception) -> dispatcher.ExpectedException:
+def _expected(error: Exception) -> oslo_messaging.ExpectedException:
     """Return what has oslo.messaging send an error and not log it."""
     try:
         raise error
     except Exception:
-        return dispatcher.ExpectedException()
+        return oslo_messaging.ExpectedException()

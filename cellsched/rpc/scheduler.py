@@ -6,6 +6,7 @@ from typing import Any
 
 import oslo_messaging
 
+from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched import objects
@@ -18,9 +19,15 @@ TOPIC = 'scheduler'
 #: What a server offers.
 VERSION = '4.5'
 
+#: Servers of a request from which on to place them may take seconds.
+LONG_FROM = 100
+
 
 class SchedulerAPI(client.Client):
     """Asks a scheduler for hosts.
+
+    A request for many servers may take up to the long timeout, as long as the
+    scheduler sends heartbeats.
 
     :param version_cap: ``[upgrade_levels] scheduler``, a release or a number;
         what is sent is in the newest form that is not above it
@@ -28,16 +35,15 @@ class SchedulerAPI(client.Client):
     """
 
     def __init__(
-        self, transport: oslo_messaging.Transport,
-        timeout_s: float | None = None,
-        call_monitor_timeout_s: float | None = None,
+        self, transport: oslo_messaging.Transport, clock: clock_.Clock,
+        timeout_s: float | None = None, long_timeout_s: float | None = None,
         version_cap: versions.Cap = None, version_min: str | None = None,
     ) -> None:
         super().__init__(
             transport, TOPIC, '4.0', timeout_s=timeout_s,
-            call_monitor_timeout_s=call_monitor_timeout_s,
+            long_timeout_s=long_timeout_s,
             version_cap=versions.cap(TOPIC, VERSION, version_cap),
-            version_min=version_min)
+            version_min=version_min, clock=clock)
 
     def select_destinations(
         self, context: request_context.RequestContext,
@@ -64,7 +70,10 @@ class SchedulerAPI(client.Client):
         """
         version, arguments = self._form(
             spec_obj, list(instance_uuids), return_objects, return_alternates)
-        return self.call(context, 'select_destinations', version, **arguments)
+        call = self.call
+        if max(len(instance_uuids), spec_obj.num_instances) >= LONG_FROM:
+            call = self.call_long
+        return call(context, 'select_destinations', version, **arguments)
 
     def _form(
         self, spec: objects.RequestSpec, uuids: list[str],

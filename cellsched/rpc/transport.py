@@ -11,7 +11,6 @@ import oslo_messaging
 from cellsched.conf import loading
 from cellsched import exception
 from cellsched import plugins
-from cellsched.rpc import brokers
 
 #: Scheme of the URL of what has no queue, which is cell0.
 NO_TRANSPORT = 'none'
@@ -46,7 +45,8 @@ class Transports:
         :raises cellsched.exception.Invalid: the URL says that there is no
             transport, as that of cell0 does
         """
-        return self._get(_rpc_transport, url, 'transport_url')
+        return self._get(
+            oslo_messaging.get_rpc_transport, url, 'transport_url')
 
     def notifications(self) -> oslo_messaging.Transport:
         """Return the one that notifications go by.
@@ -104,12 +104,3 @@ class Transports:
             # that nobody can parse.
             expected = 'scheme://user:password@host:port/virtual_host'
         raise exception.ConfigurationInvalid(field=field, expected=expected)
-
-
-def _rpc_transport(
-    conf: cfg.ConfigOpts, url: str, allowed_remote_exmods: list[str]
-) -> oslo_messaging.Transport:
-    transport = oslo_messaging.get_rpc_transport(
-        conf, url, allowed_remote_exmods)
-    brokers.tune(transport)
-    return transport

@@ -10,6 +10,7 @@ Projects have no limits unless the options set some.
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent import futures
 import dataclasses
 import pathlib
 from typing import Any
@@ -27,6 +28,9 @@ from cellsched.db.api import cell_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db import migration
 from cellsched import objects
+
+#: Services that are waited for at the same time.
+STOPPED_AT_ONCE = 64
 
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -141,8 +145,11 @@ class Deployment:
         if self._api is not None:
             self._api.close()
             self._api = None
-        while self._services:
-            self._services.pop().stop()
+        services, self._services = self._services[::-1], []
+        if services:
+            # The threads of each look up once a second only.
+            with futures.ThreadPoolExecutor(STOPPED_AT_ONCE) as pool:
+                list(pool.map(assembly.Service.stop, services))
 
     def _parts(self, conf: cfg.ConfigOpts) -> assembly.Parts:
         """Return the parts of one service; services share none of them."""

@@ -275,7 +275,8 @@ class TestCase(base.TestCase):
         return kind(**{
             'database': mine.database, 'targets': mine.targets,
             'cell0': mine.cell0,
-            'scheduler': scheduler_rpc.SchedulerAPI(mine.transports.get()),
+            'scheduler': scheduler_rpc.SchedulerAPI(
+                mine.transports.get(), CLOCK),
             'compute': mine.compute, 'claims': mine.claims,
             'quotas': mine.quotas, 'clock': LateClock(late_s),
             'host': 'other', 'limits': build_and_schedule.Limits(60),

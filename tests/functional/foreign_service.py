@@ -49,7 +49,8 @@ def make(conf):
     task = build_and_schedule.BuildAndSchedule(
         database, targets,
         cell0.Cell0(database, cells, targets, clock, 'orchestra'),
-        scheduler.SchedulerAPI(transports.get(options.placement)),
+        scheduler.SchedulerAPI(
+            transports.get(options.placement), clock_.Clock()),
         compute.ComputeAPIs(),
         sql.SQLClaims(databases.get(options.claims, 'claims')),
         noop.NoopQuotaDriver(conf, clock), clock, 'orchestra',

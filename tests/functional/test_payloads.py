@@ -12,6 +12,7 @@ import pathlib
 import oslo_messaging
 from testtools import content
 
+from cellsched import clock
 from cellsched.objects import selection
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
@@ -48,7 +49,8 @@ class TestPayloads(base.TestCase):
             {'cell1': hosts[:2], 'cell2': hosts[2:]},
             filter_scheduler={'enabled_filters': FILTERS})
         self.scheduler = scheduler.SchedulerAPI(
-            self.world.api.parts.transports.get(), timeout_s=30)
+            self.world.api.parts.transports.get(), clock.Clock(),
+            timeout_s=30)
 
     def call(self, sent):
         """Return what a caller gets, as it travels."""

@@ -6,6 +6,7 @@ import uuid
 import oslo_messaging
 
 from cellsched.cells import versions as cell_versions
+from cellsched import clock
 from cellsched import context
 from cellsched.db.cell import models
 from cellsched import exception
@@ -139,9 +140,10 @@ class TestOlderSchedulers(OlderServers):
 
     def select(self, pin):
         return scheduler.SchedulerAPI(
-            self.transport, version_cap=pin).select_destinations(
-                context.admin(), builders.request(num_instances=2), UUIDS,
-                return_objects=False, return_alternates=False)
+            self.transport, clock.Clock(), version_cap=pin
+        ).select_destinations(
+            context.admin(), builders.request(num_instances=2), UUIDS,
+            return_objects=False, return_alternates=False)
 
     def assertUnderstands(self, endpoint, understood, not_understood):
         server = self.run_server(endpoint, scheduler.TOPIC)

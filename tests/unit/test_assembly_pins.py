@@ -11,6 +11,7 @@ from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.rpc import compute
 from cellsched.rpc import conductor
+from cellsched.rpc import scheduler
 from cellsched.testing import databases
 from tests.unit import assembling
 from tests.unit.db import samples
@@ -88,7 +89,7 @@ class TestPins(assembling.AssemblyTestCase):
         self.assertIn((service.parts.compute_cap.ask_the_missing, 7.0),
                       service._periodic)
 
-    def test_scheduler_has_to_give_signs_of_life(self):
+    def test_scheduler_has_to_send_heartbeats_for_many_servers(self):
         calls = queue.Queue()
 
         def take(incoming):
@@ -104,10 +105,10 @@ class TestPins(assembling.AssemblyTestCase):
             topic='scheduler', server='host'), 1, None)
         listener.start(take)
         self.addCleanup(listener.stop)
-        [wanted] = samples.uuids(1)
-        samples.accept(self.api.database, [wanted], samples.NOW)
+        wanted = samples.uuids(scheduler.LONG_FROM)
+        samples.accept(self.api.database, wanted, samples.NOW)
 
         conductor.ConductorAPI(transport).build_and_schedule(
-            context.admin(), [wanted])
+            context.admin(), wanted)
 
         self.assertEqual(77, calls.get(timeout=assembling.DEADLINE_S))

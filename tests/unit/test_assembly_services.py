@@ -5,6 +5,7 @@ from concurrent import futures
 import threading
 
 from cellsched import assembly
+from cellsched import clock
 from cellsched import context
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
@@ -99,7 +100,8 @@ class TestService(assembling.AssemblyTestCase):
         service = self.service()
         transport = service.parts.transports.get()
         service = assembly.Service(service.parts, [
-            server.server(transport, 'topic', 'host', [Endpoint()])])
+            server.server(transport, 'topic', 'host', [Endpoint()],
+                          clock.Clock())])
         service.start()
         with futures.ThreadPoolExecutor(2) as threads:
             asked = client.Client(transport, 'topic', '1.0')

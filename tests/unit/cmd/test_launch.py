@@ -53,7 +53,8 @@ class Impatient(assembly.Service):
 def make(kind, conf):
     parts = assembly.Parts(conf)
     return kind(parts, [server.server(
-        parts.transports.get(), 'topic', 'host', [Endpoint()])])
+        parts.transports.get(), 'topic', 'host', [Endpoint()],
+        parts.clock)])
 
 
 stopping = threading.Event()

@@ -4,6 +4,7 @@
 import queue
 import uuid
 
+from cellsched import clock
 from cellsched.conductor import service
 from cellsched.rpc import conductor
 from cellsched.rpc import server
@@ -35,7 +36,7 @@ class TestConductor(base.TestCase):
 
     def serve(self, *endpoints):
         made = server.server(
-            self.transport, conductor.TOPIC, 'host', endpoints)
+            self.transport, conductor.TOPIC, 'host', endpoints, clock.Clock())
         made.start()
         self.addCleanup(made.wait)
         self.addCleanup(made.stop)

@@ -66,7 +66,7 @@ class NotifierTestCase(base.RPCTestCase):
 
     def warnings(self):
         return [line for line in self.logs.output.splitlines()
-                if 'notification' in line]
+                if line.startswith(('Could not send', 'Notification '))]
 
     def assertSample(self, name, told):
         """What was told is what the sample says."""

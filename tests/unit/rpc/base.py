@@ -8,6 +8,7 @@ import uuid
 from oslo_config import cfg
 import oslo_messaging
 
+from cellsched import clock
 from cellsched.rpc import server
 from cellsched.rpc import transport
 from tests.unit import base
@@ -57,7 +58,8 @@ class RPCTestCase(base.TestCase):
               threads=None):
         """Start a server that goes with the test."""
         made = server.server(
-            transport or self.transport, topic, host, [endpoint])
+            transport or self.transport, topic, host, [endpoint],
+            clock.Clock())
         made.start(override_pool_size=threads)
         self.addCleanup(self.end, made)
         return made
@@ -77,8 +79,7 @@ class LocalTestCase(RPCTestCase):
     def start(self, endpoint, host='host', transport=None, target=TOPIC,
               threads=None):
         made = oslo_messaging.get_rpc_server(
-            transport or self.transport, target(server=host), [endpoint],
-            server_cls=server.Server)
+            transport or self.transport, target(server=host), [endpoint])
         made.start(override_pool_size=threads)
         self.addCleanup(self.end, made)
         return made

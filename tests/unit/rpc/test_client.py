@@ -3,6 +3,7 @@ import concurrent.futures
 
 import oslo_messaging
 
+from cellsched import clock
 from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
@@ -106,14 +107,14 @@ class TestClient(base.RPCTestCase):
             ['v', 's'],
             asked.call(self.context, 'named', version='v', server='s'))
 
-    def assertGivesUp(self, **options):
+    def assertGivesUp(self, method='call', **options):
         endpoint = base.Late()
         self.serve(endpoint)
         self.addCleanup(endpoint.go_on.set)
+        asked = self.client(namespace=None, **options)
 
-        self.assertRaises(
-            oslo_messaging.MessagingTimeout,
-            self.client(namespace=None, **options).call, self.context, 'ask')
+        self.assertRaises(oslo_messaging.MessagingTimeout,
+                          getattr(asked, method), self.context, 'ask')
 
     def test_call_ends_with_its_timeout(self):
         self.assertGivesUp(timeout_s=0.01)
@@ -123,15 +124,27 @@ class TestClient(base.RPCTestCase):
 
         self.assertGivesUp()
 
-    def test_call_ends_without_a_sign_of_life(self):
+    def test_long_call_ends_without_a_heartbeat(self):
         self.assertGivesUp(
-            timeout_s=base.DEADLINE_S, call_monitor_timeout_s=0.01)
+            'call_long', timeout_s=0.01, long_timeout_s=base.DEADLINE_S)
 
-    def test_monitored_call_returns_the_answer(self):
-        self.serve(Endpoint())
-        asked = self.client(call_monitor_timeout_s=base.DEADLINE_S)
+    def test_long_call_asks_for_heartbeats_and_has_a_later_deadline(self):
+        received = []
+        listener = self.transport._listen(
+            oslo_messaging.Target(topic='topic', server='host'), 1, None)
+        listener.start(lambda incoming: (
+            received.append(incoming[0]), incoming[0].reply(None)))
+        self.addCleanup(listener.stop)
+        caller = self.client(
+            timeout_s=1000, long_timeout_s=5000, clock=clock.Clock())
 
-        self.assertEqual('host', asked.call(self.context, 'who'))
+        caller.call(self.context, 'who')
+        caller.call_long(self.context, 'who')
+
+        self.assertEqual(
+            [None, 1000], [each.client_timeout for each in received])
+        short, long = (each.ctxt['deadline'] for each in received)
+        self.assertAlmostEqual(4000, long - short, delta=500)
 
     def test_threads_may_share_a_client(self):
         self.serve(Endpoint())

@@ -7,6 +7,7 @@ from unittest import mock
 
 import oslo_messaging
 
+from cellsched import clock
 from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
@@ -123,7 +124,7 @@ class TestOnTheWay(base.RPCTestCase):
     def answer(self, error, form, *allowed):
         """Return what a caller gets that allows these modules."""
         made = server.server(self.transport, form, 'host',
-                             [self.endpoint], error_form=form)
+                             [self.endpoint], clock.Clock(), error_form=form)
         made.start()
         self.addCleanup(self.end, made)
         transports = transport.Transports(self.conf, allowed)

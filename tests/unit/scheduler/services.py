@@ -7,6 +7,7 @@ import uuid
 import oslo_messaging
 from oslo_messaging.notify import _impl_test as recorded
 
+from cellsched import clock
 from cellsched import context
 from cellsched.notify import notifier
 from cellsched import objects
@@ -86,7 +87,7 @@ class SchedulerTestCase(base.RPCTestCase):
             notifier.Notifier(self.transports.notifications(), 'host0',
                               'unversioned', []))
         self.serve(endpoint, scheduler_rpc.TOPIC, threads=1)
-        self.client = scheduler_rpc.SchedulerAPI(self.transport)
+        self.client = scheduler_rpc.SchedulerAPI(self.transport, clock.Clock())
         self.uuids = samples.uuids(2)
 
     def select(self, spec_obj=None, instance_uuids=None, **options):
