@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import each module of the project, and name those that cannot be imported."""
+"""Import each module of the project; name those that cannot be imported."""
 
 import importlib
 import pkgutil
