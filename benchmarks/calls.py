@@ -154,7 +154,6 @@ def serve_nothing(pipe, files):
     server = oslo_messaging.get_rpc_server(
         transport_, oslo_messaging.Target(
             topic=NOTHING.topic, server='benchmark'), [Nothing()],
-        executor='threading',
         access_policy=dispatcher.DefaultRPCAccessPolicy)
     server.start()
     launch.settle()

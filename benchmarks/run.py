@@ -9,8 +9,9 @@ that returns samples in seconds by the name of what was timed. What is named
 too, by their names: a pair, then.
 
 ``bars`` are what is asked for, by the name of what is timed: ``per_second`` is
-to be reached by the median, ``p99_ms`` is not to be exceeded, and ``floors``
-is how many times the floor's median the median may be.
+to be reached by the median, ``p99_ms`` is not to be exceeded, ``floors`` is
+how many times the floor's median the median may be, and ``above_floor_ms`` by
+how much it may be longer.
 """
 
 import argparse
@@ -40,7 +41,8 @@ KEYS = {'kind', 'about', 'repeat', 'parameters', 'bars'}
 #: What may be asked for, and how that is told.
 BARS = {'per_second': 'at least {} per second',
         'p99_ms': 'p99 at most {} ms',
-        'floors': 'at most {} floors'}
+        'floors': 'at most {} floors',
+        'above_floor_ms': 'at most {} ms above the floor'}
 
 
 def main(argv=None):
@@ -161,6 +163,9 @@ def summaries(name, samples, bars):
             'per_second': round(1 / median, 1) if median else None,
             'floors': round(median / statistics.median(floor), 2)
             if floor else None,
+            'above_floor_ms': round(
+                (median - statistics.median(floor)) * 1000, 4)
+            if floor else None,
         }
         lines.append({**line, 'bar': judge(line, bars.get(what) or {})})
     return lines
@@ -170,7 +175,8 @@ def judge(line, bar):
     """Return what is asked for, and whether it was met."""
     met = {'per_second': lambda found, asked: found >= asked,
            'p99_ms': lambda found, asked: found <= asked,
-           'floors': lambda found, asked: found <= asked}
+           'floors': lambda found, asked: found <= asked,
+           'above_floor_ms': lambda found, asked: found <= asked}
     return '; '.join(
         f'{BARS[name].format(asked)}: '
         f'{"met" if met[name](line[name], asked) else "MISSED"}'

@@ -24,14 +24,15 @@ _ZONE_KEY = 'availability_zone'
 class _Hosts(columns.FormattableColumn[list[str]]):
 
     def human_readable(self) -> str:
-        return '\n'.join(self._value)
+        return '\n'.join(self.machine_readable())
 
 
 class _Properties(columns.FormattableColumn[dict[str, str]]):
 
     def human_readable(self) -> str:
         return ', '.join(
-            f'{key}={value!r}' for key, value in sorted(self._value.items()))
+            f'{key}={value!r}'
+            for key, value in sorted(self.machine_readable().items()))
 
 
 class _One(base.ShowOne):

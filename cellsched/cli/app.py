@@ -157,7 +157,8 @@ class App(app.App):
     ) -> argparse.ArgumentParser:
         parser = argparse.ArgumentParser(
             prog=self.NAME, description=description, add_help=False,
-            allow_abbrev=False, formatter_class=base.HelpFormatter)
+            allow_abbrev=False)
+        base.show_docstrings(parser)
         base.refuse(parser)
         parser.add_argument(
             '-h', '--help', action='store_true',

@@ -21,12 +21,14 @@ _EPILOG = ('Options of every command, such as --config-file, are shown by '
            '{name} --help.')
 
 
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Shows docstrings as they are, less their markup."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        plain = text.replace('::\n', ':\n').replace('``', '')
-        return super()._fill_text(plain, width, indent)
+def show_docstrings(parser: argparse.ArgumentParser) -> None:
+    """Have a parser's help show docstrings as they are, less their markup."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    for name in ('description', 'epilog'):
+        text = getattr(parser, name)
+        if text:
+            setattr(parser, name,
+                    text.replace('::\n', ':\n').replace('``', ''))
 
 
 def refuse(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +60,7 @@ class Command(command.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.formatter_class = HelpFormatter
+        show_docstrings(parser)
         refuse(parser)
         return parser
 

@@ -137,7 +137,7 @@ class _Values(columns.FormattableColumn[dict[str, Any]]):
 
     def human_readable(self) -> str:
         return '\n'.join(f'{name}={value}'
-                         for name, value in self._value.items())
+                         for name, value in self.machine_readable().items())
 
 
 def read(app: 'app_.App', path: pathlib.Path) -> 'snapshot_.Snapshot':

@@ -87,7 +87,7 @@ class _Options(columns.FormattableColumn):
     def human_readable(self) -> str:
         return '\n\n'.join(
             f'[{option["group"]}] {option["name"]} = {option["default"]}\n'
-            f'{option["help"]}' for option in self._value)
+            f'{option["help"]}' for option in self.machine_readable())
 
 
 def _documentation(found: Any, module: str) -> list[str]:

@@ -24,14 +24,15 @@ _DIGITS_MAX = 20
 class _List(columns.FormattableColumn[list[str]]):
 
     def human_readable(self) -> str:
-        return '\n'.join(self._value)
+        return '\n'.join(self.machine_readable())
 
 
 class _Rules(columns.FormattableColumn[dict[str, Any]]):
 
     def human_readable(self) -> str:
         return ', '.join(
-            f'{name}={value}' for name, value in sorted(self._value.items()))
+            f'{name}={value}'
+            for name, value in sorted(self.machine_readable().items()))
 
 
 class CreateServerGroup(base.ShowOne):

@@ -3,6 +3,7 @@
 
 import copy
 import math
+from typing import Any
 
 from oslo_config import cfg
 from oslo_config import types
@@ -10,38 +11,28 @@ from oslo_config import types
 GROUP = cfg.OptGroup('metrics', title='Metrics of hosts')
 
 
-class Ratio(types.ConfigType):
+class Ratio(types.String):
     """A name, as of a metric, with its ratio: ``name=ratio``.
 
     What is read is a pair of the name and a finite number.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(type_name='name=ratio value')
 
-    def __call__(self, value):
-        name, _, ratio = str(value).partition('=')
+    def __call__(self, value: object) -> Any:
+        name, _, text = str(value).partition('=')
         try:
-            number = float(ratio)
+            number = float(text)
         except ValueError:
             number = math.nan
         if not name.strip() or not math.isfinite(number):
             raise ValueError(f'{value!r} is not a name with its ratio, '
-                             f'name=ratio')
+                             'name=ratio')
         return name.strip(), number
 
-    def __eq__(self, other):
-        return type(self) is type(other)
-
-    def __hash__(self):
-        return hash(type(self))
-
-    def __repr__(self):
+    def __repr__(self) -> str:
         return 'Ratio'
-
-    def _formatter(self, value):
-        name, ratio = value
-        return f'{name}={ratio}'
 
 
 OPTS = [

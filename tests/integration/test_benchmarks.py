@@ -48,8 +48,12 @@ class TestBenchmarks(base.TestCase):
         times = {line['what']: line for line in found['results']}
         self.assertEqual({'select_destinations', 'floor'}, set(times))
         self.assertIn(times['select_destinations']['bar'],
-                      ('at most 1.67 floors: met',
-                       'at most 1.67 floors: MISSED'))
+                      ('at most 1.5 ms above the floor: met',
+                       'at most 1.5 ms above the floor: MISSED'))
+        self.assertAlmostEqual(
+            times['select_destinations']['median_ms']
+            - times['floor']['median_ms'],
+            times['select_destinations']['above_floor_ms'], 3)
         self.assertAlmostEqual(
             times['select_destinations']['median_ms']
             / times['floor']['median_ms'],
