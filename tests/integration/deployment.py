@@ -78,9 +78,11 @@ class Deployment(fixtures.Fixture):
             self.shell('flavor', 'create', name, *(
                 f'--{what}={amount}' for what, amount in size.items()))
 
-    def manage(self, files: Sequence[str], *args: str) -> str:
+    def manage(
+        self, files: Sequence[str], *args: str, expected: int = 0
+    ) -> str:
         """Run a command for operators; return what it prints."""
-        return self._run(files, 'cellsched-manage', args)
+        return self._run(files, 'cellsched-manage', args, expected)
 
     def shell(self, *args: str, expected: int = 0) -> str:
         """Run a command for users; return what it prints."""
