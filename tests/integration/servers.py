@@ -152,9 +152,12 @@ class RabbitMQ(serving.Server):
 
         That takes milliseconds, where rabbitmqctl takes half a second.
         """
+        # The names of its own choice are the same within a second, and the
+        # broker refuses a second node of a name.
+        name = f'tests{secrets.token_hex(8)}'
         ended = subprocess.run(
             [self.program['erl_call'], '-c',
-             self._cookie_file().read_text(), '-r', '-address',
+             self._cookie_file().read_text(), '-h', name, '-address',
              f'{serving.ADDRESS}:{self.port["distribution"]}', '-e'],
             input=expressions, capture_output=True, text=True, timeout=60)
         if ended.stdout.strip() != '{ok, ok}':
