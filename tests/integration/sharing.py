@@ -142,13 +142,15 @@ def _run(command: list[str]) -> int:
         listener = stack.enter_context(Listener(path, servers))
         threading.Thread(target=listener.serve_forever, daemon=True).start()
         stack.callback(listener.shutdown)
+        # What the command starts belongs to its group, as stestr's workers do.
         with subprocess.Popen(
-                command, env={**os.environ, VARIABLE: path}) as running:
+                command, env={**os.environ, VARIABLE: path},
+                process_group=0) as running:
+            processes.guard(running.pid)
             try:
                 return running.wait()
-            except _Ended:
-                running.terminate()
-                raise
+            finally:
+                processes.kill_guarded(running.pid)
 
 
 class _Ended(BaseException):

@@ -14,7 +14,7 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 class TestBenchmarks(base.TestCase):
 
-    timeout_s = 240
+    timeout_s = 480
 
     def setUp(self) -> None:
         super().setUp()
@@ -64,4 +64,4 @@ class TestBenchmarks(base.TestCase):
                for word in ('--parameter', f'{name_}={value}')]
         return json.loads(self.run_command(
             sys.executable, '-W', 'ignore', str(RUN), '--workload', name,
-            '--repeat', '1', *own, '-f', 'json', timeout_s=220.0))
+            '--repeat', '1', *own, '-f', 'json', timeout_s=450.0))

@@ -56,6 +56,8 @@ class TestSharing(base.TestCase):
             f'asks = [sys.executable, "-c", {ASK!r}]',
             'all = [subprocess.Popen(asks) for _ in range(2)]',
             'assert [each.wait() for each in all] == [0, 0]',
+            'child = subprocess.Popen(["sleep", "1000"])',
+            'print("child:", child.pid, flush=True)',
             'print("all have asked", flush=True)', *lines])
         return [sys.executable, '-m', 'tests.integration.sharing',
                 sys.executable, '-c', code]
@@ -89,6 +91,10 @@ class TestSharing(base.TestCase):
         processes.wait_until(
             lambda: not directory.exists(), f'{directory} to go')
         self.assertEqual([], processes.inside(directory))
+        [child] = re.findall(r'^child: (\d+)$', output, re.MULTILINE)
+        processes.wait_until(
+            lambda: not processes.is_alive(int(child)),
+            'what the command started to end')
 
 
 class TestServers(base.TestCase):
