@@ -10,7 +10,8 @@ chooses.
 is each server's own. Both end with what agents say in ``launched_at``, which
 is just before that is committed: this process is what is measured, and to ask
 the databases often would be measured too. The floor is what the database
-takes for as many commits as a build makes.
+takes for as many commits as a build makes. On both sides a commit waits for
+the disk.
 """
 
 import contextlib
@@ -28,6 +29,10 @@ from cellsched.cmd import launch
 from cellsched import context
 from cellsched.db.cell import models
 from cellsched.testing import deployment
+
+#: Commits wait for the disk.
+DURABLE = {group: {'sqlite_synchronous': True}
+           for group in ('api_database', 'database')}
 
 #: Servers for each host that are built before anything is timed.
 FIRST = 4
@@ -56,7 +61,8 @@ def run(parameters, repeat):
         with tempfile.TemporaryDirectory() as path:
             directory = pathlib.Path(path)
             with (kept_to(parameters.get('cpu')),
-                  deployment.Deployment(directory / 'cells', cells) as world):
+                  deployment.Deployment(
+                      directory / 'cells', cells, options=DURABLE) as world):
                 made.append(build(world, parameters, samples))
             samples['floor'].append(commit(directory, made[-1]))
     return samples, {'commits per build': sum(made) / len(made)}
@@ -164,7 +170,7 @@ def commit(directory, commits):
     database = sqlite3.connect(directory / 'floor', isolation_level=None)
     try:
         database.execute('PRAGMA journal_mode=WAL')
-        database.execute('PRAGMA synchronous=NORMAL')
+        database.execute('PRAGMA synchronous=FULL')
         database.execute('CREATE TABLE rows (row TEXT)')
         start = time.perf_counter()
         for _ in range(round(commits * rounds)):

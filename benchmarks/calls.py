@@ -69,7 +69,7 @@ def run(parameters, repeat):
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(servers.RabbitMQ()).url('calls')
         database = servers.by_psycopg(
-            stack.enter_context(servers.PostgreSQL()).url('api'))
+            stack.enter_context(servers.PostgreSQL(durable=True)).url('api'))
         options = OPTIONS.format(
             quorum=QUORUM[parameters.get('queues', 'classic')])
         parts = stack.enter_context(populated.parts(

@@ -134,7 +134,7 @@ class World:
 
     def __init__(self, stack, parameters):
         broker = stack.enter_context(servers.RabbitMQ())
-        database = stack.enter_context(servers.PostgreSQL())
+        database = stack.enter_context(servers.PostgreSQL(durable=True))
         parts = stack.enter_context(Part(database))
         self._deployment = stack.enter_context(Deployment(
             stack.enter_context(servers.Part(broker)), parts,

@@ -34,6 +34,7 @@
     ├── ClaimRefused                 the provider has no room
     │   └── GroupPolicyViolated      or the server group wants none there
     ├── ClaimConflict                the consumer holds something else
+    ├── BrokerRefused                the user, the password, the virtual host
     ├── CellUnreachable
     ├── DeadlineExceeded             nobody waits for the answer any more
     ├── BuildDeadlineExceeded        it was tried for too long
@@ -251,6 +252,13 @@ class GroupPolicyViolated(ClaimRefused):
 class ClaimConflict(CellschedException):
     msg_fmt = 'Consumer %(consumer)s holds a different claim.'
     code = 409
+
+
+class BrokerRefused(CellschedException):
+    """The broker at ``place``, of option ``field``, takes no connection."""
+
+    msg_fmt = 'The broker at %(place)s refuses %(field)s: %(reason)s'
+    code = 503
 
 
 class CellUnreachable(CellschedException):

@@ -71,22 +71,11 @@ class Together(Generic[_Item]):
             try:
                 self._do_all(batch)
             finally:
-                self.leave()
+                self._leave()
         if mine.error is not None:
             raise mine.error
 
-    def enter(self) -> bool:
-        """Take the place of a thread that works, if one is free.
-
-        Who has it does something on its own, and is to :meth:`leave` then.
-        """
-        with self._lock:
-            if self._working >= self._at_once:
-                return False
-            self._working += 1
-            return True
-
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """Let one of those who wait work for all of them."""
         with self._lock:
             if self._waiting:

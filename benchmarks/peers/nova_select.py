@@ -91,7 +91,7 @@ def main(argv=None):
         'cells': args.cells,
         'instances': args.instances,
         'placement_results': args.placement_results,
-        'databases': 'PostgreSQL, one database for each cell, fsync off',
+        'databases': 'PostgreSQL, one database for each cell, fsync on',
         'nova': version.version_string(),
     }))
     return 0

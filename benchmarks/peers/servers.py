@@ -20,13 +20,10 @@ import sqlalchemy
 
 ADDRESS = '127.0.0.1'
 
-#: Like those of the servers that this project's own tests start: a commit
-#: waits for the system to take it, but not for its disk.
+#: As they are by default, a commit waits for the disk.
 SETTINGS = {
     'listen_addresses': ADDRESS,
     'unix_socket_directories': '',
-    'fsync': 'off',
-    'full_page_writes': 'off',
     'max_connections': '600',
 }
 

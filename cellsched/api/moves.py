@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
-import oslo_messaging
 from oslo_utils import uuidutils
 
 from cellsched.api import validation
@@ -26,6 +25,7 @@ from cellsched.listing import instances as listing
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
+from cellsched.rpc import delivery
 
 
 class _Accepted(NamedTuple):
@@ -232,14 +232,14 @@ class Moves:
         assert aimed.cell is not None
         try:
             tell()
-        except (oslo_messaging.MessagingException,
-                exception.VersionNotSendable) as exc:
+        except Exception as exc:
+            # Nobody looks for accepted moves that no conductor heard of.
             move, revert = accepted.move, None
             if move.kind.ask == 'rebuild' and accepted.vm_state == 'active':
                 revert = 'revert_rebuild'
             self._moving.give_up(aimed.cell.database, move, exc,
                                  [server_moves.ACCEPTED], revert)
-            if isinstance(exc, exception.VersionNotSendable):
+            if not isinstance(exc, delivery.ERRORS):
                 raise
             raise exception.CellUnreachable(
                 cell=aimed.cell.name, reason='nobody could be told of the '

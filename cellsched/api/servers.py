@@ -8,7 +8,6 @@ import dataclasses
 from typing import Any
 
 from oslo_log import log
-import oslo_messaging
 from oslo_utils import uuidutils
 
 from cellsched.api import accepting
@@ -31,6 +30,7 @@ from cellsched import objects
 from cellsched.quota import base as quota_base
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
+from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
@@ -40,7 +40,9 @@ class Servers:
 
     A server is accepted when :meth:`create` returns: it is in the API
     database then, and one way or another it will end as one server in one
-    cell, as one in cell0 that says why, or deleted.
+    cell, as one in cell0 that says why, or deleted. Whether the broker took
+    the message to the conductors makes no difference: they look for what they
+    were not told of.
 
     :param reached: is told what was done: ``Accept``, it is in the API
         database; ``Tell``, a conductor was told; ``Delete``, the API database
@@ -144,10 +146,11 @@ class Servers:
     def delete(self, context: context_.RequestContext, uuid: str) -> None:
         """Delete a server, whatever is being done with it.
 
+        It is accepted when the cell's database has it. A host that could not
+        be told finds it there.
+
         :raises cellsched.exception.InvalidField: no id that can be kept
         :raises cellsched.exception.InstanceNotFound: there is none
-        :raises cellsched.exception.CellUnreachable: its host could not be
-            told; to delete it again goes on from there
         """
         self.get(context, uuid)
         self._deletion.run(context, uuid)
@@ -196,9 +199,13 @@ class Servers:
         self._reached('Accept')
         try:
             self._conductor.build_and_schedule(context, uuids)
-        except oslo_messaging.MessagingException:
-            LOG.exception('No conductor could be told of %s; one will find '
-                          'them', uuids)
+        except Exception as exc:
+            # They are accepted whatever became of the message, and who asked
+            # needs their ids.
+            LOG.warning('Request %s: no conductor could be told to build '
+                        'servers %s; the conductors will find them: %s',
+                        context.request_id, ', '.join(uuids),
+                        delivery.describe(exc))
         self._reached('Tell')
 
     def _group(

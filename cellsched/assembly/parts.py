@@ -60,7 +60,7 @@ class Parts:
         self.conf = conf
         self.clock = clock or clock_.Clock()
         self.random = random or random_.Random()
-        self.databases = databases or session.Databases()
+        self.databases = databases or session.Databases(self.clock)
         self.transports = transports or transport.Transports(conf)
         self.reached = reached
         self.new_uuid = new_uuid
@@ -96,7 +96,7 @@ class Parts:
     def targets(self) -> target.Targets:
         return target.Targets(
             self.databases, self.transports,
-            session.engine_options(self.conf.database))
+            session.engine_options(self.conf, 'database'))
 
     @functools.cached_property
     def executor(self) -> ThreadPoolExecutor:
@@ -164,11 +164,11 @@ class Parts:
         self.databases.close()
 
     def _database(self, group: str, schema: str) -> session.Database:
-        options = getattr(self.conf, group)
-        if not options.connection:
+        url = self.conf[group].connection
+        if not url:
             raise exception.ConfigurationInvalid(
                 field=f'[{group}] connection',
                 expected=f'the SQLAlchemy URL of the {schema} database; it '
                          'is not set')
         return self.databases.get(
-            options.connection, schema, session.engine_options(options))
+            url, schema, session.engine_options(self.conf, group))

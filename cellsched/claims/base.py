@@ -2,7 +2,6 @@
 """The contract of a claim store."""
 
 import abc
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -234,20 +233,6 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.InvalidField: :func:`.check_claims` refuses
             it
         """
-
-    def begin(self, claims: Sequence[Claim]) -> Callable[[], int] | None:
-        """Send a batch on its way, so that its taker can go on meanwhile.
-
-        Must not block, and must not wait for another claim. May do nothing
-        and return None, as it does by default: then the batch is still to be
-        claimed. What is returned otherwise must be called once; it blocks
-        until the batch is taken or refused, and returns and raises what
-        :meth:`claim` does. Until then it may be seen either way.
-
-        :raises cellsched.exception.InvalidField: :func:`.check_claims` refuses
-            it
-        """
-        return None
 
     @abc.abstractmethod
     def release(self, consumers: Iterable[str]) -> None:

@@ -115,6 +115,15 @@ class App(app.App):
 
         return assembly.api(self.conf, parts)
 
+    @functools.cached_property
+    def sending_api(self) -> 'assembly.API':
+        """The same, for commands that send a message to conductors.
+
+        :raises cellsched.exception.BrokerRefused: the broker refuses
+        """
+        self.parts.transports.check()
+        return self.api
+
     def say(self, line: str) -> None:
         """Tell of what was done, on standard output."""
         print(line, file=self.stdout)

@@ -82,7 +82,7 @@ class CreateServer(base.Lister):
         args = parsed_args
         check_wait(args)
         hints = read_hints(args.hint)
-        uuids = self.app.api.servers.create(
+        uuids = self.app.sending_api.servers.create(
             self.app.context(), args.name, args.flavor, args.image,
             args.availability_zone, hints, args.min, args.max, args.tag)
         watch = watching(self.app, uuids)

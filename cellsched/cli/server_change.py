@@ -74,10 +74,11 @@ class RetryServer(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         server_.check_wait(parsed_args)
         context = self.app.context()
+        servers = self.app.sending_api.servers
         retried: list[str] = []
 
         def retry(uuid: str) -> None:
-            self.app.api.servers.retry(context, uuid)
+            servers.retry(context, uuid)
             retried.append(uuid)
 
         code = base.each(self.app, parsed_args.servers, retry)

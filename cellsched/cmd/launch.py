@@ -11,12 +11,15 @@ import sys
 from oslo_concurrency import processutils
 from oslo_config import cfg
 from oslo_log import log
+import oslo_messaging
 from oslo_service import service
 
 from cellsched import assembly
 from cellsched.cmd import affinity
 from cellsched.conf import loading
 from cellsched import exception
+from cellsched.rpc import delivery
+from cellsched.rpc import transport
 
 LOG = log.getLogger(__name__)
 
@@ -33,7 +36,8 @@ def run(
     """Run a service until it is told to stop; return the exit code.
 
     What is wrong with the configuration, or with a database that it names,
-    ends the process with one line before anything is started.
+    and a broker that refuses, end the process with one line before anything
+    is started. A broker that cannot be reached is waited for.
 
     :param workers: returns the number of processes; None for one a CPU
     """
@@ -43,6 +47,7 @@ def run(
         _set_up_logging(conf)
         count = workers(conf) or processutils.get_worker_count()
         places = affinity.Affinity(conf.cpu_affinity)
+        transport.Transports(conf).check()
         made = factory(conf)
         if count > 1:
             # A worker that cannot start would be started again for ever, so
@@ -118,11 +123,24 @@ class _Launched(service.Service):
         if hangup is not None:
             signal.signal(signal.SIGHUP, lambda number, frame: hangup())
         self._places.keep()
-        made = self._make()
-        made.start()
+        made = self._begin()
         settle()
         self._service = made
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
+
+    def _begin(self) -> assembly.Service:
+        try:
+            made = self._make()
+            made.start()
+            return made
+        except (exception.CellschedException,
+                oslo_messaging.MessagingException,
+                *delivery.BROKER_ERRORS) as exc:
+            # It was looked at before and has changed since. A traceback for
+            # each new worker would be all that the log has.
+            print(f'{self._program}: {delivery.describe(exc)}',
+                  file=sys.stderr, flush=True)
+            raise SystemExit(1) from None
 
     def wait(self) -> None:
         os.read(self._ended, 1)

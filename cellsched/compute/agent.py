@@ -29,6 +29,7 @@ from cellsched.network import freeing
 from cellsched import objects
 from cellsched.rpc import compute
 from cellsched.rpc import conductor as conductor_rpc
+from cellsched.rpc import delivery
 from cellsched.virt import base as virt_base
 
 LOG = log.getLogger(__name__)
@@ -221,9 +222,9 @@ class Agent:
             self._conductor.build_instances(
                 order.context, [order.instance], order.failed(reason),
                 order.spec, [list(order.hosts)])
-        except oslo_messaging.MessagingException:
-            LOG.exception('No conductor could be told of %s; one will find '
-                          'it', uuid)
+        except delivery.ERRORS as exc:
+            LOG.warning('No conductor could be told of %s; one will find it: '
+                        '%s', uuid, delivery.describe(exc))
 
     def _take_down_networks(self, order: orders.Order) -> dict[str, Any]:
         """Leave no networks on this host; return what its row is to say."""

@@ -20,6 +20,7 @@ from cellsched import exception
 from cellsched.network import base as network_base
 from cellsched import objects
 from cellsched.rpc import compute
+from cellsched.rpc import delivery
 from cellsched.virt import base as virt_base
 
 LOG = log.getLogger(__name__)
@@ -196,10 +197,10 @@ class MovingAgent:
         try:
             self._compute.migrate_out(
                 context, move.source_compute, instance, move.uuid)
-        except (oslo_messaging.MessagingException,
-                exception.VersionNotSendable):
-            LOG.exception('%s could not be told that %s has left; it will be',
-                          move.source_compute, instance.uuid)
+        except (*delivery.ERRORS, exception.VersionNotSendable) as exc:
+            LOG.warning('%s could not be told that %s has left; it will be: '
+                        '%s', move.source_compute, instance.uuid,
+                        delivery.describe(exc))
 
     def _begin(
         self, uuid: str, migration_uuid: str

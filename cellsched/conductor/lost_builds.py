@@ -23,6 +23,7 @@ from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
+from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
@@ -130,6 +131,10 @@ class LostBuilds:
                 self._go_on(aimed, found)
             else:
                 self._remove(aimed.cell.database, found.cast)
+        except delivery.ERRORS as exc:
+            LOG.warning('Nobody in cell %s could be told of build %s; it is '
+                        'tried again: %s', aimed.cell.name,
+                        found.cast.instance_uuid, delivery.describe(exc))
         except Exception:
             # The others are not to wait until this is mended.
             LOG.exception('Build %s cannot be gone on with',

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import datetime
 
 from oslo_log import log
-import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
@@ -18,6 +17,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
@@ -128,6 +128,6 @@ class StrandedMoves:
         try:
             tell(context_.admin(), host,
                  objects.Instance(uuid=move.instance_uuid), move.uuid)
-        except oslo_messaging.MessagingException:
-            LOG.exception('%s could not be told of %s',
-                          host, move.instance_uuid)
+        except delivery.ERRORS as exc:
+            LOG.warning('%s could not be told of %s: %s', host,
+                        move.instance_uuid, delivery.describe(exc))

@@ -9,8 +9,6 @@ from sqlalchemy import event
 from cellsched.db import refusing
 from cellsched import exception
 
-_DRIVERS = ('psycopg2', 'psycopg')
-
 _THRESHOLD = 'prepare_threshold'
 
 #: What stands in a URL for never.
@@ -48,35 +46,9 @@ def connect_arguments(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
     return url.difference_update_query([_THRESHOLD]), {_THRESHOLD: threshold}
 
 
-def tune(engine: sa.Engine) -> None:
-    """Let an engine by one of the drivers do what it should.
-
-    Statements of connections raise :class:`PlanOutdated` once after a table
-    has changed.
-    """
-    if engine.dialect.driver in _DRIVERS:
-        _commit_each_at_no_cost(engine)
-        event.listen(engine, 'handle_error', _forget_plans, insert=True)
-
-
-def _commit_each_at_no_cost(engine: sa.Engine) -> None:
-    """Let a connection commit each statement, or no longer, at no cost.
-
-    SQLAlchemy names the isolation that it returns to. psycopg2 tells the
-    server at once, and psycopg 3 with each transaction from then on. A session
-    that has none but its default has nothing to return to.
-    """
-    set_level: Any = engine.dialect.set_isolation_level
-
-    def set_isolation_level(connection: Any, level: str) -> None:
-        if connection.isolation_level is None and level in (
-                'AUTOCOMMIT', engine.dialect.default_isolation_level):
-            connection.autocommit = level == 'AUTOCOMMIT'
-        else:
-            set_level(connection, level)
-
-    engine.dialect.set_isolation_level = (  # type: ignore[method-assign]
-        set_isolation_level)  # type: ignore[assignment]
+def listen(engine: sa.Engine) -> None:
+    """Have statements raise :class:`PlanOutdated` when their plans are."""
+    event.listen(engine, 'handle_error', _forget_plans)
 
 
 def _forget_plans(context: Any) -> None:

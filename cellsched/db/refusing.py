@@ -50,7 +50,7 @@ def listen(engine: sa.Engine) -> None:
         if (state(error) == _INVALID_TEXT and f'"{_TEXT}"' in str(error)):
             raise Refused()
 
-    event.listen(engine, 'handle_error', tell, insert=True)
+    event.listen(engine, 'handle_error', tell)
 
 
 def state(error: BaseException | None) -> str | None:

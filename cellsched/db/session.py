@@ -16,21 +16,23 @@ import re
 import threading
 from typing import Any
 
+from oslo_config import cfg
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
-from cellsched.db import bare
+from cellsched import clock as clock_
 from cellsched.db import opening
 from cellsched.db import postgresql
 from cellsched.db import refusing
 from cellsched import exception
 from cellsched import urls
 
-#: oslo.db's options that its engines take.
+#: oslo.db's options that engines are made by.
 _ENGINE_OPTIONS = (
     'connection_recycle_time', 'connection_debug', 'connection_parameters',
     'connection_trace', 'max_overflow', 'max_pool_size', 'max_retries',
     'mysql_sql_mode', 'pool_timeout', 'retry_interval',
+    'sqlite_synchronous',
 )
 
 #: The extras of this project that install a driver, by dialect and driver.
@@ -46,7 +48,11 @@ _UNREACHABLE = (
     sa.exc.OperationalError, sa.exc.TimeoutError,
 )
 
+#: SQLSTATE of PostgreSQL.
 _SERIALIZATION_FAILURE = '40001'
+
+#: Number of an error of MariaDB.
+_RECORD_CHANGED = 1020
 
 #: What PostgreSQL and MySQL say of a table that is not there.
 _MISSING_TABLE = re.compile(
@@ -54,10 +60,16 @@ _MISSING_TABLE = re.compile(
     r'''|\(1146, "Table '[^'.]*\.(?P<mysql>[^']+)' doesn't exist"''')
 
 
-def engine_options(section: Any) -> dict[str, Any]:
-    """Return what a section of oslo.db's options says of engines."""
-    return {name: getattr(section, name) for name in _ENGINE_OPTIONS
-            if getattr(section, name, None) is not None}
+def engine_options(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
+    """Return what a group of oslo.db's options says of engines.
+
+    Where it does not say how many connections are kept, that is the number of
+    threads that answer messages and ask cells.
+    """
+    options = {name: conf[group][name] for name in _ENGINE_OPTIONS
+               if conf[group].get(name) is not None}
+    return {'max_pool_size': (conf.executor_thread_pool_size
+                              + conf.cell_worker_thread_pool_size), **options}
 
 
 class Database:
@@ -67,19 +79,20 @@ class Database:
 
     :param url: SQLAlchemy URL
     :param schema: whose it is, for people: ``API``, ``cell`` or ``claims``
-    :param options: arguments for oslo.db's ``create_engine``
+    :param options: oslo.db's options, by name
+    :param clock: tells how long connections were idle
     """
 
     def __init__(
-        self, url: str, schema: str, options: Mapping[str, Any] | None = None
+        self, url: str, schema: str, options: Mapping[str, Any] | None = None,
+        *, clock: clock_.Clock,
     ) -> None:
         self.url = url
         self.schema = schema
         self.options = dict(options or {})
         self._lock = threading.Lock()
         self._engine: sa.Engine | None = None
-        self._bare = bare.Connections(
-            self._pooled, self.options.get('connection_recycle_time', -1))
+        self._clock = clock
 
     def __repr__(self) -> str:
         return f'Database({self.schema}, {urls.mask(self.url)})'
@@ -98,7 +111,7 @@ class Database:
 
     def _opened(self) -> sa.Engine:
         try:
-            return opening.open_(self.url, self.options)
+            return opening.open_(self.url, self.options, self._clock)
         except Exception as exc:
             ours = self.translate(exc)
             if ours is None:
@@ -143,22 +156,6 @@ class Database:
         """
         return _Use(self, writes=False)
 
-    def driver(
-        self, idle: bool = False
-    ) -> contextlib.AbstractContextManager[bare.Connection]:
-        """Give a connection of the driver, whose statements are each alone.
-
-        It is for what is done all the time: what SQLAlchemy does about a
-        statement takes longer than a short one. Errors are the driver's own.
-        PostgreSQL only.
-
-        :param idle: give one that is open and idle, without waiting for it
-        :raises cellsched.db.bare.NoneIdle: there is none
-        :raises cellsched.exception.DatabaseUnreachable: it does not answer
-        """
-        return self._bare.one(
-            lambda exc: refusing.state(exc) in refusing.HARMLESS, idle)
-
     def glance(self, query: str) -> list[Any]:
         """Return the rows of a query that has no parameters.
 
@@ -186,7 +183,6 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
-        self._bare.close()
         with self._lock:
             if self._engine is not None:
                 self._engine.dispose()
@@ -252,14 +248,17 @@ class _Use:
         return connection
 
     def _begin(self, connection: sa.Connection) -> None:
-        lone = connection.dialect.name == 'sqlite'
-        if self._writes:
-            connection.begin()
-            if lone:
-                opening.begin_immediate(connection)
-        elif not lone:
-            # SQLite's connections commit each statement unless told.
-            connection.execution_options(isolation_level='AUTOCOMMIT')
+        if not self._writes:
+            # Connections commit each statement unless told otherwise. MySQL's
+            # have READ COMMITTED, where each statement sees what there is; to
+            # turn the other on and off would take five round trips.
+            return
+        if connection.dialect.name == 'postgresql':
+            connection.execution_options(
+                isolation_level=connection.default_isolation_level)
+        connection.begin()
+        if connection.dialect.name == 'sqlite':
+            opening.begin_immediate(connection)
 
     def __exit__(
         self, kind: Any, exc: BaseException | None, traceback: Any
@@ -284,13 +283,15 @@ class _Use:
 
 
 def _lost(exc: BaseException) -> bool:
-    """Whether PostgreSQL gave another transaction precedence.
+    """Whether the server gave another transaction precedence.
 
-    It does so where its default isolation was made stricter, as late as at
-    the commit. oslo.db does not know this one.
+    PostgreSQL does so where its default isolation was made stricter, as late
+    as at the commit, and MariaDB where it checks that what is changed is what
+    was read. oslo.db does not know the first, and old releases neither.
     """
-    return (refusing.state(getattr(exc, 'orig', None))
-            == _SERIALIZATION_FAILURE)
+    orig = getattr(exc, 'orig', None)
+    return (refusing.state(orig) == _SERIALIZATION_FAILURE
+            or getattr(orig, 'args', ())[:1] == (_RECORD_CHANGED,))
 
 
 def _missing_table(exc: BaseException) -> str | None:
@@ -314,9 +315,13 @@ SYNC_COMMANDS = {
 
 
 class Databases:
-    """The databases that a process uses, each opened once."""
+    """The databases that a process uses, each opened once.
 
-    def __init__(self) -> None:
+    :param clock: theirs
+    """
+
+    def __init__(self, clock: clock_.Clock) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._open: dict[tuple[str, str], Database] = {}
 
@@ -331,7 +336,8 @@ class Databases:
         with self._lock:
             if (url, schema) not in self._open:
                 _check_url(url, schema)
-                self._open[url, schema] = Database(url, schema, options)
+                self._open[url, schema] = Database(
+                    url, schema, options, clock=self._clock)
             return self._open[url, schema]
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ def insert_missing(
     rows = sorted(rows, key=lambda row: row[key.name])
     insert = _inserting(key, connection.dialect.name)
     if insert is None:
-        return _insert_one_by_one(connection, key, rows)
+        return _insert_or_fail(connection, key, rows)
     return set(connection.execute(insert, rows).scalars())
 
 
@@ -147,11 +147,41 @@ def _inserting(key: sa.Column[Any], dialect: str) -> Any:
         insert(key.table).on_conflict_do_nothing().returning(key))
 
 
+def _insert_or_fail(
+    connection: sa.Connection, key: sa.Column[Any],
+    rows: Sequence[Mapping[str, Any]],
+) -> set[Any]:
+    """Insert rows where a statement that meets a duplicate inserts none.
+
+    Most often there is no duplicate, so MariaDB is first told of many rows by
+    one statement. MySQL cannot be: it has no RETURNING, without which a driver
+    may make several statements of it.
+    """
+    inserted: set[Any] = set()
+    for start in range(0, len(rows), CHUNK):
+        chunk = rows[start:start + CHUNK]
+        if connection.dialect.insert_returning and len(chunk) > 1:
+            try:
+                inserted.update(connection.execute(
+                    _returning(key), chunk).scalars())
+                continue
+            except db_exc.DBDuplicateEntry:
+                # It was undone, and the transaction goes on.
+                pass
+        inserted |= _insert_one_by_one(connection, key, chunk)
+    return inserted
+
+
+@functools.cache
+def _returning(key: sa.Column[Any]) -> sa.Insert:
+    return sa.insert(key.table).returning(key)
+
+
 def _insert_one_by_one(
     connection: sa.Connection, key: sa.Column[Any],
     rows: Sequence[Mapping[str, Any]],
 ) -> set[Any]:
-    """Insert rows where the database cannot tell which of many it took.
+    """Insert rows and pass over those that are there.
 
     MySQL takes back the statement that fails, and not the transaction. Its
     IGNORE would hide other errors too.

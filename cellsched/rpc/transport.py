@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import contextlib
 import threading
 
 from oslo_config import cfg
@@ -11,11 +12,21 @@ import oslo_messaging
 from cellsched.conf import loading
 from cellsched import exception
 from cellsched import plugins
+from cellsched.rpc import broker_check
+from cellsched.rpc import broker_urls
 
 #: Scheme of the URL of what has no queue, which is cell0.
 NO_TRANSPORT = 'none'
 
 _DRIVERS = 'oslo.messaging.drivers'
+
+#: Drivers of notifications that send nothing to a broker.
+_WITHOUT_BROKER = {'log', 'noop', 'test'}
+
+#: What a URL should be, for errors that quote nothing of it.
+_FORM = ('scheme://user:password@host:port/virtual_host, in which special '
+         'characters of user, password and virtual host are percent-encoded '
+         '(/ as %2F)')
 
 
 class Transports:
@@ -62,14 +73,43 @@ class Transports:
             self._conf.oslo_messaging_notifications.transport_url,
             '[oslo_messaging_notifications] transport_url')
 
-    def _get(
-        self, opener: Callable, url: str | None, field: str
-    ) -> oslo_messaging.Transport:
+    def check(self) -> None:
+        """Make sure that no broker of the configuration refuses.
+
+        That is the one of ``[DEFAULT] transport_url`` and, if notifications
+        are on, the one that they go by. Connects to each and disconnects. One
+        that cannot be reached is logged: services wait for it.
+
+        :raises cellsched.exception.BrokerRefused: one refuses the user, the
+            password or the virtual host
+        :raises cellsched.exception.ConfigurationInvalid: as :meth:`get`
+        :raises cellsched.exception.Invalid: as :meth:`get`
+        """
+        field, url = self._chosen(None, '')
+        self._check(url, field)
+        notifications = self._conf.oslo_messaging_notifications
+        if (set(notifications.driver) - _WITHOUT_BROKER
+                and notifications.transport_url):
+            self._check(notifications.transport_url,
+                        '[oslo_messaging_notifications] transport_url')
+
+    def _check(self, url: str, field: str) -> None:
+        broker_check.check(
+            self._conf, self._parsed(url, field), field)
+
+    def _chosen(self, url: str | None, field: str) -> tuple[str, str]:
+        """Return a URL and its option, by default those of the process."""
         field = field if url else '[DEFAULT] transport_url'
         url = url or self._own_url()
         if url.partition(':')[0].lower() == NO_TRANSPORT:
             raise exception.Invalid(
                 f'{field}: {NO_TRANSPORT}:// says that there is no transport.')
+        return field, url
+
+    def _get(
+        self, opener: Callable, url: str | None, field: str
+    ) -> oslo_messaging.Transport:
+        field, url = self._chosen(url, field)
         with self._lock:
             if (opener, url) not in self._open:
                 self._open[opener, url] = self._opened(opener, url, field)
@@ -92,8 +132,10 @@ class Transports:
     def _opened(
         self, opener: Callable, url: str, field: str
     ) -> oslo_messaging.Transport:
+        parsed = self._parsed(url, field)
         try:
-            return opener(self._conf, url, self._allowed_remote_exmods)
+            return opener(self._conf, broker_urls.for_driver(parsed),
+                          self._allowed_remote_exmods)
         except oslo_messaging.DriverLoadFailure:
             schemes = ', '.join(plugins.names(_DRIVERS))
             expected = f'a URL that begins with one of: {schemes}'
@@ -102,5 +144,11 @@ class Transports:
         except (ValueError, cfg.Error, oslo_messaging.MessagingException):
             # What these say may quote a password, and so may a part of a URL
             # that nobody can parse.
-            expected = 'scheme://user:password@host:port/virtual_host'
+            expected = _FORM
         raise exception.ConfigurationInvalid(field=field, expected=expected)
+
+    def _parsed(self, url: str, field: str) -> oslo_messaging.TransportURL:
+        with contextlib.suppress(
+                ValueError, oslo_messaging.MessagingException):
+            return broker_urls.parse(self._conf, url)
+        raise exception.ConfigurationInvalid(field=field, expected=_FORM)

@@ -78,21 +78,16 @@ class Choosing:
         self._ranking: ranking_.Ranking | None = None
         self._picks: list[decision_.Pick] = []
         self._last_taken: int | None = None
-        #: What was chosen and is still to be taken.
-        self._chosen: tuple[int, str, ranking_.Ranking, bool] | None = None
         self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
 
     def choose(self, uuid: str, held_on: str | None, last: bool) -> bool:
         """Choose a host for one more instance; return whether there is one.
-
-        What it needs is taken when something else is asked of this.
 
         :param held_on: the node that it holds a claim on already, which it
             keeps if that suits its image, which may be another one than it
             was
         :param last: no other instance comes after this one
         """
-        self._take_chosen()
         if held_on is not None:
             row = self._hosts.row(held_on)
             if row is None or not self._suits(row):
@@ -102,29 +97,16 @@ class Choosing:
             row = self._taste.pick(ranking)
             if row is None:
                 return False
-            self._chosen = row, uuid, ranking, last
+            self._picks.append(decision_.pick(
+                self._hosts, ranking, row, uuid, detailed=not self._picks))
+            if not self._taken and (self._rows or not last):
+                # Another ranking is to be made of this one.
+                ranking.detach()
+            self._hosts.take(row, self._resources, uuid)
+            self._taken.append((row, uuid))
+            self._last_taken = row
         self._rows.append(row)
         return True
-
-    @property
-    def nodes(self) -> list[tuple[str, str]]:
-        """The uuids of the nodes that were chosen, and their hosts."""
-        uuids, names = self._hosts['uuid'], self._hosts['host']
-        return [(uuids[row], names[row]) for row in self._rows]
-
-    def _take_chosen(self) -> None:
-        """Take what was chosen last, if that is still to be done."""
-        if self._chosen is None:
-            return
-        (row, uuid, ranking, last), self._chosen = self._chosen, None
-        self._picks.append(decision_.pick(
-            self._hosts, ranking, row, uuid, detailed=not self._picks))
-        if not self._taken and (len(self._rows) > 1 or not last):
-            # Another ranking is to be made of this one.
-            ranking.detach()
-        self._hosts.take(row, self._resources, uuid)
-        self._taken.append((row, uuid))
-        self._last_taken = row
 
     def give_back(self) -> None:
         """Take back what was taken."""
@@ -134,7 +116,6 @@ class Choosing:
 
     def selections(self, alternates: int) -> list[list[objects.Selection]]:
         """Return what was chosen, with alternates in the same cell."""
-        self._take_chosen()
         others: dict[int, list[objects.Selection]] = {}
         if self._candidates is None:
             # All of them had their hosts; what these allow is still to say.
@@ -145,7 +126,6 @@ class Choosing:
     def diagnosis(self, silent: Sequence[str], wanted: int) -> (
             diagnosis.Diagnosis):
         """Return what became of the hosts."""
-        self._take_chosen()
         rejections = (self._candidates.rejections(self._request)
                       if self._candidates is not None else ())
         return diagnosis.Diagnosis(
@@ -154,7 +134,6 @@ class Choosing:
 
     def decision(self) -> decision_.Decision:
         """Return what was decided, to be told later."""
-        self._take_chosen()
         # Candidates that are empty have rejected something all the same.
         found = self._candidates
         steps = () if found is None else found.sifted.steps

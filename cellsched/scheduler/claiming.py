@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of threads that wait together, in one transaction."""
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
-import functools
 
 from cellsched.claims import base
 from cellsched import exception
@@ -31,46 +29,6 @@ class _Batch:
         if self.error is not None:
             raise self.error
         return self.new
-
-
-class Underway:
-    """A batch that is to be claimed, and may be on its way.
-
-    :ivar claims: what is in it
-    :param claim: claims it
-    :param end: waits for its end, if it is on its way
-    :param release: gives back all that consumers hold
-    """
-
-    def __init__(
-        self, claims: Sequence[base.Claim], claim: Callable[[], int],
-        end: Callable[[], int] | None,
-        release: Callable[[Iterable[str]], None],
-    ) -> None:
-        self.claims = claims
-        self._claim = claim
-        self._end = end
-        self._release = release
-
-    def end(self) -> int:
-        """Claim it, or wait until it is claimed; see the store's ``claim``."""
-        end, self._end = self._end, None
-        return (end or self._claim)()
-
-    def undo(self) -> None:
-        """Give back what it took, if it was on its way.
-
-        Where some of it was held before, which is not told, all of it stays.
-        """
-        if self._end is None:
-            return
-        try:
-            new = self.end()
-        except _OF_ONE:
-            # It took nothing.
-            return
-        if new == len(self.claims):
-            self._release({claim.consumer for claim in self.claims})
 
 
 class Together:
@@ -105,28 +63,6 @@ class Together:
         mine = _Batch(claims)
         self._together.do(mine)
         return mine.result()
-
-    def begin(self, claims: Sequence[base.Claim]) -> Underway:
-        """Have a batch on its way, if nobody has to be waited for.
-
-        :raises cellsched.exception.InvalidField: the store refuses it
-        """
-        end = None
-        if self._together.enter():
-            try:
-                end = self._store.begin(claims)
-            finally:
-                if end is None:
-                    self._together.leave()
-        return Underway(
-            claims, functools.partial(self.claim, claims),
-            end and functools.partial(self._end, end), self.release)
-
-    def _end(self, end: Callable[[], int]) -> int:
-        try:
-            return end()
-        finally:
-            self._together.leave()
 
     def _take(self, batches: Sequence[_Batch]) -> None:
         grouped = [batch for batch in batches if batch.is_grouped]

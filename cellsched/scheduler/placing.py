@@ -43,13 +43,11 @@ class _Choice:
 
     :param places: for each instance its host and alternates, if all have one
     :param why: why not; also told where hosts were refused before
-    :param underway: what is to be claimed, or is being claimed already
     """
 
     places: list[list[objects.Selection]]
     why: diagnosis.Diagnosis | None
     decision: decision_.Decision
-    underway: claiming.Underway | None = None
 
 
 class Placing:
@@ -109,7 +107,7 @@ class Placing:
         while chosen < self._attempts_max:
             located = self._locate(request, uuids, again)
             choice = self._choose(
-                request, uuids, alternates, located, refusals, claim=claim)
+                request, uuids, alternates, located, refusals)
             places, why = choice.places, choice.why
             if not places and fresh and again == claim:
                 assert why is not None
@@ -124,7 +122,8 @@ class Placing:
             try:
                 if not claim:
                     self._hold(places)
-                refusal = self._claim(choice.underway)
+                refusal = self._claim(
+                    uuids, request, places, located) if claim else None
             except exception.ClaimConflict:
                 if again:
                     raise
@@ -220,7 +219,7 @@ class Placing:
     def _choose(
         self, request: objects.RequestSpec, uuids: Sequence[str],
         alternates: int, located: moves.Located,
-        refusals: refusals_.Refusals, keep: bool = True, claim: bool = False,
+        refusals: refusals_.Refusals, keep: bool = True,
     ) -> _Choice:
         """Choose for each instance in turn, and take what is chosen.
 
@@ -230,44 +229,32 @@ class Placing:
         it, is passed over, and so is one that the server group is kept from.
 
         :param keep: whether what is chosen stays taken
-        :param claim: whether it is to be claimed
         """
-        underway: claiming.Underway | None = None
-        try:
-            with self._loader.lock:
-                hosts = self._loader.table.view(
-                    self._clock.timestamp(), located.nodes)
-                choosing = choosing_.Choosing(
-                    self._pipeline, self._taste, hosts, request, refusals)
-                taken = False
-                try:
-                    complete = all(
-                        choosing.choose(uuid, located.kept.get(uuid),
-                                        last=uuid == uuids[-1])
-                        for uuid in uuids)
-                    if complete and claim:
-                        # While it is on its way, the rest is made.
-                        underway = self._begin(
-                            uuids, request, choosing.nodes, located)
-                    quiet = (complete and not refusals
-                             and self._attempts_max > 1)
-                    # Where alternates are looked for, more are rejected.
-                    why = None if quiet else choosing.diagnosis(
-                        self._loader.silent, len(uuids))
-                    choice = _Choice(
-                        choosing.selections(alternates) if complete else [],
-                        why, choosing.decision(), underway)
-                    if why is not None:
-                        choice.decision.examples = choosing.examples()
-                    taken = complete and keep
-                    return choice
-                finally:
-                    if not taken:
-                        choosing.give_back()
-        except BaseException:
-            if underway is not None:
-                underway.undo()
-            raise
+        with self._loader.lock:
+            hosts = self._loader.table.view(
+                self._clock.timestamp(), located.nodes)
+            choosing = choosing_.Choosing(
+                self._pipeline, self._taste, hosts, request, refusals)
+            taken = False
+            try:
+                complete = all(
+                    choosing.choose(uuid, located.kept.get(uuid),
+                                    last=uuid == uuids[-1])
+                    for uuid in uuids)
+                quiet = complete and not refusals and self._attempts_max > 1
+                # Where alternates are looked for, more are rejected.
+                why = None if quiet else choosing.diagnosis(
+                    self._loader.silent, len(uuids))
+                choice = _Choice(
+                    choosing.selections(alternates) if complete else [],
+                    why, choosing.decision())
+                if why is not None:
+                    choice.decision.examples = choosing.examples()
+                taken = complete and keep
+                return choice
+            finally:
+                if not taken:
+                    choosing.give_back()
 
     def _names(self, providers: Iterable[str]) -> list[str]:
         """Return the hosts of nodes, as far as they are still known."""
@@ -281,28 +268,24 @@ class Placing:
     ) -> None:
         self._loader.hold({first.compute_node_uuid for first, *_ in places})
 
-    def _begin(
+    def _claim(
         self, uuids: Sequence[str], request: objects.RequestSpec,
-        nodes: Sequence[tuple[str, str]], located: moves.Located,
-    ) -> claiming.Underway | None:
-        """Have what was chosen claimed; None if all of it is held already."""
+        places: Sequence[Sequence[objects.Selection]],
+        located: moves.Located,
+    ) -> exception.ClaimRefused | None:
+        """Claim what was chosen; return what was refused, if anything."""
         resources, group = request.resources(), request.get('instance_group')
         batch = [claims_base.Claim(
-            located.consumers.get(uuid, uuid), node, resources,
-            claims_base.membership(group, host, uuid))
-            for uuid, (node, host) in zip(uuids, nodes)
+            located.consumers.get(uuid, uuid), first.compute_node_uuid,
+            resources, claims_base.membership(
+                group, first.service_host, uuid))
+            for uuid, (first, *_) in zip(uuids, places)
             if uuid not in located.kept]
-        return self._claims.begin(batch) if batch else None
-
-    def _claim(
-        self, underway: claiming.Underway | None
-    ) -> exception.ClaimRefused | None:
-        """Wait for a claim, if there is one; return what was refused of it."""
-        if underway is None:
+        if not batch:
             return None
-        providers = [claim.provider for claim in underway.claims]
+        providers = [claim.provider for claim in batch]
         try:
-            new = underway.end()
+            new = self._claims.claim(batch)
         except exception.ClaimRefused as exc:
             LOG.info('Choosing again: %s', exc)
             self._loader.reload(providers)

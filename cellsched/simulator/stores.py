@@ -9,6 +9,7 @@ import sqlite3
 from typing import Any
 
 from cellsched.claims import base as claims_base
+from cellsched import clock
 from cellsched.db import session
 from cellsched import exception
 
@@ -24,7 +25,9 @@ class Store:
 
     def __init__(self, url: str, schema: str) -> None:
         self.url = url
-        self.database = session.Database('sqlite://', schema)
+        # Nothing of the run depends on it: connections in memory do not age.
+        self.clock = clock.Clock()
+        self.database = session.Database('sqlite://', schema, clock=self.clock)
         raw = self.database.engine.raw_connection()
         self.raw: Any = raw.driver_connection
         raw.close()
@@ -94,7 +97,7 @@ class Database(session.Database):
     """A store as one process opens it."""
 
     def __init__(self, store: Store, schema: str, gate: Gate) -> None:
-        super().__init__(store.url, schema)
+        super().__init__(store.url, schema, clock=store.clock)
         self._store = store
         self._gate = gate
 
@@ -130,7 +133,7 @@ class Databases(session.Databases):
     """The stores that a process can reach, by their URLs."""
 
     def __init__(self, stores: Mapping[str, Store], gate: Gate) -> None:
-        super().__init__()
+        super().__init__(clock.Clock())
         self._stores = stores
         self._gate = gate
 

@@ -13,10 +13,14 @@ from typing import ClassVar
 
 import fixtures
 
+from cellsched import clock
 from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db import migration
 from cellsched.db import session
+
+#: They need not outlive the machine.
+_OPTIONS = {'sqlite_synchronous': False}
 
 
 class _Database(fixtures.Fixture):
@@ -33,7 +37,8 @@ class _Database(fixtures.Fixture):
         path = directory / f'{self.schema.name}.sqlite'
         path.write_bytes(_migrated(self.schema))
         self.url = f'sqlite:///{path}'
-        self.database = session.Database(self.url, self.schema.name)
+        self.database = session.Database(
+            self.url, self.schema.name, _OPTIONS, clock=clock.Clock())
         self.addCleanup(self.database.close)
 
 
@@ -54,7 +59,8 @@ def _migrated(schema: migration.Schema) -> bytes:
     """Return the file of a database with the schema in it."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / 'database.sqlite'
-        database = session.Database(f'sqlite:///{path}', schema.name)
+        database = session.Database(
+            f'sqlite:///{path}', schema.name, _OPTIONS, clock=clock.Clock())
         try:
             schema.sync(database)
         finally:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole deployment in one process: many cells, no server to start.
 
-SQLite files and the in-process transport stand for databases and brokers.
+SQLite files, unless other databases are named, and the in-process transport
+stand for databases and brokers.
 Everything else is as in production: configuration files, their services wired
 by ``cellsched.assembly``, nothing shared between them but what is configured.
-Projects have no limits unless the options set some.
+Projects have no limits, and commits do not wait for the disk, unless the
+options say otherwise.
 """
 
 from collections.abc import Callable
@@ -67,6 +69,8 @@ class Deployment:
     :param options: options for every service, by group
     :param reached: is told what step of a task was done, by its name, in the
         thread that did it
+    :param database_url: returns the URL of an empty database by its name:
+        ``api``, ``claims`` or a cell's; otherwise it is a SQLite file
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Deployment:
         aggregates_: Mapping[str, Mapping[str, str]] | None = None,
         options: Options | None = None, clock: clock_.Clock | None = None,
         reached: Callable[[str], None] = lambda step: None,
+        database_url: Callable[[str], str] | None = None,
     ) -> None:
         self.directory = directory
         self.cells = cells
@@ -81,6 +86,7 @@ class Deployment:
         self._options = options or {}
         self._clock = clock or clock_.Clock()
         self._reached = reached
+        self._database_url = database_url or self._sqlite
         # Nobody else in this process may hear what is said here.
         self._world = uuidutils.generate_uuid(dashed=False)
         self._services: list[assembly.Service] = []
@@ -164,13 +170,13 @@ class Deployment:
         self._write('api', {
             'DEFAULT': {'host': 'api', 'transport_url': self._transport('api'),
                         'initial_cpu_allocation_ratio': 1.0},
-            'api_database': {'connection': self._sqlite('api')}})
+            'api_database': {'connection': self._database_url('api')}})
         for cell in self.cells:
             self._write(cell.name, {
                 'DEFAULT': {'host': f'conductor-{cell.name}',
                             'transport_url': self._transport(cell.name),
                             'initial_cpu_allocation_ratio': 1.0},
-                'database': {'connection': self._sqlite(cell.name)}})
+                'database': {'connection': self._database_url(cell.name)}})
         parts = self._parts(self.conf('api'))
         try:
             self._fill(parts)
@@ -182,10 +188,10 @@ class Deployment:
         api_schema.SCHEMA.sync(parts.database)
         parts.claims.sync()
         mappings = [_mapping(objects.CELL0_UUID, 'cell0', 'none:///',
-                             self._sqlite('cell0'))]
+                             self._database_url('cell0'))]
         mappings += [
             _mapping(uuidutils.generate_uuid(), cell.name,
-                     self._transport(cell.name), self._sqlite(cell.name))
+                     self._transport(cell.name), self._database_url(cell.name))
             for cell in self.cells]
         for mapping in mappings:
             _sync(cell_schema.SCHEMA, parts, mapping.database_connection)
@@ -221,7 +227,10 @@ class Deployment:
     def _write(self, name: str, options: Options) -> None:
         """Write a configuration file; what all services share goes first."""
         shared: dict[str, dict[str, Any]] = {
-            'claims': {'connection': self._sqlite('claims')},
+            # They need not outlive the machine.
+            'api_database': {'sqlite_synchronous': False},
+            'claims': {'connection': self._database_url('claims')},
+            'database': {'sqlite_synchronous': False},
             'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
         for source in (self._options, options):
             for group, values in source.items():

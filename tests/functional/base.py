@@ -79,6 +79,9 @@ class TestCase(base.TestCase):
     more memory than a host has unless that is said.
     """
 
+    #: Returns the URL of a database by its name, if it is no file of SQLite's.
+    database_url: Callable[[str], str] | None = None
+
     timeout_s = TIMEOUT_S
 
     world: deployment.Deployment
@@ -108,7 +111,8 @@ class TestCase(base.TestCase):
                     deployment.Host(host) if isinstance(host, str) else host
                     for host in hosts])
                 for name, hosts in cells.items()],
-            aggregates, at_once(options), reached=reached)
+            aggregates, at_once(options), reached=reached,
+            database_url=self.database_url)
         self.world.start()
         self.addCleanup(self.world.stop)
         self.world.api.flavors.create('small', 1, 512, 10)

@@ -42,7 +42,8 @@ def make(conf):
     """Return the service and what it opened, by its own configuration."""
     conf.register_opts(OPTS, group='orchestra')
     options, clock = conf.orchestra, clock_.Clock()
-    databases, transports = session.Databases(), transport.Transports(conf)
+    databases = session.Databases(clock_.Clock())
+    transports = transport.Transports(conf)
     database = databases.get(options.api, 'API')
     targets = target.Targets(databases, transports)
     cells = registry.CellRegistry(database, clock, interval_s=10)

@@ -2,6 +2,7 @@
 """The servers of integration tests: what they promise the other tests."""
 
 import contextlib
+import functools
 import pathlib
 import re
 import signal
@@ -26,6 +27,8 @@ ROOT = str(pathlib.Path(__file__).parents[2])
 
 #: The environment of tests that start what they need.
 ALONE = {'PYTHONPATH': ROOT, sharing.VARIABLE: ''}
+
+KINDS = (servers.RabbitMQ, servers.PostgreSQL, servers.MariaDB)
 
 #: Makes a server that is not there a failure.
 VARIABLE = 'CELLSCHED_REQUIRE_SERVERS'
@@ -127,32 +130,36 @@ class TestRabbitMQ(TestCase):
             timeout=30)
 
 
-class TestPostgreSQL(TestCase):
+class DatabaseTests:
+    """What every database server promises."""
+
+    #: The kind of the server.
+    kind = None
 
     def test_databases_are_isolated(self):
-        database = self.part_of(servers.PostgreSQL)
+        database = self.part_of(self.kind)
         one, two = (self.engine(database.url(name)) for name in ('one', 'two'))
 
         with one.begin() as connection:
-            connection.execute(sa.text('CREATE TABLE hosts (name text)'))
+            connection.execute(sa.text('CREATE TABLE hosts (name varchar(9))'))
 
         self.assertEqual(['hosts'], sa.inspect(one).get_table_names())
         self.assertEqual([], sa.inspect(two).get_table_names())
 
     def test_database_is_made_once(self):
-        database = self.part_of(servers.PostgreSQL)
+        database = self.part_of(self.kind)
 
         self.assertEqual(database.url('one'), database.url('one'))
 
     def test_tests_do_not_meet(self):
-        database = self.part_of(servers.PostgreSQL)
-        other = self.part_of(servers.PostgreSQL)
+        database = self.part_of(self.kind)
+        other = self.part_of(self.kind)
 
         self.assertNotEqual(database.url('one'), other.url('one'))
 
     def test_database_goes_with_its_test_though_it_is_in_use(self):
-        self.part_of(servers.PostgreSQL)
-        part = servers.Part(servers.shared(servers.PostgreSQL))
+        self.part_of(self.kind)
+        part = servers.Part(servers.shared(self.kind))
         with part:
             engine = self.engine(part.url('one'))
             engine.connect()
@@ -161,10 +168,10 @@ class TestPostgreSQL(TestCase):
             str(engine.url.render_as_string(hide_password=False))).connect)
 
     def test_what_was_written_is_there_after_a_crash(self):
-        database = self.own(servers.PostgreSQL)
+        database = self.own(self.kind)
         engine = self.engine(database.url('one'))
         with engine.begin() as connection:
-            connection.execute(sa.text('CREATE TABLE hosts (name text)'))
+            connection.execute(sa.text('CREATE TABLE hosts (name varchar(9))'))
         engine.dispose()
 
         database.kill()
@@ -174,14 +181,32 @@ class TestPostgreSQL(TestCase):
         self.assertEqual(['hosts'], sa.inspect(engine).get_table_names())
 
     def test_it_listens_on_the_loopback_interface(self):
-        self.part_of(servers.PostgreSQL)
+        self.part_of(self.kind)
 
-        self.assert_loopback(servers.shared(servers.PostgreSQL))
+        self.assert_loopback(servers.shared(self.kind))
 
     def engine(self, url: str) -> sa.Engine:
         engine = sa.create_engine(url)
         self.addCleanup(engine.dispose)
         return engine
+
+
+class TestPostgreSQL(DatabaseTests, TestCase):
+
+    kind = servers.PostgreSQL
+
+
+class TestMariaDB(DatabaseTests, TestCase):
+
+    kind = servers.MariaDB
+
+    def test_commits_wait_for_the_disk_where_they_are_to_be_durable(self):
+        for durable, flushes in ((False, 2), (True, 1)):
+            server = self.useFixture(base.installed(functools.partial(
+                self.kind, durable=durable)))
+            with self.engine(server.url('one')).connect() as connection:
+                self.assertEqual(flushes, connection.scalar(sa.text(
+                    'SELECT @@innodb_flush_log_at_trx_commit')))
 
 
 class TestEnd(base.TestCase):
@@ -202,7 +227,7 @@ class TestEnd(base.TestCase):
 
     def test_tests_that_are_killed_leave_nothing(self):
         self.assert_nothing_is_left_after(
-            signal.SIGKILL, servers.RabbitMQ, servers.PostgreSQL)
+            signal.SIGKILL, *KINDS)
 
     def script(self, end: str, *kinds: type[serving.Server]) -> list[str]:
         """Return a command that starts servers, says where, and ends."""
@@ -243,7 +268,7 @@ class TestNotInstalled(testtools.TestCase):
     def test_test_is_skipped_and_names_the_package(self):
         self.useFixture(fixtures.EnvironmentVariable(VARIABLE))
 
-        for kind in (servers.RabbitMQ, servers.PostgreSQL):
+        for kind in KINDS:
             result = self.run_without(kind)
 
             self.assertTrue(result.wasSuccessful())
@@ -254,7 +279,7 @@ class TestNotInstalled(testtools.TestCase):
     def test_test_fails_where_servers_are_required(self):
         self.useFixture(fixtures.EnvironmentVariable(VARIABLE, '1'))
 
-        for kind in (servers.RabbitMQ, servers.PostgreSQL):
+        for kind in KINDS:
             result = self.run_without(kind)
 
             self.assertEqual({}, result.skip_reasons)

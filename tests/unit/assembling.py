@@ -28,7 +28,8 @@ class AssemblyTestCase(base.TestCase):
         self.api = self.useFixture(databases.APIDatabase())
         self.cell = self.useFixture(databases.CellDatabase())
         self.claims_url = f'sqlite:///{self.directory}/claims.sqlite'
-        claims = session.Database(self.claims_url, 'claims')
+        claims = session.Database(self.claims_url, 'claims',
+                                  clock=clock.Clock())
         self.addCleanup(claims.close)
         sql.SQLClaims(claims).sync()
 

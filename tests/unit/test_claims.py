@@ -4,6 +4,7 @@
 from cellsched import claims
 from cellsched.claims import memory
 from cellsched.claims import sql
+from cellsched import clock
 from cellsched.conf import loading
 from cellsched.db import session
 from cellsched import exception
@@ -13,7 +14,7 @@ from tests.unit import base
 class Parts:
     """What a process shares."""
 
-    databases = session.Databases()
+    databases = session.Databases(clock.Clock())
 
 
 class TestLoad(base.TestCase):

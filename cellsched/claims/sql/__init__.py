@@ -11,7 +11,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import functools
 from typing import Any
 from typing import Self
 from typing import TypeVar
@@ -44,8 +43,8 @@ def database(
 ) -> session.Database:
     """Return the database of claims that a deployment configures.
 
-    That is ``[claims] connection``, or else the API's. Its pool is set up as
-    that of the other database of the process: the API's where the process
+    That is ``[claims] connection``, or else the API's. Its other options are
+    those of the other database of the process: the API's where the process
     has one, a cell's where not.
 
     :raises cellsched.exception.ConfigurationInvalid: there is neither
@@ -55,9 +54,8 @@ def database(
         raise exception.ConfigurationInvalid(
             field='[claims] connection',
             expected='a SQLAlchemy URL, here or as [api_database] connection')
-    section = (conf.api_database if conf.api_database.connection
-               else conf.database)
-    return databases.get(url, 'claims', session.engine_options(section))
+    group = 'api_database' if conf.api_database.connection else 'database'
+    return databases.get(url, 'claims', session.engine_options(conf, group))
 
 
 class SQLClaims(base.ClaimStore):
@@ -93,23 +91,6 @@ class SQLClaims(base.ClaimStore):
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         deciding.check_claims(claims)
-        return self._claim(
-            claims, functools.partial(at_once.take, self._database, claims))
-
-    def begin(
-        self, claims: Sequence[base.Claim]
-    ) -> Callable[[], int] | None:
-        deciding.check_claims(claims)
-        sent = at_once.send(self._database, claims) if claims else None
-        return sent and functools.partial(self._claim, claims, sent)
-
-    def _claim(
-        self, claims: Sequence[base.Claim], in_one: Callable[[], bool]
-    ) -> int:
-        """Take a batch in one statement, or else in several.
-
-        :param in_one: takes it in one, and says whether it did
-        """
         left = list(claims)
 
         def attempt() -> None:
@@ -118,7 +99,7 @@ class SQLClaims(base.ClaimStore):
                     writing.take(connection, left)
 
         def attempt_at_once() -> None:
-            if not left or not in_one():
+            if not left or not at_once.take(self._database, left):
                 attempt()
 
         def look_again() -> None:
@@ -240,8 +221,8 @@ def _repeat(
     for number in range(_ATTEMPTS_MAX):
         try:
             return (attempt if number or first is None else first)()
-        except (db_exc.DBConsistencyError, db_exc.DBDuplicateEntry,
-                exception.TransactionLost, refusing.Refused, writing.NoRoom):
+        except (db_exc.DBDuplicateEntry, exception.TransactionLost,
+                refusing.Refused, writing.NoRoom):
             look_again()
     raise exception.DatabaseError(
         schema='claims',

@@ -16,10 +16,8 @@ lock in the order of ``writing``: allocations by consumer, providers by uuid
 with their inventories, and the lane of the feed last.
 """
 
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import functools
 import operator
 from typing import Any
@@ -31,16 +29,12 @@ from cellsched.claims import base
 from cellsched.claims.sql import demand
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import shaping
-from cellsched.db import bare
-from cellsched.db import libpq
 from cellsched.db import refusing
 from cellsched.db import session
 from cellsched.db import statements
+from cellsched import exception
 
 LOG = log.getLogger(__name__)
-
-#: SQLAlchemy's name of psycopg 3.
-_PSYCOPG = 'psycopg'
 
 _providers = schema.providers
 _inventories = schema.inventories
@@ -58,9 +52,6 @@ def take(
 ) -> bool:
     """Take a batch, if one statement can do it; return whether it did.
 
-    What fails otherwise than by what is there is for the other statements to
-    do, or to say what is wrong.
-
     :raises cellsched.db.refusing.Refused: a consumer holds something, or
         something does not fit, or did not when the statement began
     """
@@ -69,95 +60,70 @@ def take(
         return False
     if any(claim.group is not None for claim in claims):
         return False
-    groups = demand.group(claims)
-    if (len(groups) > _DEMANDS_MAX
-            or sum(map(len, groups.values())) > statements.CHUNK):
-        return False
+    if len(claims) == 1:
+        text, parameters = _one(dialect, claims[0])
+    else:
+        groups = demand.group(claims)
+        if (len(groups) > _DEMANDS_MAX
+                or sum(map(len, groups.values())) > statements.CHUNK):
+            return False
+        text, parameters = _several(dialect, claims, groups)
     try:
-        with database.driver() as connection:
-            if len(claims) == 1 and dialect.driver == _PSYCOPG:
-                libpq.execute(connection, *_one(claims[0]))
-            else:
-                connection.raw.cursor().execute(
-                    *_several(dialect, claims, groups))
-    except dialect.loaded_dbapi.Error as exc:
-        _say_why(exc)
+        with database.each_alone() as connection:
+            _execute(connection, text, parameters)
+    except exception.DatabaseUnreachable as exc:
+        # Other connections may work, or are made anew.
+        LOG.warning('Claiming again after a lost connection: %s', exc)
         return False
     return True
 
 
-def send(
-    database: session.Database, claims: Sequence[base.Claim]
-) -> Callable[[], bool] | None:
-    """Send the statement for one claim, and do not wait for anything.
+def _execute(
+    connection: sa.Connection, text: str, parameters: Mapping[str, Any]
+) -> None:
+    """Execute a statement by a cursor of the driver, or else by SQLAlchemy.
 
-    :returns: what waits for the statement's end, and says or raises what
-        :func:`take` does; None if it cannot be sent now, or in this way
+    SQLAlchemy adds a tenth to the time of a claim. After a failure it executes
+    the statement again, so that it translates the error and replaces lost
+    connections. If the claim was taken all the same, it is found to be held.
     """
-    if len(claims) != 1 or claims[0].group is not None:
-        return None
     try:
-        with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(database.driver(idle=True))
-            if (database.engine.dialect.driver != _PSYCOPG
-                    or not libpq.send(connection, *_one(claims[0]))):
-                return None
-            in_use = stack.pop_all()
-    except bare.NoneIdle:
-        return None
-    except database.engine.dialect.loaded_dbapi.Error as exc:
-        _say_why(exc)
-        return None
-
-    def end() -> bool:
-        try:
-            with in_use:
-                libpq.receive(connection)
-        except database.engine.dialect.loaded_dbapi.Error as exc:
-            _say_why(exc)
-            return False
-        return True
-
-    return end
+        connection.connection.cursor().execute(text, parameters)
+    except connection.dialect.loaded_dbapi.Error as exc:
+        if refusing.state(exc) in refusing.HARMLESS:
+            raise refusing.Refused() from None
+        connection.exec_driver_sql(text, dict(parameters))
 
 
-def _say_why(error: Exception) -> None:
-    """Raise that a statement did nothing, or log what is wrong with it."""
-    if refusing.state(error) in refusing.HARMLESS:
-        raise refusing.Refused() from None
-    LOG.warning('A claim is taken in several statements, as one fails: %s',
-                type(error).__name__)
-
-
-def _one(claim: base.Claim) -> tuple[libpq.Statement, Mapping[str, Any]]:
+def _one(
+    dialect: sa.Dialect, claim: base.Claim
+) -> tuple[str, dict[str, Any]]:
     """Return the statement for one claim, and its parameters."""
-    statement, parameters = _alike(tuple(claim.resources.items()))
-    return statement, {
+    text, parameters = _alike(dialect, tuple(claim.resources.items()))
+    return text, {
         **parameters, **shaping.inserting_one(claim)[1],
         'in_lane': schema.FEED.lane(claim.consumer)}
 
 
 @functools.lru_cache(_STATEMENTS_MAX)
 def _alike(
-    resources: tuple[tuple[str, int], ...]
-) -> tuple[libpq.Statement, Mapping[str, Any]]:
+    dialect: sa.Dialect, resources: tuple[tuple[str, int], ...]
+) -> tuple[str, Mapping[str, Any]]:
     """Return what claims of the same have in common, of :func:`_one`."""
     claim = base.Claim('', '', dict(resources))
     groups = demand.group([claim])
-    statement = _numbered(
-        shaping.inserting_one(claim)[0], _classes(groups))
-    return statement, {**statement.constants, **_parameters(groups)}
+    text, constants = _text(
+        dialect, shaping.inserting_one(claim)[0], _classes(groups), alone=True)
+    return text, {**constants, **_parameters(groups)}
 
 
 def _several(
     dialect: sa.Dialect, claims: Sequence[base.Claim],
     groups: Mapping[demand.Demand, list[str]],
-) -> tuple[str, Mapping[str, Any]]:
+) -> tuple[str, dict[str, Any]]:
     """Return the statement for a batch, and its parameters."""
-    alone = len(claims) == 1
-    insert, inserted = (shaping.inserting_one(claims[0]) if alone
-                        else shaping.inserting(claims))
-    text, constants = _text(dialect, insert, _classes(groups), alone)
+    insert, inserted = shaping.inserting(claims)
+    text, constants = _text(dialect, insert, _classes(groups), alone=False)
     return text, {
         **constants, **inserted, **_parameters(groups),
         'in_lane': schema.FEED.lane(claims[0].consumer)}
@@ -198,14 +164,6 @@ def _text(
     return str(compiled), {
         name: value for name, value in compiled.params.items()
         if value is not None}
-
-
-@functools.lru_cache(_STATEMENTS_MAX)
-def _numbered(
-    insert: sa.Insert, classes: tuple[int, ...]
-) -> libpq.Statement:
-    """Return the statement for one claim, as psycopg 3 takes it fastest."""
-    return libpq.statement(_statement(insert, classes, alone=True))
 
 
 def _statement(

@@ -8,7 +8,6 @@ stop each other.
 """
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 
 from cellsched.db import feed
 from cellsched.db import migration
@@ -25,12 +24,11 @@ GROUP_LOCKS = 64
 def _text(length: int) -> sa.String:
     """Return a type for ASCII that sorts by bytes, as Python does.
 
-    All transactions lock in one order, whoever sorts.
+    All transactions lock in one order, whoever sorts. On MariaDB and MySQL
+    migrations set the collation.
     """
-    ascii_bin = mysql.VARCHAR(length, charset='ascii', collation='ascii_bin')
     return sa.String(length).with_variant(
-        sa.String(length, collation='C'), 'postgresql',
-    ).with_variant(ascii_bin, 'mysql', 'mariadb')
+        sa.String(length, collation='C'), 'postgresql')
 
 
 METADATA = sa.MetaData()

@@ -17,6 +17,7 @@ import oslo_messaging
 from cellsched import context as context_
 from cellsched import exception
 from cellsched import objects
+from cellsched.rpc import delivery
 from cellsched import together
 
 LOG = log.getLogger(__name__)
@@ -24,7 +25,7 @@ LOG = log.getLogger(__name__)
 #: What passes: somebody did not answer, and may do so the next time.
 _PASSING = (exception.DatabaseUnreachable, exception.TransactionLost,
             oslo_messaging.MessageDeliveryFailure,
-            oslo_messaging.MessagingTimeout)
+            oslo_messaging.MessagingTimeout, *delivery.BROKER_ERRORS)
 
 #: Times to do a step whose transactions lose to others.
 _TRIES_MAX = 5
@@ -310,6 +311,9 @@ def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
         # What was asked for is wrong, and not what is done here.
         LOG.info('Step %s refused %s: %s', step.name, uuids,
                  exc.format_message())
+    elif isinstance(exc, _PASSING):
+        LOG.warning('Step %s failed for %s: %s', step.name, uuids,
+                    delivery.describe(exc))
     else:
         LOG.exception('Step %s failed for %s', step.name, uuids)
     for build in builds:

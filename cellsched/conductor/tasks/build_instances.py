@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from oslo_log import log
-import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
@@ -20,6 +19,7 @@ from cellsched import exception
 from cellsched.notify import tasks
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
@@ -123,9 +123,10 @@ class BuildInstances:
         self._keep(order, instance.uuid)
         try:
             order.send(context, self._compute, instance)
-        except oslo_messaging.MessagingException:
-            LOG.exception('Host %s could not be told of %s; it will be',
-                          chosen.service_host, instance.uuid)
+        except delivery.ERRORS as exc:
+            LOG.warning('Host %s could not be told of %s; it will be: %s',
+                        chosen.service_host, instance.uuid,
+                        delivery.describe(exc))
 
     def _keep(self, order: orders.Order, uuid: str) -> None:
         """Keep what the host is told, unless the build has ended."""

@@ -22,6 +22,7 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import delivery
 from cellsched.rpc import scheduler as scheduler_rpc
 
 LOG = log.getLogger(__name__)
@@ -122,6 +123,10 @@ class Move:
         try:
             self._move(context, work)
         except exception.NoValidHost as exc:
+            self._give_up(context, work, exc)
+        except delivery.ERRORS as exc:
+            LOG.warning('The %s of %s failed: %s', work.move.migration_type,
+                        instance_uuid, delivery.describe(exc))
             self._give_up(context, work, exc)
         except Exception as exc:
             LOG.exception('The %s of %s failed',

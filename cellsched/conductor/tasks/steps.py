@@ -8,7 +8,6 @@ import threading
 from typing import Any
 
 from oslo_log import log
-import oslo_messaging
 
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -28,6 +27,7 @@ from cellsched.notify import tasks
 from cellsched import objects
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import delivery
 from cellsched import together
 
 LOG = log.getLogger(__name__)
@@ -277,11 +277,12 @@ class Cast(base.Step):
         for cell, batch in base.by_cell(builds):
             try:
                 self._cast_all(cell, batch)
-            except oslo_messaging.MessagingException:
+            except delivery.ERRORS as exc:
                 # Each of the others would wait as long for the same broker.
-                LOG.exception('The hosts of cell %s cannot be told of %s; '
-                              'they will be', cell.identity,
-                              [build.uuid for build in batch])
+                LOG.warning('The hosts of cell %s cannot be told of %s; they '
+                            'will be: %s', cell.identity,
+                            [build.uuid for build in batch],
+                            delivery.describe(exc))
 
     def _cast_all(
         self, cell: objects.CellMapping, builds: Sequence[base.Build]
@@ -293,7 +294,7 @@ class Cast(base.Step):
                     aimed[id(build.context)] = self._targets.aim(
                         build.context, cell)
                 self._cast(aimed[id(build.context)], build)
-            except oslo_messaging.MessagingException:
+            except delivery.ERRORS:
                 raise
             except Exception as exc:
                 build.failed = exc

@@ -70,7 +70,7 @@ def get(
     :param project_id: whose it must be; anybody's unless it is given
     :param lock: whether nobody else may lock it until the transaction ends,
         as who adds members or deletes it must; to be the first that is done
-        in a transaction, for MySQL shows the members of its beginning
+        in a transaction, for REPEATABLE READ shows the members of then
     :raises cellsched.exception.InstanceGroupNotFound: there is none, or it
         is another project's
     """

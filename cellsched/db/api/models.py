@@ -6,14 +6,16 @@ what is not read or written here is left out.
 """
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql as mysql_types
 
 from cellsched.db import feed
+from cellsched.db import mysql
 
 METADATA = sa.MetaData()
 
 #: Nova's MediumText: 16 MB where the database makes a difference.
-MEDIUM_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
+MEDIUM_TEXT = sa.Text().with_variant(
+    mysql_types.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
 def _table(name, *parts):
@@ -22,7 +24,7 @@ def _table(name, *parts):
         sa.Column('created_at', sa.DateTime),
         sa.Column('updated_at', sa.DateTime),
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
-        *parts, mysql_engine='InnoDB', mysql_charset='utf8mb3')
+        *parts, mysql_engine='InnoDB', mysql_charset='utf8mb4')
 
 
 cell_mappings = _table(
@@ -76,7 +78,7 @@ build_requests = _table(
     # failed, where it could not be buried.
     sa.Column('min_count', sa.Integer, nullable=False, default=1),
     sa.Column('lease_owner', sa.String(255)),
-    sa.Column('lease_expires_at', sa.Float(53)),
+    sa.Column('lease_expires_at', mysql.DOUBLE),
     sa.Column('lease_count', sa.Integer, nullable=False, default=0),
     sa.Column('revision', sa.Integer, nullable=False, default=0),
     sa.Column('buried', sa.Boolean, nullable=False, default=False),
@@ -236,7 +238,7 @@ scheduler_decisions = _table(
     sa.Column('uuid', sa.String(36), nullable=False),
     sa.Column('request_id', sa.String(255)),
     # In seconds since the epoch.
-    sa.Column('decided_at', sa.Float(53), nullable=False),
+    sa.Column('decided_at', mysql.DOUBLE, nullable=False),
     sa.Column('document', MEDIUM_TEXT, nullable=False),
     sa.UniqueConstraint('uuid', name='uniq_scheduler_decisions0uuid'),
     sa.Index('scheduler_decisions_request_id_idx', 'request_id'),

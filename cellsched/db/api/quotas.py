@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import datetime
-import itertools
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,11 +48,6 @@ def _limits(several: bool) -> tuple[sa.Select[Any], ...]:
 _ALL_LIMITS = {several: sa.union_all(*_limits(several))
                for several in (False, True)}
 
-# MySQL shows what there was when a transaction first read, whatever it waits
-# for later; to read with a lock is not to read in that sense.
-_LOCKED_LIMITS = tuple(
-    limits.with_for_update(read=True) for limits in _limits(several=True))
-
 _LOCK = (
     sa.update(_LOCKS).where(_LOCKS.c.project_id == sa.bindparam('project'))
     .values(updated_at=sa.bindparam('now')))
@@ -88,9 +82,6 @@ def _read(
     connection: sa.Connection, projects: Sequence[str], users: Sequence[str]
 ) -> Iterable[Any]:
     these = {'projects': projects, 'users': users}
-    if connection.dialect.name in ('mysql', 'mariadb'):
-        return itertools.chain.from_iterable(
-            connection.execute(each, these) for each in _LOCKED_LIMITS)
     several = len(projects) > 1 or len(users) > 1
     return connection.execute(_ALL_LIMITS[several], these if several else {
         name: next(iter(each), None) for name, each in these.items()})

@@ -7,9 +7,10 @@ what is not read or written here is left out. A row is deleted by setting
 """
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import mysql as mysql_types
 
 from cellsched.db import feed
+from cellsched.db import mysql
 
 #: How many lanes the feed of hosts has: about as many as agents that commit
 #: at a time, since each waits for the lane that another one moved.
@@ -18,7 +19,8 @@ LANES = 8
 METADATA = sa.MetaData()
 
 #: Nova's MediumText: 16 MB where the database makes a difference.
-MEDIUM_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
+MEDIUM_TEXT = sa.Text().with_variant(
+    mysql_types.MEDIUMTEXT(), 'mysql', 'mariadb')
 
 
 def _table(name, *parts):
@@ -29,7 +31,7 @@ def _table(name, *parts):
         sa.Column('deleted_at', sa.DateTime),
         sa.Column('deleted', sa.Integer, default=0),
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
-        *parts, mysql_engine='InnoDB', mysql_charset='utf8mb3')
+        *parts, mysql_engine='InnoDB', mysql_charset='utf8mb4')
 
 
 services = _table(
@@ -200,7 +202,7 @@ tags = sa.Table(
     sa.Column('resource_id', sa.String(36), primary_key=True,
               nullable=False),
     sa.Column('tag', sa.Unicode(80), primary_key=True, nullable=False),
-    mysql_engine='InnoDB', mysql_charset='utf8mb3')
+    mysql_engine='InnoDB', mysql_charset='utf8mb4')
 
 migrations = _table(
     'migrations',
@@ -228,10 +230,10 @@ build_casts = sa.Table(
     sa.Column('node', sa.String(255), nullable=False),
     sa.Column('message', MEDIUM_TEXT, nullable=False),
     # In seconds since the epoch.
-    sa.Column('cast_at', sa.Float(53), nullable=False),
+    sa.Column('cast_at', mysql.DOUBLE, nullable=False),
     sa.Column('casts', sa.Integer, nullable=False, default=1),
     sa.Index('build_casts_cast_at_idx', 'cast_at'),
-    mysql_engine='InnoDB', mysql_charset='utf8mb3')
+    mysql_engine='InnoDB', mysql_charset='utf8mb4')
 
 # Ours: what changed of services and compute nodes.
 FEED = feed.Feed('host_lanes', METADATA, LANES)

@@ -103,8 +103,8 @@ _FIELDS = tuple(field.name for field in dataclasses.fields(Migration))
 def hold(connection: sa.Connection, instance_uuid: str) -> None:
     """Let nobody else change a server until the transaction ends.
 
-    To be the first that is done in a transaction, for MySQL shows all else as
-    it was at its beginning.
+    To be the first that is done in a transaction, for REPEATABLE READ shows
+    all else as it was then.
     """
     statements.lock(connection, models.instances.c.uuid, [instance_uuid])
 

@@ -20,8 +20,7 @@ def create_all(
 ) -> None:
     """Add the tags of servers that have none, by their uuids.
 
-    One that a database takes for another one, as MySQL does where they differ
-    in the case only, is left out: no build is to fail of it.
+    One that comes twice is added once: no build is to fail of it.
     """
     statements.insert_missing(connection, _TABLE.c.tag, [
         {'resource_id': uuid, 'tag': tag}

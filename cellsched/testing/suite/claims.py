@@ -258,30 +258,6 @@ class ClaimStoreSuite(
 
         self.assertUsed(store, provider, 0)
 
-    def test_claim_that_was_on_its_way_ends_as_others_do(self) -> None:
-        store = self.make_store()
-        provider = self.make_provider(store, VCPU=2)
-        claim = self.make_claim(provider, VCPU=2)
-
-        def ended(claim: base.Claim) -> int:
-            end = store.begin([claim])
-            return store.claim([claim]) if end is None else end()
-
-        # Some stores need to have claimed once, and know how from then on.
-        for _ in range(2):
-            self.assertEqual([1, 0], [ended(claim), ended(claim)])
-            self.assertHolds(store, claim)
-            for error, wrong in (
-                (exception.ClaimRefused, self.make_claim(provider, VCPU=1)),
-                (exception.ClaimConflict,
-                 base.Claim(claim.consumer, provider, {'VCPU': 1})),
-                (exception.InvalidField,
-                 self.make_claim(provider, VCPU=0)),
-            ):
-                self.assertRaises(error, ended, wrong)
-            self.assertUsed(store, provider, 1, VCPU=2)
-            store.release([claim.consumer])
-
     # Releases.
 
     def test_release_gives_back_all_that_is_held(self) -> None:

@@ -34,22 +34,18 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
     def statements(self, batch):
         """Return how many statements and commits it takes to claim.
 
-        One that is a transaction of its own goes past what records, to a
-        connection that is taken for it.
+        One that is a transaction of its own is executed by a cursor of the
+        driver, past what records.
         """
-        commits, taken = [], []
+        commits, alone = [], []
         sa.event.listen(self.database.engine, 'commit', commits.append)
-        driver = self.database.driver
-
-        def counted():
-            taken.append(1)
-            return driver()
-
-        with (fixtures.MonkeyPatch('cellsched.db.session.Database.driver',
-                                   lambda database: counted()),
-              recording.recorded(self.database) as statements):
+        execute = at_once._execute
+        self.patch(at_once, '_execute',
+                   lambda *args: alone.append(1) or execute(*args))
+        with recording.recorded(self.database) as statements:
             self.store.claim(batch)
-        return len(statements) or len(taken), len(commits)
+        self.patch(at_once, '_execute', execute)
+        return len(statements) + len(alone), len(commits)
 
     def test_what_is_new_and_fits_is_one_statement(self):
         one, two, three = self.providers
@@ -176,7 +172,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
                 'AND pid != pg_backend_pid()'))
 
         self.assertEqual(1, self.store.claim([second]))
-        self.assertIn('taken in several statements', log.output)
+        self.assertIn('Claiming again after a lost connection', log.output)
 
         self.assertEqual((1, 0), self.statements([third]))
         self.assertUsed(self.store, self.providers[0], 3, VCPU=3)

@@ -16,8 +16,7 @@ from tests.integration.claims import test_sql
 from tests.integration import servers
 
 
-class TestGrouping(
-        test_sql.OnPostgreSQL, claim_groups.GroupCase, base.TestCase):
+class GroupingTests(claim_groups.GroupCase):
 
     def overtaken(self, first, second):
         """Claim for one while a claim for another is not committed."""
@@ -75,6 +74,14 @@ class TestGrouping(
         store.claim([claims.Claim(
             gone.consumer, self.hosts['h2'], {'VCPU': 1},
             claims.Membership(group, 'h2', 'anti-affinity'))])
+
+
+class TestGrouping(test_sql.OnPostgreSQL, GroupingTests, base.TestCase):
+    pass
+
+
+class TestMariaDB(test_sql.OnMariaDB, GroupingTests, base.TestCase):
+    pass
 
 
 class TestByPsycopg(TestGrouping):

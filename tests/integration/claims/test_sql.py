@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in SQL, on PostgreSQL."""
+"""Claims in SQL, on real servers."""
 
 from concurrent import futures
 import threading
@@ -13,40 +13,50 @@ from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import writing
+from cellsched import clock
 from cellsched.db import session
 from cellsched import exception
 from cellsched.testing.suite import claim_groups
 from cellsched.testing.suite import claim_races
 from cellsched.testing.suite import claims as suite
 from tests.integration import base
+from tests.integration.db import base as databases
 from tests.integration import servers
 from tests.unit.claims import model
 
 
-class OnPostgreSQL:
-    """Makes stores whose sessions have an isolation."""
+class OnServer:
+    """Makes stores whose database is on a server."""
 
-    isolation = 'read committed'
+    #: The kind of the server.
+    server = None
 
-    #: More of what the driver is told.
-    parameters = ''
+    #: SQL: how many sessions wait for a lock.
+    waiting = None
 
     def setUp(self):
         super().setUp()
-        self.url = self.make_url('claims')
         self.deadlocks = []
-        schema.SCHEMA.sync(self.make_database())
+        self.make_tables()
         self.store = self.make_store()
 
+    def make_tables(self):
+        """Have a database whose tables are empty."""
+        self.url = self.make_url('claims')
+        schema.SCHEMA.sync(self.make_database())
+
     def make_url(self, name):
-        return self.part_of(servers.PostgreSQL).url(name)
+        return self.part_of(self.server).url(name)
+
+    def connection_parameters(self):
+        """Return more of what the driver is told."""
+        return ''
 
     def make_database(self):
-        isolation = self.isolation.replace(' ', '%5C%20')
         database = session.Database(self.url, 'claims', {
-            'max_pool_size': 40, 'connection_parameters':
-            f'options=-cdefault_transaction_isolation%3D{isolation}'
-            f'{self.parameters}'})
+            'max_pool_size': 40,
+            'connection_parameters': self.connection_parameters()},
+            clock=clock.Clock())
         self.addCleanup(database.close)
 
         @sa.event.listens_for(database.engine, 'handle_error')
@@ -58,9 +68,7 @@ class OnPostgreSQL:
     def waits(self):
         """Return how many sessions wait for a lock."""
         with self.make_database().reader() as connection:
-            return connection.scalar(sa.text(
-                'SELECT count(*) FROM pg_stat_activity WHERE '
-                "datname = current_database() AND wait_event_type = 'Lock'"))
+            return connection.scalar(sa.text(self.waiting))
 
     def make_store(self):
         return sql.SQLClaims(self.make_database())
@@ -69,8 +77,49 @@ class OnPostgreSQL:
         return self.make_store()
 
 
-class TestSQLClaims(OnPostgreSQL, suite.ClaimStoreSuite, model.ModelTests,
-                    base.TestCase):
+class OnPostgreSQL(OnServer):
+    """Makes stores whose sessions have an isolation."""
+
+    server = servers.PostgreSQL
+
+    waiting = (
+        'SELECT count(*) FROM pg_stat_activity WHERE '
+        "datname = current_database() AND wait_event_type = 'Lock'")
+
+    isolation = 'read committed'
+
+    #: More of what the driver is told.
+    parameters = ''
+
+    def connection_parameters(self):
+        isolation = self.isolation.replace(' ', '%5C%20')
+        return (f'options=-cdefault_transaction_isolation%3D{isolation}'
+                f'{self.parameters}')
+
+
+class OnMariaDB(OnServer):
+    """Makes stores in a database that tests share.
+
+    To make tables takes the server longer than most tests.
+    """
+
+    server = servers.MariaDB
+
+    waiting = (
+        'SELECT count(*) FROM information_schema.innodb_trx '
+        'JOIN information_schema.processlist ON id = trx_mysql_thread_id '
+        "WHERE trx_state = 'LOCK WAIT' AND db = DATABASE()")
+
+    def make_tables(self):
+        self.url = base.installed(
+            databases.shared_url, self.server, schema.SCHEMA)
+        with self.make_database().writer() as connection:
+            databases.empty_on_mariadb(connection, [
+                schema.providers, schema.inventories, schema.allocations,
+                schema.members])
+
+
+class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
 
     def test_tables_and_history_agree(self):
         with self.make_database().reader() as connection:
@@ -82,7 +131,8 @@ class TestSQLClaims(OnPostgreSQL, suite.ClaimStoreSuite, model.ModelTests,
                 context, schema.METADATA))
 
     def test_missing_schema_names_the_command(self):
-        database = session.Database(self.make_url('empty'), 'claims')
+        database = session.Database(self.make_url('empty'), 'claims',
+                                    clock=clock.Clock())
         self.addCleanup(database.close)
         store = sql.SQLClaims(database)
 
@@ -140,6 +190,21 @@ class TestSQLClaims(OnPostgreSQL, suite.ClaimStoreSuite, model.ModelTests,
         self.assertEqual({early: {'VCPU': 0}, late: {'VCPU': 1}}, seen)
         self.assertEqual(
             {early}, self.told(self.store.usages(changes.token).usages))
+
+
+class TestSQLClaims(OnPostgreSQL, SQLClaimsTests, base.TestCase):
+    pass
+
+
+class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
+
+    def test_what_cannot_be_there_is_not_found(self):
+        for name in '\xe9', '\U0001f600', 'x' * 300:
+            self.assertEqual({}, self.store.held([name]))
+            self.assertEqual(
+                [], self.store.usages(providers=[name]).usages)
+            self.assertEqual([], self.store.consumers(after=name))
+            self.store.release([name])
 
 
 class TestRepeatableRead(

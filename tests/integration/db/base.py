@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Databases of this project on a real server."""
 
+import functools
+
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db import session
@@ -10,14 +13,45 @@ from tests.integration import base
 from tests.integration import servers
 
 
-class TestCase(base.TestCase):
-    """A test whose database is on PostgreSQL.
+@functools.cache
+def shared_url(server, schema):
+    """Return the URL of a database that has a schema, on a shared server."""
+    url = servers.shared(server).url(f'shared_{schema.name.lower()}')
+    database = session.Database(url, schema.name, clock=clock.Clock())
+    try:
+        schema.sync(database)
+    finally:
+        database.close()
+    return url
 
-    The tests of a class share it; each finds it empty.
+
+def empty_on_mariadb(connection, tables):
+    """Remove all rows of tables; numbers of new ones begin at 1."""
+    # To truncate a table is to make it anew, so only those are truncated
+    # that have had rows; of the others some have no number to tell by.
+    numbered = set(connection.execute(sa.text(
+        'SELECT table_name FROM information_schema.tables WHERE '
+        'table_schema = DATABASE() AND auto_increment > 1')).scalars())
+    connection.execute(sa.text('SET foreign_key_checks = OFF'))
+    for table in tables:
+        if table.name in numbered:
+            connection.execute(sa.text(f'TRUNCATE {table.name}'))
+        elif 'id' not in table.c:
+            connection.execute(sa.delete(table))
+    connection.execute(sa.text('SET foreign_key_checks = ON'))
+
+
+class TestCase(base.TestCase):
+    """A test whose database is on a real server.
+
+    All tests of a schema share it; each finds it empty.
     """
 
     #: The schema of the database.
     schema = None
+
+    #: The kind of the server.
+    server = servers.PostgreSQL
 
     #: More of what its driver is told.
     parameters = ''
@@ -26,12 +60,11 @@ class TestCase(base.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.database = session.Database(
-            cls.by_driver(cls.part_of_class(servers.PostgreSQL).url(
-                'database')),
+            cls.by_driver(base.installed(shared_url, cls.server, cls.schema)),
             cls.schema.name, {'max_pool_size': 20,
-                              'connection_parameters': cls.parameters})
+                              'connection_parameters': cls.parameters},
+            clock=clock.Clock())
         cls.addClassCleanup(cls.database.close)
-        cls.schema.sync(cls.database)
 
     @staticmethod
     def by_driver(url):
@@ -40,12 +73,25 @@ class TestCase(base.TestCase):
 
     def make_database(self):
         # Lanes of feeds are made once, by migrations.
-        tables = ', '.join(name for name in self.schema.metadata.tables
-                           if not name.endswith('_lanes'))
+        tables = [table for table in self.schema.metadata.sorted_tables
+                  if not table.name.endswith('_lanes')]
         with self.database.writer() as connection:
-            connection.execute(sa.text(
-                f'TRUNCATE {tables} RESTART IDENTITY CASCADE'))
+            self.empty(connection, tables)
         return self.database
+
+    def empty(self, connection, tables):
+        names = ', '.join(table.name for table in tables)
+        connection.execute(sa.text(
+            f'TRUNCATE {names} RESTART IDENTITY CASCADE'))
+
+
+class OnMariaDB:
+    """Has a test that is otherwise on PostgreSQL on MariaDB."""
+
+    server = servers.MariaDB
+
+    def empty(self, connection, tables):
+        empty_on_mariadb(connection, tables)
 
 
 class APITestCase(TestCase):

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server says is one of our errors, whichever driver brings it."""
 
+import contextlib
 import threading
 
+import fixtures
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
+from cellsched.db import liveness
 from cellsched.db import session
 from cellsched import exception
+from cellsched.testing import clock
 from tests.integration.db import base
 from tests.unit import racing
 
@@ -16,10 +20,18 @@ THINGS = sa.Table('things_that_fail', METADATA,
                   sa.Column('name', sa.String(9)),
                   sa.UniqueConstraint('name', name='uniq_things0name'))
 
-OWN_PROCESS = sa.text('SELECT pg_backend_pid()')
 
+class ErrorTests:
 
-class TestErrors(base.APITestCase):
+    #: SQL: which process of the server serves the connection, what ends
+    #: another one, whether it is still there, what lets deadlocks be found
+    #: soon, and what has an index or a type made anew.
+    own_process = end_process = find_process = find_deadlocks = change = None
+
+    #: What is said of an account with its password.
+    account = None
+
+    clock = None
 
     def setUp(self):
         super().setUp()
@@ -31,7 +43,7 @@ class TestErrors(base.APITestCase):
     def open(self, url=None, **options):
         database = session.Database(url or self.database.url, 'API', {
             'connection_parameters': self.parameters, 'retry_interval': 0,
-            **options})
+            **options}, self.clock)
         self.addCleanup(database.close)
         return database
 
@@ -42,16 +54,14 @@ class TestErrors(base.APITestCase):
 
     def process(self, database=None):
         with (database or self.other).reader() as connection:
-            return connection.execute(OWN_PROCESS).scalar_one()
+            return connection.execute(self.own_process).scalar_one()
 
     def end(self, process):
         """End a connection at the server, and see it gone."""
         with self.database.reader() as connection:
-            connection.execute(sa.text('SELECT pg_terminate_backend(:pid)'),
-                               {'pid': process})
+            connection.execute(self.end_process, {'pid': process})
             while connection.execute(
-                    sa.text('SELECT 1 FROM pg_stat_activity WHERE pid = :pid'),
-                    {'pid': process}).all():
+                    self.find_process, {'pid': process}).all():
                 pass
 
     def test_broken_constraint_is_named(self):
@@ -82,8 +92,7 @@ class TestErrors(base.APITestCase):
 
         def transaction(*names):
             with self.database.writer() as connection:
-                connection.execute(
-                    sa.text("SET LOCAL deadlock_timeout = '10ms'"))
+                connection.execute(self.find_deadlocks)
                 lock(connection, names[0])
                 both.wait(self.timeout_s)
                 lock(connection, names[1])
@@ -102,29 +111,60 @@ class TestErrors(base.APITestCase):
                 exception.DatabaseUnreachable, self.add, 'a',
                 database=self.other)
 
-            self.assertNotIn('postgres:postgres', str(error))
+            self.assertNotIn(self.account, str(error))
             self.process()
 
             def end_amid():
                 with use() as connection:
-                    self.end(connection.execute(OWN_PROCESS).scalar_one())
-                    connection.execute(OWN_PROCESS)
+                    self.end(connection.execute(self.own_process).scalar_one())
+                    connection.execute(self.own_process)
 
             self.assertRaises(exception.DatabaseUnreachable, end_amid)
             self.process()
+
+    def test_connections_of_a_server_that_restarted_are_replaced(self):
+        self.clock = clock.FakeClock()
+        for idle_s, failures in ((0, 1), (liveness.TRUSTED_S, 0)):
+            database = self.open(max_pool_size=3)
+            for process in self.processes(database):
+                self.end(process)
+            self.clock.advance(idle_s)
+
+            for _ in range(failures):
+                self.assertRaises(exception.DatabaseUnreachable,
+                                  self.process, database)
+            self.assertEqual(3, len(self.processes(database)))
+
+    def processes(self, database):
+        """Return the server's processes for three connections at a time."""
+        with contextlib.ExitStack() as stack:
+            return {
+                stack.enter_context(database.reader()).scalar(self.own_process)
+                for _ in range(3)}
 
     def test_database_that_is_not_there_is_named_without_the_password(self):
         for place in self.database.url + '_not', self.nowhere():
             error = self.assertRaises(
                 exception.DatabaseUnreachable, self.process, self.open(place))
 
-            self.assertIn('postgres:****@', str(error))
-            self.assertNotIn('postgres:postgres', str(error))
+            self.assertIn(f'{self.account.partition(":")[0]}:****@',
+                          str(error))
+            self.assertNotIn(self.account, str(error))
 
     def nowhere(self):
         """Return a URL of a port at which nobody may listen."""
         return sa.make_url(self.database.url).set(
             port=1).render_as_string(hide_password=False)
+
+    def test_text_is_unicode_whatever_the_environment_says(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PGCLIENTENCODING', 'LATIN1'))
+
+        self.add('\u4e16\u754c', database=self.open())
+
+        with self.database.reader() as connection:
+            self.assertEqual('\u4e16\u754c', connection.execute(
+                sa.select(THINGS)).scalar())
 
     def test_change_of_a_table_costs_a_statement_no_more_than_once(self):
         def names():
@@ -135,8 +175,7 @@ class TestErrors(base.APITestCase):
         for _ in range(10):
             names()
         with self.database.writer() as connection:
-            connection.execute(sa.text(
-                'ALTER TABLE things_that_fail ALTER name TYPE varchar(10)'))
+            connection.execute(self.change)
 
         try:
             names()
@@ -144,3 +183,44 @@ class TestErrors(base.APITestCase):
             # It was prepared for the table as it was.
             pass
         self.assertEqual(['a'], names())
+
+
+class TestErrors(ErrorTests, base.APITestCase):
+
+    own_process = sa.text('SELECT pg_backend_pid()')
+    end_process = sa.text('SELECT pg_terminate_backend(:pid)')
+    find_process = sa.text('SELECT 1 FROM pg_stat_activity WHERE pid = :pid')
+    find_deadlocks = sa.text("SET LOCAL deadlock_timeout = '10ms'")
+    change = sa.text(
+        'ALTER TABLE things_that_fail ALTER name TYPE varchar(10)')
+    account = 'postgres:postgres'
+
+
+class TestMariaDBErrors(base.OnMariaDB, ErrorTests, base.APITestCase):
+
+    own_process = sa.text('SELECT CONNECTION_ID()')
+    end_process = sa.text('KILL :pid')
+    find_process = sa.text(
+        'SELECT 1 FROM information_schema.processlist WHERE id = :pid')
+    # It always finds them at once.
+    find_deadlocks = sa.text('SELECT 1')
+    change = sa.text(
+        'ALTER TABLE things_that_fail MODIFY name varchar(10)')
+    account = 'mariadb:mariadb'
+
+    def test_lock_that_takes_too_long_may_be_tried_again(self):
+        self.add('a')
+
+        def wait(timeout_s):
+            with self.other.writer() as connection:
+                connection.execute(sa.text(
+                    f'SET innodb_lock_wait_timeout = {timeout_s}'))
+                connection.execute(
+                    sa.update(THINGS).values(name='b'))
+
+        with self.database.writer() as connection:
+            connection.execute(sa.select(THINGS).with_for_update())
+            error = self.assertRaises(exception.TransactionLost, wait, 0)
+
+        self.assertIn('Lock wait timeout', str(error))
+        wait(50)

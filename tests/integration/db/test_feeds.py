@@ -8,6 +8,7 @@ they began.
 from concurrent import futures
 import threading
 
+from cellsched import clock
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
@@ -98,7 +99,8 @@ class TestHosts(HostTests, base.CellTestCase):
             self.report(host)
         follower = following_hosts.Follower(self.database)
         written, may_commit = threading.Event(), threading.Event()
-        slow = session.Database(self.database.url, 'cell')
+        slow = session.Database(self.database.url, 'cell',
+                                clock=clock.Clock())
         self.addCleanup(slow.close)
 
         def write_and_wait():
@@ -148,7 +150,8 @@ class TestHostsRepeatableRead(HostTests, base.CellTestCase):
         isolation = self.isolation.replace(' ', '%5C%20')
         self.database = session.Database(self.database.url, 'cell', {
             'max_pool_size': 20, 'connection_parameters':
-            f'options=-cdefault_transaction_isolation%3D{isolation}'})
+            f'options=-cdefault_transaction_isolation%3D{isolation}'},
+            clock=clock.Clock())
         self.addCleanup(self.database.close)
 
 
@@ -181,3 +184,11 @@ class TestAggregates(
         newcomer.poll()
         self.assertEqual(4 * WRITERS, len(newcomer.aggregates))
         self.assertEqual(newcomer.aggregates, follower.aggregates)
+
+
+class TestHostsOnMariaDB(base.OnMariaDB, TestHosts):
+    pass
+
+
+class TestAggregatesOnMariaDB(base.OnMariaDB, TestAggregates):
+    pass

@@ -68,3 +68,7 @@ class TestGroupRaces(base.APITestCase):
                     outcome is True or isinstance(
                         outcome, exception.InstanceGroupNotFound), outcome)
             self.assertIsNone(self.write(instance_groups.find, uuid))
+
+
+class TestGroupRacesOnMariaDB(base.OnMariaDB, TestGroupRaces):
+    pass

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Migrations on PostgreSQL make what the models say."""
+"""Migrations on real servers make what the models say."""
+
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
 
 from cellsched.claims.sql import schema as claims
+from cellsched import clock
 from cellsched.db import api
+from cellsched.db.api import models as api_models
 from cellsched.db import cell
 from cellsched.db import session
 from tests.integration import base
@@ -12,16 +17,20 @@ from tests.unit.db import drift
 SCHEMAS = (api.SCHEMA, cell.SCHEMA, claims.SCHEMA)
 
 
-class TestMigrations(base.TestCase):
+class MigrationTests:
+
+    #: The kind of the server.
+    kind = None
 
     def open(self, name, schema):
-        database = session.Database(self.server.url(name), schema.name)
+        database = session.Database(self.server.url(name), schema.name,
+                                    clock=clock.Clock())
         self.addCleanup(database.close)
         return database
 
     def setUp(self):
         super().setUp()
-        self.server = self.part_of(servers.PostgreSQL)
+        self.server = self.part_of(self.kind)
 
     def test_models_and_migrations_agree(self):
         for schema in SCHEMAS:
@@ -53,3 +62,48 @@ class TestMigrations(base.TestCase):
 
         for schema in SCHEMAS:
             schema.check(self.open('all', schema))
+
+
+class TestOnPostgreSQL(MigrationTests, base.TestCase):
+
+    kind = servers.PostgreSQL
+
+
+class TestOnMariaDB(MigrationTests, base.TestCase):
+
+    kind = servers.MariaDB
+
+    def test_text_is_compared_by_bytes(self):
+        for schema in SCHEMAS:
+            schema.sync(self.open('all', schema))
+        names = {table: schema for schema in SCHEMAS
+                 for table in schema.metadata.tables}
+
+        with self.open('all', SCHEMAS[0]).reader() as connection:
+            found = {tuple(row) for row in connection.execute(sa.text(
+                'SELECT table_name, collation_name '
+                'FROM information_schema.columns WHERE collation_name '
+                'IS NOT NULL AND table_schema = DATABASE()'))}
+
+        self.assertEqual({'utf8mb4_nopad_bin'}, {
+            collation for table, collation in found if table in names})
+
+    def test_rows_and_keys_outlive_the_change_of_collation(self):
+        database = self.open('old', api.SCHEMA)
+        api.SCHEMA.sync(database, 'f19c02d8ab53')
+        with database.writer() as connection:
+            connection.execute(sa.insert(api_models.scheduler_decisions), {
+                'uuid': 'one', 'decided_at': 1.5, 'document': '\xe4'})
+            connection.execute(sa.insert(api_models.decision_instances), {
+                'decision_uuid': 'one', 'instance_uuid': 'two'})
+
+        api.SCHEMA.sync(database)
+
+        self.assertEqual([], drift.differences(database, api.SCHEMA))
+        with database.writer() as connection:
+            self.assertEqual('\xe4', connection.scalar(
+                sa.select(api_models.scheduler_decisions.c.document)))
+            self.assertRaises(
+                db_exc.DBReferenceError, connection.execute,
+                sa.insert(api_models.decision_instances),
+                {'decision_uuid': 'three', 'instance_uuid': 'two'})

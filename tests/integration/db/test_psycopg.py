@@ -5,10 +5,9 @@ Each statement is prepared when it is first executed, which is otherwise for
 what a process does often.
 """
 
-import contextlib
-
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db import session
 from tests.integration.db import base
 from tests.integration.db import test_errors
@@ -57,29 +56,13 @@ class TestEachAlone(ByPsycopg, test_refusing.TestEachAlone):
     pass
 
 
-class TestPool(ByPsycopg, base.APITestCase):
-
-    def test_connections_beyond_the_size_serve_again(self):
-        database = session.Database(self.database.url, 'API', {
-            'max_pool_size': 1, 'max_overflow': 2})
-        self.addCleanup(database.close)
-
-        def use():
-            """Return the processes of the server that serve three at once."""
-            with contextlib.ExitStack() as stack:
-                return {
-                    stack.enter_context(database.reader()).scalar(
-                        sa.func.pg_backend_pid()) for _ in range(3)}
-
-        self.assertEqual(use(), use())
-
-
 class TestPreparing(ByPsycopg, base.APITestCase):
 
     def prepared(self, parameters, times):
         """Return how many statements are prepared after some calls."""
         database = session.Database(self.database.url, 'API', {
-            'max_pool_size': 1, 'connection_parameters': parameters})
+            'max_pool_size': 1, 'connection_parameters': parameters},
+            clock=clock.Clock())
         self.addCleanup(database.close)
         for _ in range(times):
             with database.reader() as connection:

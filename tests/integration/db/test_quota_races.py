@@ -112,3 +112,11 @@ class TestSeveralProjects(base.APITestCase):
                 for order in (names, names[::-1]) * (RACERS // 2)])
 
             self.assertEqual([{}] * RACERS, outcomes)
+
+
+class TestQuotaRacesOnMariaDB(base.OnMariaDB, TestQuotaRaces):
+    pass
+
+
+class TestSeveralProjectsOnMariaDB(base.OnMariaDB, TestSeveralProjects):
+    pass

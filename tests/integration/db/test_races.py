@@ -96,3 +96,7 @@ class TestRaces(base.APITestCase):
                 (instance_mappings.confirm, east))])
 
         self.assertEqual([None] * 5, outcomes)
+
+
+class TestRacesOnMariaDB(base.OnMariaDB, TestRaces):
+    pass

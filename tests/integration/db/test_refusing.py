@@ -5,6 +5,7 @@ import fixtures
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db import refusing
 from cellsched.db import session
 from tests.integration.db import base
@@ -57,7 +58,8 @@ class TestEachAlone(base.APITestCase):
     def setUp(self):
         super().setUp()
         self.one = session.Database(
-            self.database.url, 'API', {'max_pool_size': 1})
+            self.database.url, 'API', {'max_pool_size': 1},
+            clock=clock.Clock())
         self.addCleanup(self.one.close)
 
     def read(self):
@@ -83,7 +85,6 @@ class TestEachAlone(base.APITestCase):
         with self.one.writer() as connection:
             self.assertEqual(process, connection.execute(
                 sa.text('SELECT pg_backend_pid()')).scalar_one())
-            driver = connection.connection.driver_connection
-            self.assertFalse(driver.autocommit)
-            # It is the server's, and nobody has to say so.
-            self.assertIsNone(driver.isolation_level)
+            self.assertFalse(connection.connection.autocommit)
+        with self.one.reader() as connection:
+            self.assertTrue(connection.connection.autocommit)

@@ -31,7 +31,7 @@ class TestCase(base.TestCase):
         self.transports = transport.Transports(conf)
         conf([], default_config_files=[], default_config_dirs=[])
         self.addCleanup(self.transports.close)
-        opened = session.Databases()
+        opened = session.Databases(clock.FakeClock())
         self.addCleanup(opened.close)
         self.targets = target.Targets(opened, self.transports)
 

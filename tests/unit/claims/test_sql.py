@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import schema
+from cellsched import clock
 from cellsched.conf import loading
 from cellsched.db import session
 from cellsched import exception
@@ -122,7 +123,7 @@ class TestDatabase(tests.TestCase):
                 f'{name} = {value}\n' for name, value in values.items())
             for section, values in connections.items()))
         conf = loading.load(files=[str(path)], dirs=[])
-        return sql.database(conf, session.Databases())
+        return sql.database(conf, session.Databases(clock.Clock()))
 
     def test_claims_have_a_connection_of_their_own(self):
         database = self.database(

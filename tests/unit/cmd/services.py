@@ -10,6 +10,7 @@ import sys
 import time
 
 from cellsched.claims import sql
+from cellsched import clock
 from cellsched.db import session
 from cellsched.testing import databases
 from tests.unit import base
@@ -24,7 +25,8 @@ class ServiceTestCase(base.TestCase):
         self.api = self.useFixture(databases.APIDatabase())
         self.cell = self.useFixture(databases.CellDatabase())
         claims = session.Database(
-            f'sqlite:///{self.directory}/claims.sqlite', 'claims')
+            f'sqlite:///{self.directory}/claims.sqlite', 'claims',
+            clock=clock.Clock())
         self.addCleanup(claims.close)
         sql.SQLClaims(claims).sync()
         self.claims_url = claims.url

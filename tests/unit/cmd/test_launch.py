@@ -11,6 +11,7 @@ from tests.unit.db import samples
 #: told to stop; and one that is told to stop while it starts.
 CODE = """
 import functools, os, signal, sys, threading
+from amqp import exceptions
 from cellsched.cmd import launch
 from cellsched import assembly, context
 from cellsched.rpc import client, server
@@ -50,6 +51,12 @@ class Impatient(assembly.Service):
         stopping.wait(60)
 
 
+class Refused(assembly.Service):
+
+    def start(self):
+        raise exceptions.AccessRefused('wrong password')
+
+
 def make(kind, conf):
     parts = assembly.Parts(conf)
     return kind(parts, [server.server(
@@ -87,6 +94,23 @@ class TestLaunch(services.ServiceTestCase):
         service = self.run_code('Impatient', 1)
 
         self.assertEqual(0, service.popen.wait(60), service.output)
+
+        self.assertNotIn('Traceback', service.output)
+
+    def test_broker_that_refuses_while_it_starts_costs_a_line(self):
+        service = self.run_code('Refused', 1)
+
+        self.assertEqual(1, service.popen.wait(60), service.output)
+
+        self.assertEqual(
+            1, service.output.count('service: AccessRefused: '))
+        self.assertNotIn('Traceback', service.output)
+
+    def test_workers_whose_broker_refuses_leave_no_tracebacks(self):
+        service = self.run_code('Refused', 2)
+
+        service.until('service: AccessRefused: ', 2)
+        service.stop()
 
         self.assertNotIn('Traceback', service.output)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds that fail on their host: handed on, or in error."""
 
+from amqp import exceptions as amqp_exc
 import oslo_messaging
 
 from cellsched import exception
@@ -143,10 +144,12 @@ class TestFailure(agents.AgentTestCase):
 
     def test_build_that_no_conductor_can_be_told_of_waits_for_one(self):
         self.fail(exception.BuildFailed(uuid=self.uuid, reason='it broke'))
-        self.conductor.failure = oslo_messaging.MessageDeliveryFailure('x')
+        self.conductor.failure = amqp_exc.AccessRefused('wrong password')
 
         self.build()
 
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
         self.assertState('building', None, None)
 
     def test_conductor_that_was_told_all_the_same_keeps_the_build(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an agent does when a server moves."""
 
-import oslo_messaging
+from amqp import exceptions as amqp_exc
 
 from cellsched.db.cell import server_moves
 from cellsched import exception
@@ -115,10 +115,12 @@ class TestMigration(mover.MoverTestCase):
 
     def test_source_that_cannot_be_told_keeps_nothing_back(self):
         move = self.accept()
-        self.compute.failure = oslo_messaging.MessageDeliveryFailure('away')
+        self.compute.failure = amqp_exc.AccessRefused('wrong password')
 
         self.tell('migrate_in', move)
 
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
         self.assertState('active', None, 'host2')
         self.assertEqual({'own': 'host2'}, self.places)
         self.agents['host1'].clean_up()

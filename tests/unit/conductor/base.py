@@ -52,7 +52,7 @@ class TestCase(base.TestCase):
         conf([], default_config_files=[], default_config_dirs=[])
         self.transports = transport.Transports(conf)
         self.addCleanup(self.transports.close)
-        opened = session.Databases()
+        opened = session.Databases(clock.FakeClock())
         self.addCleanup(opened.close)
         self.targets = target.Targets(opened, self.transports)
         self.claims = memory.MemoryClaims()

@@ -3,6 +3,7 @@
 
 from concurrent import futures
 
+from amqp import exceptions as amqp_exc
 import sqlalchemy as sa
 
 from cellsched.cells import gather
@@ -94,6 +95,21 @@ class TestLostBuilds(base.TestCase):
             order.filter_properties,
             client.sent[0].arguments['filter_properties'])
         self.assertEqual(2, self.kept.casts)
+
+    def test_host_that_cannot_be_told_again_is_told_later(self):
+        self.wait()
+        client = self.compute.get(
+            self.transports.get(self.cells['cell1'].transport_url))
+        client.failure = amqp_exc.AccessRefused('wrong password')
+
+        self.lost.run()
+
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
+        client.failure = None
+        self.wait()
+        self.lost.run()
+        self.assertEqual([('a1', self.uuid)], self.sent())
 
     def test_another_host_is_tried_after_some_times(self):
         for _ in range(PATIENCE.casts):

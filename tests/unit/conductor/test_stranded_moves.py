@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves that nobody works on any more."""
 
-import oslo_messaging
+from amqp import exceptions as amqp_exc
 
 from cellsched.conductor import stranded_moves
 from cellsched.db.cell import server_moves
@@ -118,8 +118,10 @@ class TestStrandedMoves(mover.MoverTestCase):
 
     def test_others_do_not_wait_for_one_that_cannot_be_ended(self):
         move = self.accept()
-        self.compute.failure = oslo_messaging.MessageDeliveryFailure('away')
+        self.compute.failure = amqp_exc.AccessRefused('wrong password')
 
         self.run_late()
 
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
         self.assertEqual(server_moves.ERROR, self.status(move))

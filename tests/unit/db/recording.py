@@ -8,11 +8,15 @@ import sqlalchemy as sa
 
 @contextlib.contextmanager
 def recorded(database):
-    """Give a list of the statements that are made meanwhile."""
+    """Give a list of the statements that are made meanwhile.
+
+    What begins a transaction is not in it.
+    """
     statements = []
 
     def listen(connection, cursor, text, parameters, context, many):
-        statements.append((text, parameters))
+        if not text.startswith('BEGIN'):
+            statements.append((text, parameters))
 
     sa.event.listen(database.engine, 'before_cursor_execute', listen)
     try:

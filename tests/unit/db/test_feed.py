@@ -3,6 +3,7 @@
 
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db import feed
 from cellsched.db import session
 from cellsched import exception
@@ -35,7 +36,8 @@ class TestFeed(base.TestCase):
     def setUp(self):
         super().setUp()
         self.database = session.Database(
-            f'sqlite:///{self.temporary_directory()}/feed.db', 'cell')
+            f'sqlite:///{self.temporary_directory()}/feed.db', 'cell',
+            clock=clock.Clock())
         self.addCleanup(self.database.close)
         with self.database.writer() as connection:
             METADATA.create_all(connection)

@@ -8,6 +8,7 @@ import threading
 import fixtures
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db import migration
 from cellsched.db import session
 from cellsched import exception
@@ -39,7 +40,8 @@ class TestSchema(base.TestCase):
 
     def open(self, name):
         database = session.Database(
-            f'sqlite:///{self.directory}/{name}', 'claims')
+            f'sqlite:///{self.directory}/{name}', 'claims',
+            clock=clock.Clock())
         self.addCleanup(database.close)
         return database
 

@@ -3,6 +3,7 @@
 
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db import postgresql
 from cellsched.db import session
 from cellsched import exception
@@ -53,7 +54,8 @@ class TestConnectArguments(base.TestCase):
             database = session.Database(
                 'postgresql+psycopg://me@127.0.0.1:1/api', 'API', {
                     'max_retries': 0,
-                    'connection_parameters': f'prepare_threshold={text}'})
+                    'connection_parameters': f'prepare_threshold={text}'},
+                clock=clock.Clock())
             self.addCleanup(database.close)
 
             if text == 'none':

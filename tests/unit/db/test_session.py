@@ -13,6 +13,7 @@ import types
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.conf import loading
 from cellsched.db import session
 from cellsched import exception
@@ -37,7 +38,8 @@ class DatabaseCase(base.TestCase):
 
     def open(self, url=None, **options):
         database = session.Database(
-            url or f'sqlite:///{self.path}', 'claims', options)
+            url or f'sqlite:///{self.path}', 'claims', options,
+            clock=clock.Clock())
         self.addCleanup(database.close)
         return database
 
@@ -109,7 +111,8 @@ class TestDatabase(DatabaseCase):
                 self.names(database)
 
             self.assertEqual(
-                wanted, '-- File: ' in statements[0][0], statements)
+                wanted, f'-- {__name__}.names' in statements[0][0],
+                statements)
 
     def test_repr_has_no_password(self):
         database = self.open('mysql+pymysql://me:p@ss:w/rd@there/claims')
@@ -218,6 +221,10 @@ class TestErrors(DatabaseCase):
 
         self.assertRaises(exception.TransactionLost, lose, lost)
         self.assertRaises(exception.TransactionLost, lose, lost3)
+        self.assertRaises(exception.TransactionLost, lose,
+                          types.SimpleNamespace(args=(1020, 'changed')))
+        self.assertRaises(sa.exc.OperationalError, lose,
+                          types.SimpleNamespace(args=(1205, 'waited')))
         self.assertRaises(sa.exc.OperationalError, lose, kept)
 
 
@@ -309,7 +316,7 @@ class TestDatabases(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.databases = session.Databases()
+        self.databases = session.Databases(clock.Clock())
         self.addCleanup(self.databases.close)
 
     def test_database_is_made_once_for_a_schema(self):
@@ -342,14 +349,26 @@ class TestDatabases(base.TestCase):
 
 class TestEngineOptions(base.TestCase):
 
-    def test_options_that_are_set_are_passed_on(self):
+    def options(self, text, group='database'):
         path = self.temporary_directory() / 'cellsched.conf'
-        path.write_text('[database]\nmax_pool_size = 7\nmax_retries = 3\n')
-        conf = loading.load(files=[str(path)], dirs=[])
+        path.write_text(text)
+        return session.engine_options(
+            loading.load(files=[str(path)], dirs=[]), group)
 
-        options = session.engine_options(conf.database)
+    def test_options_that_are_set_are_passed_on(self):
+        options = self.options(
+            '[database]\nmax_pool_size = 7\nmax_retries = 3\n')
 
         self.assertEqual(7, options['max_pool_size'])
         self.assertEqual(3, options['max_retries'])
         self.assertNotIn('connection', options)
         self.assertNotIn('pool_timeout', options)
+
+    def test_pool_has_a_connection_for_each_thread_by_default(self):
+        text = ('[DEFAULT]\nexecutor_thread_pool_size = 20\n'
+                'cell_worker_thread_pool_size = 3\n'
+                '[api_database]\nmax_pool_size = 0\n')
+
+        self.assertEqual(23, self.options(text)['max_pool_size'])
+        self.assertEqual(
+            0, self.options(text, 'api_database')['max_pool_size'])

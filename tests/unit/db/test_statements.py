@@ -187,13 +187,31 @@ class TestDialects(StatementCase):
             if row['host'] == 'b':
                 raise db_exc.DBDuplicateEntry(columns=['host'])
 
-        for url in 'mysql+pymysql://', 'mariadb+pymysql://':
-            said, inserted = self.said(
-                url, [row('c'), row('b'), row('a')], answer)
+        said, inserted = self.said(
+            'mysql+pymysql://', [row('c'), row('b'), row('a')], answer)
 
-            self.assertEqual(3, len(said))
-            self.assertTrue(said[0].startswith('INSERT INTO host_mappings'))
-            self.assertEqual({'a', 'c'}, inserted)
+        self.assertEqual(3, len(said))
+        self.assertTrue(said[0].startswith('INSERT INTO host_mappings'))
+        self.assertEqual({'a', 'c'}, inserted)
+
+    def test_mariadb_takes_many_at_once_where_none_is_there(self):
+        said, inserted = self.said(
+            'mariadb+pymysql://', [row('b'), row('a')])
+
+        self.assertEqual(1, len(said))
+        self.assertIn('RETURNING host_mappings.host', said[0])
+        self.assertEqual({'a'}, inserted)
+
+    def test_mariadb_takes_one_by_one_where_one_is_there(self):
+        def answer(rows):
+            if isinstance(rows, list) or rows['host'] == 'b':
+                raise db_exc.DBDuplicateEntry(columns=['host'])
+
+        said, inserted = self.said(
+            'mariadb+pymysql://', [row('b'), row('a')], answer)
+
+        self.assertEqual(3, len(said))
+        self.assertEqual({'a'}, inserted)
 
     def test_mysql_does_not_hide_other_errors(self):
         def answer(row):

@@ -70,7 +70,7 @@ class World(fixtures.Fixture):
         self.clock = clock.FakeClock()
         self.claims = memory.MemoryClaims()
         self.database = self.useFixture(databases.APIDatabase()).database
-        opened = session.Databases()
+        opened = session.Databases(clock.FakeClock())
         self.addCleanup(opened.close)
         self.targets = Targets(opened, None)
         self.threads = Threads(4)

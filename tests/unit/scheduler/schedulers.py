@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedulers of one deployment, and a store that can refuse them."""
 
-from concurrent import futures
 import random
 
 import numpy as np
@@ -26,16 +25,11 @@ ATTEMPTS_MAX = 4
 
 
 class Claims(memory.MemoryClaims):
-    """A store that says what it is asked, and refuses what it is told to.
-
-    It takes claims as soon as they are on their way.
-    """
+    """A store that says what it is asked, and refuses what it is told to."""
 
     def __init__(self):
         super().__init__()
         self.batches = []
-        #: Claims that are on their way, and whose end nobody knows.
-        self.underway = []
         self.refuses = ()
         self.failure = None
         #: What happens before the next claim.
@@ -53,20 +47,6 @@ class Claims(memory.MemoryClaims):
                     provider=claim.provider, resource='VCPU', amount=1,
                     consumer=claim.consumer)
         return super().claim(claims)
-
-    def begin(self, claims):
-        ended = futures.Future()
-        try:
-            ended.set_result(self.claim(claims))
-        except Exception as exc:
-            ended.set_exception(exc)
-        self.underway.append(claims)
-
-        def end():
-            self.underway.remove(claims)
-            return ended.result()
-
-        return end
 
 
 class World(world.World):
@@ -123,8 +103,6 @@ class PlacingTestCase(base.TestCase):
     def setUp(self):
         super().setUp()
         self.world = self.useFixture(World('cell1', 'cell2'))
-        self.addCleanup(
-            lambda: self.assertEqual([], self.world.claims.underway))
         for host, vcpus in self.hosts.items():
             self.world.add_host(
                 'cell1' if host[0] == 'a' else 'cell2', host, vcpus=vcpus)

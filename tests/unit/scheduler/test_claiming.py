@@ -35,7 +35,7 @@ class Store(memory.MemoryClaims):
         return super().claim(claims)
 
 
-class ClaimingCase(base.TestCase):
+class TestTogether(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -52,9 +52,6 @@ class ClaimingCase(base.TestCase):
     def used(self, provider=PROVIDER):
         [usage] = self.store.usages(providers=[provider]).usages
         return usage.used.get('VCPU', 0)
-
-
-class TestTogether(ClaimingCase):
 
     def meanwhile(self, *batches):
         """Claim one thing, and these while that is under way."""
@@ -169,111 +166,3 @@ class TestTogether(ClaimingCase):
 
             self.assertEqual(10, outcomes.count(1))
             self.assertEqual(10, self.used(provider))
-
-
-class TestBegin(ClaimingCase):
-
-    def begins(self):
-        """Have claims on their way from now on."""
-        self.store.begin = self.begin
-        self.ends = 0
-
-    def begin(self, claims):
-        try:
-            outcome = self.store.claim(claims)
-        except exception.InvalidField:
-            raise
-        except Exception as exc:
-            outcome = exc
-
-        def end():
-            self.ends += 1
-            if isinstance(outcome, Exception):
-                raise outcome
-            return outcome
-
-        return end
-
-    def test_claim_is_on_its_way_until_its_end_is_asked_for(self):
-        self.begins()
-        underway = self.claiming.begin(self.claims('a'))
-        self.assertEqual((['a'], 0), (
-            list(self.store.held(['a'])), self.ends))
-        self.assertEqual((1, 1), (underway.end(), self.ends))
-
-    def test_what_cannot_be_on_its_way_is_claimed_at_its_end(self):
-        underway = self.claiming.begin(self.claims('a'))
-        self.assertEqual({}, self.store.held(['a']))
-        self.assertEqual(1, underway.end())
-        self.assertEqual(['a'], list(self.store.held(['a'])))
-
-    def test_refusal_is_raised_at_the_end(self):
-        self.begins()
-        underway = self.claiming.begin(self.claims('a', amount=11))
-        self.assertRaises(exception.ClaimRefused, underway.end)
-
-    def test_it_is_not_on_its_way_where_it_had_to_wait_for_others(self):
-        self.begins()
-        first = self.claiming.begin(self.claims('a'))
-
-        second = self.claiming.begin(self.claims('b'))
-
-        self.assertEqual({}, self.store.held(['b']))
-        self.assertEqual([1, 1], [first.end(), second.end()])
-        self.assertEqual(1, self.ends)
-
-    def test_others_wait_while_it_is_on_its_way(self):
-        self.begins()
-        underway = self.claiming.begin(self.claims('a'))
-        outcomes = []
-        other = threading.Thread(target=lambda: outcomes.append(
-            self.claiming.claim(self.claims('b'))))
-        other.start()
-        while not self.claiming._together._waiting:
-            other.join(0.001)
-        self.assertEqual([], outcomes)
-
-        underway.end()
-
-        other.join(DEADLINE_S)
-        self.assertEqual([1], outcomes)
-
-    def test_one_that_makes_no_sense_keeps_nobody_waiting(self):
-        self.begins()
-        self.assertRaises(exception.InvalidField, self.claiming.begin,
-                          self.claims('a', amount=0))
-        self.assertEqual(1, self.claiming.begin(self.claims('b')).end())
-        self.assertEqual(1, self.ends)
-
-    def test_what_was_on_its_way_can_be_undone(self):
-        self.begins()
-        self.claiming.begin(self.claims('a')).undo()
-        self.assertEqual(({}, 0, 1), (
-            self.store.held(['a']), self.used(), self.ends))
-        self.assertEqual(1, self.claiming.claim(self.claims('a')))
-
-    def test_what_was_not_on_its_way_is_not_undone(self):
-        self.claiming.claim(self.claims('a'))
-        self.claiming.begin(self.claims('a')).undo()
-        self.assertEqual(1, self.used())
-
-    def test_what_was_held_before_is_not_undone(self):
-        self.begins()
-        self.claiming.claim(self.claims('a'))
-        self.claiming.begin(self.claims('a')).undo()
-        self.claiming.begin(self.claims('a', 'b')).undo()
-        self.assertEqual(['a'], list(self.store.held(['a'])))
-
-    def test_what_was_refused_needs_no_undoing(self):
-        self.begins()
-        self.claiming.claim(self.claims('a'))
-        self.claiming.begin(self.claims('a', amount=2)).undo()
-        self.claiming.begin(self.claims('b', amount=11)).undo()
-        self.assertEqual((2, 1), (self.ends, self.used()))
-
-    def test_failure_of_the_store_is_told_when_it_is_undone(self):
-        self.begins()
-        self.store.error = exception.DatabaseUnreachable(
-            schema='claims', url='sqlite://', reason='gone')
-        underway = self.claiming.begin(self.claims('a'))
-        self.assertRaises(exception.DatabaseUnreachable, underway.undo)

@@ -26,14 +26,9 @@ class TestSchema(base.TestCase):
 
         self.assertEqual([(lane, 0) for lane in range(schema.LANES)], lanes)
 
-    def test_texts_sort_by_bytes_everywhere(self):
-        statement = sa.schema.CreateTable(schema.allocations)
-        for dialect, words in (
-            ('postgresql', 'VARCHAR(36) COLLATE "C"'),
-            ('mysql', 'VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin'),
-        ):
-            url = sa.engine.make_url(f'{dialect}://')
-            text = str(statement.compile(
-                dialect=url.get_dialect(_is_async=False)()))
+    def test_texts_sort_by_bytes_on_postgresql(self):
+        url = sa.engine.make_url('postgresql://')
+        text = str(sa.schema.CreateTable(schema.allocations).compile(
+            dialect=url.get_dialect(_is_async=False)()))
 
-            self.assertEqual(2, text.count(words), text)
+        self.assertEqual(2, text.count('VARCHAR(36) COLLATE "C"'), text)

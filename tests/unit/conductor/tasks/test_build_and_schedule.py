@@ -3,6 +3,7 @@
 
 from concurrent import futures
 
+from amqp import exceptions as amqp_exc
 import oslo_messaging
 
 from cellsched.db.api import build_requests
@@ -204,9 +205,15 @@ class TestFailure(base.TestCase):
         self.assertNotIn('x9', self.reason(lost))
 
     def test_scheduler_that_does_not_answer_is_asked_again_later(self):
+        self.assert_asked_again_after(oslo_messaging.MessagingTimeout())
+
+    def test_broker_that_refuses_is_tried_again_later(self):
+        self.assert_asked_again_after(amqp_exc.AccessRefused('password'))
+
+    def assert_asked_again_after(self, failure):
         def answer(**arguments):
             self.answer(**arguments)
-            raise oslo_messaging.MessagingTimeout()
+            raise failure
 
         self.scheduler.answer = answer
         [uuid] = self.accept()
@@ -217,6 +224,8 @@ class TestFailure(base.TestCase):
             self.rows(uuid), self.mapped(uuid), self.requested(uuid),
             self.holds(uuid)))
 
+        self.assertIn(type(failure).__name__, self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
         self.scheduler.answer = self.answer
         self.clock.advance(base.LEASE_S)
         self.task().run(base.USER, [uuid])

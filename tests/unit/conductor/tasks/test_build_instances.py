@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trying a build on another host of its cell."""
 
+from amqp import exceptions as amqp_exc
 import oslo_messaging
 
 from cellsched.claims import base as claims_base
@@ -215,10 +216,12 @@ class TestBuildInstances(base.TestCase):
             sent.arguments['filter_properties'], kept.filter_properties)
 
     def test_agent_that_cannot_be_told_is_told_later(self):
-        self.agents.failure = oslo_messaging.MessageDeliveryFailure('secret')
+        self.agents.failure = amqp_exc.AccessRefused('wrong password')
 
         self.try_next('a1')
 
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
         row = self.row(self.uuid)
         self.assertEqual(('building', 'scheduling', 2), (
             row.vm_state, row.task_state, row.build_attempts))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A conductor moves servers within their cell."""
 
-import oslo_messaging
+from amqp import exceptions as amqp_exc
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
@@ -163,9 +163,12 @@ class TestMove(base.TestCase):
                 connection, [self.uuid])[self.uuid].cell_mapping
         aimed = self.targets.aim(base.USER, mapping)
         client = self.compute.get(aimed.cell.transport)
-        client.failure = oslo_messaging.MessageDeliveryFailure('away')
+        client.failure = amqp_exc.AccessRefused('wrong password')
 
         self.assertIsBack(self.moved())
+
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
 
     def test_move_that_is_given_up_meanwhile_holds_nothing(self):
         move = self.ask()

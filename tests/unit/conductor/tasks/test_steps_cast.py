@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step that hands builds to compute hosts."""
 
+from amqp import exceptions as amqp_exc
 import oslo_messaging
 import sqlalchemy as sa
 
@@ -69,11 +70,23 @@ class TestCast(leased.StepTestCase):
             self.assertIsNotNone(self.holds(build.uuid))
 
     def test_what_a_broker_does_not_take_waits_in_its_cell(self):
-        self.client('cell1').failure = oslo_messaging.MessageDeliveryFailure(
-            'to amqp://user:secret@broker')
+        self.assert_waits_after(oslo_messaging.MessageDeliveryFailure(
+            'to amqp://user:secret@broker'))
+
+    def test_what_a_broker_refuses_waits_in_its_cell(self):
+        self.assert_waits_after(amqp_exc.AccessRefused(
+            'to amqp://user:secret@broker'))
+
+    def assert_waits_after(self, failure):
+        self.client('cell1').failure = failure
 
         self.do(self.step(), self.batch)
 
+        [line] = [line for line in self.logs.output.splitlines()
+                  if 'cannot be told' in line]
+        self.assertIn(type(failure).__name__, line)
+        self.assertNotIn('secret', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
         for build in self.a1, self.a2:
             self.assertEqual(
                 ('building', 'scheduling'),

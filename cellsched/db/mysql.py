@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MariaDB and MySQL: settings of engines, and the collation of tables."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+#: SQLAlchemy's names of the two servers' dialects.
+DIALECTS = ('mysql', 'mariadb')
+
+#: The servers' default, REPEATABLE READ, shows a transaction what there was
+#: when it first read, whatever it waits for later; and it locks the gaps
+#: between rows, so that inserts deadlock which have nothing in common.
+ISOLATION = 'READ COMMITTED'
+
+#: Holds all of Unicode. The servers' ``utf8`` has no characters of four bytes.
+CHARSET = 'utf8mb4'
+
+#: What tells text apart that differs in case, accents or spaces at its end,
+#: and sorts it by code points, as Python and other databases do. It has
+#: another name on each of the two.
+MARIADB_COLLATION = 'utf8mb4_nopad_bin'
+MYSQL_COLLATION = 'utf8mb4_0900_bin'
+
+#: A floating-point number of 53 bits, by the name that the servers give it.
+DOUBLE = sa.Float(53).with_variant(
+    mysql.DOUBLE(asdecimal=False), *DIALECTS)
+
+_TEXT_COLUMNS = sa.text(
+    'SELECT table_name, column_name, column_type, is_nullable '
+    'FROM information_schema.columns WHERE table_schema = DATABASE() '
+    'AND table_name IN :tables AND collation_name <> :collation '
+    'ORDER BY table_name, ordinal_position').bindparams(
+    sa.bindparam('tables', expanding=True))
+
+
+def engine_arguments(url: sa.URL) -> dict[str, Any]:
+    """Return arguments for SQLAlchemy's ``create_engine``.
+
+    There are none for the URL of another database.
+    """
+    if url.get_backend_name() not in DIALECTS:
+        return {}
+    arguments: dict[str, Any] = {'isolation_level': ISOLATION}
+    if 'charset' not in url.query:
+        arguments['connect_args'] = {'charset': CHARSET}
+    return arguments
+
+
+def set_collation(connection: sa.Connection, tables: Sequence[str]) -> None:
+    """Have every text column of tables hold all of Unicode, told apart.
+
+    To be done by each migration that creates tables or text columns, which
+    must have no default. Types stay as they are; ``CONVERT TO CHARACTER SET``
+    would make them larger. Does nothing on other databases.
+    """
+    dialect: Any = connection.dialect
+    if dialect.name not in DIALECTS:
+        return
+    collation = MARIADB_COLLATION if dialect.is_mariadb else MYSQL_COLLATION
+    unicode = f'CHARACTER SET {CHARSET} COLLATE {collation}'
+    changes: dict[str, dict[str, str]] = {}
+    for table, column, type_, nullable in connection.execute(_TEXT_COLUMNS, {
+            'tables': list(tables), 'collation': collation}):
+        changes.setdefault(table, {})[column] = (
+            f'MODIFY `{column}` {type_} {unicode} '
+            f'{"" if nullable == "YES" else "NOT "}NULL')
+    # A column cannot change while another table's refers to it.
+    inspector = sa.inspect(connection)
+    keys = [(table, key) for table, columns in changes.items()
+            for key in inspector.get_foreign_keys(table)
+            if not columns.keys().isdisjoint(key['constrained_columns'])]
+    for table, key in keys:
+        connection.exec_driver_sql(
+            f'ALTER TABLE `{table}` DROP FOREIGN KEY `{key["name"]}`')
+    for table, columns in changes.items():
+        connection.exec_driver_sql(
+            f'ALTER TABLE `{table}` DEFAULT {unicode}, '
+            f'{", ".join(columns.values())}')
+    for table, key in keys:
+        connection.exec_driver_sql(
+            f'ALTER TABLE `{table}` ADD CONSTRAINT `{key["name"]}` '
+            f'FOREIGN KEY ({_listed(key["constrained_columns"])}) '
+            f'REFERENCES `{key["referred_table"]}` '
+            f'({_listed(key["referred_columns"])})')
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ', '.join(f'`{column}`' for column in columns)

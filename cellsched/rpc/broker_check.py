@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connecting to a broker once, to see whether it refuses."""
+
+from collections.abc import Callable
+import logging
+import ssl
+from typing import Any
+
+from amqp import exceptions as amqp_exc
+import kombu
+from oslo_config import cfg
+from oslo_config import types
+import oslo_messaging
+
+from cellsched import exception
+from cellsched.rpc import broker_urls
+from cellsched.rpc import delivery
+
+LOG = logging.getLogger(__name__)
+
+#: Values of ``ssl_version``; what this Python's OpenSSL lacks is None.
+_SSL_VERSIONS = {
+    name.lower(): getattr(ssl, f'PROTOCOL_{name}', None)
+    for name in ('TLSv1', 'SSLv23', 'SSLv2', 'SSLv3', 'TLSv1_1', 'TLSv1_2')}
+
+
+class _Refused(Exception):
+    """The broker answered, and does not want this client."""
+
+
+def check(
+    conf: cfg.ConfigOpts, url: oslo_messaging.TransportURL, field: str,
+    timeout_s: float = 5.0,
+) -> None:
+    """Make sure that the broker at a URL does not refuse connections.
+
+    Each host of the URL is tried until one accepts. A broker that cannot be
+    reached is logged and is no error: services wait for it. URLs of other
+    drivers are not looked at.
+
+    :param field: the option that has the URL
+    :param timeout_s: how long to wait for each host; by default as long as
+        the driver does
+    :raises cellsched.exception.BrokerRefused: each host that answers refuses
+        the user, the password or the virtual host
+    :raises cellsched.exception.ConfigurationInvalid: the options of TLS
+        cannot be used
+    """
+    if not broker_urls.is_broker(url):
+        return
+    options = _options(conf, url)
+    refused: exception.BrokerRefused | None = None
+    away: list[str] = []
+    for host in url.hosts or [None]:
+        place = _place(host)
+        try:
+            _connect(broker_urls.for_kombu(url, host), timeout_s, options)
+            return
+        except _Refused as exc:
+            refused = exception.BrokerRefused(
+                place=place, field=field, reason=str(exc))
+        except delivery.ERRORS as exc:
+            away.append(f'{place} ({delivery.describe(exc)})')
+    if refused is not None:
+        raise refused
+    LOG.warning('The broker of %s cannot be reached yet: %s',
+                field, ', '.join(away))
+
+
+def _connect(
+    url: str, timeout_s: float, options: dict[str, Any]
+) -> None:
+    # The driver's own connections ask for this too, or else RabbitMQ closes
+    # the socket without saying why.
+    wanted = {'capabilities': {'authentication_failure_close': True}}
+    connection = kombu.Connection(
+        url, connect_timeout=timeout_s,
+        transport_options={'client_properties': wanted}, **options)
+    transport = connection.transport
+    try:
+        transport.close_connection(transport.establish_connection())
+    except amqp_exc.AccessRefused:
+        raise _Refused('the user name or the password is wrong') from None
+    except amqp_exc.NotAllowed as exc:
+        # This names the user and the virtual host.
+        raise _Refused(' '.join(exc.reply_text.split())) from None
+
+
+def _place(host: oslo_messaging.TransportHost | None) -> str:
+    if host is None:
+        return f'localhost:{broker_urls.PORT}'
+    return f'{host.hostname}:{host.port or broker_urls.PORT}'
+
+
+def _options(
+    conf: cfg.ConfigOpts, url: oslo_messaging.TransportURL
+) -> dict[str, Any]:
+    """Return arguments for kombu's connection, as the driver makes them.
+
+    A query of the URL overrides the options of the group.
+    """
+    group = conf.oslo_messaging_rabbit
+
+    def setting(name: str) -> Any:
+        return url.query.get(name, group[name])
+
+    try:
+        # What a query has is text.
+        tls = types.Boolean()(setting('ssl'))
+    except ValueError:
+        raise _invalid('ssl', 'true or false') from None
+    host = url.hosts[0].hostname if len(url.hosts) == 1 else None
+    return {'login_method': setting('rabbit_login_method'),
+            'ssl': tls and _tls(setting, host)}
+
+
+def _tls(
+    setting: Callable[[str], str], only_host: str | None
+) -> dict[str, Any] | bool:
+    """Return the arguments of TLS.
+
+    :raises cellsched.exception.ConfigurationInvalid: they cannot be used
+    """
+    made: dict[str, Any] = {}
+    version, key_file, cert_file, ca_file = map(
+        setting, ('ssl_version', 'ssl_key_file', 'ssl_cert_file',
+                  'ssl_ca_file'))
+    if version:
+        made['ssl_version'] = _SSL_VERSIONS.get(version.lower())
+        if made['ssl_version'] is None:
+            raise _invalid('ssl_version', 'a version of TLS that is there')
+    # Files that cannot be read are no fault of the broker.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if key_file:
+        made['keyfile'] = key_file
+    if cert_file:
+        made['certfile'] = cert_file
+        _load('ssl_cert_file, ssl_key_file', lambda: context.load_cert_chain(
+            cert_file, key_file or None, password=''))
+    if ca_file:
+        made['ca_certs'] = ca_file
+        made['cert_reqs'] = ssl.CERT_REQUIRED
+        made['server_hostname'] = only_host
+        _load('ssl_ca_file', lambda: context.load_verify_locations(ca_file))
+    return made or True
+
+
+def _load(names: str, load: Callable[[], None]) -> None:
+    try:
+        load()
+    except OSError as exc:
+        raise _invalid(names, f'files that can be used: {exc}') from None
+
+
+def _invalid(names: str, expected: str) -> exception.ConfigurationInvalid:
+    return exception.ConfigurationInvalid(
+        field=f'[oslo_messaging_rabbit] {names}', expected=expected)

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brokers that refuse, that are away, and passwords of any characters."""
+
+import re
+import subprocess
+from urllib import parse
+
+from oslo_utils import uuidutils
+
+from cellsched.api import flavors
+from cellsched.claims import sql
+from cellsched import clock
+from cellsched.conf import loading
+from cellsched import context
+from cellsched.db.api import models
+from cellsched.db import session
+from cellsched import exception
+from cellsched.rpc import client
+from cellsched.rpc import transport
+from cellsched.testing import databases
+from cellsched.testing import deployment
+from tests.functional import base as functional
+from tests.integration import base
+from tests.integration import processes
+from tests.integration import servers
+from tests.integration import serving
+
+#: Between these words are all characters that mean something somewhere.
+PASSWORD = ('Xyzzy@Plugh:Frotz/Gnusto%Blorb#Rezrov?Yomin\'Zifmia"Izyuk '
+            'Ozmoo\u00e9Nitfol;Kulcad,Lleps&Throck+Espnis')
+
+#: Pieces of it that may be seen nowhere.
+PIECES = re.findall(r'[A-Z][a-z]+', PASSWORD)
+
+#: Has libraries log all that they can with ``--debug``.
+LEVELS = ','.join(f'{name}=DEBUG' for name in (
+    'amqp', 'kombu', 'oslo.messaging', 'oslo_messaging'))
+
+
+def encoded(text: str) -> str:
+    return parse.quote(text, safe='')
+
+
+class BrokerTestCase(base.TestCase):
+
+    timeout_s = 180
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.user = f'u/{uuidutils.generate_uuid()}'
+        self.database = self.useFixture(databases.APIDatabase())
+        claims = session.Database(
+            f'sqlite:///{self.directory}/claims.sqlite', 'claims',
+            clock=clock.Clock())
+        self.addCleanup(claims.close)
+        sql.SQLClaims(claims).sync()
+        self.claims_url = claims.url
+
+    def share(self) -> None:
+        """Use a virtual host of the shared broker."""
+        self.broker = base.installed(servers.shared, servers.RabbitMQ)
+        self.name = parse.unquote(
+            self.part_of(servers.RabbitMQ).url('vh').rpartition('/')[2])
+        self.broker.add_user(self.user, PASSWORD, self.name)
+
+    def url(
+        self, password: str = PASSWORD, user: str | None = None,
+        name: str | None = None,
+    ) -> str:
+        return (f'rabbit://{encoded(user or self.user)}:{encoded(password)}@'
+                f'{serving.ADDRESS}:{self.broker.port["amqp"]}/'
+                f'{encoded(name or self.name)}')
+
+    def configure(
+        self, url: str, verbose: bool = False, **groups: dict[str, str]
+    ) -> str:
+        """Write a configuration; return its path."""
+        path = self.directory / 'broker.conf'
+        wanted = {
+            'DEFAULT': {'transport_url': url, 'host': 'host',
+                        'rpc_response_timeout': '30',
+                        **({'default_log_levels': LEVELS} if verbose else {})},
+            'api_database': {'connection': self.database.url},
+            'claims': {'connection': self.claims_url},
+            'conductor': {'workers': '2'}, **groups}
+        path.write_text('\n'.join(
+            line for group, options in wanted.items() for line in (
+                f'[{group}]', *(f'{name} = {value.replace("$", "$$")}'
+                                for name, value in options.items()))))
+        return str(path)
+
+    def end_of(self, *args: str) -> tuple[int, str, str]:
+        """Run a command to its end; return its code, and what it wrote."""
+        env = processes.environment()
+        ended = subprocess.run(
+            args, cwd=self.directory, env=env, text=True, timeout=60,
+            capture_output=True)
+        for piece in PIECES:
+            self.assertNotIn(piece, ended.stdout + ended.stderr)
+        return ended.returncode, ended.stdout, ended.stderr
+
+    def conductor(self, path: str, *args: str) -> processes.Process:
+        return self.process(['cellsched-conductor', '--config-file', path,
+                             *args])
+
+    def ping(self, service: processes.Process, url: str) -> str:
+        """Return what a conductor answers, once it has started."""
+        service.wait_for('has started as host')
+        conf = loading.load(files=[self.configure(url)], dirs=[])
+        transports = transport.Transports(conf)
+        self.addCleanup(transports.close)
+        sent = client.Client(
+            transports.get(), 'conductor', '1.1', 'baseapi')
+        return sent.call(context.admin(), 'ping', arg='x')['service']
+
+    def assert_quiet(self, process: processes.Process) -> None:
+        """Check that no traceback is written, and nothing of a password."""
+        written = process.log.read_text()
+        self.assertNotIn('Traceback', written)
+        for piece in PIECES:
+            self.assertNotIn(piece, written)
+
+
+class TestRefusing(BrokerTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.share()
+        self.other = parse.unquote(
+            self.part_of(servers.RabbitMQ).url('other').rpartition('/')[2])
+
+    def refusals(self) -> dict[str, str]:
+        """Return URLs that are refused, and what is said to them."""
+        return {
+            self.url(PASSWORD + 'x'): 'user name or the password',
+            self.url(user='stranger'): 'user name or the password',
+            self.url(name='nowhere'): 'nowhere not found',
+            self.url(name=self.other): f"access to vhost '{self.other}'",
+        }
+
+    def test_error_says_where_and_why(self):
+        for url, reason in self.refusals().items():
+            message = str(self.assertRaises(
+                exception.BrokerRefused, self.check, url))
+
+            self.assertIn(f'The broker at {serving.ADDRESS}:', message)
+            self.assertIn('[DEFAULT] transport_url', message)
+            self.assertIn(reason, message)
+            for piece in PIECES:
+                self.assertNotIn(piece, message)
+
+    def test_service_ends_with_one_line(self):
+        path = self.configure(self.url(PASSWORD + 'x'))
+
+        code, out, err = self.end_of(
+            'cellsched-conductor', '--config-file', path)
+
+        self.assertEqual((1, ''), (code, out), err)
+        [line] = err.splitlines()
+        self.assertIn('cellsched-conductor: The broker at', line)
+
+    def check(self, url: str) -> None:
+        conf = loading.load(files=[self.configure(url)], dirs=[])
+        transport.Transports(conf).check()
+
+    def test_password_is_not_logged_by_libraries_either(self):
+        path = self.configure(self.url(PASSWORD + 'x'), verbose=True)
+
+        code, out, err = self.end_of(
+            'cellsched-scheduler', '--debug', '--config-file', path)
+
+        self.assertEqual(1, code)
+        self.assertNotIn('Traceback', out + err)
+        self.assertIn('DEBUG amqp', out)
+
+    def test_broker_of_notifications_is_named(self):
+        conf = loading.load(files=[self.configure(
+            self.url(), oslo_messaging_notifications={
+                'driver': 'messagingv2',
+                'transport_url': self.url(name='nowhere')})], dirs=[])
+
+        message = str(self.assertRaises(
+            exception.BrokerRefused, transport.Transports(conf).check))
+
+        self.assertIn('[oslo_messaging_notifications] transport_url', message)
+
+    def test_one_host_that_accepts_is_enough(self):
+        good, bad = self.url(), self.url(PASSWORD + 'x')
+        nowhere = bad.replace(f':{self.broker.port["amqp"]}/', ':1/')
+
+        def check(*urls: str) -> None:
+            hosts = [url.split('/')[2] for url in urls]
+            self.check(f'rabbit://{",".join(hosts)}/{self.name}')
+
+        check(bad, good)
+        check(nowhere, good)
+        check(nowhere, nowhere)
+        self.assertRaises(exception.BrokerRefused, check, nowhere, bad)
+        self.assertRaises(exception.BrokerRefused, check, bad, bad)
+
+    def test_command_that_sends_ends_with_one_line_and_accepts_nothing(self):
+        flavors.Flavors(self.database.database, clock.Clock()).create(
+            'small', 1, 512)
+        path = self.configure(self.url(PASSWORD + 'x'))
+
+        code, out, err = self.end_of(
+            'cellsched', '--config-file', path, 'server', 'create', 'web',
+            '--flavor', 'small')
+
+        self.assertEqual((1, ''), (code, out))
+        [line] = err.splitlines()
+        self.assertIn('user name or the password', line)
+        code, out, err = self.end_of(
+            'cellsched', '--config-file', path, 'server', 'list',
+            '-f', 'value')
+        self.assertEqual((0, '', ''), (code, out, err))
+
+
+class TestPasswords(BrokerTestCase):
+
+    def test_every_character_works_and_none_is_logged(self):
+        self.share()
+        service = self.conductor(
+            self.configure(self.url(), verbose=True), '--debug')
+
+        self.assertEqual('conductor', self.ping(service, self.url()))
+
+        service.stop()
+        self.assert_quiet(service)
+
+    def test_url_with_an_unencoded_character_is_refused_and_not_quoted(self):
+        path = self.configure('rabbit://guest:Xyzzy/Plugh@127.0.0.1/Frotz')
+
+        code, out, err = self.end_of(
+            'cellsched-conductor', '--debug', '--config-file', path)
+
+        self.assertEqual(1, code)
+        self.assertNotIn('Traceback', out + err)
+        [line] = [line for line in err.splitlines()
+                  if line.startswith('cellsched-conductor: ')]
+        self.assertIn('percent-encoded', line)
+
+
+class TestAway(BrokerTestCase):
+
+    def test_service_waits_for_its_broker_and_works_when_it_comes(self):
+        self.broker = self.own(servers.RabbitMQ)
+        self.name = 'vh'
+        self.broker.url(self.name)
+        self.broker.add_user(self.user, PASSWORD, self.name)
+        self.broker.stop()
+        service = self.conductor(self.configure(
+            self.url(), oslo_messaging_rabbit={'rabbit_retry_backoff': '0'}))
+        service.wait_for(r'The broker of \[DEFAULT\] transport_url cannot be '
+                         'reached yet')
+        service.wait_for('Connection failed: .*retrying in')
+
+        self.broker.start()
+
+        self.assertEqual('conductor', self.ping(service, self.url()))
+        service.stop()
+        self.assert_quiet(service)
+
+
+class TestCell(BrokerTestCase):
+
+    def test_refusing_broker_of_a_cell_keeps_no_other_waiting(self):
+        self.share()
+        cloud = deployment.Deployment(
+            self.directory,
+            [deployment.Cell(f'cell{number}', [deployment.Host(
+                f'host{number}', availability_zone=f'zone{number}')])
+             for number in (1, 2)],
+            options=functional.at_once({'filter_scheduler': {
+                'enabled_filters': 'AvailabilityZoneFilter,ComputeFilter'}}))
+        cloud.start()
+        self.addCleanup(cloud.stop)
+        api = cloud.api
+        with api.parts.database.writer() as connection:
+            connection.execute(models.cell_mappings.update().where(
+                models.cell_mappings.c.name == 'cell1').values(
+                    transport_url=self.url(PASSWORD + 'x')))
+        api.flavors.create('small', 1, 256)
+
+        [[refused], [built]] = [
+            api.servers.create(functional.USER, 'web', 'small',
+                               availability_zone=zone)
+            for zone in ('zone1', 'zone2')]
+
+        def status(uuid: str) -> str:
+            return api.servers.get(functional.USER, uuid).status
+
+        processes.wait_until(lambda: status(built) == 'ACTIVE', 'its build')
+        processes.wait_until(
+            lambda: 'AccessRefused' in self.logs.output, 'the log line')
+        self.assertEqual('BUILD', status(refused))
+        self.assertNotIn('Traceback', self.logs.output)
+        for piece in PIECES:
+            self.assertNotIn(piece, self.logs.output)
