@@ -30,6 +30,8 @@ import rich.console
 import rich.table
 import yaml
 
+from cellsched import import_warnings  # noqa: F401
+
 # As in every process of this project; libraries would pick another.
 backend.init_backend(backend.BackendType.THREADING)
 

@@ -8,7 +8,10 @@ die() {
     exit 1
 }
 
-# make_environment project|tests
+# make_environment project|tests|lowest
+#
+# With lowest, libraries have the lowest versions that requirements.txt allows,
+# and $environment has to be another one.
 #
 # Does nothing if what is wanted was installed before from the same files. An
 # environment that is broken, or was left half made, is made anew.
@@ -18,7 +21,8 @@ make_environment() {
     local half_made=$environment/.half-made
     local state
     state=$(cd "$top" && cat requirements.txt test-requirements.txt \
-        upper-constraints.txt setup.cfg setup.py pyproject.toml | cksum)
+        upper-constraints.txt setup.cfg setup.py pyproject.toml \
+        tools/lowest.py | cksum)
     state="$state $top"
 
     if [ -e "$half_made" ] || ! "$environment/bin/python" -c \
@@ -54,18 +58,32 @@ create_environment() {
 }
 
 install_project() {
-    local pip="$environment/bin/python -m pip --quiet \
-        --disable-pip-version-check install --constraint upper-constraints.txt"
-    local requirements=''
-    if [ "$1" = tests ]; then
-        requirements='--requirement test-requirements.txt'
-    fi
+    local constraints=upper-constraints.txt requirements=''
+    local extras='[mysql,postgresql,psycopg2]'
     cd "$top" || return
     # pbr asks git for the version; an export of the tree has none to ask.
     if ! [ -e .git ] || ! git rev-parse --git-dir >/dev/null 2>&1; then
         export PBR_VERSION=${PBR_VERSION:-0.0.0}
     fi
     # Without isolation, pip builds with what the constraints say, too.
-    $pip setuptools pbr &&
-        $pip --no-build-isolation $requirements --editable .
+    pip_install setuptools pbr || return
+    case $1 in
+        project) extras='' ;;
+        tests) requirements='--requirement test-requirements.txt' ;;
+        lowest)
+            requirements='fixtures hypothesis stestr testtools'
+            pip_install packaging &&
+                "$environment/bin/python" tools/lowest.py requirements.txt \
+                    setup.cfg upper-constraints.txt \
+                    >"$environment/constraints.txt" || return
+            constraints=$environment/constraints.txt
+            ;;
+    esac
+    pip_install --no-build-isolation $requirements --editable ".$extras"
+}
+
+# pip_install ARGUMENT…: with the constraints of the caller
+pip_install() {
+    "$environment/bin/python" -m pip --quiet --disable-pip-version-check \
+        install --constraint "$constraints" "$@"
 }

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # Makes .venv and runs the tests; the last line counts them.
 #
-#   tools/test.sh                  everything
-#   tools/test.sh PART…            style, unit, functional, integration or docs
+#   tools/test.sh                  everything but lowest
+#   tools/test.sh PART…            style, unit, functional, integration, docs,
+#                                  smoke or lowest
 #   tools/test.sh simulation --seed N [--count M]
 #                                  one simulation again; --help says more
+#
+# lowest makes .venv-lowest, which has each library in the lowest version that
+# requirements.txt allows, and runs unit and functional tests there; smoke does
+# what finds most of the same in a minute.
 #
 # Integration tests start the servers that they need, and skip where those are
 # not installed; with CELLSCHED_REQUIRE_SERVERS=1 that is a failure.
@@ -13,27 +18,33 @@ set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/tools/environment.sh"
 
+# Tests wait much of the time: for processes to start, for each other.
+workers=4
+
+# What runs stestr, if not this shell.
+within=''
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 main() {
-    local part parts=''
-    [ $# -gt 0 ] || set -- style unit functional integration docs
+    local part begin parts='' all='style unit functional integration docs smoke'
+    [ $# -gt 0 ] || set -- $all
     for part in "$@"; do
         case $part in
             style) parts="$parts style layers types" ;;
-            unit | functional | integration | docs) parts="$parts $part" ;;
+            unit | functional | integration | docs | smoke | lowest)
+                parts="$parts $part"
+                ;;
             simulation) break ;;
-            *) die "no part $part; there are: style unit functional integration docs" ;;
+            *) die "no part $part; there are: $all lowest" ;;
         esac
     done
     make_environment tests
+    [ "$SECONDS" -lt 5 ] || printf 'environment %s\n' "$SECONDS" >>"$work/times"
     PATH=$environment/bin:$PATH
     # stestr would run tests by this one.
     unset PYTHON
-    # eventlet is installed, because oslo.service wants it, and says at each
-    # import that it should not be used.
-    export PYTHONWARNINGS=ignore:::futurist._utils
     cd "$top"
     if [ "$1" = simulation ]; then
         shift
@@ -41,7 +52,9 @@ main() {
     fi
     for part in $parts; do
         printf '\n=== %s ===\n' "$part"
+        begin=$SECONDS
         "run_$part"
+        printf '%s %s\n' "$part" $((SECONDS - begin)) >>"$work/times"
     done
     summary
 }
@@ -76,19 +89,46 @@ run_docs() {
 }
 
 run_unit() {
-    tests unit tests/unit
+    tests unit tests/unit --concurrency $workers
 }
 
 run_functional() {
-    tests functional tests/functional
+    tests functional tests/functional --concurrency $workers
     if [ -n "$(find tests/regressions -name 'test_*.py')" ]; then
         tests regressions tests/regressions
     fi
 }
 
-# Servers are heavy: one set of them at a time.
+# Servers are heavy: one set of them for all workers.
 run_integration() {
-    tests integration tests/integration --serial
+    within='python -m tests.integration.sharing'
+    tests integration tests/integration --concurrency $workers
+    within=''
+}
+
+# The modules that have most to do with libraries, and what they do together.
+run_smoke() {
+    (
+        use_lowest &&
+            check imports-lowest python tools/import_modules.py &&
+            check demo-lowest cellsched demo &&
+            tests unit-lowest tests/unit --concurrency 2 \
+                '^tests\.unit\.(cli|conf|objects|rpc)\.'
+    ) || failed smoke
+}
+
+run_lowest() {
+    (
+        use_lowest &&
+            tests unit-lowest tests/unit --concurrency $workers &&
+            tests functional-lowest tests/functional --concurrency $workers
+    ) || failed lowest
+}
+
+# use_lowest: have this shell use the environment of the lowest versions
+use_lowest() {
+    environment=$top/.venv-lowest
+    make_environment lowest && PATH=$environment/bin:$PATH
 }
 
 # check NAME COMMAND…: one passed or one failed
@@ -98,8 +138,12 @@ check() {
     if "$@"; then
         printf '%s 1 0 0\n' "$name" >>"$work/counts"
     else
-        printf '%s 0 1 0\n' "$name" >>"$work/counts"
+        failed "$name"
     fi
+}
+
+failed() {
+    printf '%s 0 1 0\n' "$1" >>"$work/counts"
 }
 
 # tests NAME DIRECTORY [arguments of stestr run]
@@ -107,11 +151,11 @@ tests() {
     local name=$1 directory=$2 before status=0
     shift 2
     before=$(cat .stestr/next-stream 2>/dev/null || echo none)
-    stestr --test-path "./$directory" run "$@" || status=$?
+    $within stestr --test-path "./$directory" run "$@" || status=$?
     if [ "$(cat .stestr/next-stream 2>/dev/null || echo none)" = "$before" ]
     then
         # stestr keeps no record of a run that found nothing to run.
-        printf '%s 0 1 0\n' "$name" >>"$work/counts"
+        failed "$name"
         return
     fi
     stestr last --subunit | python tools/count_tests.py "$name" "$status" \
@@ -119,7 +163,7 @@ tests() {
 }
 
 summary() {
-    local name passed failed skipped
+    local name passed failed skipped seconds
     local all_passed=0 all_failed=0 all_skipped=0
     printf '\n=== summary ===\n'
     while read -r name passed failed skipped; do
@@ -129,6 +173,11 @@ summary() {
         all_failed=$((all_failed + failed))
         all_skipped=$((all_skipped + skipped))
     done <"$work/counts"
+    printf '\nSeconds:\n'
+    while read -r name seconds; do
+        printf '%-12s %5d\n' "$name" "$seconds"
+    done <"$work/times"
+    printf '%-12s %5d\n' total "$SECONDS"
     if [ -s "$work/skips" ]; then
         printf '\nSkipped:\n'
         cat "$work/skips"

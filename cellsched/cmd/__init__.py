@@ -6,13 +6,14 @@ the ``console_scripts`` of ``setup.cfg``.
 """
 
 import sys
-import warnings
 
-if not sys.warnoptions:
-    # Who runs this cannot mend it. Python hides other warnings of this kind.
-    warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
+# oslo.service has it installed, and libraries import it where they find it,
+# which takes a tenth of a second and warns of it. They do without.
+sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
 
 from oslo_service import backend  # noqa: E402
+
+from cellsched import import_warnings  # noqa: E402, F401
 
 # Libraries pick one when they are imported, unless it is chosen before.
 backend.init_backend(backend.BackendType.THREADING)

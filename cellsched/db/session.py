@@ -35,6 +35,11 @@ _ENGINE_OPTIONS = (
     'sqlite_synchronous',
 )
 
+#: The extras of this project that install a driver, by dialect and driver.
+_EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
+           ('postgresql', 'psycopg2'): 'psycopg2',
+           ('mysql', 'pymysql'): 'mysql', ('mariadb', 'pymysql'): 'mysql'}
+
 #: What connecting ends with when it fails; SQLAlchemy's own errors also come
 #: from statements, which they then carry.
 _UNREACHABLE = (
@@ -344,16 +349,21 @@ class Databases:
 
 
 def _check_url(url: str, schema: str) -> None:
+    expected = ('a SQLAlchemy URL of an installed driver, not '
+                f'{urls.mask(url)!r}')
     try:
         parsed = sa.engine.make_url(url)
-        parsed.get_dialect().import_dbapi()
+        dialect = parsed.get_dialect()
+        extra = _EXTRAS.get((dialect.name, dialect.driver))
+        if extra is not None:
+            expected += f', whose driver cellsched[{extra}] installs'
+        dialect.import_dbapi()
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError,
             ValueError):
         # The error's own text may quote the URL.
         raise exception.ConfigurationInvalid(
             field=f'{schema} database connection',
-            expected='a SQLAlchemy URL of an installed driver, not '
-                     f'{urls.mask(url)!r}') from None
+            expected=expected) from None
     if '@' in (parsed.host or ''):
         # What is taken for the host is a part of the password then, and what
         # cannot be reached is named.

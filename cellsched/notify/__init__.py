@@ -8,3 +8,5 @@ in ``payloads``, a method of :class:`cellsched.notify.notifier.Notifier` or of
 :class:`cellsched.notify.tasks.TaskNotifier`, and samples in
 ``doc/source/_static/notifications``.
 """
+
+from cellsched import import_warnings  # noqa: F401

@@ -7,6 +7,7 @@ it in the module of its noun, import it here, and record its fingerprint in
 the test.
 """
 
+from cellsched import import_warnings  # noqa: F401
 from cellsched.objects.aggregate import Aggregate
 from cellsched.objects.aggregate import AggregateList
 from cellsched.objects.block_device import BlockDeviceMapping

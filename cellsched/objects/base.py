@@ -23,7 +23,7 @@ from cellsched.objects import kinds
 _TOLD_MAX = 200
 
 #: Fields of several values.
-_LISTS = (fields.ListOfStringsField, fields.SetOfStringsField)
+_LISTS = (fields.ListOfStringsField, kinds.SetOfStringsField)
 
 #: Every object says its version, and there are few of them.
 _version = functools.lru_cache(256)(versionutils.convert_version_to_tuple)

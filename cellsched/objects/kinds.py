@@ -47,6 +47,15 @@ class RawField(fields.AutoTypedField):
     AUTO_TYPE = Raw()
 
 
+class SetOfStringsField(fields.AutoTypedField):
+    """A field of a set of strings.
+
+    That of oslo.versionedobjects is newer than what is required of it.
+    """
+
+    AUTO_TYPE = fields.Set(fields.String())
+
+
 class Kind:
     """The short ways of one field.
 

@@ -6,3 +6,5 @@ a service does with a message is its own business. To add a client, write a
 module of the service's name with its topic, its namespace, the version that a
 server offers, and a subclass of :class:`cellsched.rpc.client.Client`.
 """
+
+from cellsched import import_warnings  # noqa: F401

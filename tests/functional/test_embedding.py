@@ -18,6 +18,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 UNWANTED = ('cellsched.assembly', 'cellsched.testing', 'cellsched.cli',
             'cellsched.scheduler', 'cellsched.compute', 'cellsched.api')
 
+#: What need not be installed where databases are files.
+SPARED = ('eventlet', 'psycopg', 'psycopg2', 'pymysql')
+
+#: A story that runs where none of these can be imported.
+STORY = 'test_foreign_service_builds_a_server'
+
 
 class TestEmbedding(base.TestCase):
 
@@ -106,3 +112,14 @@ class TestEmbedding(base.TestCase):
 
         self.assertEqual([], [
             name for name in done.stdout.split() if name.startswith(UNWANTED)])
+
+    def test_it_needs_neither_eventlet_nor_a_driver(self):
+        story = f'{self.id().rpartition(".")[0]}.{STORY}'
+        program = ('import sys, unittest; '
+                   'sys.modules.update(dict.fromkeys(sys.argv[2:])); '
+                   'unittest.main(module=None, argv=sys.argv[:2])')
+        done = subprocess.run(
+            [sys.executable, '-c', program, story, *SPARED], cwd=ROOT,
+            capture_output=True, text=True, timeout=base.TIMEOUT_S)
+
+        self.assertRegex(done.stderr, r'^\.\n-+\nRan 1 test in .*\n\nOK\n$')

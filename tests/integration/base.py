@@ -27,7 +27,8 @@ class TestCase(base.TestCase):
     says ``CELLSCHED_REQUIRE_SERVERS=1``: then it fails.
     """
 
-    timeout_s = 120
+    # Other tests run at the same time, and start a dozen processes each.
+    timeout_s = 360
 
     def setUp(self) -> None:
         super().setUp()

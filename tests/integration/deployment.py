@@ -12,6 +12,7 @@ import fixtures
 from cellsched import assembly
 from cellsched.claims import base
 from cellsched.conf import loading
+from tests.integration import commands
 from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
@@ -67,6 +68,7 @@ class Deployment(fixtures.Fixture):
     def _setUp(self) -> None:
         self.directory = processes.make_directory(serving.ROOT)
         self.addCleanup(processes.remove_directory, self.directory)
+        self._commands = self.useFixture(commands.Commands())
         self._write_configuration()
         self._set_up_databases()
         self._start_services()
@@ -76,9 +78,11 @@ class Deployment(fixtures.Fixture):
             self.shell('flavor', 'create', name, *(
                 f'--{what}={amount}' for what, amount in size.items()))
 
-    def manage(self, files: Sequence[str], *args: str) -> str:
+    def manage(
+        self, files: Sequence[str], *args: str, expected: int = 0
+    ) -> str:
         """Run a command for operators; return what it prints."""
-        return self._run(files, 'cellsched-manage', args)
+        return self._run(files, 'cellsched-manage', args, expected)
 
     def shell(self, *args: str, expected: int = 0) -> str:
         """Run a command for users; return what it prints."""
@@ -113,9 +117,8 @@ class Deployment(fixtures.Fixture):
         self, files: Sequence[str], program: str, args: Sequence[str],
         expected: int = 0,
     ) -> str:
-        return processes.run(
-            [program, *self._files(files), *args], self.directory,
-            expected=expected)
+        return self._commands.run(
+            [program, *self._files(files), *args], self.directory, expected)
 
     def _files(self, names: Sequence[str]) -> list[str]:
         return [f'--config-file={self.directory / name}.conf'

@@ -31,7 +31,7 @@ class ProcessFailed(Exception):
 
 
 def wait_until(
-    condition: Callable[[], Any], what: str, timeout_s: float = 60.0
+    condition: Callable[[], Any], what: str, timeout_s: float = 120.0
 ) -> Any:
     """Return what the condition returns, as soon as that is true.
 
@@ -55,7 +55,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def run(
     args: Sequence[str], directory: pathlib.Path,
     env: Mapping[str, str] | None = None, expected: int = 0,
-    timeout_s: float = 60.0, stdin: str = '',
+    timeout_s: float = 120.0, stdin: str = '',
 ) -> str:
     """Run a command to its end and return its standard output.
 
@@ -97,9 +97,9 @@ class Process(fixtures.Fixture):
         self, args: Sequence[str], directory: pathlib.Path,
         name: str | None = None, env: Mapping[str, str] | None = None,
         ready: str | Callable[[], Any] | None = None,
-        ready_timeout_s: float = 60.0,
+        ready_timeout_s: float = 120.0,
         stop_signal: signal.Signals = signal.SIGTERM,
-        stop_timeout_s: float = 30.0,
+        stop_timeout_s: float = 60.0,
     ) -> None:
         self.args = list(args)
         self.directory = directory
@@ -183,7 +183,7 @@ class Process(fixtures.Fixture):
             log.seek(self._offset)
             return log.read().decode(errors='replace')
 
-    def wait_for(self, pattern: str, timeout_s: float = 60.0) -> str:
+    def wait_for(self, pattern: str, timeout_s: float = 120.0) -> str:
         """Return the first match of a pattern in the output of this run.
 
         :raises ProcessFailed: it ended first
@@ -233,6 +233,27 @@ class Process(fixtures.Fixture):
         code = self._popen.wait()
         self._popen = None
         return code
+
+
+def guard(group: int) -> None:
+    """Have a group of processes terminated, if this process is killed."""
+    _tell_keeper(f'process {group} {int(signal.SIGTERM)}')
+
+
+def kill_guarded(group: int) -> None:
+    """Kill what is left of a group that is guarded."""
+    keeper.send(group, signal.SIGKILL)
+    _tell_keeper(f'not process {group}')
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process, of whomever, has not ended."""
+    try:
+        status = pathlib.Path(f'/proc/{pid}/stat').read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    # A zombie has ended; whoever is its parent now has not looked yet.
+    return status.rpartition(')')[2].split()[0] != 'Z'
 
 
 def make_directory(parent: str) -> pathlib.Path:

@@ -29,6 +29,7 @@ import pymysql
 
 from tests.integration import processes
 from tests.integration import serving
+from tests.integration import sharing
 
 
 class RabbitMQ(serving.Server):
@@ -46,9 +47,8 @@ class RabbitMQ(serving.Server):
         return ['/usr/lib/rabbitmq/bin']
 
     def prepare(self) -> None:
-        self._cookie = secrets.token_hex(16)
-        cookie = self.directory / '.erlang.cookie'
-        cookie.write_text(self._cookie)
+        cookie = self._cookie_file()
+        cookie.write_text(secrets.token_hex(16))
         cookie.chmod(0o400)
         (self.directory / 'rabbitmq.conf').write_text(
             'disk_free_limit.absolute = 1MB\n')
@@ -113,6 +113,9 @@ class RabbitMQ(serving.Server):
             ok.
         """)
 
+    def _cookie_file(self) -> pathlib.Path:
+        return self.directory / '.erlang.cookie'
+
     def _environment(self) -> dict[str, str]:
         """Return settings that keep the broker out of the system's files.
 
@@ -167,8 +170,12 @@ class RabbitMQ(serving.Server):
 
         That takes milliseconds, where rabbitmqctl takes half a second.
         """
+        # The names of its own choice are the same within a second, and the
+        # broker refuses a second node of a name.
+        name = f'tests{secrets.token_hex(8)}'
         ended = subprocess.run(
-            [self.program['erl_call'], '-c', self._cookie, '-r', '-address',
+            [self.program['erl_call'], '-c',
+             self._cookie_file().read_text(), '-h', name, '-address',
              f'{serving.ADDRESS}:{self.port["distribution"]}', '-e'],
             input=expressions, capture_output=True, text=True, timeout=60)
         if ended.stdout.strip() != '{ok, ok}':
@@ -221,7 +228,7 @@ class PostgreSQL(serving.Server):
             'unix_socket_directories': '',
             'fsync': 'on' if self._durable else 'off',
             'full_page_writes': 'on' if self._durable else 'off',
-            'max_connections': '300',
+            'max_connections': '500',
         }
         return [_Postgres(
             [*self._as_user(), self.program['postgres'],
@@ -407,9 +414,11 @@ AnyServer = TypeVar('AnyServer', bound=serving.Server)
 
 
 def shared(kind: type[AnyServer]) -> AnyServer:
-    """Return the server of this process, which starts when it is first used.
+    """Return the server that tests share, which starts when it is first used.
 
-    Who stops or kills a server needs one of its own.
+    All processes share it where something shares servers with them, see
+    :mod:`tests.integration.sharing`; otherwise it is this process's own. Who
+    stops or kills a server needs one of its own.
 
     :raises serving.NotInstalled: there is none on this machine
     """
@@ -418,6 +427,9 @@ def shared(kind: type[AnyServer]) -> AnyServer:
 
 @functools.cache
 def _shared(kind: type[serving.Server]) -> serving.Server:
+    path = os.environ.get(sharing.VARIABLE)
+    if path:
+        return sharing.attached(kind, path)
     server = kind()
     server.setUp()
     atexit.register(_throw_away, server, os.getpid())

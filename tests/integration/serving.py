@@ -2,13 +2,16 @@
 """What every kind of real server has."""
 
 import abc
+from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import os
 import pathlib
 import random
 import shutil
 import socket
 import tempfile
+from typing import Any
 from typing import ClassVar
 
 import fixtures
@@ -54,6 +57,7 @@ class Server(fixtures.Fixture, abc.ABC):
             search_path = [*self.usual_places(), *os.get_exec_path()]
         self.program = {name: self._find(name, search_path)
                         for name in self.programs}
+        self._attached = False
 
     def _setUp(self) -> None:
         self.directory = processes.make_directory(ROOT)
@@ -62,7 +66,8 @@ class Server(fixtures.Fixture, abc.ABC):
         self.processes: list[processes.Process] = []
         self.addCleanup(self.kill)
         for left in reversed(range(_ATTEMPTS_MAX)):
-            self.port = dict(zip(self.ports, _free_ports(len(self.ports))))
+            self.port = {name: self.useFixture(Port()).number
+                         for name in self.ports}
             self.processes = self.make_processes()
             try:
                 self.start()
@@ -94,22 +99,48 @@ class Server(fixtures.Fixture, abc.ABC):
     def drop(self, name: str) -> None:
         """Remove a part, if it is there, whoever uses it."""
 
+    def description(self) -> dict[str, Any]:
+        """Return what another process of this machine needs to use it.
+
+        Whatever else a kind needs for that, it finds in the directory.
+        """
+        return {'directory': str(self.directory), 'port': self.port}
+
+    def attach(self, description: Mapping[str, Any]) -> None:
+        """Use a server that another process has started, and stops.
+
+        This is in place of :meth:`setUp`; only parts can be made then, and
+        removed.
+        """
+        self.directory = pathlib.Path(description['directory'])
+        self.port = dict(description['port'])
+        self._attached = True
+
     def start(self) -> None:
         """Start what does not run, and wait until it is ready."""
+        self._check_ownership()
         for process in self.processes:
             process.start()
 
     def stop(self) -> None:
         """Shut it down, if it runs."""
+        self._check_ownership()
         for process in reversed(self.processes):
             process.stop()
         self._ensure_gone()
 
     def kill(self) -> None:
         """Make it break off, without a chance to put anything in order."""
+        self._check_ownership()
         for process in reversed(self.processes):
             process.kill()
         self._ensure_gone()
+
+    def _check_ownership(self) -> None:
+        if self._attached:
+            raise RuntimeError(
+                'other processes use this server; who stops or kills one '
+                'needs one of its own')
 
     def _find(self, program: str, search_path: Sequence[str]) -> str:
         found = shutil.which(program, path=os.pathsep.join(search_path))
@@ -125,27 +156,40 @@ class Server(fixtures.Fixture, abc.ABC):
             f'the processes of {self.directory} to end')
 
 
-def _free_ports(count: int) -> list[int]:
-    """Return ports that no server listens on.
+class Port(fixtures.Fixture):
+    """A port on which no server listens, kept from all other tests.
 
-    They are outside the range from which clients' ports are taken, so that
-    they stay free while a server is down.
+    It is outside the range from which clients' ports are taken, so that it
+    stays free while a server is down.
     """
-    limits = pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range')
-    first_of_clients = int(limits.read_text().split()[0])
-    candidates = random.SystemRandom().sample(
-        range(10000, max(first_of_clients, 20000)), 1000)
-    found: list[int] = []
-    while len(found) < count:
-        port = candidates.pop()
-        with socket.socket() as probe:
-            if not probe.connect_ex((ADDRESS, port)):
-                continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((ADDRESS, port))
-            except OSError:
-                continue
-        found.append(port)
-    return found
+
+    def _setUp(self) -> None:
+        limits = pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range')
+        first_of_clients = int(limits.read_text().split()[0])
+        for number in random.SystemRandom().sample(
+                range(10000, max(first_of_clients, 20000)), 1000):
+            # An abstract name has one owner on the machine, and goes with
+            # its process.
+            reserved = socket.socket(socket.AF_UNIX)
+            with contextlib.suppress(OSError):
+                reserved.bind(f'\0cellsched-port-{number}')
+                if _is_free(number):
+                    self.number = number
+                    self.addCleanup(reserved.close)
+                    return
+            reserved.close()
+        raise OSError('no port is free')
+
+
+def _is_free(port: int) -> bool:
+    """Return whether no server listens on a port, and one may."""
+    with socket.socket() as probe:
+        if not probe.connect_ex((ADDRESS, port)):
+            return False
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ADDRESS, port))
+        except OSError:
+            return False
+    return True

@@ -64,7 +64,7 @@ class TestProcess(base.TestCase):
 
         self.assertRaises(TimeoutError, each.stop)
 
-        self.assertFalse(_is_alive(pid))
+        self.assertFalse(processes.is_alive(pid))
 
     def test_one_that_ended_unasked_is_told(self):
         each = process(self.directory, 'raise SystemExit(3)')
@@ -92,11 +92,12 @@ class TestProcess(base.TestCase):
             'print(child.pid, flush=True)', 'signal.pause()', ready=r'\d+\n')
         each.start()
         child = int(each.output())
-        self.assertTrue(_is_alive(child))
+        self.assertTrue(processes.is_alive(child))
 
         each.stop()
 
-        processes.wait_until(lambda: not _is_alive(child), "the child's end")
+        processes.wait_until(
+            lambda: not processes.is_alive(child), "the child's end")
 
     def test_output_is_that_of_the_last_run(self):
         each = self.useFixture(process(
@@ -136,12 +137,3 @@ class TestProcess(base.TestCase):
         self.assertEqual(
             str(pathlib.Path(sys.executable).parent),
             with_path.split(os.pathsep)[0])
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        status = pathlib.Path(f'/proc/{pid}/stat').read_text()
-    except FileNotFoundError:
-        return False
-    # A zombie has ended; whoever is its parent now has not looked yet.
-    return status.rpartition(')')[2].split()[0] != 'Z'

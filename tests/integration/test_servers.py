@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers of integration tests: what they promise the other tests."""
 
+import contextlib
 import functools
 import pathlib
 import re
@@ -19,9 +20,13 @@ from tests.integration import base
 from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
+from tests.integration import sharing
 
 #: Where Python finds the tests.
 ROOT = str(pathlib.Path(__file__).parents[2])
+
+#: The environment of tests that start what they need.
+ALONE = {'PYTHONPATH': ROOT, sharing.VARIABLE: ''}
 
 KINDS = (servers.RabbitMQ, servers.PostgreSQL, servers.MariaDB)
 
@@ -210,7 +215,7 @@ class TestEnd(base.TestCase):
     def test_tests_that_fail_leave_nothing(self):
         output = self.run_command(
             *self.script('raise Exception', servers.PostgreSQL),
-            env={'PYTHONPATH': ROOT}, expected=1)
+            env=ALONE, expected=1)
 
         self.assert_gone(output)
 
@@ -240,7 +245,7 @@ class TestEnd(base.TestCase):
     ) -> None:
         tests = self.process(
             self.script('signal.pause()', *kinds), name='tests',
-            env={'PYTHONPATH': ROOT}, ready='all of them run',
+            env=ALONE, ready='all of them run',
             stop_signal=number)
         output = tests.output()
 
@@ -294,10 +299,13 @@ class TestNotInstalled(testtools.TestCase):
 
 def _listening(server: serving.Server) -> set[tuple[str, int]]:
     """Return where the processes of a server listen."""
-    sockets = {
-        link.readlink().name
-        for pid in processes.inside(server.directory)
-        for link in pathlib.Path(f'/proc/{pid}/fd').iterdir()}
+    sockets = set()
+    for pid in processes.inside(server.directory):
+        # Others use the server, whose processes and sockets come and go.
+        with contextlib.suppress(FileNotFoundError):
+            for link in pathlib.Path(f'/proc/{pid}/fd').iterdir():
+                with contextlib.suppress(FileNotFoundError):
+                    sockets.add(link.readlink().name)
     found = set()
     for table in ('tcp', 'tcp6'):
         lines = pathlib.Path('/proc/net', table).read_text().splitlines()

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a build, through real servers and real processes."""
 
+import json
+
+from cellsched import assembly
+from cellsched.claims import base as claims_base
+from cellsched.conf import loading
 from tests.integration import base
 from tests.integration import deployment
 from tests.integration import servers
@@ -73,6 +78,37 @@ class TestStories(base.TestCase):
         self.assertEqual([], self.world.list_servers())
         self.assertEqual([], self.world.held_by(server['ID']))
         self.world.shell('server', 'show', server['ID'], expected=1)
+
+    def test_audit_finds_a_leak_and_mends_it_and_nothing_else(self):
+        web, _ = self.create(
+            'web', '--flavor', 'small', '--min', '2', '--max', '2')
+        self.create('monster', '--flavor', 'giant', expected=2)
+        self.assertEqual([], self.audit(expected=0))
+
+        self.world.shell('server', 'delete', web['ID'], '--wait')
+        parts = self.leak(web['ID'])
+
+        [found] = self.audit(expected=1)
+        self.assertEqual(('S4', web['ID']), (found['Invariant'], found['Of']))
+        [found] = self.audit('--fix', expected=2)
+        self.assertEqual('repaired', found['State'])
+        self.assertEqual({}, parts.claims.held([web['ID']]))
+        self.assertEqual([], self.audit(expected=0))
+
+    def audit(self, *args: str, expected: int):
+        return json.loads(self.world.manage(
+            ['api'], 'audit', '--settle=1', '-f', 'json', *args,
+            expected=expected))
+
+    def leak(self, uuid: str) -> assembly.Parts:
+        """Claim for a server again what it held."""
+        parts = assembly.Parts(loading.load(
+            files=[str(self.world.directory / 'api.conf')], dirs=[]))
+        self.addCleanup(parts.close)
+        [usage, *_] = parts.claims.usages().usages
+        parts.claims.claim([claims_base.Claim(
+            uuid, usage.provider, {'DISK_GB': 1})])
+        return parts
 
     def create(self, name: str, *args: str, expected: int = 0):
         """Create servers that go with the story."""

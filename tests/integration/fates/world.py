@@ -62,7 +62,7 @@ class Child:
         self.pid = 0
         self.heard: dict[str, dict[str, Any]] = {}
 
-    def wait(self, what: str, timeout_s: float = 30.0) -> dict[str, Any]:
+    def wait(self, what: str, timeout_s: float = 120.0) -> dict[str, Any]:
         return processes.wait_until(
             lambda: self.heard.get(what), f'process {self.number} to have '
             f'{what}; it has {list(self.heard)}', timeout_s)

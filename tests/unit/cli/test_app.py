@@ -104,7 +104,7 @@ class TestHelp(base.CommandTestCase):
         for application in (app.Shell, app.Manage):
             manager = application().command_manager
             for name, point in manager:
-                if point.value.startswith('cellsched.'):
+                if point.load().__module__.startswith('cellsched.'):
                     found = point.load()(None, None)
 
                     text = found.get_parser(name).format_help()

@@ -2,8 +2,11 @@
 """Databases: opened once each, read and written through connections."""
 
 from concurrent import futures
+import contextlib
+from importlib import metadata
 import socket
 import sqlite3
+import sys
 import threading
 import types
 
@@ -117,6 +120,46 @@ class TestDatabase(DatabaseCase):
         self.assertEqual(
             'Database(claims, mysql+pymysql://me:****@there/claims)',
             repr(database))
+
+
+class TestURLs(base.TestCase):
+
+    def test_driver_that_is_not_installed_is_told_with_its_extra(self):
+        for url, module, extra in (
+                ('postgresql+psycopg://me:s3cr3t@there/api', 'psycopg',
+                 'postgresql'),
+                ('postgresql+psycopg2://me:s3cr3t@there/api', 'psycopg2',
+                 'psycopg2'),
+                ('mysql+pymysql://me:s3cr3t@there/api', 'pymysql', 'mysql'),
+                ('mariadb+pymysql://me:s3cr3t@there/api', 'pymysql',
+                 'mysql')):
+            with self.subTest(url=url), without(module):
+                error = self.assertRaises(
+                    exception.ConfigurationInvalid,
+                    session.Databases().get, url, 'API')
+
+                self.assertIn('of an installed driver, not', str(error))
+                self.assertIn(f'cellsched[{extra}]', str(error))
+                self.assertNotIn('s3cr3t', str(error))
+                self.assertNotIn('\n', str(error))
+
+    def test_extras_are_those_of_the_package(self):
+        extras = metadata.metadata('cellsched').get_all('Provides-Extra')
+
+        self.assertLessEqual({'mysql', 'postgresql', 'psycopg2'}, {*extras})
+
+
+@contextlib.contextmanager
+def without(module):
+    """Have a module that is not installed, as far as imports can tell."""
+    hidden = {name: sys.modules.pop(name) for name in list(sys.modules)
+              if name.partition('.')[0] == module}
+    sys.modules[module] = None
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+        sys.modules.update(hidden)
 
 
 class TestErrors(DatabaseCase):

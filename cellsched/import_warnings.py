@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports of the libraries that warn of eventlet, without their warnings.
+
+Nothing here uses eventlet. futurist imports it where it is installed, as it is
+where oslo.service is, and it then warns whoever is there; oslo.messaging
+imports a module of oslo.utils that is deprecated with it. A host application
+can mend neither. Packages whose modules import these libraries import this
+first. Its own warning filters a host application keeps.
+"""
+
+import contextlib
+import importlib
+import warnings
+
+_LIBRARIES = ('futurist', 'oslo_utils.eventletutils')
+
+with warnings.catch_warnings():
+    warnings.simplefilter('ignore')
+    for _library in _LIBRARIES:
+        # The second will be removed one day.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(_library)

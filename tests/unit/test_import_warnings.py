@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports of the libraries that warn of eventlet."""
+
+import pathlib
+import subprocess
+import sys
+
+from tests.unit import base
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+#: Through each of these a library is imported first that warns.
+ENTRANCES = ('cellsched.assembly', 'cellsched.cmd.launch', 'cellsched.conf',
+             'cellsched.filters.base', 'cellsched.notify.senders',
+             'cellsched.rpc.client')
+
+TIMEOUT_S = 120
+
+
+class TestImportWarnings(base.TestCase):
+
+    def run_python(self, *args):
+        """Return what a program prints, where it may not warn."""
+        done = subprocess.run(
+            [sys.executable, *args], cwd=ROOT, capture_output=True,
+            text=True, timeout=TIMEOUT_S)
+        self.assertEqual((0, ''), (done.returncode, done.stderr))
+        return done.stdout
+
+    def test_imports_warn_of_nothing_whoever_asks_for_warnings(self):
+        for name in ENTRANCES:
+            for options in (), ('-W', 'error'):
+                with self.subTest(name=name, options=options):
+                    self.run_python(*options, '-c', f'import {name}')
+
+    def test_a_host_applications_filters_are_as_they_were(self):
+        self.assertEqual('True', self.run_python('-c', (
+            # This one adds some of its own.
+            'import numpy\n'
+            'import warnings\n'
+            'warnings.simplefilter("error", DeprecationWarning)\n'
+            'before = list(warnings.filters)\n'
+            'import cellsched.assembly\n'
+            'print(before == warnings.filters)\n')).strip())
+
+    def test_nothing_is_patched(self):
+        self.assertEqual('[]', self.run_python('-c', (
+            'import cellsched.assembly\n'
+            'from eventlet import patcher\n'
+            'print([name for name in ("os", "select", "socket", "thread", '
+            '"time") if patcher.is_monkey_patched(name)])\n')).strip())
+
+    def test_processes_import_nothing_of_eventlet(self):
+        self.assertEqual('[]', self.run_python('-c', (
+            'import sys\n'
+            'import cellsched.cmd.launch, cellsched.cmd.shell\n'
+            'print([name for name, module in sys.modules.items()\n'
+            '       if name.split(".")[0] == "eventlet" and module])\n'
+        )).strip())
