@@ -79,7 +79,7 @@ class Placing:
         self._taste = taste
         self._attempts_max = attempts_max
         self._record = record
-        self._repeats = repeats.Repeats()
+        self._repeats = repeats.Repeats(clock.event)
         self._say = say
 
     def place(

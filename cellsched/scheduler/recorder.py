@@ -70,7 +70,7 @@ class Recorder:
         self._retention_s = retention_s
         self.journal = journal.Journal()
         self._lock = threading.Lock()
-        self._flushing = threading.Lock()
+        self._flushing = clock.lock()
         self._waiting: collections.deque[_Waiting] = collections.deque()
         self._forgotten = 0
         self._failing = False
