@@ -52,7 +52,7 @@ class Destination(base.Object):
         'cell': fields.ObjectField('CellMapping', nullable=True),
         'aggregates': fields.ListOfStringsField(nullable=True),
         'allow_cross_cell_move': fields.BooleanField(default=False),
-        'forbidden_aggregates': fields.SetOfStringsField(nullable=True),
+        'forbidden_aggregates': kinds.SetOfStringsField(nullable=True),
     }
 
 

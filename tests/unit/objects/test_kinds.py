@@ -102,5 +102,5 @@ class TestKinds(base.TestCase):
 
     def test_every_field_here_has_a_short_way(self):
         for obj, kind in self.kinds:
-            if not isinstance(kind.field, fields.SetOfStringsField):
+            if not isinstance(kind.field, kinds.SetOfStringsField):
                 self.assertIsNot(kinds.Kind, type(kind), kind.name)
