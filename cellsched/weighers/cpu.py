@@ -21,6 +21,6 @@ class CPUWeigher(base.Weigher):
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column:
-        free: view.Column = hosts['vcpus_total'] * hosts['cpu_allocation_ratio']
+        free = hosts['vcpus_total'] * hosts['cpu_allocation_ratio']
         free -= hosts['vcpus_used']
         return free
