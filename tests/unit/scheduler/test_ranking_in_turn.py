@@ -147,3 +147,19 @@ class TestRankings(base.TestCase):
         self.assertEqual(before, second.weights.tolist())
         self.assertEqual(
             before, decision.weigh(REQUEST, found).weights.tolist())
+
+    def test_weights_of_a_detached_ranking_are_no_others(self):
+        """Its scores of the hosts that are out are not those of the hosts."""
+        decision = pipeline.Pipeline([], weighers([1.0, 1.0, 0.0, 1.0]))
+        used = [1, 4, 9]
+        hosts = builders.hosts(vcpus_used=used)
+        detached = decision.weigh(
+            REQUEST, decision.candidates(hosts, REQUEST).without([1]))
+        detached.detach()
+        # That changes no score, and nothing is kept from now on.
+        hosts.take(0, {})
+        detached.add_up()
+
+        self.assertEqual(
+            self.told(decision, builders.hosts(vcpus_used=used)),
+            self.told(decision, hosts))
