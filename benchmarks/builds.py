@@ -3,7 +3,7 @@
 
 Parameters: ``cells``, ``hosts`` in each, ``servers`` to build, ``batch``, how
 many of them one request asks for, and ``cpu``, which the process keeps to, as
-services do that are told ``[DEFAULT] cpu_affinity``; without it the system
+services do whose systemd unit has ``CPUAffinity=``; without it the system
 chooses.
 
 ``build`` is the time of a run divided by its servers; ``accepted to ACTIVE``
@@ -24,7 +24,6 @@ import time
 
 import sqlalchemy
 
-from cellsched.cmd import affinity
 from cellsched.cmd import launch
 from cellsched import context
 from cellsched.db.cell import models
@@ -72,7 +71,9 @@ def run(parameters, repeat):
 def kept_to(cpu):
     """Keep this process to a CPU, or to none if it is None."""
     usable = os.sched_getaffinity(0)
-    affinity.Affinity([] if cpu is None else [cpu]).keep()
+    if cpu is not None:
+        # Threads that are started later take it from this one.
+        os.sched_setaffinity(0, {cpu})
     try:
         yield
     finally:

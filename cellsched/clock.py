@@ -1,13 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time, read in one place.
+"""Time and waiting, in one place.
 
 Everything that needs the time is handed a :class:`Clock`, so that tests and
-simulations can hand it another one.
+simulations can hand it another one. So is everything that makes a thread wait
+for another one: the clock makes the locks, events and semaphores that are held
+or waited for while a thread sleeps, reads a database or calls a server. A
+simulation, in which one thread runs at a time, has to know of these. Locks
+under which a thread does nothing but calculate come from :mod:`threading`.
 """
 
 import datetime
 import functools
+import threading
 import time
+from typing import Any
+from typing import Protocol
+
+
+class Lock(Protocol):
+    """What :class:`threading.Lock` offers."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        ...
+
+    def release(self) -> None:
+        ...
+
+    def locked(self) -> bool:
+        ...
+
+    def __enter__(self) -> bool:
+        ...
+
+    def __exit__(self, *exc: Any) -> None:
+        ...
+
+
+class Event(Protocol):
+    """What :class:`threading.Event` offers."""
+
+    def is_set(self) -> bool:
+        ...
+
+    def set(self) -> None:
+        ...
+
+    def clear(self) -> None:
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        ...
+
+
+class Semaphore(Protocol):
+    """What :class:`threading.BoundedSemaphore` offers."""
+
+    def acquire(
+        self, blocking: bool = True, timeout: float | None = None
+    ) -> bool:
+        ...
+
+    def release(self) -> None:
+        ...
+
+    def __enter__(self) -> bool:
+        ...
+
+    def __exit__(self, *exc: Any) -> None:
+        ...
 
 
 class Clock:
@@ -45,3 +105,15 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """Block the calling thread."""
         time.sleep(seconds)
+
+    def lock(self) -> Lock:
+        """Return a lock that may be held while its holder waits."""
+        return threading.Lock()
+
+    def event(self) -> Event:
+        """Return an event, not set."""
+        return threading.Event()
+
+    def semaphore(self, value: int) -> Semaphore:
+        """Return a semaphore that so many may hold; not released too often."""
+        return threading.BoundedSemaphore(value)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import os
 import threading
+from typing import Any
 from typing import Generic
 from typing import TypeVar
 
@@ -17,12 +18,12 @@ _Item = TypeVar('_Item')
 class _Turn(Generic[_Item]):
     """What one thread wants done, and what became of it."""
 
-    def __init__(self, item: _Item) -> None:
+    def __init__(self, item: _Item, woken: Any) -> None:
         self.item = item
         self.error: BaseException | None = None
         #: Free when it is done, or when it is this thread's turn to work. An
         #: event would do it too, with four locks.
-        self.woken = threading.Lock()
+        self.woken = woken
         #: Whether it works, for itself and all that wait then.
         self.works = False
 
@@ -37,13 +38,17 @@ class Together(Generic[_Item]):
     :param work: does it for a list, and must be able to do so again after it
         failed; says in the items what became of each
     :param at_once: how many threads may work at a time
+    :param make_lock: makes the locks that threads wait on, as
+        :class:`threading.Lock` does
     """
 
     def __init__(
-        self, work: Callable[[Sequence[_Item]], None], at_once: int = 1
+        self, work: Callable[[Sequence[_Item]], None], at_once: int = 1,
+        make_lock: Callable[[], Any] = threading.Lock,
     ) -> None:
         self._work = work
         self._at_once = at_once
+        self._make_lock = make_lock
         self._lock = threading.Lock()
         self._working = 0
         self._waiting: list[_Turn[_Item]] = []
@@ -53,7 +58,7 @@ class Together(Generic[_Item]):
 
         :raises Exception: what the work raised for this one alone
         """
-        mine = _Turn(item)
+        mine = _Turn(item, self._make_lock())
         with self._lock:
             if self._working < self._at_once:
                 self._working += 1

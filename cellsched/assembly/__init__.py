@@ -194,7 +194,7 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
             own, None, conf.upgrade_levels.conductor,
             conductor_rpc.BUILD_INSTANCES),
         parts.clock, outcomes, parts.network, conf.max_concurrent_builds,
-        parts.reached)
+        parts.reached, parts.instance_locks)
     mover = moves.agent(parts)
     server = rpc_server.server(
         own, compute_rpc.TOPIC, conf.host, [builder, mover],

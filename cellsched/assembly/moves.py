@@ -48,7 +48,7 @@ def agent(parts: parts_.Parts) -> moving.MovingAgent:
     return moving.MovingAgent(
         parts.conf.host, parts.cell_database, parts.claims, parts.driver,
         parts.compute.get(parts.transports.get()), parts.clock,
-        parts.network, parts.reached)
+        parts.network, parts.reached, parts.instance_locks)
 
 
 def api(

@@ -18,6 +18,7 @@ from cellsched.cells import versions as cell_versions
 from cellsched import claims as claims_
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
+from cellsched.compute import instance_locks
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched.db import session
@@ -66,7 +67,8 @@ class Parts:
         self.new_uuid = new_uuid
         self.compute_cap = cell_versions.ComputeCap(
             conf.upgrade_levels.compute,
-            functools.partial(cell_versions.lowest, self))
+            functools.partial(cell_versions.lowest, self),
+            make_lock=self.clock.lock)
         self.compute = compute_rpc.ComputeAPIs(
             conf.conductor.send_retries, self.compute_cap)
         if claims is not None:
@@ -152,6 +154,11 @@ class Parts:
         loaded = plugins.load_all(
             plugins.NETWORKS, [name], base=network.NetworkAPI)
         return loaded[name](self.conf)
+
+    @functools.cached_property
+    def instance_locks(self) -> instance_locks.Semaphores:
+        """What keeps threads of this host's agent off the same instance."""
+        return instance_locks.Semaphores(self.clock)
 
     def close(self) -> None:
         """Close what was opened here."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cells that there are."""
 
-import threading
-
 from cellsched import clock as clock_
 from cellsched.db.api import cell_mappings
 from cellsched.db import session
@@ -23,7 +21,7 @@ class CellRegistry:
         self._database = database
         self._clock = clock
         self._interval_s = interval_s
-        self._lock = threading.Lock()
+        self._lock = clock.lock()
         self._cells: dict[str, objects.CellMapping] = {}
         self._read_at: float | None = None
 

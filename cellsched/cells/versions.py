@@ -11,6 +11,7 @@ from oslo_log import log
 
 from cellsched.cells import gather
 from cellsched.cells import registry
+from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.cell import services
 from cellsched.db import session
@@ -91,17 +92,19 @@ class ComputeCap:
     :param pin: as it is in the configuration
     :param ask: finds the lowest version of the services
     :param history: versions of messages by those of services
+    :param make_lock: see :meth:`cellsched.clock.Clock.lock`
     """
 
     def __init__(
         self, pin: str | None, ask: Callable[[], Lowest],
         history: Mapping[int, str] = compute.SERVICE_VERSIONS,
+        make_lock: Callable[[], clock_.Lock] = threading.Lock,
     ) -> None:
         self._pin = pin if pin in (None, versions.AUTO) else versions.read_pin(
             compute.TOPIC, compute.VERSION, pin, [versions.AUTO])
         self._ask = ask
         self._history = history
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._known = _Known()
 
     def __call__(self) -> str | None:

@@ -15,7 +15,7 @@ import oslo_messaging
 from oslo_service import service
 
 from cellsched import assembly
-from cellsched.cmd import affinity
+from cellsched.cmd import log_queue
 from cellsched.conf import loading
 from cellsched import exception
 from cellsched.rpc import delivery
@@ -46,18 +46,17 @@ def run(
         conf = loading.load(sys.argv[1:])
         _set_up_logging(conf)
         count = workers(conf) or processutils.get_worker_count()
-        places = affinity.Affinity(conf.cpu_affinity)
         transport.Transports(conf).check()
         made = factory(conf)
         if count > 1:
             # A worker that cannot start would be started again for ever, so
             # this was to see that it can.
             made.parts.close()
-            launched = _Launched(program, places, lambda: factory(conf))
+            launched = _Launched(program, lambda: factory(conf))
         else:
             # One process needs no parent, which would only pass signals on.
             launched = _Launched(
-                program, places, lambda: made,
+                program, lambda: made,
                 at_hangup=lambda: _read_again(conf, made.parts))
         launcher = service.launch(
             conf, launched, workers=count, restart_method='mutate',
@@ -97,22 +96,20 @@ def _read_again(conf: cfg.ConfigOpts, parts: assembly.Parts) -> None:
 class _Launched(service.Service):
     """A service as oslo.service runs it.
 
-    :param places: the CPUs that its processes keep to
     :param make: makes the service, in the process that it runs in
     :param at_hangup: what is done at SIGHUP where no parent takes it
     """
 
     def __init__(
-        self, program: str, places: affinity.Affinity,
-        make: Callable[[], assembly.Service],
+        self, program: str, make: Callable[[], assembly.Service],
         at_hangup: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self._program = program
-        self._places = places
         self._make = make
         self._at_hangup = at_hangup
         self._service: assembly.Service | None = None
+        self._log_queue = log_queue.LogQueue()
 
     def start(self) -> None:
         super().start()
@@ -122,9 +119,10 @@ class _Launched(service.Service):
         hangup = self._at_hangup
         if hangup is not None:
             signal.signal(signal.SIGHUP, lambda number, frame: hangup())
-        self._places.keep()
         made = self._begin()
         settle()
+        # Not before: what goes wrong at the start is written at once.
+        self._log_queue.start()
         self._service = made
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
 
@@ -150,7 +148,10 @@ class _Launched(service.Service):
             # The signal came while it starts, maybe in this very thread,
             # which would wait for itself.
             raise SystemExit(0)
-        self._service.stop()
-        super().stop(graceful)
-        LOG.info('%s has stopped', self._program)
+        try:
+            self._service.stop()
+            super().stop(graceful)
+            LOG.info('%s has stopped', self._program)
+        finally:
+            self._log_queue.stop()
         os.write(self._end, b'.')

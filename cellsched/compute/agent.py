@@ -5,7 +5,6 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import threading
 from typing import Any
 
 from oslo_concurrency import lockutils
@@ -45,6 +44,8 @@ class Agent:
 
     :param builds_max: builds to do at the same time; 0, as many as come
     :param reached: is told what was done, by the name of the step
+    :param locks: semaphores of instances by name, which all that works on a
+        host shares; by default those that oslo.concurrency has
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -56,6 +57,7 @@ class Agent:
         outcomes: outcomes_.Outcomes, network: network_base.NetworkAPI,
         builds_max: int = 0,
         reached: Callable[[str], None] = lambda step: None,
+        locks: Any = None,
     ) -> None:
         self._host = host
         self._database = database
@@ -68,9 +70,10 @@ class Agent:
         self._progress = progress.Progress(host, database, clock)
         self._freeing = freeing.Freeing(network, database, clock)
         self._turn: contextlib.AbstractContextManager[Any] = (
-            threading.BoundedSemaphore(builds_max) if builds_max
+            clock.semaphore(builds_max) if builds_max
             else contextlib.nullcontext())
         self._reached = reached
+        self._locks = locks
 
     def build_and_run_instance(
         self, context: context_.RequestContext, instance: objects.Instance,
@@ -126,7 +129,8 @@ class Agent:
                 self._take_up(uuid, self._resume_build)
 
     def _lock(self, uuid: str, blocking: bool = True) -> Any:
-        return lockutils.lock(f'{self._host}-{uuid}', blocking=blocking)
+        return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks,
+                              blocking=blocking)
 
     # Builds.
 

@@ -41,6 +41,7 @@ class MovingAgent:
     :param compute: the agents of the cell
     :param reached: is told what was done: ``MoveBegin``, ``MoveSpawn``,
         ``MoveFinish``, ``MoveClaim``, ``MoveDestroy``
+    :param locks: as :class:`cellsched.compute.agent.Agent` has them
     """
 
     target = oslo_messaging.Target(version=compute.VERSION)
@@ -51,6 +52,7 @@ class MovingAgent:
         compute_: compute.ComputeAPI, clock: clock_.Clock,
         network: network_base.NetworkAPI,
         reached: Callable[[str], None] = lambda step: None,
+        locks: Any = None,
     ) -> None:
         self._host = host
         self._database = database
@@ -60,6 +62,7 @@ class MovingAgent:
         self._moving = moving.Moving(claims, clock, host)
         self._clock = clock
         self._reached = reached
+        self._locks = locks
 
     def rebuild_instance(
         self, context: context_.RequestContext, instance: objects.Instance,
@@ -137,7 +140,7 @@ class MovingAgent:
                               instance.uuid)
 
     def _lock(self, uuid: str) -> Any:
-        return lockutils.lock(f'{self._host}-{uuid}')
+        return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks)
 
     def _bring_up(
         self, context: context_.RequestContext, instance: objects.Instance,

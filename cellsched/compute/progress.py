@@ -67,7 +67,8 @@ class Progress:
         self._host = host
         self._database = database
         self._clock = clock
-        self._together = together.Together(self._say)
+        self._together = together.Together(
+            self._say, make_lock=clock.lock)
 
     def begin(self, order: orders.Order) -> bool | None:
         """Begin, if that is due; return whether it may have had networks.

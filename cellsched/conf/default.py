@@ -4,7 +4,6 @@
 import socket
 
 from oslo_config import cfg
-from oslo_config import types
 
 GROUP = cfg.OptGroup('DEFAULT')
 
@@ -34,20 +33,6 @@ Threads that ask cells something at the same time.
 A cell that hangs keeps those that asked it before its ``[cells] timeout`` was
 over, and is asked nothing more until it answers. Raise this where many ask at
 the same time.
-"""),
-    cfg.ListOpt('cpu_affinity', default=[],
-                item_type=types.Integer(min=0, max=65535), help="""
-CPUs for the processes of this service, which take one each, in turn.
-
-Only one thread of a process runs Python at a time, and to hand it from CPU to
-CPU costs time. Give services that work at the same time different CPUs, and a
-service as many as it has ``workers``; what else is busy on these CPUs slows it
-down, so there should be some to spare. Where the list is empty the system
-chooses, each time anew.
-
-Related options:
-
-* ``[conductor] workers``, ``[scheduler] workers``
 """),
     cfg.IntOpt('long_rpc_timeout', default=1800, min=1, help="""
 Seconds to wait for a call that may take long: a request for 100 servers or

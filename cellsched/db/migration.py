@@ -2,6 +2,7 @@
 """Schemas: their histories, brought up to date by alembic."""
 
 import dataclasses
+import functools
 import importlib.resources
 import threading
 
@@ -48,13 +49,13 @@ class Schema:
             database has one that is not known here
         """
         with _LOCK, database.writer() as connection:
-            config = self._config()
-            known = self._versions(config)
+            known = _versions(self.package)
             for each in (version, self._current(connection)):
                 if each not in (None, 'head', *known):
                     raise exception.InvalidField(
                         where=f'the {self.name} schema', field='version',
                         expected=f'one of {", ".join(known)}, not {each!r}')
+            config = _config(self.package)
             config.attributes.update(connection=connection, schema=self)
             command.upgrade(config, version)
 
@@ -67,7 +68,7 @@ class Schema:
 
     def head(self) -> str:
         """Return the newest version."""
-        return self._versions(self._config())[0]
+        return _versions(self.package)[0]
 
     def check(self, database: session.Database) -> None:
         """Make sure that a database is up to date.
@@ -88,17 +89,22 @@ class Schema:
             connection, opts={'version_table': self.version_table},
         ).get_current_revision()
 
-    def _config(self) -> alembic_config.Config:
-        config = alembic_config.Config()
-        location = importlib.resources.files(self.package) / 'migrations'
-        config.set_main_option(
-            'script_location', str(location).replace('%', '%%'))
-        return config
 
-    def _versions(self, config: alembic_config.Config) -> list[str]:
-        """Return the versions, the newest first."""
-        directory = script.ScriptDirectory.from_config(config)
-        return [revision.revision for revision in directory.walk_revisions()]
+def _config(package: str) -> alembic_config.Config:
+    config = alembic_config.Config()
+    location = importlib.resources.files(package) / 'migrations'
+    config.set_main_option(
+        'script_location', str(location).replace('%', '%%'))
+    return config
+
+
+# Every version is a file that alembic compiles each time that it is asked.
+@functools.cache
+def _versions(package: str) -> tuple[str, ...]:
+    """Return the versions, the newest first."""
+    directory = script.ScriptDirectory.from_config(_config(package))
+    return tuple(
+        revision.revision for revision in directory.walk_revisions())
 
 
 def run() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Following one cell: what changes there goes into the host table."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 import threading
@@ -9,6 +10,7 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.cells import discovery as discovery_
+from cellsched import clock as clock_
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
 from cellsched.hosts import figures
@@ -27,19 +29,21 @@ class Follower:
     seen.
 
     :param lock: is held while the table is written
+    :param make_lock: see :meth:`cellsched.clock.Clock.lock`
     """
 
     def __init__(
         self, cell: objects.CellMapping, table: table_.HostTable,
-        lock: threading.Lock, grouping: grouping_.Grouping,
+        lock: clock_.Lock, grouping: grouping_.Grouping,
         discovery: discovery_.Discovery,
+        make_lock: Callable[[], clock_.Lock] = threading.Lock,
     ) -> None:
         self.cell = cell
         self._table = table
         self._lock = lock
         self._grouping = grouping
         self._discovery = discovery
-        self._reading = threading.Lock()
+        self._reading = make_lock()
         self._token: Any = None
         #: The nodes in the table, by host.
         self._nodes: dict[str, tuple[str, ...]] = {}

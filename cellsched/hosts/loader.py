@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import math
-import threading
 from typing import Any
 import zlib
 
@@ -81,9 +80,9 @@ class Loader:
         self._pace = pace
         self._grouping = grouping_.Grouping(default_zone)
         self._followers: dict[str, follower_.Follower] = {}
-        self._refreshing = threading.Lock()
+        self._refreshing = clock.lock()
         # What is read first is applied first.
-        self._reading = threading.Lock()
+        self._reading = clock.lock()
         self._read_at: float | None = None
         self._claims_token: Any = None
         self._aggregates_token: Any = None
@@ -93,7 +92,7 @@ class Loader:
         self._held: collections.deque[tuple[float, list[str]]] = (
             collections.deque())
         self._told = told.Told()
-        self.lock = threading.Lock()
+        self.lock = clock.lock()
         self.table = table.HostTable(
             (*columns.STANDARD, *extra_columns),
             facts.Cells(pace.half_life_s))
@@ -232,7 +231,7 @@ class Loader:
             if uuid not in self._followers:
                 self._followers[uuid] = follower_.Follower(
                     cell, self.table, self.lock, self._grouping,
-                    self._discovery)
+                    self._discovery, self._clock.lock)
             self._followers[uuid].cell = cell
         gathered = self._gatherer.gather(
             context, cells.values(),

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host table: every host that a scheduler knows, as NumPy columns."""
 
-from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -12,8 +11,7 @@ import numpy as np
 
 from cellsched.hosts import coding as coding_
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import derived
-from cellsched.hosts import ends
+from cellsched.hosts import extrema
 from cellsched.hosts import facts
 from cellsched.hosts import pending
 from cellsched.hosts import view as view_
@@ -70,11 +68,9 @@ class HostTable:
         self.kept: dict[Any, Any] = {}
         #: Columns as they were last read, while their arrays are the same.
         self._read: dict[str, view_.Column] = {}
-        #: Their names, by what tells them apart while they are kept here.
-        self._named: dict[int, str] = {}
-        self._ends = ends.Ends()
-        #: Columns that are made of others.
-        self.derived = derived.Derived()
+        self._extrema = extrema.Extrema()
+        #: What was made of the columns, until anything changes.
+        self.current: dict[Any, Any] = {}
 
     def __len__(self) -> int:
         return self._length
@@ -91,38 +87,11 @@ class HostTable:
         if column is None:
             column = self._read[name] = self._columns[name][:self._length]
             column.flags.writeable = False
-            self._named[id(column)] = name
         return column
 
-    def name(self, column: view_.Column) -> Hashable:
-        """Return what was read as a column is called, or None.
-
-        What is made of others may be called as a column is, and is not it.
-        """
-        name = self._named.get(id(column))
-        made = None if name else self.derived.name(column)
-        return name if made is None else ('made', made)
-
-    def ends(self, column: view_.Column) -> tuple[float, float] | None:
-        """Return the least and the greatest of what was read as a column."""
-        name = self._named.get(id(column))
-        if name is not None:
-            return self.least(name), self.most(name)
-        made = self.derived.name(column)
-        return None if made is None else self.derived.ends(made)
-
-    def least(self, name: str) -> float:
-        """Return the least number of a column; infinity without hosts."""
-        return self._ends.least(name, self[name])
-
-    def most(self, name: str) -> float:
-        """Return the greatest, which is minus infinity without hosts."""
-        return self._ends.most(name, self[name])
-
-    def owns(self, column: view_.Column) -> bool:
-        """Whether this is a column of the table, and no copy."""
-        return column.base is not None and any(
-            column.base is mine for mine in self._columns.values())
+    def extrema(self, name: str) -> extrema.Pair:
+        """Return the least and the greatest number of a column."""
+        return self._extrema.get(name, self[name])
 
     @property
     def names(self) -> list[str]:
@@ -161,8 +130,8 @@ class HostTable:
         :raises KeyError: no such column
         """
         rows = self._place(uuids)
-        self._ends.clear()
-        self.derived.clear()
+        self._extrema.clear()
+        self.current.clear()
         for name, given in values.items():
             coding = self._codings.get(name)
             if coding is not None:
@@ -205,8 +174,8 @@ class HostTable:
         row = self._rows.get(uuid)
         if row is None:
             return
-        self._ends.clear()
-        self.derived.clear()
+        self._extrema.clear()
+        self.current.clear()
         for name in self._columns:
             if name.startswith(columns_.ROOM):
                 self._columns[name][row] = 0
@@ -248,16 +217,13 @@ class HostTable:
     def _add(
         self, row: int, times: int, changes: Iterable[tuple[str, int]]
     ) -> None:
-        known = self._ends.names
-        self.derived.change(row)
+        self.current.clear()
         for name, amount in changes:
             column = self._columns.get(name)
             if column is None:
                 column = self._room_column(name.removeprefix(columns_.ROOM))
-            before = column.item(row)
-            column[row] = before + times * amount
-            if name in known:
-                self._ends.change(name, before, before + times * amount)
+            column[row] += times * amount
+            self._extrema.forget(name)
 
     def _place(self, uuids: Sequence[str]) -> view_.Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
@@ -292,9 +258,8 @@ class HostTable:
     def _forget(self) -> None:
         """Forget what was made of columns that have other arrays now."""
         self._read.clear()
-        self._named.clear()
-        self._ends.clear()
-        self.derived.clear()
+        self._extrema.clear()
+        self.current.clear()
         self.kept.clear()
 
     def _room_column(self, resource: str) -> view_.Column:

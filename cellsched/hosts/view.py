@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import ends
+from cellsched.hosts import extrema
 from cellsched.hosts import facts
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ Column = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _Made = TypeVar('_Made')
+
+#: What is kept of a table that does not change; then it is begun anew.
+_KEPT_MAX = 64
 
 
 class Hosts:
@@ -128,17 +131,6 @@ class Hosts:
             return self
         return Hosts(self._table, self.now, self._located)
 
-    def owns(self, column: Column) -> bool:
-        """Whether this is a column itself, which follows what is taken."""
-        return self.is_whole and self._table.owns(column)
-
-    def ends(self, column: Column) -> tuple[float, float] | None:
-        """Return the least and the greatest of a column itself.
-
-        None, where it is no column of the table, or not the whole of one.
-        """
-        return self._table.ends(column) if self._rows is None else None
-
     def room(self, resource: str) -> Column:
         """Return how much of a resource class each host has left to claim."""
         name = columns_.ROOM + resource
@@ -156,15 +148,16 @@ class Hosts:
 
         Of all hosts of a table, that is known while nothing changes.
         """
-        if self._rows is None and name not in _FACTS:
-            return self._table.least(name)
-        return ends.least(self[name])
+        return self._extrema(name)[0]
 
     def most(self, name: str) -> float:
         """Return the greatest, which is minus infinity without hosts."""
+        return self._extrema(name)[1]
+
+    def _extrema(self, name: str) -> extrema.Pair:
         if self._rows is None and name not in _FACTS:
-            return self._table.most(name)
-        return ends.most(self[name])
+            return self._table.extrema(name)
+        return extrema.of(self[name])
 
     # Coded columns.
 
@@ -215,26 +208,24 @@ class Hosts:
             kept[key] = make(self.whole)
         return kept[key]
 
-    def derived(
-        self, key: Hashable, make: Callable[[Hosts], Column]
-    ) -> Column:
-        """Return a column that is made of others, at a cost of what changed.
+    def memo_until_change(
+        self, key: Hashable, make: Callable[[], _Made]
+    ) -> _Made:
+        """Return what is made of columns, until any of them changes.
 
-        It is kept for all hosts of a table, and made anew for those on which
-        something was taken. The value of a host may depend on its own columns
-        only, and on no fact of its cell.
-
-        :param key: what it is called, among all that are made
-        :param make: returns it for some hosts
+        It is for the pipeline. What is made may depend on the key and on the
+        columns of the table, and on neither time nor facts of cells. It is
+        kept for all hosts of a table, and made each time for some of them.
         """
         if self._rows is not None:
-            return make(self)
-        return self._table.derived.get(
-            key, lambda rows: make(self if rows is None else self.at(rows)))
-
-    def name(self, column: Column) -> Hashable:
-        """Return the name of a column itself, the whole of one, or None."""
-        return self._table.name(column) if self._rows is None else None
+            return make()
+        kept = self._table.current
+        if key not in kept:
+            if len(kept) >= _KEPT_MAX:
+                kept.clear()
+            kept[key] = make()
+        made: _Made = kept[key]
+        return made
 
     def all_heard_within(self, seconds: float) -> bool:
         """Whether no cell has been silent for longer."""

@@ -10,6 +10,7 @@ from typing import Any
 from typing import ClassVar
 from typing import Self
 from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from oslo_utils import versionutils
 from oslo_versionedobjects import base
@@ -21,6 +22,8 @@ from cellsched.objects import kinds
 
 #: Characters of an error that are told.
 _TOLD_MAX = 200
+
+_Object = TypeVar('_Object', bound='Object')
 
 #: Fields of several values.
 _LISTS = (fields.ListOfStringsField, kinds.SetOfStringsField)
@@ -34,7 +37,7 @@ _OWN: collections.defaultdict[str, list[type[base.VersionedObject]]] = (
     collections.defaultdict(list))
 
 
-class Registry(base.VersionedObjectRegistry):
+class Registry:
     """The objects of this project.
 
     oslo.versionedobjects keeps one registry for a process, in which a host
@@ -42,22 +45,32 @@ class Registry(base.VersionedObjectRegistry):
     apart.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> 'Registry':
-        self = object.__new__(cls)
-        self._obj_classes = _OWN
-        return self
+    @classmethod
+    def register(cls, kind: type[_Object]) -> type[_Object]:
+        """Register a class, in the order of versions, the newest first.
 
-    def registration_hook(self, cls: Any, index: int) -> None:
-        """Find out the kinds of a class's fields, and get them quickly."""
-        kinds_ = [kinds.kind(*each) for each in cls.fields.items()]
-        cls._kinds = {each.name: each for each in kinds_}
-        cls._table = tuple(
+        Its fields become properties that keep values in attributes of ours,
+        and leave to the field what is not of the very type that it expects.
+        """
+        base.VersionedObjectRegistry.objectify(kind)
+        kinds_ = [kinds.kind(*each) for each in kind.fields.items()]
+        kind._kinds = {each.name: each for each in kinds_}
+        kind._table = tuple(
             (each.name, each.kept_as, each.plain, each) for each in kinds_)
         for each in kinds_:
-            theirs = getattr(cls, each.name)
-            setattr(cls, each.name, property(
-                operator.attrgetter(each.kept_as),
-                _setter(each, theirs.fset), theirs.fdel))
+            setattr(kind, each.name, property(
+                operator.attrgetter(each.kept_as), _setter(each),
+                _deleter(each)))
+        known = _OWN[kind.obj_name()]
+        known[:] = [
+            each for each in known if each.VERSION != kind.VERSION] + [kind]
+        known.sort(key=lambda each: _version(each.VERSION), reverse=True)
+        return kind
+
+    @classmethod
+    def obj_classes(cls) -> dict[str, list[type[base.VersionedObject]]]:
+        """Return the classes by name, the newest version first."""
+        return _OWN
 
 
 def is_known(name: str) -> bool:
@@ -83,9 +96,13 @@ class Object(base.VersionedObject):
     _table: ClassVar[
         tuple[tuple[str, str, frozenset[type], kinds.Kind], ...]] = ()
 
+    #: Fields that were set since changes were last reset.
+    _written: set[str]
+
     def __init__(self, context: Any = None, **values: Any) -> None:
-        super().__init__(context)
         kept, kinds_ = self.__dict__, self._kinds
+        written = kept['_written'] = set()
+        super().__init__(context)
         for name, value in values.items():
             kind = kinds_.get(name)
             if kind is None:
@@ -96,7 +113,18 @@ class Object(base.VersionedObject):
                 if value is kinds.OTHER:
                     value = kind.field.coerce(self, name, values[name])
             kept[kind.kept_as] = value
-            self._changed_fields.add(name)
+            written.add(name)
+
+    @classmethod
+    def _made(cls, context: Any, written: set[str]) -> Self:
+        """Return one without values.
+
+        To make them one by one is what costs time.
+        """
+        self = cls.__new__(cls)
+        base.VersionedObject.__init__(self, context)
+        self._written = written
+        return self
 
     @classmethod
     def obj_class_from_name(cls, objname: str, objver: str) -> type:
@@ -130,9 +158,9 @@ class Object(base.VersionedObject):
     def _obj_from_primitive(
         cls, context: Any, objver: str, primitive: dict[str, Any]
     ) -> 'Object':
-        self = cls.__new__(cls)
+        self = cls._made(context, set() if _CHANGES not in primitive else (
+            set(primitive[_CHANGES]).intersection(cls.fields)))
         kept = self.__dict__
-        kept['_context'] = context
         if objver != cls.VERSION:
             # What is passed on is what was understood of a newer version, so
             # it must not claim to be that version.
@@ -155,9 +183,27 @@ class Object(base.VersionedObject):
                 raise exception.InvalidField(
                     where=cls.obj_name(), field=name,
                     expected=_told(exc)) from exc
-        kept['_changed_fields'] = set() if _CHANGES not in primitive else (
-            set(primitive[_CHANGES]).intersection(cls.fields))
         return self
+
+    def obj_attr_is_set(self, attrname: str) -> bool:
+        if attrname in self._kinds:
+            return kinds.KEPT_AS + attrname in self.__dict__
+        return super().obj_attr_is_set(attrname)
+
+    def obj_what_changed(self) -> set[str]:
+        # What is inside of a field is looked at by the library.
+        return self._written | super().obj_what_changed()
+
+    def obj_reset_changes(
+        self, fields: list[str] | None = None, recursive: bool = False
+    ) -> None:
+        super().obj_reset_changes(fields, recursive)
+        self._written -= set(fields or self._written)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = super().__deepcopy__(memo)
+        made._written = set(self._written)
+        return made
 
     def __getattr__(self, name: str) -> Any:
         # A property has found no value.
@@ -198,10 +244,8 @@ class Object(base.VersionedObject):
         To check them takes twenty times as long as to keep them. All fields
         have to be given.
         """
-        self = cls.__new__(cls)
+        self = cls._made(None, set(values))
         kept = self.__dict__
-        kept['_context'] = None
-        kept['_changed_fields'] = set(values)
         for name, kept_as, _, _ in cls._table:
             kept[kept_as] = values[name]
         return self
@@ -211,34 +255,49 @@ class Object(base.VersionedObject):
 
         What it has in common with this one they share.
         """
-        made = type(self).__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made._changed_fields = self._changed_fields | values.keys()
-        for name, value in values.items():
-            made.__dict__['_obj_' + name] = value
+        made = self._made(self.obj_context, self._written | values.keys())
+        mine, its = self.__dict__, made.__dict__
+        its.update((kept_as, mine[kept_as])
+                   for _, kept_as, _, _ in self._table if kept_as in mine)
+        its.update((kinds.KEPT_AS + name, value)
+                   for name, value in values.items())
+        if 'VERSION' in mine:
+            made.VERSION = self.VERSION
         return made
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field's value, or the default where it is not set."""
         # To ask whether it is set and then for it takes ten times as long,
         # and a decision asks some twenty fields.
-        return self.__dict__.get('_obj_' + name, default)
+        return self.__dict__.get(kinds.KEPT_AS + name, default)
 
 
-def _setter(kind: kinds.Kind, theirs: Callable[[Any, Any], None]) -> Any:
-    """Return what sets a field, by what the library sets it with."""
-    if kind.field.read_only:
-        return theirs
-    name, kept_as, plain = kind.name, kind.kept_as, kind.plain
+def _setter(kind: kinds.Kind) -> Callable[[Any, Any], None]:
+    """Return what sets a field."""
+    name, kept_as, plain, field = (
+        kind.name, kind.kept_as, kind.plain, kind.field)
 
     def set_(self: Object, value: Any) -> None:
         if type(value) not in plain:
-            theirs(self, value)
+            value = field.coerce(self, name, value)
+        if field.read_only and kept_as in self.__dict__:
+            if self.__dict__[kept_as] != value:
+                raise ovo_exception.ReadOnlyFieldError(field=name)
             return
         self.__dict__[kept_as] = value
-        self._changed_fields.add(name)
+        self._written.add(name)
 
     return set_
+
+
+def _deleter(kind: kinds.Kind) -> Callable[[Any], None]:
+    """Return what removes a field's value."""
+    def delete(self: Object) -> None:
+        if kind.kept_as not in self.__dict__:
+            raise AttributeError(f'{kind.name!r} is not set')
+        del self.__dict__[kind.kept_as]
+
+    return delete
 
 
 def _read(self: Object, kind: kinds.Kind, value: Any) -> Any:
@@ -272,5 +331,8 @@ class ObjectList(base.ObjectListBase, Object):
         cls, context: Any, objver: str, primitive: dict[str, Any]
     ) -> Any:
         self = super()._obj_from_primitive(context, objver, primitive)
-        self.__dict__.setdefault('_obj_objects', [])
+        self.__dict__.setdefault(kinds.KEPT_AS + 'objects', [])
         return self
+
+    def obj_what_changed(self) -> set[str]:
+        return self._written | super().obj_what_changed()

@@ -32,7 +32,7 @@ class ImageMetaProps(base.Object):
     def _obj_from_primitive(
         cls, context: Any, objver: str, primitive: dict[str, Any]
     ) -> 'ImageMetaProps':
-        data = cls._obj_primitive_field(primitive, 'data')
+        data = primitive[f'{cls.OBJ_SERIAL_NAMESPACE}.data']
         if not isinstance(data, dict):
             raise exception.InvalidField(
                 where=cls.obj_name(), field='data',
@@ -68,7 +68,7 @@ class ImageMetaProps(base.Object):
         raise AttributeError(f'the image has no property {name!r}')
 
     def __deepcopy__(self, memo: dict[int, Any]) -> 'ImageMetaProps':
-        result = type(self)(self._context)
+        result = type(self)(self.obj_context)
         result._properties = copy.deepcopy(self._properties, memo)
         result.VERSION = self.VERSION
         return result

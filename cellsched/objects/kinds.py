@@ -21,6 +21,9 @@ OTHER: Final = object()
 #: What travels as it is.
 PLAIN: Final = frozenset((bool, float, int, str, type(None)))
 
+#: What the attributes begin with in which objects keep their values.
+KEPT_AS: Final = 'value_of_'
+
 _TEXT = frozenset((str,))
 _ENVELOPE = frozenset((dict,))
 _DOCUMENT = frozenset((bool, dict, float, int, list, str))
@@ -48,10 +51,7 @@ class RawField(fields.AutoTypedField):
 
 
 class SetOfStringsField(fields.AutoTypedField):
-    """A field of a set of strings.
-
-    That of oslo.versionedobjects is newer than what is required of it.
-    """
+    """A set of texts, which older releases of the library have no field of."""
 
     AUTO_TYPE = fields.Set(fields.String())
 
@@ -59,15 +59,15 @@ class SetOfStringsField(fields.AutoTypedField):
 class Kind:
     """The short ways of one field.
 
-    ``kept_as`` is where an object keeps its value. Values of a type in
-    ``plain`` are kept, and travel, as they are.
+    ``kept_as`` is the attribute in which an object keeps its value. Values of
+    a type in ``plain`` are kept, and travel, as they are.
     """
 
     types: frozenset[Any] = frozenset()
 
     def __init__(self, name: str, field: Any) -> None:
         self.name = name
-        self.kept_as = f'_obj_{name}'
+        self.kept_as = KEPT_AS + name
         self.field = field
         self.plain: frozenset[type] = self.types | (
             {type(None)} if field.nullable else set())
@@ -174,7 +174,7 @@ class Object(Kind):
     def read(self, obj: Any, value: Any) -> Any:
         if type(value) is not dict:
             return OTHER
-        made = obj.obj_from_primitive(value, obj._context)
+        made = obj.obj_from_primitive(value, obj.obj_context)
         if made.obj_name() == self.field.objname:
             return made
         # One of another name is refused, and not read a second time.
@@ -197,7 +197,8 @@ class Objects(Kind):
         if type(value) is not list or not _ENVELOPE.issuperset(
                 map(type, value)):
             return OTHER
-        made = [obj.obj_from_primitive(each, obj._context) for each in value]
+        made = [obj.obj_from_primitive(each, obj.obj_context)
+                for each in value]
         if all(each.obj_name() == self.field.objname for each in made):
             return made
         return self.field.coerce(obj, self.name, made)

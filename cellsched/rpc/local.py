@@ -9,8 +9,12 @@ not travel over a broker does not travel here.
 
 Nothing polls and no thread belongs to the transport. Whoever sends a message
 puts it into the server's executor; a caller sleeps until the reply wakes it.
+
+:class:`Driver` and :class:`Incoming` are for other transports within one
+process: they know how messages, replies and errors are written.
 """
 
+import abc
 import collections
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -66,17 +70,28 @@ class _Letter(NamedTuple):
     monitor_s: float | None = None
 
 
-class _Incoming(base.RpcIncomingMessage):
-    """A message as its receiver sees it."""
+class Incoming(base.RpcIncomingMessage):
+    """A message as its receiver sees it.
 
-    def __init__(self, letter: _Letter, put_back: Callable[[], None]) -> None:
-        super().__init__(*json.loads(letter.text), msg_id=next(_NUMBERS))
-        self.client_timeout = letter.monitor_s
-        self._replies = letter.replies
+    :param text: as :class:`Driver` wrote it
+    :param send_reply: is handed the text of the reply, or an empty one for a
+        sign of life; None where no reply is wanted
+    :param put_back: puts the message back into its queue
+    :param monitor_s: how long the caller waits for a sign of life
+    """
+
+    def __init__(
+        self, text: str, send_reply: Callable[[str], None] | None,
+        put_back: Callable[[], None] | None = None,
+        monitor_s: float | None = None,
+    ) -> None:
+        super().__init__(*json.loads(text), msg_id=next(_NUMBERS))
+        self.client_timeout = monitor_s
+        self._send_reply = send_reply
         self._put_back = put_back
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:
-        if self._replies is None:
+        if self._send_reply is None:
             return
         try:
             text = _reply_text(reply, failure)
@@ -84,13 +99,15 @@ class _Incoming(base.RpcIncomingMessage):
             # The caller hears of it now, rather than wait for its timeout.
             LOG.exception('A reply cannot be put into JSON')
             text = _reply_text(None, sys.exc_info())
-        self._replies.put(text)
+        self._send_reply(text)
 
     def heartbeat(self) -> None:
-        if self._replies is not None:
-            self._replies.put(_AT_WORK)
+        if self._send_reply is not None:
+            self._send_reply(_AT_WORK)
 
     def requeue(self) -> None:
+        if self._put_back is None:
+            raise NotImplementedError('This transport does not requeue')
         self._put_back()
 
 
@@ -153,9 +170,12 @@ class _World:
                 if not listeners:
                     del self._listeners[address]
 
-    def _opened(self, address: _Address, letter: _Letter) -> _Incoming:
-        return _Incoming(letter, functools.partial(
-            self.put, address, letter, first=True))
+    def _opened(self, address: _Address, letter: _Letter) -> Incoming:
+        return Incoming(
+            letter.text,
+            None if letter.replies is None else letter.replies.put,
+            functools.partial(self.put, address, letter, first=True),
+            letter.monitor_s)
 
 
 class _Listener(base.Listener):
@@ -173,7 +193,7 @@ class _Listener(base.Listener):
         super().start(on_incoming_callback)
         self._world.join(self)
 
-    def take(self, incoming: _Incoming) -> None:
+    def take(self, incoming: Incoming) -> None:
         self.on_incoming_callback([incoming])
 
     def stop(self) -> None:
@@ -184,7 +204,59 @@ class _Listener(base.Listener):
         self.stop()
 
 
-class LocalDriver(base.BaseDriver):
+class Driver(base.BaseDriver):
+    """A driver of oslo.messaging whose messages are texts.
+
+    Who derives from it says how a text gets to its receiver, and how the text
+    of a reply comes back.
+    """
+
+    def require_features(self, requeue: bool = False) -> None:
+        """Refuse nothing: requeueing is supported."""
+
+    def send(
+        self, target: Any, ctxt: Any, message: Any,
+        wait_for_reply: bool | None = None, timeout: float | None = None,
+        call_monitor_timeout: float | None = None, retry: int | None = None,
+        transport_options: Any = None,
+    ) -> Any:
+        text, method = _text([ctxt, message]), message.get('method', '')
+        if not wait_for_reply:
+            return self.cast(target, method, text)
+        reply = self.call(target, method, text, timeout, call_monitor_timeout)
+        if reply is None:
+            raise oslo_messaging.MessagingTimeout(
+                f'No reply to {method} on topic {target.topic}')
+        read = json.loads(reply)
+        if 'failure' in read:
+            raise common.deserialize_remote_exception(
+                read['failure'], self._allowed_remote_exmods)
+        return read['result']
+
+    @abc.abstractmethod
+    def cast(
+        self, target: oslo_messaging.Target, method: str, text: str
+    ) -> None:
+        """Send a message that nobody replies to.
+
+        :raises oslo_messaging.MessageDeliveryFailure: it cannot be sent
+        """
+
+    @abc.abstractmethod
+    def call(
+        self, target: oslo_messaging.Target, method: str, text: str,
+        timeout_s: float | None, monitor_s: float | None,
+    ) -> str | None:
+        """Send a message and wait; return the text of the reply.
+
+        :param timeout_s: how long to wait, None for ever
+        :param monitor_s: how long to wait for a sign of life, likewise
+        :returns: None if neither came in time
+        :raises oslo_messaging.MessageDeliveryFailure: it cannot be sent
+        """
+
+
+class LocalDriver(Driver):
     """oslo.messaging's way into a world.
 
     The world goes, with all that waits in it, when the last driver that is in
@@ -200,28 +272,18 @@ class LocalDriver(base.BaseDriver):
         super().__init__(conf, url, default_exchange, allowed_remote_exmods)
         self._world: _World | None = _enter(_name(url))
 
-    def require_features(self, requeue: bool = False) -> None:
-        """Refuse nothing: requeueing is supported."""
+    def cast(
+        self, target: oslo_messaging.Target, method: str, text: str
+    ) -> None:
+        self._post(target, _Letter(text))
 
-    def send(
-        self, target: Any, ctxt: Any, message: Any,
-        wait_for_reply: bool | None = None, timeout: float | None = None,
-        call_monitor_timeout: float | None = None, retry: int | None = None,
-        transport_options: Any = None,
-    ) -> Any:
-        text = _text([ctxt, message])
-        if not wait_for_reply:
-            return self._post(target, _Letter(text))
+    def call(
+        self, target: oslo_messaging.Target, method: str, text: str,
+        timeout_s: float | None, monitor_s: float | None,
+    ) -> str | None:
         replies: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._post(target, _Letter(text, replies, call_monitor_timeout))
-        reply = _wait(replies, timeout, call_monitor_timeout)
-        if reply is None:
-            raise oslo_messaging.MessagingTimeout(
-                f'No reply to {message.get("method")} on topic {target.topic}')
-        if 'failure' in reply:
-            raise common.deserialize_remote_exception(
-                reply['failure'], self._allowed_remote_exmods)
-        return reply['result']
+        self._post(target, _Letter(text, replies, monitor_s))
+        return _wait(replies, timeout_s, monitor_s)
 
     def send_notification(
         self, target: Any, ctxt: Any, message: Any, version: float,
@@ -276,7 +338,7 @@ class LocalDriver(base.BaseDriver):
 def _wait(
     replies: 'queue.SimpleQueue[str]', timeout_s: float | None,
     monitor_s: float | None,
-) -> dict[str, Any] | None:
+) -> str | None:
     """Return the reply, or None if it or a sign of life came too late."""
     now = _CLOCK.monotonic
     deadline = None if timeout_s is None else now() + timeout_s
@@ -289,8 +351,7 @@ def _wait(
         except queue.Empty:
             return None
         if text != _AT_WORK:
-            reply: dict[str, Any] = json.loads(text)
-            return reply
+            return text
 
 
 #: The worlds that somebody is in.

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of threads that wait together, in one transaction."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+import threading
 
 from cellsched.claims import base
+from cellsched import clock as clock_
 from cellsched import exception
 from cellsched import together
 
@@ -40,11 +43,15 @@ class Together:
     longer, and are refused more often.
 
     :param at_once: how many transactions there may be at a time
+    :param make_lock: see :meth:`cellsched.clock.Clock.lock`
     """
 
-    def __init__(self, store: base.ClaimStore, at_once: int = 2) -> None:
+    def __init__(
+        self, store: base.ClaimStore, at_once: int = 2,
+        make_lock: Callable[[], clock_.Lock] = threading.Lock,
+    ) -> None:
         self._store = store
-        self._together = together.Together(self._take, at_once)
+        self._together = together.Together(self._take, at_once, make_lock)
 
     def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
         """Return what each of these consumers holds, if it holds anything."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base as filters_
+from cellsched.hosts import extrema as extrema_
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler import answers
@@ -178,12 +179,13 @@ class Pipeline:
         for weigher in weighers if len(candidates) > 1 else ():
             multiplier = answers.multiplier(weigher, hosts)
             if isinstance(multiplier, np.ndarray) or multiplier:
-                scores = answers.scores(weigher, hosts, request)
-                if scores is None:
+                known = _scores(weigher, hosts, request)
+                if known is None:
                     continue
+                scores, extrema = known
                 parts.append(answers.ask(
                     weigher, ranking_.Part, weigher, scores, multiplier, mask,
-                    hosts.ends(scores) if mask is None else None))
+                    extrema if mask is None else None))
         return ranking_.Ranking(hosts, mask, parts)
 
     def reweigh(
@@ -223,10 +225,7 @@ class Pipeline:
                 answers.ask(weigher, part.find_bounds, mask)
                 moved = True
             elif still:
-                # To look costs less than to ask.
-                scores = (answers.scores(weigher, chosen, request)
-                          if part.column is None
-                          else part.column[place:place + 1])
+                scores = answers.scores(weigher, chosen, request)
                 if scores is not None:
                     moved |= answers.ask(
                         weigher, part.change, place, float(scores[0]), mask)
@@ -237,3 +236,19 @@ class Pipeline:
         else:
             ranking.change(place)
         return ranking
+
+
+def _scores(
+    weigher: weighers_.Weigher, hosts: view.Hosts,
+    request: objects.RequestSpec,
+) -> tuple[view.Column, extrema_.Pair | None] | None:
+    """Return a weigher's scores, and their extrema where they are kept."""
+    if not (weigher.by_columns and hosts.is_whole):
+        scores = answers.scores(weigher, hosts, request)
+        return None if scores is None else (scores, None)
+
+    def make() -> tuple[view.Column, extrema_.Pair] | None:
+        scores = answers.scores(weigher, hosts, request)
+        return None if scores is None else (scores, extrema_.of(scores))
+
+    return hosts.memo_until_change(weigher, make)

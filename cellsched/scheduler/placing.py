@@ -19,7 +19,6 @@ from cellsched.scheduler import choosing as choosing_
 from cellsched.scheduler import claiming
 from cellsched.scheduler import decision as decision_
 from cellsched.scheduler import diagnosis
-from cellsched.scheduler import journal
 from cellsched.scheduler import moves
 from cellsched.scheduler import pipeline as pipeline_
 from cellsched.scheduler import refusals as refusals_
@@ -33,8 +32,6 @@ SPREAD = 'spread'
 Record = Callable[
     [context_.RequestContext, objects.RequestSpec, Sequence[str],
      decision_.Decision], None]
-
-Say = Callable[..., None]
 
 
 @dataclasses.dataclass
@@ -60,15 +57,12 @@ class Placing:
     :param taste: which of the best hosts is chosen
     :param attempts_max: times to choose for one request
     :param record: is told each decision; must neither block nor fail
-    :param say: writes a line to the log, or has that done later; see
-        :class:`cellsched.scheduler.journal.Journal`
     """
 
     def __init__(
         self, loader: loader_.Loader, pipeline: pipeline_.Pipeline,
         claims: claiming.Together, clock: clock_.Clock,
         taste: choosing_.Taste, attempts_max: int, record: Record,
-        say: Say = journal.say_now,
     ) -> None:
         self._loader = loader
         self._pipeline = pipeline
@@ -77,8 +71,7 @@ class Placing:
         self._taste = taste
         self._attempts_max = attempts_max
         self._record = record
-        self._repeats = repeats.Repeats()
-        self._say = say
+        self._repeats = repeats.Repeats(clock.event)
 
     def place(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -131,10 +124,10 @@ class Placing:
                 continue
             chosen += 1
             if refusal is None:
-                self._say(
-                    LOG.logger, context, 'Placed %d instances on %s',
-                    len(uuids),
-                    sorted({first.service_host for first, *_ in places}))
+                LOG.info(
+                    'Placed %d instances on %s', len(uuids),
+                    sorted({first.service_host for first, *_ in places}),
+                    context=context)
                 self._record(context, request, uuids, choice.decision)
                 return places
             refusals.add(refusal)
@@ -193,7 +186,7 @@ class Placing:
         decision: decision_.Decision,
     ) -> exception.NoValidHost:
         error = why.error()
-        self._say(LOG.logger, context, '%s', error)
+        LOG.info('%s', error, context=context)
         _explain(decision, why)
         self._record(context, request, uuids, decision)
         return error

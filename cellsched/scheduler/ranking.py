@@ -40,7 +40,7 @@ class Part:
     :param scores: its scores, one for each host
     :param multiplier: for all hosts or for each
     :param mask: the hosts that count; all where it is None
-    :param ends: the least and the greatest of the scores, if they are known
+    :param extrema: the least and the greatest of the scores, if they are known
         and all count
     :raises ValueError: a score is not finite
     """
@@ -48,18 +48,16 @@ class Part:
     def __init__(
         self, weigher: base.Weigher, scores: view.Column,
         multiplier: float | view.Column, mask: view.Mask | None,
-        ends: tuple[float, float] | None = None,
+        extrema: tuple[float, float] | None = None,
     ) -> None:
         self.weigher = weigher
         self.scores = scores
         self.multiplier = multiplier
-        #: A column of the table that the scores are, if they are one.
-        self.column: view.Column | None = None
         self._how: tuple[float, float, bool] | None = None
-        if ends is None:
+        if extrema is None:
             self.find_bounds(mask)
         else:
-            self._scale_between(*ends)
+            self._scale_between(*extrema)
 
     def find_bounds(self, mask: view.Mask | None = None) -> bool:
         """Find between what scores are scaled; return whether that changed.
@@ -75,7 +73,7 @@ class Part:
                  np.maximum))
 
     def _scale_between(self, least: float, most: float) -> bool:
-        """Take over the ends of the scores; see :meth:`find_bounds`."""
+        """Take over the extrema of the scores; see :meth:`find_bounds`."""
         if not math.isfinite(least) or not math.isfinite(most):
             raise ValueError('its scores are not all finite')
         before = self._how
@@ -85,7 +83,7 @@ class Part:
         if low is None:
             self.low = min(least, self.high)
         self._clamped = least < self.low or most > self.high
-        self._ends = least, most
+        self._extrema = least, most
         self._how = self.low, self.high, self._clamped
         return self._how != before
 
@@ -113,15 +111,16 @@ class Part:
             return 0.0
         return float(-self.low * (self.multiplier / (self.high - self.low)))
 
-    def key(self, hosts: view.Hosts) -> Hashable:
-        """Return what tells apart what it adds to the weights.
+    @property
+    def key(self) -> Hashable:
+        """What tells apart what it adds to the weights.
 
-        None where it adds more than a column of the table and numbers tell.
+        None where it depends on more than the columns of the table.
         """
-        name = hosts.name(self.scores)
-        if name is None or isinstance(self.multiplier, np.ndarray):
+        if not self.weigher.by_columns or isinstance(
+                self.multiplier, np.ndarray):
             return None
-        return name, self._how, float(self.multiplier)
+        return self.weigher, self._how, float(self.multiplier)
 
     def weighted_at(self, place: int) -> float:
         """Return what it adds to one host's weight, up to that constant."""
@@ -174,7 +173,7 @@ class Part:
         """
         before = float(self.scores[place])
         self.scores[place] = score
-        least, most = self._ends
+        least, most = self._extrema
         if not math.isfinite(score):
             raise ValueError('its scores are not all finite')
         # The score that is kept for hosts that are out may be outdated.
@@ -207,6 +206,8 @@ class Ranking:
         self.hosts = hosts
         self.mask = mask
         self.parts = list(parts)
+        #: Whether scores are those of the table no longer.
+        self._is_detached = False
         self.add_up()
 
     def add_up(self) -> None:
@@ -214,23 +215,19 @@ class Ranking:
         counting = [part for part in self.parts if part.counts]
         self._offset = sum(part.constant for part in counting)
         self._sunk = self.mask is None
-        key = tuple(part.key(self.hosts) for part in counting)
-        self._is_kept = bool(key) and None not in key
+        key = tuple(part.key for part in counting)
+        self._is_kept = None not in key and not self._is_detached
         # As most requests are alike, others have added up the same.
         self._weights = (
-            self.hosts.derived(key, lambda hosts: self._sum(counting, hosts))
-            if self._is_kept else self._sum(counting, self.hosts))
+            self.hosts.memo_until_change(key, lambda: self._sum(counting))
+            if self._is_kept else self._sum(counting))
 
-    def _sum(
-        self, parts: Sequence[Part], hosts: view.Hosts
-    ) -> view.Column:
-        """Return the weights, all of them or those of some of the hosts."""
-        if hosts is not self.hosts:
-            return np.array([sum(part.weighted_at(row) for part in parts)
-                             for row in hosts.rows])
+    def _sum(self, parts: Sequence[Part]) -> view.Column:
+        """Return the weights."""
+        count = len(self.hosts)
         if not parts:
-            return np.zeros(len(hosts))
-        weights, buffer = np.empty(len(hosts)), np.empty(len(hosts))
+            return np.zeros(count)
+        weights, buffer = np.empty(count), np.empty(count)
         for part in parts:
             if part is parts[0]:
                 part.weighted(weights)
@@ -265,9 +262,8 @@ class Ranking:
     def detach(self) -> None:
         """Keep all scores as they are, whatever becomes of the table."""
         self._own()
+        self._is_detached = True
         for part in self.parts:
-            if self.hosts.owns(part.scores):
-                part.column = part.scores
             part.detach(self.mask)
 
     @property

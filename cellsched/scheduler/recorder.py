@@ -16,7 +16,6 @@ from cellsched.db.api import decisions
 from cellsched.db import session
 from cellsched import objects
 from cellsched.scheduler import decision as decision_
-from cellsched.scheduler import journal
 from cellsched.scheduler import minutes
 
 LOG = log.getLogger(__name__)
@@ -55,9 +54,6 @@ class Recorder:
 
     What could not be written waits, and is written later.
 
-    :ivar journal: has what the log is told of decisions, and is written with
-        them
-
     :param retention_s: seconds for which decisions are kept; zero for none
     """
 
@@ -68,9 +64,8 @@ class Recorder:
         self._database = database
         self._clock = clock
         self._retention_s = retention_s
-        self.journal = journal.Journal()
         self._lock = threading.Lock()
-        self._flushing = threading.Lock()
+        self._flushing = clock.lock()
         self._waiting: collections.deque[_Waiting] = collections.deque()
         self._forgotten = 0
         self._failing = False
@@ -95,7 +90,6 @@ class Recorder:
 
     def flush(self) -> None:
         """Write what waits, and forget what is too old; never fails."""
-        self.journal.write()
         with self._flushing:
             self._write()
             now = self._clock.monotonic()
@@ -107,7 +101,6 @@ class Recorder:
 
     def close(self) -> None:
         """Write what still waits, for the last time."""
-        self.journal.write()
         with self._flushing:
             self._write()
         if self._waiting:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests that come again while they are answered."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 import contextlib
 import threading
+
+from cellsched import clock
 
 
 class Repeats:
@@ -12,17 +15,22 @@ class Repeats:
 
     Each would take room in the table until the store says that the instance
     has its place already, and the last of them find none left.
+
+    :param make_event: see :meth:`cellsched.clock.Clock.event`
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, make_event: Callable[[], clock.Event] = threading.Event
+    ) -> None:
+        self._make_event = make_event
         self._lock = threading.Lock()
         #: What is set when an instance's request is answered.
-        self._answered: dict[str, threading.Event] = {}
+        self._answered: dict[str, clock.Event] = {}
 
     @contextlib.contextmanager
     def alone(self, uuids: Iterable[str]) -> Iterator[None]:
         """Wait for others with any of these instances; keep them out."""
-        answered = threading.Event()
+        answered = self._make_event()
         mine = dict.fromkeys(uuids, answered)
         while (other := self._enter(mine)) is not None:
             other.wait()
@@ -35,8 +43,8 @@ class Repeats:
             answered.set()
 
     def _enter(
-        self, mine: dict[str, threading.Event]
-    ) -> threading.Event | None:
+        self, mine: dict[str, clock.Event]
+    ) -> clock.Event | None:
         """Go in, or return what to wait for before it is tried again."""
         with self._lock:
             for uuid in mine:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import _thread
 from collections.abc import Callable
 import threading
 from typing import Any
@@ -46,7 +45,7 @@ class _Worker:
 
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
-        self.turn = _thread.allocate_lock()
+        self.turn = threading.Lock()
         self.turn.acquire()
         self.activity: Activity | None = None
         self.leave: Callable[[Activity], None] = lambda activity: None
@@ -99,7 +98,7 @@ class Baton:
     ) -> None:
         self._crew = crew
         self._decide = decide
-        self._over = _thread.allocate_lock()
+        self._over = threading.Lock()
         self.current: Activity | None = None
 
     def run(self) -> None:
@@ -115,7 +114,7 @@ class Baton:
         """Return the activity that the calling thread is, if it is one."""
         current = self.current
         if (current is None or current.worker is None
-                or current.worker.ident != _thread.get_ident()):
+                or current.worker.ident != threading.get_ident()):
             return None
         return current
 

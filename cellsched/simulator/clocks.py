@@ -5,6 +5,7 @@ from collections.abc import Callable
 import datetime
 
 from cellsched import clock
+from cellsched.simulator import locks
 
 #: When runs begin, in seconds since the epoch.
 BEGINNING = 1_700_000_000.0
@@ -14,14 +15,15 @@ class Clock(clock.Clock):
     """The clock of a process.
 
     :param passed: returns the seconds that passed in the run
-    :param sleep: lets them pass for who calls it
+    :param wait: lets others go on until something is so, or for so many
+        seconds, and returns whether it is
     """
 
     def __init__(
-        self, passed: Callable[[], float], sleep: Callable[[float], None]
+        self, passed: Callable[[], float], wait: locks.Wait
     ) -> None:
         self._passed = passed
-        self._sleep = sleep
+        self._wait = wait
         #: By how much it is ahead, or behind.
         self.ahead_s = 0.0
         #: The same when this process began.
@@ -41,4 +43,13 @@ class Clock(clock.Clock):
         return self._passed()
 
     def sleep(self, seconds: float) -> None:
-        self._sleep(seconds)
+        self._wait(lambda: False, seconds)
+
+    def lock(self) -> locks.Lock:
+        return locks.Lock(self._wait)
+
+    def event(self) -> locks.Event:
+        return locks.Event(self._wait)
+
+    def semaphore(self, value: int) -> locks.Semaphore:
+        return locks.Semaphore(self._wait, value)

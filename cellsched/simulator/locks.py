@@ -1,70 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks that know the baton.
+"""Locks, events and semaphores for threads of which one runs at a time.
 
-An activity that waits for what another one holds has to hand the baton on, or
-everything stands still. While :func:`cooperative` is entered, locks and events
-that are made do so; threads that are no activities wait as they always do.
+They are plain variables: nobody else runs while one is looked at. Whoever has
+to wait hands over to the others until it need not, by a function ``wait`` that
+is given what is awaited and how many seconds for at most, None for ever.
 """
 
-import _thread
-from collections.abc import Iterator
-import contextlib
-import threading
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
-from cellsched.simulator import baton as baton_
+#: Lets others go on until something is so; returns whether it is.
+Wait = Callable[[Callable[[], bool], float | None], bool]
 
 
-@contextlib.contextmanager
-def cooperative(baton: baton_.Baton) -> Iterator[None]:
-    """Have locks, semaphores and events be made that hand the baton on."""
-    class Lock:
-        """A lock as ``threading.Lock`` makes it."""
+class Semaphore:
+    """Has so many places.
 
-        def __init__(self) -> None:
-            self._lock = _thread.allocate_lock()
-            self.locked = self._lock.locked
-            self.release = self._lock.release
+    :raises ValueError: more are released than were acquired
+    """
 
-        def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-            if self._lock.acquire(False):
-                return True
-            if blocking and baton.mine() is not None:
-                while not self._lock.acquire(False):
-                    baton.wait(lambda: not self._lock.locked())
-                return True
-            return blocking and self._lock.acquire(True, timeout)
+    def __init__(self, wait: Wait, places: int = 1) -> None:
+        self._wait = wait
+        self._places = places
+        self._free = places
 
-        def __enter__(self) -> bool:
-            return self.acquire()
+    def acquire(
+        self, blocking: bool = True, timeout: float | None = None
+    ) -> bool:
+        if not self._free and not (blocking and self._wait(
+                lambda: self._free > 0,
+                None if timeout is None or timeout < 0 else timeout)):
+            return False
+        self._free -= 1
+        return True
 
-        def __exit__(self, *exc: Any) -> None:
-            self._lock.release()
+    def release(self) -> None:
+        if self._free == self._places:
+            raise ValueError('Released more often than acquired')
+        self._free += 1
 
-    class Event(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            if baton.mine() is not None:
-                while not self.is_set():
-                    baton.wait(self.is_set)
-            return super().wait(timeout)
+    def __enter__(self) -> bool:
+        return self.acquire()
 
-    class Semaphore(threading.Semaphore):
-        def acquire(
-            self, blocking: bool = True, timeout: float | None = None
-        ) -> bool:
-            if blocking and baton.mine() is not None:
-                while not super().acquire(False):
-                    baton.wait(lambda: self._value > 0)  # type: ignore
-                return True
-            return super().acquire(blocking, timeout)
+    def __exit__(self, *exc: Any) -> None:
+        self.release()
 
-        __enter__ = acquire
 
-    class BoundedSemaphore(Semaphore, threading.BoundedSemaphore):
-        pass
+class Lock(Semaphore):
+    """Has one place."""
 
-    with mock.patch.multiple(
-            threading, Lock=Lock, Event=Event, Semaphore=Semaphore,
-            BoundedSemaphore=BoundedSemaphore):
-        yield
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait)
+
+    def locked(self) -> bool:
+        return not self._free
+
+
+class Event:
+    """Is set, or not yet."""
+
+    def __init__(self, wait: Wait) -> None:
+        self._wait = wait
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._is_set or self._wait(self.is_set, timeout)

@@ -1,24 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brokers: what is sent waits in a queue until it is somebody's turn."""
+"""Brokers: what is sent waits in a queue until it is delivered.
+
+Clients and servers are those of oslo.messaging, on a transport whose driver
+is :class:`Driver`. A client's call comes to the driver, which has it wait in
+the simulation. A server, when it is started, tells the driver its target, and
+from then on can be delivered to. Only its executor is left out, as the threads
+of that are beyond the simulation's control: a message goes straight to the
+server's public ``dispatcher``, in the activity that the simulation made for
+it, and the reply goes back as the server would send it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 import dataclasses
+import functools
+import sys
 from typing import Any
 
 import oslo_messaging
-from oslo_messaging._drivers import base
-from oslo_messaging._drivers import common
+from oslo_messaging.rpc import dispatcher
 from oslo_messaging import transport as messaging
-from oslo_serialization import jsonutils
 
+from cellsched.rpc import local
 from cellsched.simulator import stores
 
 
 @dataclasses.dataclass
 class Call:
-    """Somebody who waits for an answer; the first one that comes counts."""
+    """A caller that waits for a reply; the first one that comes counts."""
 
     reply: str | None = None
 
@@ -45,50 +55,42 @@ class Letter:
         return f'{self.method} to {to}'
 
 
-class _Incoming(base.RpcIncomingMessage):
-    """A message as its receiver sees it."""
-
-    def __init__(self, letter: Letter, gate: stores.Gate) -> None:
-        super().__init__(*jsonutils.loads(letter.text))
-        self.client_timeout = None
-        self._letter = letter
-        self._gate = gate
-
-    def reply(self, reply: Any = None, failure: Any = None) -> None:
-        call = self._letter.call
-        if call is None:
-            return
-        text = jsonutils.dumps(
-            {'failure': common.serialize_remote_exception(failure)}
-            if failure else {'result': reply})
-        self._gate.enter(f'reply to {self._letter.method}')
-        if call.reply is None:
-            call.reply = text
-
-    def heartbeat(self) -> None:
-        """Send nothing: nobody asks for it here."""
-
-    def requeue(self) -> None:
-        """Put nothing back: what was received is done or lost."""
-
-
 @dataclasses.dataclass
 class Listener:
-    """A server of a process, and where it listens."""
+    """A server of a process, and where it listens.
+
+    :param dispatcher: the server's own
+    """
 
     broker: str
-    topic: str
-    name: str
-    server: Any
+    target: oslo_messaging.Target
+    dispatcher: dispatcher.RPCDispatcher
     process: Any
 
     def hears(self, letter: Letter) -> bool:
-        return (self.broker == letter.broker and self.topic == letter.topic
-                and letter.server in (None, self.name))
+        return (self.broker == letter.broker
+                and self.target.topic == letter.topic
+                and letter.server in (None, self.target.server))
 
     def receive(self, letter: Letter, gate: stores.Gate) -> None:
         """Do what a message says; it counts as received from here on."""
-        self.server._process_incoming([_Incoming(letter, gate)])
+        call = letter.call
+        incoming = local.Incoming(letter.text, None if call is None else (
+            functools.partial(_reply, letter.method, call, gate)))
+        try:
+            result = self.dispatcher.dispatch(incoming)
+        except dispatcher.ExpectedException as exc:
+            incoming.reply(failure=exc.exc_info)
+        except Exception:
+            incoming.reply(failure=sys.exc_info())
+        else:
+            incoming.reply(result)
+
+
+def _reply(method: str, call: Call, gate: stores.Gate, text: str) -> None:
+    gate.enter(f'reply to {method}')
+    if call.reply is None:
+        call.reply = text
 
 
 class Network:
@@ -112,61 +114,82 @@ class Network:
                 for listener in self.listeners if listener.hears(letter)]
 
 
-class _Driver(base.BaseDriver):
-    """A process's way to a broker.
+class _Started:
+    """What the driver gives a server in place of a reader of queues."""
 
+    def start(self, on_incoming_callback: Callable[..., Any]) -> None:
+        """Read nothing: messages are delivered to the dispatcher."""
+
+    def stop(self) -> None:
+        """Stop nothing."""
+
+    cleanup = stop
+
+
+class Driver(local.Driver):
+    """A process's way to a broker, as a driver of oslo.messaging.
+
+    :param broker: URL of the broker
     :param post: is handed each message that is sent
     :param wait: lets the caller wait for something, for so many seconds
+    :param listens: is told the target of each server that starts
     """
 
     def __init__(
-        self, conf: Any, url: str, gate: stores.Gate,
+        self, conf: Any, broker: str, gate: stores.Gate,
         post: Callable[[Letter], None],
         wait: Callable[[Callable[[], bool], float], bool],
+        listens: Callable[[oslo_messaging.Target], None],
     ) -> None:
-        super().__init__(conf, url, 'simulated', ['cellsched.exception'])
+        super().__init__(conf, broker, 'simulated', ['cellsched.exception'])
+        self._broker = broker
         self._gate = gate
         self._post = post
         self._wait = wait
+        self._listens = listens
 
-    def require_features(self, requeue: bool = False) -> None:
-        """Refuse nothing."""
+    def cast(
+        self, target: oslo_messaging.Target, method: str, text: str
+    ) -> None:
+        self._send(target, method, text, None)
 
-    def send(
-        self, target: Any, ctxt: Any, message: Any,
-        wait_for_reply: bool | None = None, timeout: float | None = None,
-        call_monitor_timeout: float | None = None, retry: int | None = None,
-        transport_options: Any = None,
-    ) -> Any:
-        call = Call() if wait_for_reply else None
-        letter = Letter(
-            self._url, target.topic, target.server,
-            jsonutils.dumps([ctxt, message]), call, message['method'])
-        self._gate.enter(f'send {letter}')
-        self._post(letter)
-        if call is None:
-            return None
-        patience_s = min(filter(None, (timeout, call_monitor_timeout)))
+    def call(
+        self, target: oslo_messaging.Target, method: str, text: str,
+        timeout_s: float | None, monitor_s: float | None,
+    ) -> str | None:
+        call = Call()
+        self._send(target, method, text, call)
+        patience_s = min(filter(None, (timeout_s, monitor_s)))
         if not self._wait(lambda: call.reply is not None, patience_s):
             # What comes from now on nobody reads.
             call.reply = ''
-            raise oslo_messaging.MessagingTimeout(f'No reply to {letter}')
-        reply = jsonutils.loads(call.reply or '{}')
-        if 'failure' in reply:
-            raise common.deserialize_remote_exception(
-                reply['failure'], self._allowed_remote_exmods)
-        return reply['result']
+            return None
+        return call.reply
 
     def send_notification(self, *args: Any, **kwargs: Any) -> None:
         """Lose it: nobody listens."""
 
-    def listen(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError('Servers are called, and never started')
+    def listen(
+        self, target: oslo_messaging.Target, batch_size: int,
+        batch_timeout: float | None,
+    ) -> _Started:
+        self._listens(target)
+        return _Started()
 
-    listen_for_notifications = listen
+    def listen_for_notifications(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError('Nothing listens for notifications')
 
     def cleanup(self) -> None:
         """Close nothing."""
+
+    def _send(
+        self, target: oslo_messaging.Target, method: str, text: str,
+        call: Call | None,
+    ) -> None:
+        letter = Letter(
+            self._broker, target.topic, target.server, text, call, method)
+        self._gate.enter(f'send {letter}')
+        self._post(letter)
 
 
 class Transports:
@@ -175,7 +198,7 @@ class Transports:
     :param driver: makes the way to the broker of a URL
     """
 
-    def __init__(self, conf: Any, driver: Callable[[str], Any]) -> None:
+    def __init__(self, conf: Any, driver: Callable[[str], Driver]) -> None:
         self._conf = conf
         self._driver = driver
         self._open: dict[tuple[type, str], Any] = {}
@@ -194,11 +217,3 @@ class Transports:
         if (kind, url) not in self._open:
             self._open[kind, url] = kind(self._driver(url))
         return self._open[kind, url]
-
-
-def driver(
-    conf: Any, gate: stores.Gate, post: Callable[[Letter], None],
-    wait: Callable[[Callable[[], bool], float], bool],
-) -> Callable[[str], Any]:
-    """Return what makes a process's ways to brokers; see the arguments."""
-    return lambda url: _Driver(conf, url, gate, post, wait)

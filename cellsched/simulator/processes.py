@@ -11,6 +11,8 @@ import random
 from typing import Any
 import uuid
 
+import oslo_messaging
+
 from cellsched import assembly
 from cellsched.simulator import baton as baton_
 from cellsched.simulator import clocks
@@ -72,13 +74,15 @@ class Process(stores.Gate):
         self._make = make
         self._world = world
         self._random = random.Random(f'{world.seed} {name}')
-        self.clock = clocks.Clock(lambda: world.now, self._sleep)
+        self.clock = clocks.Clock(lambda: world.now, world.wait)
         #: What survives a death: servers go on when their agent is gone.
         self.driver: Any = None
         self.service: Any = None
         self.periodic: list[Periodic] = []
         self.activities: list[baton_.Activity] = []
         self.lives = 0
+        #: Of servers that were just started.
+        self._targets: list[oslo_messaging.Target] = []
 
     def parts(self) -> assembly.Parts:
         """Return what a life begins with."""
@@ -104,10 +108,12 @@ class Process(stores.Gate):
         if not isinstance(service, assembly.Service):
             return
         for server in service.servers:
-            target = server._target
+            # It tells the driver its target, and starts no thread before it
+            # is given a message.
+            server.start()
             self._world.network.listeners.append(network.Listener(
-                self.conf.transport_url, target.topic, target.server, server,
-                self))
+                self.conf.transport_url, self._targets.pop(),
+                server.dispatcher, self))
         self.periodic = [
             Periodic(f'{self.name} {function.__qualname__}', function,
                      spacing_s, self._world.now + (
@@ -138,12 +144,10 @@ class Process(stores.Gate):
     def _reached(self, step: str) -> None:
         self._world.pause(f'reached {step}')
 
-    def _sleep(self, seconds: float) -> None:
-        self._world.sleep(seconds)
-
     def _transports(self) -> Any:
-        return network.Transports(self.conf, network.driver(
-            self.conf, self, self._world.post, self._world.wait))
+        return network.Transports(self.conf, lambda url: network.Driver(
+            self.conf, url, self, self._world.post, self._world.wait,
+            self._targets.append))
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))

@@ -5,23 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
-import contextlib
 import functools
 import random
 from typing import Any
-from unittest import mock
 
 from oslo_log import log
 
 from cellsched import assembly
 from cellsched.claims import memory
-from cellsched.db import migration
 from cellsched import exception
 from cellsched.simulator import arena as arena_
 from cellsched.simulator import baton as baton_
 from cellsched.simulator import faults as faults_
-from cellsched.simulator import locks
 from cellsched.simulator import network
 from cellsched.simulator import outcome
 from cellsched.simulator import processes
@@ -77,25 +72,16 @@ class Simulation(worlds.World):
 
     def run(self) -> outcome.Outcome:
         """Run it to its end."""
-        with self._replaced():
-            self._arena.reset()
-            try:
-                self._begin()
-                self._go_on()
-                self._come_to_rest()
-            except promises_.Broken as exc:
-                self._failure = self._failure or str(exc)
+        self._arena.reset()
+        try:
+            self._begin()
+            self._go_on()
+            self._come_to_rest()
+        except promises_.Broken as exc:
+            self._failure = self._failure or str(exc)
         return outcome.Outcome(
             self.seed, self._kinds, len(self.trace), self._failure,
             self.trace)
-
-    @contextlib.contextmanager
-    def _replaced(self) -> Iterator[None]:
-        """Replace what is replaced for the whole process."""
-        # The schemas were checked when they were made.
-        with locks.cooperative(self.baton), mock.patch.object(
-                migration.Schema, 'check', lambda *args: None):
-            yield
 
     def _begin(self) -> None:
         confs = self._arena.confs
@@ -166,11 +152,11 @@ class Simulation(worlds.World):
         self._happen(mine)
         self.baton.pause()
 
-    def sleep(self, seconds: float) -> None:
-        self.wait(lambda: False, seconds)
-
-    def wait(self, awaited: Callable[[], bool], patience_s: float) -> bool:
-        return self.baton.wait(awaited, self.now + patience_s)
+    def wait(
+        self, awaited: Callable[[], bool], patience_s: float | None
+    ) -> bool:
+        return self.baton.wait(
+            awaited, None if patience_s is None else self.now + patience_s)
 
     def post(self, letter: network.Letter) -> None:
         arriving = self.faults.deliver(letter, self.now)

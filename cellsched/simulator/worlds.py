@@ -41,12 +41,16 @@ class World:
     def pause(self, what: str) -> None:
         """Let others go on before something is done."""
 
-    def sleep(self, seconds: float) -> None:
-        """Let time pass for who calls this."""
-        self.now += seconds
+    def wait(
+        self, awaited: Callable[[], bool], patience_s: float | None
+    ) -> bool:
+        """Let others go on until something is so; return whether it is.
 
-    def wait(self, awaited: Callable[[], bool], patience_s: float) -> bool:
-        """Let others go on until something is so; return whether it is."""
+        :param patience_s: how long to wait at most; None for ever
+        """
+        if patience_s is None:
+            raise AssertionError('nobody else is here to be waited for')
+        self.now += patience_s
         return awaited()
 
     def post(self, letter: network.Letter) -> None:

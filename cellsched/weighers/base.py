@@ -47,6 +47,11 @@ class Weigher(abc.ABC):
     #: True if what is taken changes no score at all.
     fixed: ClassVar[bool] = False
 
+    #: True if scores depend on columns of the host table alone: not on the
+    #: request, the time or facts of cells, nor on which hosts passed. They are
+    #: then asked for once as long as no host changes.
+    by_columns: ClassVar[bool] = False
+
     #: True if it must be shown only the hosts that passed, as it costs time
     #: for each or may fail for one. Others may be shown more, whose scores do
     #: not count.

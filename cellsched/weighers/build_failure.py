@@ -19,6 +19,7 @@ class BuildFailureWeigher(base.Weigher):
     multiplier_default = 1000000.0
     local = True
     fixed = True
+    by_columns = True
 
     def multiplier(self, hosts: view.Hosts) -> float | view.Column:
         return -super().multiplier(hosts)

@@ -16,14 +16,11 @@ class CPUWeigher(base.Weigher):
     multiplier_name = 'cpu_weight_multiplier'
     minval = 0
     local = True
+    by_columns = True
 
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Column:
-        return hosts.derived('free_vcpus', _free)
-
-
-def _free(hosts: view.Hosts) -> view.Column:
-    free = hosts['vcpus_total'] * hosts['cpu_allocation_ratio']
-    free -= hosts['vcpus_used']
-    return free
+        free = hosts['vcpus_total'] * hosts['cpu_allocation_ratio']
+        free -= hosts['vcpus_used']
+        return free

@@ -16,6 +16,7 @@ class DiskWeigher(base.Weigher):
     multiplier_name = 'disk_weight_multiplier'
     minval = 0
     local = True
+    by_columns = True
 
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec

@@ -16,6 +16,7 @@ class HypervisorVersionWeigher(base.Weigher):
     multiplier_name = 'hypervisor_version_weight_multiplier'
     local = True
     fixed = True
+    by_columns = True
 
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec

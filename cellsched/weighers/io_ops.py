@@ -17,6 +17,7 @@ class IoOpsWeigher(base.Weigher):
     multiplier_default = -1.0
     minval = 0
     local = True
+    by_columns = True
 
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec

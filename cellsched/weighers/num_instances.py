@@ -16,6 +16,7 @@ class NumInstancesWeigher(base.Weigher):
     multiplier_name = 'num_instances_weight_multiplier'
     multiplier_default = 0.0
     local = True
+    by_columns = True
 
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec

@@ -16,6 +16,7 @@ class RAMWeigher(base.Weigher):
     multiplier_name = 'ram_weight_multiplier'
     minval = 0
     local = True
+    by_columns = True
 
     def score(
         self, hosts: view.Hosts, request: objects.RequestSpec

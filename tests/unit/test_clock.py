@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time, read in one place."""
+"""Time and waiting, in one place."""
 
 import datetime
 
@@ -35,3 +35,26 @@ class TestClock(base.TestCase):
         self.clock.sleep(0.001)
 
         self.assertGreaterEqual(self.clock.monotonic() - before, 0.001)
+
+    def test_lock_is_held_by_one(self):
+        lock = self.clock.lock()
+        with lock:
+            self.assertTrue(lock.locked())
+            self.assertFalse(lock.acquire(blocking=False))
+        self.assertFalse(lock.locked())
+
+    def test_event_is_not_set_at_first(self):
+        event = self.clock.event()
+
+        self.assertFalse(event.is_set())
+        event.set()
+        self.assertTrue(event.wait())
+
+    def test_semaphore_is_held_by_as_many_as_it_is_made_for(self):
+        semaphore = self.clock.semaphore(2)
+
+        self.assertEqual([True, True, False], [
+            semaphore.acquire(blocking=False) for _ in range(3)])
+
+    def test_semaphore_is_not_released_more_often_than_acquired(self):
+        self.assertRaises(ValueError, self.clock.semaphore(1).release)

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import threading
 from typing import Any
 from typing import TypeAlias
 
 from oslo_log import log
 import oslo_messaging
 
+from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched import exception
 from cellsched import objects
@@ -244,11 +246,16 @@ class Runner:
 
     :param at_once: how many transactions of joint steps there may be at a
         time
+    :param make_lock: see :meth:`cellsched.clock.Clock.lock`
     """
 
-    def __init__(self, steps: Sequence[Step], at_once: int = 1) -> None:
+    def __init__(
+        self, steps: Sequence[Step], at_once: int = 1,
+        make_lock: Callable[[], clock_.Lock] = threading.Lock,
+    ) -> None:
         self._steps = steps
-        self._together = together.Together(self._pass_joint, at_once)
+        self._together = together.Together(
+            self._pass_joint, at_once, make_lock)
 
     def run(
         self, batch: Batch, fence: Fence = contextlib.nullcontext,

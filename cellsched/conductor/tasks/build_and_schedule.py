@@ -95,8 +95,10 @@ class BuildAndSchedule:
         self._new_uuid = new_uuid
         self._reached = reached
         self._notifier = notifier
-        self._leasing = together.Together(self._lease, limits.joined)
-        self._runner = base.Runner(self._make_steps(), limits.joined)
+        self._leasing = together.Together(
+            self._lease, limits.joined, clock.lock)
+        self._runner = base.Runner(
+            self._make_steps(), limits.joined, clock.lock)
 
     def run(
         self, context: context_.RequestContext, uuids: Sequence[str]

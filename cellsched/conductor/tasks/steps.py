@@ -97,7 +97,7 @@ class WriteRows(base.Step):
             waiting = self._waiting.get(cell.id)
             if waiting is None:
                 waiting = self._waiting[cell.id] = together.Together(
-                    self._write_rows, self._at_once)
+                    self._write_rows, self._at_once, self._clock.lock)
         rows = _Rows(cell, builds)
         waiting.do(rows)
         if rows.error is not None:

@@ -48,10 +48,10 @@ class FilterScheduler(base.Driver):
         self.hints = pipeline_.hints
         self.placing = placing.Placing(
             self.loader, pipeline_,
-            claiming.Together(parts.claims), parts.clock,
+            claiming.Together(parts.claims, make_lock=parts.clock.lock),
+            parts.clock,
             taste_of(conf, parts.random),
-            conf.scheduler.claim_attempts, parts.decisions.record,
-            parts.decisions.journal.say)
+            conf.scheduler.claim_attempts, parts.decisions.record)
 
     def make_pipeline(self) -> pipeline.Pipeline:
         """Return the decision that this driver makes."""

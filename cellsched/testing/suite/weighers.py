@@ -75,3 +75,14 @@ class WeigherSuite(suite.ColumnPluginSuite):
         low, high = self.plugin.minval, self.plugin.maxval
         if low is not None and high is not None:
             self.assertLess(low, high)
+
+    def test_scores_of_columns_are_those_of_any_request(self) -> None:
+        if not self.plugin.by_columns:
+            return
+        plugin = builders.plugin(self.plugin)
+        hosts = self.make_hosts(10)
+        first, *others = [
+            self.ask(plugin, hosts, request).copy()
+            for request in self.make_requests() if plugin.applies(request)]
+        for answer in others:
+            np.testing.assert_array_equal(first, answer)

@@ -37,7 +37,7 @@ class TestColumns(base.TestCase):
 
         self.assertIs(part['free_ram_mb'], part['free_ram_mb'])
 
-    def test_ends_are_those_of_the_hosts_that_are_seen(self):
+    def test_extrema_are_those_of_the_hosts_that_are_seen(self):
         hosts = builders.hosts(vcpus_used=[5, 6, 7], room={'GB': [3, 1, 2]},
                                forced_down=[False, True, False])
         part = some(hosts, 0, 2)
@@ -56,13 +56,40 @@ class TestColumns(base.TestCase):
             hosts.least('vcpus_used'), hosts.most('vcpus_used'),
             hosts.least_room('GB')))
 
-    def test_ends_of_a_column_itself_are_told(self):
-        hosts = builders.hosts(vcpus_used=[5, 6, 7])
-        column = hosts['vcpus_used']
+    def test_memo_holds_until_a_host_changes(self):
+        hosts, made = builders.hosts(vcpus_used=[5, 6, 7]), []
 
-        self.assertEqual((5, 7), hosts.ends(column))
-        self.assertIsNone(hosts.ends(column + 1))
-        self.assertIsNone(some(hosts, 0, 2).ends(column))
+        def make():
+            made.append(None)
+            return len(made)
+
+        def memo(hosts):
+            return hosts.memo_until_change('key', make)
+
+        self.assertEqual([1, 1], [memo(hosts), memo(hosts)])
+        changes = (
+            lambda table: table.take(0, {'VCPU': 1}),
+            lambda table: table.settle(builders.NOW + 1),
+            lambda table: table.put(table['uuid'][:1], {'vcpus_used': 1}),
+            lambda table: table.set_usage(table['uuid'][0], {}, {}, 0),
+            lambda table: table.drop(table['uuid'][:1]))
+        for number, change in enumerate(changes, 2):
+            change(hosts._table)
+            self.assertEqual(
+                number, memo(hosts._table.view(builders.NOW)))
+
+    def test_memo_of_some_hosts_is_not_kept(self):
+        hosts = builders.hosts(3)
+        self.assertEqual([1, 2], [
+            some(hosts, 0, each).memo_until_change('key', lambda: each)
+            for each in (1, 2)])
+
+    def test_memo_keeps_a_bounded_number_of_things(self):
+        hosts = builders.hosts(3)
+        for key in range(1000):
+            hosts.memo_until_change(key, lambda: key)
+
+        self.assertLess(len(hosts._table.current), 100)
 
     def test_rows_have_places_among_those_that_are_seen(self):
         hosts, rows = builders.hosts(4), np.array([1, 2])

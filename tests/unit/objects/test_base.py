@@ -171,6 +171,63 @@ class TestObject(base.TestCase):
              'nodename': 'another'},
             other.obj_to_primitive()['nova_object.data'])
 
+    def test_fields_that_were_set_have_changed(self):
+        flavor = objects.Flavor(name='a')
+        flavor.vcpus = 1
+        spec = objects.RequestSpec(flavor=flavor)
+
+        self.assertEqual({'name', 'vcpus'}, flavor.obj_what_changed())
+        spec.obj_reset_changes()
+        self.assertEqual({'flavor'}, spec.obj_what_changed())
+        spec.obj_reset_changes(recursive=True)
+        self.assertEqual(set(), spec.obj_what_changed())
+
+    def test_changes_of_some_fields_are_reset(self):
+        flavor = objects.Flavor(name='a', vcpus=1)
+
+        flavor.obj_reset_changes(['name'])
+
+        self.assertEqual({'vcpus'}, flavor.obj_what_changed())
+
+    def test_changes_are_those_that_the_envelope_lists(self):
+        self.assertEqual(set(), objects.Flavor.obj_from_primitive(
+            objects.Flavor(name='a').obj_to_primitive()).obj_what_changed())
+        sample = objects.Flavor(name='a').obj_to_primitive()
+        sample['nova_object.changes'] = ['name', 'unknown']
+        self.assertEqual(
+            {'name'}, objects.Flavor.obj_from_primitive(
+                sample).obj_what_changed())
+
+    def test_deep_copy_shares_nothing_and_has_the_same_changes(self):
+        first = objects.Flavor(name='a', extra_specs={'b': 'c'})
+        first.obj_reset_changes(['name'])
+
+        other = copy.deepcopy(first)
+        other.extra_specs['b'] = 'd'
+
+        self.assertEqual('c', first.extra_specs['b'])
+        self.assertEqual('a', other.name)
+        self.assertEqual({'extra_specs'}, other.obj_what_changed())
+
+    def test_field_that_is_removed_is_not_set(self):
+        flavor = objects.Flavor(name='a')
+        del flavor.name
+
+        self.assertFalse(flavor.obj_attr_is_set('name'))
+        self.assertRaises(AttributeError, delattr, flavor, 'name')
+
+    def test_field_that_there_is_not_is_neither_set_nor_unset(self):
+        self.assertRaises(
+            AttributeError, objects.Flavor().obj_attr_is_set, 'colour')
+
+    def test_context_is_that_of_who_read_it(self):
+        spec = objects.RequestSpec.obj_from_primitive(
+            wire.REQUEST_SPEC, 'context')
+
+        self.assertEqual('context', spec.obj_context)
+        self.assertEqual('context', spec.flavor.obj_context)
+        self.assertEqual('context', spec.but(num_instances=2).obj_context)
+
 
 class TestRaw(base.TestCase):
 

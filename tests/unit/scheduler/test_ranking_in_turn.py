@@ -33,7 +33,7 @@ _STEPS = st.one_of(
 def table():
     """Return hosts of which the first and the last are far from the others.
 
-    As long as these stay, so do the ends of all columns.
+    As long as these stay, so do the extrema of all columns.
     """
     spread = [0, 3, 3, 4, 4, 9]
     return builders.hosts(
@@ -107,26 +107,32 @@ class TestRankings(base.TestCase):
                 self.told(decision, table().view(builders.NOW)),
                 self.told(decision, hosts))
 
-    def test_what_is_called_as_a_column_is_not_it(self):
-        hosts = table().view(builders.NOW)
-        made = hosts.derived(
-            'free_ram_mb', lambda some: some['vcpus_used'] + 1)
-        column = hosts['free_ram_mb']
-        self.assertEqual((1.0, 10.0), hosts.ends(made))
-        self.assertEqual((column.min(), column.max()), hosts.ends(column))
-        self.assertNotEqual(hosts.name(column), hosts.name(made))
-
     def test_alike_rankings_add_up_once(self):
         decision = pipeline.Pipeline([], weighers([1.0] * 4))
         hosts = builders.hosts(vcpus_used=[1, 2, 2], num_io_ops=[1, 2, 3])
+
+        def weigh():
+            return decision.weigh(
+                REQUEST, decision.candidates(hosts, REQUEST))._weights
+
+        first = weigh()
+        self.assertIs(first, weigh())
+        hosts.take(1, {'VCPU': 1})
+        self.assertIsNot(first, weigh())
+
+    def test_weigher_of_the_request_is_asked_each_time(self):
+        asked = []
+
+        def score(hosts):
+            asked.append(None)
+            return np.arange(3.0)
+
+        decision = pipeline.Pipeline([], [toys.Weigher(score)])
+        hosts = builders.hosts(3)
         for _ in range(2):
             decision.weigh(REQUEST, decision.candidates(hosts, REQUEST))
-            [first] = [kept for key, kept in hosts._table.derived._kept.items()
-                       if isinstance(key, tuple)]
-            # The ends of no column move.
-            hosts.take(1, {'VCPU': 1, 'MEMORY_MB': 0, 'DISK_GB': 0})
-            hosts.give_back(1, {'VCPU': 1, 'MEMORY_MB': 0, 'DISK_GB': 0})
-        self.assertEqual({1}, first.changed)
+
+        self.assertEqual(2, len(asked))
 
     def test_ranking_that_is_detached_changes_alone(self):
         decision = pipeline.Pipeline([], weighers([1.0] * 4))
@@ -141,3 +147,19 @@ class TestRankings(base.TestCase):
         self.assertEqual(before, second.weights.tolist())
         self.assertEqual(
             before, decision.weigh(REQUEST, found).weights.tolist())
+
+    def test_weights_of_a_detached_ranking_are_no_others(self):
+        """Its scores of the hosts that are out are not those of the hosts."""
+        decision = pipeline.Pipeline([], weighers([1.0, 1.0, 0.0, 1.0]))
+        used = [1, 4, 9]
+        hosts = builders.hosts(vcpus_used=used)
+        detached = decision.weigh(
+            REQUEST, decision.candidates(hosts, REQUEST).without([1]))
+        detached.detach()
+        # That changes no score, and nothing is kept from now on.
+        hosts.take(0, {})
+        detached.add_up()
+
+        self.assertEqual(
+            self.told(decision, builders.hosts(vcpus_used=used)),
+            self.told(decision, hosts))

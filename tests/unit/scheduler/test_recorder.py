@@ -72,18 +72,6 @@ class TestRecorder(base.TestCase):
             tuple(found.document[name] for name in (
                 'version', 'decided_at', 'request_id', 'hosts', 'stages')))
 
-    def test_lines_of_the_log_are_written_by_the_flush_and_at_the_end(self):
-        say, log = self.recorder.journal.say, logging.getLogger('cellsched.x')
-        say(log, context.admin(), 'one %s', 'line')
-        self.assertEqual('', self.logs.output)
-
-        self.recorder.flush()
-        self.assertEqual('one line\n', self.logs.output)
-
-        say(log, context.admin(), 'another')
-        self.recorder.close()
-        self.assertEqual('one line\nanother\n', self.logs.output)
-
     def test_batch_is_one_transaction(self):
         commits = []
         for _ in range(5):
