@@ -18,6 +18,7 @@ from cellsched.cells import versions as cell_versions
 from cellsched import claims as claims_
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
+from cellsched.conf import enabled
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched.db import session
@@ -141,17 +142,14 @@ class Parts:
     @functools.cached_property
     def driver(self) -> virt.Driver:
         """The virtualisation driver of this host."""
-        name = self.conf.compute_driver
-        loaded = plugins.load_all(plugins.VIRT, [name], base=virt.Driver)
-        return loaded[name](self.conf, self.clock)
+        return enabled.make(
+            self.conf, plugins.VIRT, virt.Driver, self.conf, self.clock)
 
     @functools.cached_property
     def network(self) -> network.NetworkAPI:
         """The network plug-in of this process's own cell."""
-        name = self.conf.network_driver
-        loaded = plugins.load_all(
-            plugins.NETWORKS, [name], base=network.NetworkAPI)
-        return loaded[name](self.conf)
+        return enabled.make(
+            self.conf, plugins.NETWORKS, network.NetworkAPI, self.conf)
 
     def close(self) -> None:
         """Close what was opened here."""
