@@ -110,7 +110,7 @@ class TestPlugins(base.TestCase):
     def test_all_that_can_be_used_are_apart_from_those_that_cannot(self):
         self.install(B='tests.unit.base:TestCase', C='tests.none:x',
                      A='cellsched.filters.base:Filter', D='no module at all',
-                     E=self.module('leaves', 'raise SystemExit'))
+                     E=self.module('leaves', 'raise SystemExit(3)'))
 
         usable, broken = plugins.load_installed(NAMESPACE)
 
