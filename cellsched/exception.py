@@ -13,6 +13,7 @@
     │   ├── AggregateNotFound
     │   ├── BuildRequestNotFound
     │   ├── CellMappingNotFound
+    │   ├── ColumnNotFound           names the nearest; a KeyError too
     │   ├── ComputeHostMetricNotFound
     │   ├── DecisionNotFound
     │   ├── FlavorNotFound
@@ -56,6 +57,28 @@ as attributes, and travel over RPC in ``kwargs``, so they are plain data.
 """
 
 from typing import Any
+
+#: What a transport appends to the class name of an error that came over it.
+_REMOTE = '_Remote'
+
+
+class ThreadStopped(BaseException):
+    """Ends a thread on behalf of whoever runs it; nothing handles it."""
+
+
+#: What ends a thread or a generator on purpose, and is no failure of the code
+#: that it passes through.
+STOPS = (KeyboardInterrupt, GeneratorExit, ThreadStopped)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the name of an error's class where it was raised.
+
+    A transport appends to the name of one that it knows, and has another
+    error say the name of one that it does not know.
+    """
+    name = getattr(error, 'exc_type', None) or type(error).__name__
+    return str(name).removesuffix(_REMOTE)
 
 
 class CellschedException(Exception):
@@ -104,7 +127,9 @@ class ConfigurationInvalid(Invalid):
 
 
 class PluginNotFound(ConfigurationInvalid):
-    msg_fmt = ('No plug-in %(name)s in %(namespace)s; '
+    """``named`` says what names the plug-in, or is empty."""
+
+    msg_fmt = ('No plug-in %(name)s in %(namespace)s%(named)s; '
                'there are: %(available)s.')
 
 
@@ -127,6 +152,16 @@ class BuildRequestNotFound(NotFound):
 
 class CellMappingNotFound(NotFound):
     msg_fmt = 'There is no cell %(uuid)s.'
+
+
+class ColumnNotFound(NotFound, KeyError):
+    """``near`` ends the sentence, with the nearest column if one is near."""
+
+    msg_fmt = "The host table has no column '%(column)s'%(near)s"
+
+    def __str__(self) -> str:
+        # A KeyError would quote it.
+        return self.format_message()
 
 
 class ComputeHostMetricNotFound(NotFound):
@@ -307,9 +342,14 @@ class NetworkError(CellschedException):
 
 
 class PluginFailed(CellschedException):
-    """``plugin`` failed, and with it the request; ``reason`` is its text."""
+    """``plugin`` failed, and with it the request.
 
-    msg_fmt = 'Plug-in %(plugin)s failed: %(reason)s'
+    Requesters read which plug-in it was. What it raised is the cause, which
+    is for the log alone: it may name what users are not to see.
+    """
+
+    msg_fmt = '%(kind)s %(plugin)s failed.'
+    safe = True
 
 
 class VersionNotSendable(CellschedException):

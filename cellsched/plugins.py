@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plug-ins: found by entry point, loaded strictly and in order.
 
-A plug-in that is configured and cannot be loaded is an error that stops the
-service: it must not run without a filter that it was told to run.
+A plug-in that is configured and cannot be used is an error that stops the
+service: it must not run without a filter that it was told to run. One that is
+installed and not configured is not imported, but where all that are installed
+are asked for; there a broken one leaves the others alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
+import functools
 from importlib import metadata
+import inspect
 from typing import Any
+from typing import TypeVar
 
 from oslo_utils import importutils
 import stevedore
-from stevedore import exception as stevedore_exception
 
 from cellsched import exception
+from cellsched import urls
 
 CLAIMS = 'cellsched.claims'
 COLUMNS = 'cellsched.hosts.columns'
@@ -36,6 +41,14 @@ KINDS = {
     'weigher': WEIGHERS,
 }
 
+#: The distribution whose plug-ins are shipped.
+_DISTRIBUTION = 'cellsched'
+
+#: Characters of a text of somebody else's error that are shown.
+_SHOWN_MAX = 400
+
+_Returned = TypeVar('_Returned')
+
 
 def entry_points(namespace: str) -> list[metadata.EntryPoint]:
     """Return where plug-ins are, by name; none of them is imported."""
@@ -49,61 +62,137 @@ def names(namespace: str) -> list[str]:
     return [point.name for point in entry_points(namespace)]
 
 
-def load(namespace: str, name: str) -> Any:
+def shipped(namespace: str) -> list[metadata.EntryPoint]:
+    """Return where the plug-ins of this project itself are, by name."""
+    points = metadata.distribution(_DISTRIBUTION).entry_points
+    return sorted(points.select(group=namespace),
+                  key=lambda point: point.name)
+
+
+def load(namespace: str, name: str, option: str | None = None) -> Any:
     """Return what the entry point names.
 
+    :param option: what names the plug-in, such as ``[scheduler] driver``;
+        errors name it
     :raises cellsched.exception.PluginNotFound: there is none of that name
-    :raises cellsched.exception.ConfigurationInvalid: it cannot be imported
+    :raises cellsched.exception.ConfigurationInvalid: it cannot be imported,
+        or two have the name
     """
-    try:
-        return stevedore.DriverManager(namespace, name).driver
-    except stevedore_exception.NoMatches as exc:
-        available = names(namespace)
-        if name in available:
-            raise exception.ConfigurationInvalid(
-                field=f'{namespace} {name}',
-                expected=f'a plug-in that can be imported: {exc}') from exc
+    found = [point for point in entry_points(namespace) if point.name == name]
+    if not found:
         raise exception.PluginNotFound(
             name=name, namespace=namespace,
-            available=', '.join(available) or 'none') from None
-    except Exception as exc:
+            named=f', which {option} names' if option else '',
+            available=', '.join(dict.fromkeys(names(namespace))) or 'none')
+    field = field_of(namespace, name, option)
+    if len(found) > 1:
+        values = ', '.join(point.value for point in found)
         raise exception.ConfigurationInvalid(
-            field=f'{namespace} {name}',
-            expected=f'a plug-in that can be imported: {exc}') from exc
+            field=field, expected=f'a name of one plug-in, not of {values}')
+    return attempt(field, 'a plug-in that can be imported', found[0].load)
 
 
-def load_all(
-    namespace: str, wanted: Iterable[str] | None = None,
-    base: type | None = None,
-) -> dict[str, Any]:
-    """Return plug-ins by name, in the order wanted, or all of them by name.
+def load_class(
+    namespace: str, name: str, base: type, option: str | None = None
+) -> Any:
+    """Return the class that the entry point names.
 
-    :raises cellsched.exception.PluginNotFound: one is not there
-    :raises cellsched.exception.ConfigurationInvalid: one cannot be imported,
-        or is not a subclass of ``base``
+    :raises cellsched.exception.PluginNotFound: there is none of that name
+    :raises cellsched.exception.ConfigurationInvalid: it cannot be imported,
+        is no subclass of ``base``, or leaves methods of it out
     """
-    loaded = {}
-    for name in names(namespace) if wanted is None else wanted:
-        plugin = loaded[name] = load(namespace, name)
-        if base is not None and not (
-                isinstance(plugin, type) and issubclass(plugin, base)):
-            raise exception.ConfigurationInvalid(
-                field=f'{namespace} {name}',
-                expected=f'a subclass of {base.__module__}.{base.__name__}')
-    return loaded
+    plugin = load(namespace, name, option)
+    check_class(field_of(namespace, name, option), plugin, base)
+    return plugin
 
 
-def load_path(path: str) -> Any:
+def load_installed(
+    namespace: str, load_one: Callable[[str], Any] | None = None
+) -> tuple[dict[str, Any], dict[str, exception.ConfigurationInvalid]]:
+    """Return all plug-ins that can be used, and what is wrong with others.
+
+    :param load_one: loads one by its name; by default :func:`load`
+    """
+    usable, broken = {}, {}
+    for name in dict.fromkeys(names(namespace)):
+        try:
+            usable[name] = (load_one(name) if load_one is not None
+                            else load(namespace, name))
+        except exception.ConfigurationInvalid as exc:
+            broken[name] = exc
+    return usable, broken
+
+
+def load_shipped(namespace: str) -> dict[str, Any]:
+    """Return the plug-ins of this project itself, by name."""
+    return {point.name: point.load() for point in shipped(namespace)}
+
+
+def load_path(path: str, option: str | None = None) -> Any:
     """Return the class that an import path names.
 
     :raises cellsched.exception.ConfigurationInvalid: it cannot be imported
     """
-    try:
-        return importutils.import_class(path)
-    except Exception as exc:
+    return attempt(
+        f'{option}: {path}' if option else path, 'the import path of a class',
+        functools.partial(importutils.import_class, path))
+
+
+def check_class(field: str, plugin: Any, base: type) -> None:
+    """Make sure that something is a class of a kind, and a whole one.
+
+    :raises cellsched.exception.ConfigurationInvalid: it is no subclass of
+        ``base``, or leaves methods of it out
+    """
+    if not (isinstance(plugin, type) and issubclass(plugin, base)):
         raise exception.ConfigurationInvalid(
-            field=path, expected='the import path of a class: '
-                                 f'{str(exc) or type(exc).__name__}') from exc
+            field=field,
+            expected=f'a subclass of {base.__module__}.{base.__name__}')
+    check_complete(field, plugin)
+
+
+def check_complete(field: str, plugin: Any) -> None:
+    """Make sure that a class has what its base wants it to have.
+
+    :raises cellsched.exception.ConfigurationInvalid: it is abstract
+    """
+    if inspect.isabstract(plugin):
+        missing = ', '.join(sorted(plugin.__abstractmethods__))
+        raise exception.ConfigurationInvalid(
+            field=field, expected=f'a class that has {missing}, which '
+                                  f'{plugin.__name__} leaves out')
+
+
+def attempt(
+    field: str, expected: str, function: Callable[[], _Returned],
+    passed_on: tuple[type[BaseException], ...] = (),
+) -> _Returned:
+    """Return what code of a plug-in returns; what it raises is explained.
+
+    :param passed_on: errors that are raised as they are
+    :raises cellsched.exception.ConfigurationInvalid: it raised something,
+        ``SystemExit`` included
+    """
+    stops: tuple[type[BaseException], ...] = exception.STOPS
+    try:
+        return function()
+    except (*stops, *passed_on):
+        raise
+    except BaseException as exc:
+        raise exception.ConfigurationInvalid(
+            field=field, expected=f'{expected}: {said_by(exc)}') from exc
+
+
+def said_by(error: BaseException) -> str:
+    """Return what an error of somebody else says, in one line."""
+    text = ' '.join(urls.mask_text(str(error)).split())[:_SHOWN_MAX]
+    name = type(error).__name__
+    return f'{name}: {text}' if text else name
+
+
+def field_of(namespace: str, name: str, option: str | None = None) -> str:
+    """Return what an error calls a plug-in."""
+    return f'{option}: {name}' if option else f'{namespace} {name}'
 
 
 def group(plugin: Any) -> str | None:
@@ -114,3 +203,47 @@ def group(plugin: Any) -> str | None:
 def options(conf: Any, plugin: Any) -> Any:
     """Return what holds a plug-in's options as attributes."""
     return conf if plugin.group == 'DEFAULT' else conf[plugin.group]
+
+
+class Contained:
+    """A plug-in whose failures are errors, ``SystemExit`` included.
+
+    Passes on what is asked of the plug-in. What its methods raise that is no
+    ``Exception``, and that would end the thread of whoever called them, is
+    raised as :class:`cellsched.exception.PluginFailed`.
+
+    :param kind: what users call such a plug-in
+    """
+
+    def __init__(self, plugin: Any, kind: str, name: str) -> None:
+        vars(self).update(_plugin=plugin, _kind=kind, _name=name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith('__'):
+            raise AttributeError(name)
+        value = getattr(self._plugin, name)
+        if not inspect.isroutine(value):
+            return value
+        return functools.partial(self._call, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._plugin, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._plugin, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class of the plug-in, for ``isinstance``."""
+        return type(self._plugin)
+
+    def _call(
+        self, method: Callable[..., Any], *arguments: Any, **named: Any
+    ) -> Any:
+        try:
+            return method(*arguments, **named)
+        except (*exception.STOPS, Exception):
+            raise
+        except BaseException as exc:
+            raise exception.PluginFailed(
+                kind=self._kind, plugin=self._name) from exc

@@ -37,6 +37,7 @@ from cellsched.conductor import recoverer
 from cellsched.conductor import service as conductor_service
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import build_instances
+from cellsched.conf import enabled
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched.filters import loading as filters
@@ -97,9 +98,8 @@ def scheduler(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     """Return a scheduler, on the transport of ``transport_url``."""
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
-    name = conf.scheduler.driver
-    driver = plugins.load_all(
-        plugins.DRIVERS, [name], base=drivers.Driver)[name](conf, parts)
+    driver = enabled.make(
+        conf, plugins.DRIVERS, drivers.Driver, conf, parts)
     manager = scheduler_service.Scheduler(
         driver, conf.scheduler.max_attempts, checking.bounds(conf.scheduler),
         notifier.Notifier(

@@ -19,6 +19,7 @@ from cellsched import claims as claims_
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.compute import instance_locks
+from cellsched.conf import enabled
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched.db import session
@@ -143,17 +144,14 @@ class Parts:
     @functools.cached_property
     def driver(self) -> virt.Driver:
         """The virtualisation driver of this host."""
-        name = self.conf.compute_driver
-        loaded = plugins.load_all(plugins.VIRT, [name], base=virt.Driver)
-        return loaded[name](self.conf, self.clock)
+        return enabled.make(
+            self.conf, plugins.VIRT, virt.Driver, self.conf, self.clock)
 
     @functools.cached_property
     def network(self) -> network.NetworkAPI:
         """The network plug-in of this process's own cell."""
-        name = self.conf.network_driver
-        loaded = plugins.load_all(
-            plugins.NETWORKS, [name], base=network.NetworkAPI)
-        return loaded[name](self.conf)
+        return enabled.make(
+            self.conf, plugins.NETWORKS, network.NetworkAPI, self.conf)
 
     @functools.cached_property
     def instance_locks(self) -> instance_locks.Semaphores:

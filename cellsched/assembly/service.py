@@ -7,9 +7,13 @@ import functools
 import threading
 
 from futurist import periodics
+from oslo_log import log
 import oslo_messaging
 
 from cellsched.assembly import parts as parts_
+from cellsched import exception
+
+LOG = log.getLogger(__name__)
 
 
 class Service:
@@ -73,9 +77,19 @@ class Service:
         self.parts.close()
 
     def _task(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that futurist can mark, as it cannot methods."""
+        """Return a function that futurist can mark, as it cannot methods.
+
+        What futurist would not survive, such as ``SystemExit``, is logged.
+        """
         @functools.wraps(function)
         def task() -> None:
-            if not self._stopping.is_set():
+            if self._stopping.is_set():
+                return
+            try:
                 function()
+            except (*exception.STOPS, Exception):
+                raise
+            except BaseException:
+                LOG.exception('Periodic task %s failed; it is done again in '
+                              'its time', function)
         return task

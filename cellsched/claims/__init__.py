@@ -11,6 +11,7 @@ from typing import Any
 from oslo_config import cfg
 
 from cellsched.claims import base
+from cellsched.conf import enabled
 from cellsched import exception
 from cellsched import plugins
 
@@ -24,15 +25,15 @@ def load(conf: cfg.ConfigOpts, parts: Any) -> base.ClaimStore:
     """
     name = conf.claims.store
     required = [_trait(text) for text in conf.claims.require]
-    store = plugins.load_all(
-        plugins.CLAIMS, [name], base.ClaimStore)[name]
+    store = enabled.load(conf, plugins.CLAIMS, base.ClaimStore)
     missing = [trait.value for trait in required if trait not in store.traits]
     if missing:
         raise exception.ConfigurationInvalid(
             field='[claims] store',
             expected=f'a store that is {" and ".join(missing)}, as [claims] '
                      f'require says, which {name} is not')
-    return store.from_conf(conf, parts)
+    return enabled.contained(
+        conf, plugins.CLAIMS, lambda: store.from_conf(conf, parts))
 
 
 def _trait(text: str) -> base.Trait:

@@ -49,13 +49,46 @@ _BROKEN_PIPE = 141
 _URL = re.compile(r'\w[\w.+-]*://.*')
 
 
+class _Entry(commandmanager.EntryPointWrapper):
+    """A command's entry point, whose failure to load is one line."""
+
+    def __init__(self, point: metadata.EntryPoint) -> None:
+        self.name = point.name.replace('.', ' ')
+        self._point = point
+
+    def load(self) -> type[command.Command]:
+        point = self._point
+        field = f'{point.group} {point.name}'
+        found = plugins.attempt(
+            field, 'a command that can be imported', point.load)
+        if not (isinstance(found, type)
+                and issubclass(found, command.Command)):
+            raise exception.ConfigurationInvalid(
+                field=field, expected='a subclass of cliff.command.Command')
+        plugins.check_complete(field, found)
+        return found
+
+    @property
+    def value(self) -> str:
+        return self._point.value
+
+    def __repr__(self) -> str:
+        return f'{self.name} ({self.value})'
+
+
 class Commands(commandmanager.CommandManager):
-    """Finds commands by entry point; none is imported before it is needed."""
+    """Finds commands by entry point; none is imported before it is needed.
+
+    Those of other packages do not replace those that are shipped, and one
+    that is broken ends no other.
+    """
 
     def load_commands(self, namespace: str) -> None:
         self.group_list.append(namespace)
-        for point in plugins.entry_points(namespace):
-            self.commands[point.name.replace('.', ' ')] = point
+        for point in (*plugins.entry_points(namespace),
+                      *plugins.shipped(namespace)):
+            entry = _Entry(point)
+            self.commands[entry.name] = entry
 
 
 class App(app.App):
@@ -140,7 +173,9 @@ class App(app.App):
         if self.options.debug:
             self.stderr.write(_without_secrets(
                 ''.join(traceback.format_exception(exc))))
-        if isinstance(exc, exception.CellschedException):
+        if isinstance(exc, exception.PluginFailed) and exc.__cause__:
+            self.warn(f'{exc.format_message()} (--debug shows why)')
+        elif isinstance(exc, exception.CellschedException):
             self.warn(exc.format_message())
         else:
             self.warn(f'unexpected {type(exc).__name__}: {exc} (--debug shows '

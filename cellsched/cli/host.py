@@ -145,8 +145,8 @@ def read(app: 'app_.App', path: pathlib.Path) -> 'snapshot_.Snapshot':
 
     :raises cellsched.exception.InvalidField: names the field
     """
+    from cellsched.hosts import column_providers
     from cellsched.hosts import snapshot as snapshot_
-    from cellsched import plugins
 
     try:
         with path.open('rb') as file:
@@ -161,8 +161,7 @@ def read(app: 'app_.App', path: pathlib.Path) -> 'snapshot_.Snapshot':
             expected=f'at most {_BYTES_MAX} bytes')
     snapshot = snapshot_.load(
         snapshot_.parse(text),
-        [column for more in plugins.load_all(plugins.COLUMNS).values()
-         for column in more],
+        column_providers.load(),
         app.conf.scheduler.cell_failure_half_life)
     _warn(app, snapshot)
     return snapshot

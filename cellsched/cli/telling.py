@@ -63,8 +63,9 @@ def lines(
     """
     yield from _request(minutes)
     yield ''
-    yield from _stages(minutes)
-    yield ''
+    if minutes['stages']:
+        yield from _stages(minutes)
+        yield ''
     if minutes.get('reason'):
         yield from _refusal(minutes)
         return

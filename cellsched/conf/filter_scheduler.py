@@ -55,5 +55,12 @@ def register_opts(conf):
     conf.register_opts(OPTS, group=GROUP.name)
 
 
+def filter_paths(conf):
+    """Return the import paths of available filters, by the classes' names."""
+    return {path.rpartition('.')[2]: path
+            for path in conf.filter_scheduler.available_filters
+            if path not in ALL_FILTERS}
+
+
 def list_opts():
     return {GROUP: OPTS}

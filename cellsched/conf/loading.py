@@ -4,9 +4,13 @@
 oslo.config ignores a name that nobody registered and looks at a value only
 when it is asked for. An operator who mistypes a name should hear of it at
 once, so all is looked at here, before a service starts.
+
+It takes two steps: which plug-ins are enabled is an option, and options of
+plug-ins are registered for what is enabled.
 """
 
 import argparse
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -22,6 +26,7 @@ from oslo_config import iniparser
 from oslo_log import log
 from oslo_service import opts as service_opts
 
+from cellsched.conf import enabled
 from cellsched.conf import messaging
 from cellsched.conf import opts
 from cellsched import exception
@@ -31,6 +36,8 @@ _PROJECT = 'cellsched'
 
 #: Groups of libraries that nobody registers here.
 _FOREIGN = ('oslo_concurrency', 'oslo_reports', 'profiler')
+
+LOG = log.getLogger(__name__)
 
 #: The names that a file may use, by group.
 _Names = dict[str, set[str]]
@@ -57,19 +64,26 @@ def load(
     dirs = cfg.find_config_dirs(_PROJECT) if dirs is None else list(dirs)
     conf = cfg.ConfigOpts()
     register(conf)
-    settings: _Settings = {}
     known = _known(conf)
-    for path in _paths(args, files, dirs):
-        for group, name in _names_in(path):
-            _check_name(path, group, name, known)
-            settings[group, name] = path
+    named = [(path, group, name) for path in _paths(args, files, dirs)
+             for group, name in _names_in(path)]
+    settings = {(group, name): path for path, group, name in named}
     _parse(conf, settings, args, files, dirs)
+    for group, name in enabled.OPTIONS:
+        _checked(conf if group == 'DEFAULT' else conf[group], group, name,
+                 settings)
+    of_plugins, _ = enabled.register(conf)
+    _add_names(known, of_plugins)
+    _check_names(named, known)
     _check_values(conf, settings)
     return conf
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this project and of the libraries it uses."""
+    """Register the options of this project and of the libraries it uses.
+
+    Those of plug-ins are registered when they are made.
+    """
     opts.register_opts(conf)
     log.register_options(conf)
     service_opts.register_service_opts(conf)
@@ -102,12 +116,27 @@ def _known(conf: cfg.ConfigOpts) -> _Names:
             known[name] = set(value)
         else:
             known['DEFAULT'].add(name)
-    for group, options in [*opts.list_opts(), *_listed('oslo.log'),
-                           *_listed('oslo.messaging')]:
-        for old in (old for opt in options for old in opt.deprecated_opts):
-            known.setdefault(old.group or group or 'DEFAULT', set()).add(
-                old.name)
+    _add_older_names(known, [
+        *opts.list_core(), *_listed('oslo.log'), *_listed('oslo.messaging')])
     return known
+
+
+def _add_names(
+    known: _Names, options: Iterable[tuple[str, list[cfg.Opt]]]
+) -> None:
+    """Add the names of options, and their older ones."""
+    for group, each in options:
+        known.setdefault(group, set()).update(opt.dest for opt in each)
+    _add_older_names(known, options)
+
+
+def _add_older_names(
+    known: _Names, options: Iterable[tuple[Any, list[cfg.Opt]]]
+) -> None:
+    for group, each in options:
+        for old in (old for opt in each for old in opt.deprecated_opts):
+            known.setdefault(old.group or group or 'DEFAULT', set()).add(
+                str(old.name))
 
 
 def _paths(
@@ -145,19 +174,47 @@ def _names_in(path: str) -> Iterator[tuple[str, str]]:
             yield group, name
 
 
-def _check_name(path: str, group: str, name: str, known: _Names) -> None:
+def _check_names(
+    named: Iterable[tuple[str, str, str]], known: _Names
+) -> None:
+    """Refuse names that are nobody's.
+
+    What is installed and not enabled is looked at only for names that nothing
+    else has. A name that a plug-in may have which cannot be loaded, and so
+    cannot say its options, is ignored.
+    """
+    refused = [each for each in named if _refusal(*each, known)]
+    if not refused:
+        return
+    of_plugins, problems = enabled.list_installed()
+    _add_names(known, of_plugins)
+    for each in refused:
+        refusal = _refusal(*each, known)
+        if refusal is not None and not problems:
+            raise refusal
+        if refusal is not None:
+            LOG.warning('%s. It is ignored, as it may be of a plug-in that '
+                        'cannot be used: %s', refusal,
+                        '; '.join(str(problem) for problem in problems))
+
+
+def _refusal(
+    path: str, group: str, name: str, known: _Names
+) -> exception.ConfigurationInvalid | None:
+    """Return what is wrong with a name in a file, None if nothing is."""
     if group not in known:
         near = difflib.get_close_matches(
             group, [*known, *_FOREIGN], 1, cutoff=0.8)
         # Anything else may be somebody else's.
         if near and group not in _FOREIGN:
-            raise _invalid(f'{path}: [{group}]',
-                           f'a name of a group; did you mean {near[0]}?')
+            return _invalid(f'{path}: [{group}]',
+                            f'a name of a group; did you mean {near[0]}?')
     elif name not in known[group]:
         near = difflib.get_close_matches(name, known[group], 1)
         hint = f'; did you mean {near[0]}?' if near else ''
-        raise _invalid(f'{path}: [{group}] {name}',
-                       f'a name of an option{hint}')
+        return _invalid(f'{path}: [{group}] {name}',
+                        f'a name of an option{hint}')
+    return None
 
 
 def _parse(

@@ -54,6 +54,13 @@ Seconds in which half of a cell's failures are forgotten.
 Failed builds and failed readings of its database count; see
 ``CellFailureWeigher``.
 """),
+    cfg.FloatOpt('slow_plugin_seconds', default=1.0, min=0.0, help="""
+Seconds that a filter or a weigher may take in the decision on one request.
+
+One that takes longer is named in the log, in a warning with the request's id.
+A decision keeps others of its process waiting, so a slow plug-in slows down
+all requests.
+"""),
     cfg.IntOpt('decision_retention', default=3600, min=0, help="""
 Seconds for which decisions are kept for ``cellsched explain``; zero for none.
 """),

@@ -6,6 +6,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from cellsched.conf import enabled
 from cellsched.conf import filter_scheduler
 from cellsched import exception
 from cellsched.filters import base
@@ -17,42 +18,55 @@ def make(conf: cfg.ConfigOpts, names: Iterable[str]) -> list[base.Filter]:
     """Return the filters of these names, in this order.
 
     A name is that of an entry point, or of a class that ``[filter_scheduler]
-    available_filters`` names by its import path. The options of those that
-    are installed must be registered.
+    available_filters`` names by its import path. Their options are
+    registered.
 
-    :raises cellsched.exception.ConfigurationInvalid: one cannot be loaded
+    :raises cellsched.exception.ConfigurationInvalid: one cannot be used
     :raises cellsched.exception.PluginNotFound: one is not there
     """
-    paths = [path for path in conf.filter_scheduler.available_filters
-             if path not in filter_scheduler.ALL_FILTERS]
-    by_path = {path.rpartition('.')[2]: path for path in paths}
+    by_path = filter_scheduler.filter_paths(conf)
     return [_make(conf, name, by_path) for name in dict.fromkeys(names)]
 
 
 def _make(
     conf: cfg.ConfigOpts, name: str, by_path: dict[str, str]
 ) -> base.Filter:
-    if name in by_path:
-        plugin = plugins.load_path(by_path[name])
-        if isinstance(plugin, type) and issubclass(plugin, base.Filter):
-            # Nobody knew of them before.
-            conf.register_opts(plugin.opts(), group=plugins.group(plugin))
-    else:
-        plugin = plugins.load(plugins.FILTERS, name)
-    return adapted(conf, name, plugin)
+    option = enabled.FILTERS_OPTION
+    plugin = (plugins.load_path(by_path[name], option) if name in by_path
+              else plugins.load(plugins.FILTERS, name, option))
+    return adapted(conf, f'{option}: {name}', plugin)
 
 
-def adapted(conf: cfg.ConfigOpts, name: str, plugin: Any) -> base.Filter:
+def adapted(conf: cfg.ConfigOpts, field: str, plugin: Any) -> base.Filter:
     """Return a filter of a class; one that works by rows is wrapped.
 
+    :param field: what an error calls it
     :raises cellsched.exception.ConfigurationInvalid: it is no filter
     """
-    if isinstance(plugin, type) and issubclass(plugin, base.Filter):
-        return plugin(plugins.options(conf, plugin))
-    if isinstance(plugin, type) and callable(
-            getattr(plugin, 'host_passes', None)):
-        return rows.RowFilter(plugin())
+    check(field, plugin)
+    expected = 'a filter that can be made'
+    if issubclass(plugin, base.Filter):
+        enabled.register_plugin(conf, plugin, field)
+        return plugins.attempt(
+            field, expected, lambda: plugin(plugins.options(conf, plugin)),
+            passed_on=(exception.ConfigurationInvalid,))
+    return plugins.attempt(
+        field, expected, lambda: rows.RowFilter(plugin()))
+
+
+def check(field: str, plugin: Any) -> None:
+    """Make sure that something is a filter.
+
+    :param field: what an error calls it
+    :raises cellsched.exception.ConfigurationInvalid: it is none
+    """
+    if isinstance(plugin, type):
+        passes = getattr(plugin, 'host_passes', None)
+        if issubclass(plugin, base.Filter) or (
+                callable(passes)
+                and passes is not rows.BaseHostFilter.host_passes):
+            return plugins.check_complete(field, plugin)
     raise exception.ConfigurationInvalid(
-        field=f'[filter_scheduler] enabled_filters: {name}',
+        field=field,
         expected=f'a subclass of {base.__name__}.Filter, or a class with '
-                 'host_passes(host_state, spec_obj)')
+                 'host_passes(host_state, spec_obj) of its own')

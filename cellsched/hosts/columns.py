@@ -2,6 +2,8 @@
 """The columns of the host table."""
 
 import dataclasses
+import difflib
+import functools
 from typing import Any
 
 #: Whole numbers, kept as float64, which compares and multiplies fastest and
@@ -100,3 +102,13 @@ CELL_FACTS = (
 #: Prefix of the columns that say how much of a resource class can still be
 #: claimed: ``room:VCPU``. They come into being with the first inventory.
 ROOM = 'room:'
+
+
+@functools.lru_cache(256)
+def near(name: str, names: tuple[str, ...]) -> str:
+    """Return what asks whether another name was meant, or a full stop.
+
+    It is remembered, as a plug-in may ask in vain about each host.
+    """
+    found = difflib.get_close_matches(name, names, 1)
+    return f'; did you mean {found[0]}?' if found else '.'

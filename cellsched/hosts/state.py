@@ -31,9 +31,13 @@ class HostState:
         self.limits: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith('_') or name not in self._hosts:
+        if name.startswith('_'):
+            raise AttributeError(name, name=name, obj=self)
+        if name not in self._hosts:
+            near = columns.near(name, tuple(self._hosts.names))
             raise AttributeError(
-                f'the host table has no column {name!r}', name=name, obj=self)
+                f'the host table has no column {name!r}{near}', name=name,
+                obj=self)
         value = self._hosts[name][self._place]
         kind = self._hosts.kind(name)
         if kind == columns.CODED:

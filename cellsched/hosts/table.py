@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cellsched import exception
 from cellsched.hosts import coding as coding_
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import extrema
@@ -81,11 +82,12 @@ class HostTable:
     def __getitem__(self, name: str) -> view_.Column:
         """Return a column by name.
 
-        :raises KeyError: no such column
+        :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
+            the nearest
         """
         column = self._read.get(name)
         if column is None:
-            column = self._read[name] = self._columns[name][:self._length]
+            column = self._read[name] = self._column(name)[:self._length]
             column.flags.writeable = False
         return column
 
@@ -101,9 +103,14 @@ class HostTable:
     def coding(self, name: str) -> coding_.Coding:
         """Return the values of a coded column.
 
-        :raises KeyError: the column is not coded
+        :raises cellsched.exception.ColumnNotFound: no such column, or it is
+            not coded
         """
-        return self._codings[name]
+        coding = self._codings.get(name)
+        if coding is None:
+            self._column(name)
+            raise exception.ColumnNotFound(column=name, near=' of codes.')
+        return coding
 
     def row(self, uuid: str) -> int | None:
         """Return the row of a compute node, or None."""
@@ -127,7 +134,7 @@ class HostTable:
         :param values: by column a list or an array of one value for each
             uuid, or one value for all. Columns that are left out keep what
             they had, or their default in a new row.
-        :raises KeyError: no such column
+        :raises cellsched.exception.ColumnNotFound: no such column
         """
         rows = self._place(uuids)
         self._extrema.clear()
@@ -138,7 +145,7 @@ class HostTable:
                 given = coding.encode(_listed(given))
             elif name.startswith(columns_.ROOM):
                 self._room_column(name.removeprefix(columns_.ROOM))
-            column = self._columns[name]
+            column = self._column(name)
             if name in _LASTING:
                 before = column[rows]
                 column[rows] = given
@@ -261,6 +268,14 @@ class HostTable:
         self._extrema.clear()
         self.current.clear()
         self.kept.clear()
+
+    def _column(self, name: str) -> view_.Column:
+        """Return the array of a column, which may have rows to spare."""
+        column = self._columns.get(name)
+        if column is None:
+            raise exception.ColumnNotFound(column=name, near=columns_.near(
+                str(name), (*self._columns, *view_.FACTS)))
+        return column
 
     def _room_column(self, resource: str) -> view_.Column:
         name = columns_.ROOM + resource

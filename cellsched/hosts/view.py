@@ -60,14 +60,15 @@ class Hosts:
         return len(self._table) if self._rows is None else len(self._rows)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._table or name in _FACTS
+        return name in self._table or name in FACTS
 
     def __getitem__(self, name: str) -> Column:
         """Return a column by name.
 
-        :raises KeyError: no such column
+        :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
+            the nearest
         """
-        if name in _FACTS:
+        if name in FACTS:
             return self._fact(name)
         if self._rows is None:
             return self._table[name]
@@ -82,11 +83,11 @@ class Hosts:
     @property
     def names(self) -> list[str]:
         """The names of all columns."""
-        return [*self._table.names, *_FACTS]
+        return [*self._table.names, *FACTS]
 
     def kind(self, name: str) -> str:
         """Return what a column holds; see :class:`~.columns.Column`."""
-        spec = _FACTS.get(name) or self._table.specs.get(name)
+        spec = FACTS.get(name) or self._table.specs.get(name)
         return spec.dtype if spec else columns_.WHOLE
 
     @property
@@ -155,7 +156,7 @@ class Hosts:
         return self._extrema(name)[1]
 
     def _extrema(self, name: str) -> extrema.Pair:
-        if self._rows is None and name not in _FACTS:
+        if self._rows is None and name not in FACTS:
             return self._table.extrema(name)
         return extrema.of(self[name])
 
@@ -338,7 +339,8 @@ class _Columns(dict[str, Column]):
         return self._source[name]
 
 
-_FACTS = {column.name: column for column in columns_.CELL_FACTS}
+#: Columns of facts of the cells, by name.
+FACTS = {column.name: column for column in columns_.CELL_FACTS}
 
 
 def _by_host(hosts: Hosts) -> dict[str, list[int]]:

@@ -129,4 +129,6 @@ def _check(names: Sequence[str]) -> None:
     for name in names:
         if name not in available:
             raise exception.PluginNotFound(
-                name=name, namespace=_DRIVERS, available=', '.join(available))
+                name=name, namespace=_DRIVERS,
+                named=', which [oslo_messaging_notifications] driver names',
+                available=', '.join(available))

@@ -9,6 +9,7 @@ elsewhere, and name it in the entry points of ``cellsched.quota``.
 from oslo_config import cfg
 
 from cellsched import clock as clock_
+from cellsched.conf import enabled
 from cellsched import plugins
 from cellsched.quota import base
 
@@ -16,9 +17,7 @@ from cellsched.quota import base
 def load(conf: cfg.ConfigOpts, clock: clock_.Clock) -> base.Quotas:
     """Return the driver that a deployment configures.
 
-    :raises cellsched.exception.PluginNotFound: there is none of that name
+    :raises cellsched.exception.ConfigurationInvalid: there is none of that
+        name that can be used
     """
-    # Nova names them by module and class.
-    name = conf.quota.driver.rpartition('.')[2]
-    return plugins.load_all(
-        plugins.QUOTA, [name], base.Quotas)[name](conf, clock)
+    return enabled.make(conf, plugins.QUOTA, base.Quotas, conf, clock)

@@ -62,21 +62,24 @@ class Candidates:
                  if step.stage is stage]
         return np.concatenate(found) if found else np.empty(0, 'int64')
 
-    def rejections(self, request: objects.RequestSpec) -> list[Rejection]:
+    def rejections(
+        self, request: objects.RequestSpec,
+        calls: answers.Calls | None = None,
+    ) -> list[Rejection]:
         """Return what hosts failed at, in the order of the stages.
 
         The nearest misses are those of the moment: what the request itself
         took on a host counts.
         """
-        return list(self._rejections(request))
+        return list(self._rejections(request, calls or answers.Calls()))
 
     def _rejections(
-        self, request: objects.RequestSpec
+        self, request: objects.RequestSpec, calls: answers.Calls
     ) -> Iterator[Rejection]:
         for stage in self.stages:
             rows = np.sort(self.rejected(stage))
             if len(rows):
-                nearest = answers.ask(
+                nearest = calls.ask(
                     stage, _nearest, stage, self.sifted.hosts.at(rows),
                     request)
                 yield Rejection(stage.name, len(rows), stage.reason, nearest)

@@ -126,8 +126,9 @@ class Choosing:
     def diagnosis(self, silent: Sequence[str], wanted: int) -> (
             diagnosis.Diagnosis):
         """Return what became of the hosts."""
-        rejections = (self._candidates.rejections(self._request)
-                      if self._candidates is not None else ())
+        rejections = (
+            self._pipeline.rejections(self._request, self._candidates)
+            if self._candidates is not None else ())
         return diagnosis.Diagnosis(
             len(self._hosts), rejections, len(self._lost), silent, wanted,
             len(self._rows), self._denied)

@@ -9,7 +9,9 @@ the room in the table, :meth:`Pipeline.recheck`, :meth:`Pipeline.reweigh`,
 choose again.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
+import copy
 import dataclasses
 
 import numpy as np
@@ -54,6 +56,7 @@ class Pipeline:
         self._filters = tuple(filters)
         self._weighers = tuple(weighers)
         self._destinations = tuple(destinations)
+        self._calls = answers.Calls()
         self._limiting = frozenset(
             each for each in self._filters
             if type(each).limits is not filters_.Filter.limits)
@@ -69,13 +72,31 @@ class Pipeline:
         self.hints = frozenset(
             hint for each in self._filters for hint in each.hints)
 
+    def timed(self, now: Callable[[], float]) -> 'Pipeline':
+        """Return the same decision, for one request and with timed plug-ins.
+
+        :param now: returns a time in seconds that never goes back
+        """
+        made = copy.copy(self)
+        made._calls = answers.Calls(now)
+        return made
+
+    def slow(self, seconds: float) -> list[tuple[str, str, float]]:
+        """Return the plug-ins that took longer than this since it is timed.
+
+        :returns: for each its kind, its name and its seconds
+        """
+        return [(answers.kind_of(plugin), plugin.name, took)
+                for plugin, took in self._calls.seconds.items()
+                if took > seconds]
+
     def located(self, request: objects.RequestSpec) -> set[str]:
         """Return the instances whose hosts the plug-ins need to know."""
         instances: set[str] = set()
         for each in self._locating:
-            if answers.ask(each, each.applies, request):
-                named = answers.ask(each, each.located, request)
-                answers.ask(each, instances.update, named)
+            if self._calls.ask(each, each.applies, request):
+                named = self._calls.ask(each, each.located, request)
+                self._calls.ask(each, instances.update, named)
         return instances
 
     def candidates(
@@ -96,9 +117,10 @@ class Pipeline:
             forced = request.get('force_hosts') or request.get('force_nodes')
             stages = (*self._destinations, *capacity.stages(request),
                       *(() if forced else self._filters))
-        stages = tuple(answers.applying(stages, request))
+        stages = tuple(self._calls.applying(stages, request))
         everyone = sifting.Sifted(hosts, None, len(hosts))
-        left = everyone.through(stages, request).narrowed(_FEW)
+        left = everyone.through(stages, request, self._calls)
+        left = left.narrowed(_FEW)
         return candidates_.Candidates(stages, left)
 
     def _check_group(self, request: objects.RequestSpec) -> None:
@@ -136,14 +158,21 @@ class Pipeline:
         left = candidates.sifted
         chosen = sifting.Sifted(left.hosts.at(np.array([row])), None, 1)
         asked = chosen.through(
-            [stage for stage in again if stage.local], request)
+            [stage for stage in again if stage.local], request, self._calls)
         if not asked.left:
             left = dataclasses.replace(
                 left.without([row]), steps=(*left.steps, *asked.steps))
         others = [stage for stage in again if not stage.local]
         if others:
-            left = left.through(others, request)
+            left = left.through(others, request, self._calls)
         return candidates_.Candidates(candidates.stages, left)
+
+    def rejections(
+        self, request: objects.RequestSpec,
+        candidates: candidates_.Candidates,
+    ) -> list[candidates_.Rejection]:
+        """Return what hosts failed at; see ``Candidates.rejections``."""
+        return candidates.rejections(request, self._calls)
 
     def limits(
         self, request: objects.RequestSpec,
@@ -156,9 +185,8 @@ class Pipeline:
         chosen = candidates.sifted.hosts.at(np.array([row]))
         for stage in candidates.stages:
             if stage in self._limiting:
-                said = answers.ask(stage, stage.limits, chosen, request)
-                limits.update((name, int(column[0]))
-                              for name, column in said.items())
+                limits |= self._calls.ask(
+                    stage, _limits, stage, chosen, request)
         return limits
 
     def weigh(
@@ -170,20 +198,20 @@ class Pipeline:
         A weight is the sum of each weigher's score, scaled to 0..1 over the
         candidates and multiplied. Fewer than two have nothing to weigh.
         """
-        weighers = answers.applying(self._weighers, request)
+        weighers = self._calls.applying(self._weighers, request)
         sifted = candidates.sifted
         if any(each.by_row for each in weighers):
             sifted = sifted.narrowed()
         hosts, mask = sifted.hosts, sifted.mask
         parts = []
         for weigher in weighers if len(candidates) > 1 else ():
-            multiplier = answers.multiplier(weigher, hosts)
+            multiplier = self._calls.multiplier(weigher, hosts)
             if isinstance(multiplier, np.ndarray) or multiplier:
-                known = _scores(weigher, hosts, request)
+                known = self._scores(weigher, hosts, request)
                 if known is None:
                     continue
                 scores, extrema = known
-                parts.append(answers.ask(
+                parts.append(self._calls.ask(
                     weigher, ranking_.Part, weigher, scores, multiplier, mask,
                     extrema if mask is None else None))
         return ranking_.Ranking(hosts, mask, parts)
@@ -218,16 +246,16 @@ class Pipeline:
             if still and weigher.fixed:
                 continue
             if not weigher.local:
-                scores = answers.scores(weigher, hosts, request)
+                scores = self._calls.scores(weigher, hosts, request)
                 part.scores = (np.zeros(len(hosts)) if scores is None
                                else scores)
                 part.detach(mask)
-                answers.ask(weigher, part.find_bounds, mask)
+                self._calls.ask(weigher, part.find_bounds, mask)
                 moved = True
             elif still:
-                scores = answers.scores(weigher, chosen, request)
+                scores = self._calls.scores(weigher, chosen, request)
                 if scores is not None:
-                    moved |= answers.ask(
+                    moved |= self._calls.ask(
                         weigher, part.change, place, float(scores[0]), mask)
             elif mask is not None:
                 moved |= part.leave_out(place, mask)
@@ -237,18 +265,25 @@ class Pipeline:
             ranking.change(place)
         return ranking
 
+    def _scores(
+        self, weigher: weighers_.Weigher, hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> tuple[view.Column, extrema_.Pair | None] | None:
+        """Return a weigher's scores, and their extrema where they are kept."""
+        if not (weigher.by_columns and hosts.is_whole):
+            scores = self._calls.scores(weigher, hosts, request)
+            return None if scores is None else (scores, None)
 
-def _scores(
-    weigher: weighers_.Weigher, hosts: view.Hosts,
-    request: objects.RequestSpec,
-) -> tuple[view.Column, extrema_.Pair | None] | None:
-    """Return a weigher's scores, and their extrema where they are kept."""
-    if not (weigher.by_columns and hosts.is_whole):
-        scores = answers.scores(weigher, hosts, request)
-        return None if scores is None else (scores, None)
+        def make() -> tuple[view.Column, extrema_.Pair] | None:
+            scores = self._calls.scores(weigher, hosts, request)
+            return None if scores is None else (scores, extrema_.of(scores))
 
-    def make() -> tuple[view.Column, extrema_.Pair] | None:
-        scores = answers.scores(weigher, hosts, request)
-        return None if scores is None else (scores, extrema_.of(scores))
+        return hosts.memo_until_change(weigher, make)
 
-    return hosts.memo_until_change(weigher, make)
+
+def _limits(
+    stage: filters_.Filter, chosen: view.Hosts, request: objects.RequestSpec
+) -> dict[str, int]:
+    """Return what a filter allows on the one host that was chosen."""
+    return {name: int(column[0])
+            for name, column in stage.limits(chosen, request).items()}

@@ -3,9 +3,12 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import copy
 import dataclasses
+import math
 
 from oslo_log import log
 
@@ -57,12 +60,15 @@ class Placing:
     :param taste: which of the best hosts is chosen
     :param attempts_max: times to choose for one request
     :param record: is told each decision; must neither block nor fail
+    :param slow_plugin_s: a filter or weigher that takes longer in the
+        decision on one request is named in the log
     """
 
     def __init__(
         self, loader: loader_.Loader, pipeline: pipeline_.Pipeline,
         claims: claiming.Together, clock: clock_.Clock,
         taste: choosing_.Taste, attempts_max: int, record: Record,
+        slow_plugin_s: float = math.inf,
     ) -> None:
         self._loader = loader
         self._pipeline = pipeline
@@ -72,6 +78,7 @@ class Placing:
         self._attempts_max = attempts_max
         self._record = record
         self._repeats = repeats.Repeats(clock.event)
+        self._slow_plugin_s = slow_plugin_s
 
     def place(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -81,13 +88,35 @@ class Placing:
 
         :param claim: False to have what is chosen count for a while only
         :raises cellsched.exception.NoValidHost: not all of them fit
+        :raises cellsched.exception.PluginFailed: names the plug-in
         """
-        with self._repeats.alone(uuids):
-            return self._place(context, request, uuids, alternates, claim)
+        with self._repeats.alone(uuids), self._timed(context) as pipeline:
+            try:
+                return self._place(
+                    pipeline, context, request, uuids, alternates, claim)
+            except exception.PluginFailed as exc:
+                self._record(context, request, uuids, decision_.Decision(
+                    len(self._loader.table), (), (), exc.format_message()))
+                raise
+
+    @contextlib.contextmanager
+    def _timed(
+        self, context: context_.RequestContext
+    ) -> Iterator[pipeline_.Pipeline]:
+        """Return what decides on one request; log what was slow in it."""
+        pipeline = self._pipeline.timed(self._clock.monotonic)
+        try:
+            yield pipeline
+        finally:
+            for kind, name, seconds in pipeline.slow(self._slow_plugin_s):
+                LOG.warning(
+                    '%s %s took %.1f seconds in the decision on request %s',
+                    kind, name, seconds, context.request_id)
 
     def _place(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
-        uuids: Sequence[str], alternates: int, claim: bool,
+        self, pipeline: pipeline_.Pipeline, context: context_.RequestContext,
+        request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
+        claim: bool,
     ) -> list[list[objects.Selection]]:
         request = with_members(request, uuids)
         asked_at = self._clock.monotonic()
@@ -98,9 +127,9 @@ class Placing:
         # to ask it before costs as much as to claim.
         again = False
         while chosen < self._attempts_max:
-            located = self._locate(request, uuids, again)
+            located = self._locate(pipeline, request, uuids, again)
             choice = self._choose(
-                request, uuids, alternates, located, refusals)
+                pipeline, request, uuids, alternates, located, refusals)
             places, why = choice.places, choice.why
             if not places and fresh and again == claim:
                 assert why is not None
@@ -146,10 +175,11 @@ class Placing:
         """
         request = with_members(request, uuids)
         self._loader.follow(context)
-        located = self._locate(request, uuids, again=True)
-        choice = self._choose(
-            request, uuids, alternates, located, refusals_.Refusals(),
-            keep=False)
+        with self._timed(context) as pipeline:
+            located = self._locate(pipeline, request, uuids, again=True)
+            choice = self._choose(
+                pipeline, request, uuids, alternates, located,
+                refusals_.Refusals(), keep=False)
         if not choice.places:
             assert choice.why is not None
             _explain(choice.decision, choice.why)
@@ -192,14 +222,15 @@ class Placing:
         return error
 
     def _locate(
-        self, request: objects.RequestSpec, uuids: Sequence[str], again: bool
+        self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
+        uuids: Sequence[str], again: bool,
     ) -> moves.Located:
         """Return where instances are that the plug-ins ask for.
 
         :param again: ask about the request's own instances too, even if that
             takes a query that is needed for nothing else
         """
-        others = self._pipeline.located(request).difference(uuids)
+        others = pipeline.located(request).difference(uuids)
         if not others and not again:
             return moves.NOWHERE
         held = self._claims.held([*others, *moves.names(uuids)])
@@ -210,8 +241,8 @@ class Placing:
         return dataclasses.replace(located, nodes={**told, **located.nodes})
 
     def _choose(
-        self, request: objects.RequestSpec, uuids: Sequence[str],
-        alternates: int, located: moves.Located,
+        self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
+        uuids: Sequence[str], alternates: int, located: moves.Located,
         refusals: refusals_.Refusals, keep: bool = True,
     ) -> _Choice:
         """Choose for each instance in turn, and take what is chosen.
@@ -227,7 +258,7 @@ class Placing:
             hosts = self._loader.table.view(
                 self._clock.timestamp(), located.nodes)
             choosing = choosing_.Choosing(
-                self._pipeline, self._taste, hosts, request, refusals)
+                pipeline, self._taste, hosts, request, refusals)
             taken = False
             try:
                 complete = all(

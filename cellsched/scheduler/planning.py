@@ -30,7 +30,8 @@ def on_snapshot(
         still, filter_scheduler.pipeline_of(conf),
         claiming.Together(memory.MemoryClaims()),
         _Then(snapshot.now), filter_scheduler.taste_of(conf, random), 2,
-        _refuse_to_record)
+        _refuse_to_record,
+        slow_plugin_s=conf.scheduler.slow_plugin_seconds)
 
 
 class Still:

@@ -3,17 +3,24 @@
 
 from collections.abc import Callable
 from typing import Any
+from typing import TypeVar
 
+from oslo_log import log
 import oslo_messaging
 from oslo_utils import uuidutils
 
 from cellsched import context as context_
+from cellsched import exception
 from cellsched.notify import notifier as notifier_
 from cellsched import objects
 from cellsched.objects import legacy_reading
 from cellsched.rpc import scheduler
 from cellsched.scheduler import checking
 from cellsched.scheduler.drivers import base
+
+LOG = log.getLogger(__name__)
+
+_Answer = TypeVar('_Answer')
 
 #: Stands for an argument that older callers do not know of.
 _NOT_GIVEN = object()
@@ -60,6 +67,7 @@ class Scheduler:
             asked for; else for each a dict of host, nodename and limits
         :raises cellsched.exception.NoValidHost: with the reasons
         :raises cellsched.exception.InvalidField: names the field
+        :raises cellsched.exception.PluginFailed: names the plug-in
         """
         for name, value in (('return_objects', return_objects),
                             ('return_alternates', return_alternates)):
@@ -93,7 +101,7 @@ class Scheduler:
             _check_aggregate('aggregates', each)
             checking.check_length('aggregates.hosts', each.get('hosts'),
                                   self._bounds.values_max)
-        self._driver.update_aggregates(said)
+        self._ask(self._driver.update_aggregates, said)
 
     def delete_aggregate(
         self, context: context_.RequestContext, aggregate: Any
@@ -103,7 +111,7 @@ class Scheduler:
         :raises cellsched.exception.InvalidField: names the field
         """
         _check_aggregate('aggregate', aggregate)
-        self._driver.delete_aggregate(aggregate.id)
+        self._ask(self._driver.delete_aggregate, aggregate.id)
 
     def update_instance_info(
         self, context: context_.RequestContext, host_name: Any,
@@ -128,7 +136,7 @@ class Scheduler:
         """
         checking.check_host('host_name', host_name)
         checking.check_ids('instance_uuid', [instance_uuid])
-        self._driver.delete_instance(host_name, instance_uuid)
+        self._ask(self._driver.delete_instance, host_name, instance_uuid)
 
     def sync_instance_info(
         self, context: context_.RequestContext, host_name: Any,
@@ -149,8 +157,9 @@ class Scheduler:
             uuids = [uuidutils.generate_uuid()
                      for _ in range(spec.get('num_instances', 1))]
         self._notifier.select_destinations(context, 'start', spec, uuids)
-        selections = self._driver.select_destinations(
-            context, spec, uuids, alternates, claim)
+        selections = self._ask(
+            self._driver.select_destinations, context, spec, uuids,
+            alternates, claim)
         self._reached('Select')
         self._notifier.select_destinations(context, 'end', spec, uuids)
         return selections
@@ -163,7 +172,29 @@ class Scheduler:
             raise checking.invalid(field, 'a list of uuids')
         checking.check_length(field, uuids, self._bounds.values_max)
         checking.check_ids(field, uuids)
-        self._driver.update_instances(host, uuids, complete)
+        self._ask(self._driver.update_instances, host, uuids, complete)
+
+    def _ask(
+        self, question: Callable[..., _Answer], *arguments: Any
+    ) -> _Answer:
+        """Return what the driver answers; log why a plug-in failed.
+
+        :raises cellsched.exception.PluginFailed: without its cause, which
+            callers would be sent
+        """
+        try:
+            return question(*arguments)
+        except exception.PluginFailed as exc:
+            failure = exc
+        except (*exception.STOPS, exception.CellschedException,
+                oslo_messaging.MessagingException):
+            raise
+        except BaseException as exc:
+            failure = exception.PluginFailed(
+                kind='Scheduler driver', plugin=type(self._driver).__name__)
+            failure.__cause__ = exc
+        LOG.error('%s', failure, exc_info=failure)
+        raise type(failure)(**failure.kwargs)
 
 
 def _check_aggregate(field: str, value: Any) -> None:

@@ -83,9 +83,14 @@ class Sifted:
             self.hosts, mask, int(np.count_nonzero(mask)), self.steps)
 
     def through(
-        self, stages: Iterable[base.Filter], request: objects.RequestSpec
+        self, stages: Iterable[base.Filter], request: objects.RequestSpec,
+        calls: answers.Calls | None = None,
     ) -> 'Sifted':
-        """Return the hosts that pass these stages too."""
+        """Return the hosts that pass these stages too.
+
+        :param calls: calls the stages
+        """
+        calls = calls or answers.Calls()
         hosts, mask, left = self.hosts, self.mask, self.left
         steps = list(self.steps)
         for stage in stages:
@@ -95,7 +100,7 @@ class Sifted:
                     stage.by_row or left * _FEW < len(hosts)):
                 hosts = hosts.at(hosts.table_rows(np.flatnonzero(mask)))
                 mask = None
-            answer = answers.mask(stage, hosts, request)
+            answer = calls.mask(stage, hosts, request)
             if answer is None:
                 continue
             passed = answer if mask is None else mask & answer

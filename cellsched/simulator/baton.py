@@ -7,8 +7,10 @@ from collections.abc import Callable
 import threading
 from typing import Any
 
+from cellsched import exception
 
-class Killed(BaseException):
+
+class Killed(exception.ThreadStopped):
     """Raised in a thread whose process has died; nothing may catch it."""
 
 

@@ -2,9 +2,12 @@
 """From names in a configuration to weighers."""
 
 from collections.abc import Iterable
+import logging
+from typing import Any
 
 from oslo_config import cfg
 
+from cellsched.conf import enabled
 from cellsched.conf import filter_scheduler
 from cellsched import exception
 from cellsched import plugins
@@ -12,37 +15,62 @@ from cellsched.weighers import base
 from cellsched.weighers import rows
 
 
+LOG = logging.getLogger(__name__)
+
+
 def make(conf: cfg.ConfigOpts, names: Iterable[str]) -> list[base.Weigher]:
     """Return the weighers of these names, in this order.
 
     A name is that of an entry point, or the import path of a class;
-    ``all_weighers`` stands for every one that is installed. The options of
-    those that are installed must be registered.
+    ``all_weighers`` stands for every one that is installed and can be used:
+    who installs a broken one has not enabled it by that. Their options are
+    registered.
 
-    :raises cellsched.exception.ConfigurationInvalid: one cannot be loaded
+    :raises cellsched.exception.ConfigurationInvalid: one cannot be used
     :raises cellsched.exception.PluginNotFound: one is not there
     """
-    wanted: dict[str, None] = {}
+    wanted: dict[str, base.Weigher] = {}
     for name in names:
-        several = name in filter_scheduler.ALL_WEIGHERS
-        wanted.update(dict.fromkeys(
-            plugins.names(plugins.WEIGHERS) if several else [name]))
-    return [_make(conf, name) for name in wanted]
+        if name not in filter_scheduler.ALL_WEIGHERS:
+            wanted[name] = wanted.get(name) or _make(conf, name)
+            continue
+        usable, broken = plugins.load_installed(
+            plugins.WEIGHERS,
+            lambda each: wanted.get(each) or _make(conf, each))
+        wanted |= usable
+        for problem in broken.values():
+            LOG.error('A weigher is left out of %s: %s', name, problem)
+    return [*wanted.values()]
 
 
 def _make(conf: cfg.ConfigOpts, name: str) -> base.Weigher:
-    by_path = '.' in name
-    plugin = (plugins.load_path(name) if by_path
-              else plugins.load(plugins.WEIGHERS, name))
-    if isinstance(plugin, type) and issubclass(plugin, base.Weigher):
-        if by_path:
-            # Nobody knew of them before.
-            conf.register_opts(plugin.opts(), group=plugins.group(plugin))
-        return plugin(plugins.options(conf, plugin))
-    if isinstance(plugin, type) and callable(
-            getattr(plugin, '_weigh_object', None)):
-        return rows.RowWeigher(plugin())
+    option, expected = enabled.WEIGHERS_OPTION, 'a weigher that can be made'
+    plugin = (plugins.load_path(name, option) if '.' in name
+              else plugins.load(plugins.WEIGHERS, name, option))
+    field = f'{option}: {name}'
+    check(field, plugin)
+    if issubclass(plugin, base.Weigher):
+        enabled.register_plugin(conf, plugin, field)
+        return plugins.attempt(
+            field, expected, lambda: plugin(plugins.options(conf, plugin)),
+            passed_on=(exception.ConfigurationInvalid,))
+    return plugins.attempt(
+        field, expected, lambda: rows.RowWeigher(plugin()))
+
+
+def check(field: str, plugin: Any) -> None:
+    """Make sure that something is a weigher.
+
+    :param field: what an error calls it
+    :raises cellsched.exception.ConfigurationInvalid: it is none
+    """
+    if isinstance(plugin, type):
+        weigh = getattr(plugin, '_weigh_object', None)
+        if issubclass(plugin, base.Weigher) or (
+                callable(weigh)
+                and weigh is not rows.BaseHostWeigher._weigh_object):
+            return plugins.check_complete(field, plugin)
     raise exception.ConfigurationInvalid(
-        field=f'[filter_scheduler] weight_classes: {name}',
+        field=field,
         expected=f'a subclass of {base.__name__}.Weigher, or a class with '
-                 '_weigh_object(host_state, weight_properties)')
+                 '_weigh_object(host_state, weight_properties) of its own')

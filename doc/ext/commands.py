@@ -10,6 +10,13 @@ from cliff import sphinxext
 from sphinx.util import rst
 
 from cellsched.cli import app as app_
+from cellsched import plugins
+
+
+def names(namespace: str) -> list[str]:
+    """Return the commands that are shipped, whatever else is installed."""
+    return [point.name.replace('.', ' ')
+            for point in plugins.shipped(namespace)]
 
 
 class Commands(sphinxext.AutoprogramCliffDirective):
@@ -17,7 +24,7 @@ class Commands(sphinxext.AutoprogramCliffDirective):
     def _load_commands(self):
         manager = app_.Commands(self.arguments[0])
         return {name: self._load_command(manager, name)
-                for name in manager.commands}
+                for name in names(self.arguments[0])}
 
     def _drop_ignored_options(self, parser, ignored_opts):
         super()._drop_ignored_options(parser, ignored_opts)

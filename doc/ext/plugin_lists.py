@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List what is installed, from the source alone.
+"""List what this project ships, whatever else is installed beside it.
 
 ``plugins`` lists a kind of plug-ins with their docstrings and options,
 ``columns`` the columns of the host table, ``object-fields`` the versioned
@@ -15,6 +15,11 @@ from sphinx.util import docutils
 from cellsched.hosts import columns
 from cellsched import objects
 from cellsched import plugins
+
+
+def names(kind: str) -> list[str]:
+    """Return the names of a kind of plug-ins that are listed."""
+    return [*plugins.load_shipped(plugins.KINDS[kind])]
 
 
 def describe(name: str, plugin: type) -> list[str]:
@@ -59,7 +64,7 @@ class Plugins(_Listing):
     required_arguments = 1
 
     def lines(self) -> list[str]:
-        found = plugins.load_all(plugins.KINDS[self.arguments[0]])
+        found = plugins.load_shipped(plugins.KINDS[self.arguments[0]])
         return [line for name, plugin in found.items()
                 for line in describe(name, plugin)]
 

@@ -9,7 +9,6 @@ from cellsched import assembly
 from cellsched import context
 from cellsched import exception
 from cellsched import plugins
-from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
 from cellsched.testing import deployment
 from tests.functional import base
@@ -97,9 +96,8 @@ class TestConcurrentDecisions(base.TestCase):
     def make_driver(self):
         parts = assembly.Parts(self.world.conf('api'))
         self.addCleanup(parts.close)
-        return plugins.load_all(
-            plugins.DRIVERS, ['filter_scheduler'],
-            drivers.Driver)['filter_scheduler'](parts.conf, parts)
+        return plugins.load(
+            plugins.DRIVERS, 'filter_scheduler')(parts.conf, parts)
 
     def table(self, driver):
         """Return what a driver knows of each host."""

@@ -7,7 +7,6 @@ from cellsched import assembly
 from cellsched import context
 from cellsched import exception
 from cellsched import plugins
-from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
 from tests.functional import base
 from tests.unit import racing
@@ -26,9 +25,8 @@ class TestGroupRaces(base.TestCase):
         """Return the driver of one more scheduler on the same databases."""
         parts = assembly.Parts(self.world.conf('api'))
         self.addCleanup(parts.close)
-        return plugins.load_all(
-            plugins.DRIVERS, ['filter_scheduler'],
-            drivers.Driver)['filter_scheduler'](parts.conf, parts)
+        return plugins.load(
+            plugins.DRIVERS, 'filter_scheduler')(parts.conf, parts)
 
     def place(self, driver, group, count=1):
         """Place members that know of none but themselves.

@@ -132,8 +132,9 @@ class TestFailure(TestCase):
         failure = self.assertRaises(
             exception.PluginFailed, self.select, extra_specs=PRODUCT)
 
-        self.assertIn('LicenceFilter', str(failure))
-        self.assertIn('many', str(failure))
+        self.assertEqual('Filter LicenceFilter failed.',
+                         failure.format_message())
+        self.assertIn('many', self.logs.output)
         # Who has nothing to do with it is served as before.
         self.assertEqual(['a2'], self.select())
         [found] = self.built()

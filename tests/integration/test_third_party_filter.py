@@ -167,8 +167,8 @@ class TestPlan(Example):
             '--extra-spec', 'licence:product=database', **enabled)))
         printed = self.plan(
             '--extra-spec', 'licence:product=broken', code=1, **enabled)
-        self.assertIn('LicenceFilter failed: ', printed)
-        self.assertIn('many', printed)
+        self.assertIn('Filter LicenceFilter failed. (--debug shows why)',
+                      printed)
 
 
 class TestPage(TestCase):

@@ -61,6 +61,21 @@ class TestService(assembling.AssemblyTestCase):
         service.stop()
         self.assertIn('as told', self.logs.output)
 
+    def test_periodic_work_that_would_end_its_thread_is_done_again(self):
+        done = threading.Semaphore(0)
+
+        def leave():
+            done.release()
+            raise SystemExit('as told')
+
+        service = self.service((leave, 0.01))
+        service.start()
+
+        for _ in range(3):
+            self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+        service.stop()
+        self.assertIn('SystemExit: as told', self.logs.output)
+
     def test_stop_waits_for_periodic_work_that_was_begun(self):
         begun, go_on = threading.Event(), threading.Event()
         self.addCleanup(go_on.set)

@@ -62,7 +62,7 @@ BESIDE = {'cidr': {'build_near_host_ip': ['10.0.0.1']}}
 def installed():
     """Return a filter of each kind that reads hints, by hint."""
     return {hint: builders.plugin(kind)
-            for kind in plugins.load_all(plugins.FILTERS).values()
+            for kind in plugins.load_shipped(plugins.FILTERS).values()
             for hint in getattr(kind, 'hints', ())}
 
 

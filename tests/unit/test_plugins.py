@@ -4,6 +4,7 @@
 from importlib import metadata
 import sys
 
+import fixtures
 from oslo_config import cfg
 import stevedore
 
@@ -23,7 +24,7 @@ class TestPlugins(base.TestCase):
         cache[NAMESPACE] = [
             metadata.EntryPoint(name, target, NAMESPACE)
             for name, target in targets.items()]
-        self.addCleanup(cache.pop, NAMESPACE)
+        self.addCleanup(cache.pop, NAMESPACE, None)
 
     def test_every_kind_has_plugins(self):
         kinds = dict(plugins.KINDS)
@@ -71,38 +72,126 @@ class TestPlugins(base.TestCase):
         self.assertRaises(
             exception.ConfigurationInvalid, plugins.load, NAMESPACE, 'A')
 
-    def test_all_wanted_are_loaded_in_the_order_wanted(self):
-        self.install(A='cellsched.filters.base:Filter',
-                     B='tests.unit.base:TestCase', C='tests.none:x')
+    def test_whatever_a_module_raises_is_one_line(self):
+        for name, text in (
+                ('exits', 'raise SystemExit(3)'), ('odd', 'def ('),
+                ('long', 'raise ValueError("a\\nb")'),
+                ('strange', 'class E(BaseException): pass\nraise E("x")')):
+            target = self.module(name, text)
+            self.install(A=target)
 
-        self.assertEqual(
-            ['B', 'A'], list(plugins.load_all(NAMESPACE, ['B', 'A'])))
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, plugins.load, NAMESPACE, 'A',
+                '[some] option')
 
-    def test_all_there_are_is_all_of_them_by_name(self):
-        self.install(B='tests.unit.base:TestCase',
-                     A='cellsched.filters.base:Filter')
+            self.assertIn('[some] option: A: ', str(error))
+            self.assertNotIn('\n', str(error))
 
-        self.assertEqual(
-            {'A': filters.Filter, 'B': base.TestCase},
-            plugins.load_all(NAMESPACE))
-        self.assertEqual({}, plugins.load_all('cellsched.nowhere'))
+    def test_interrupt_while_a_module_is_imported_is_passed_on(self):
+        self.install(A=self.module('stopped', 'raise KeyboardInterrupt'))
 
-    def test_one_that_is_missing_stops_all(self):
-        self.install(A='cellsched.filters.base:Filter')
+        self.assertRaises(KeyboardInterrupt, plugins.load, NAMESPACE, 'A')
 
-        self.assertRaises(exception.PluginNotFound, plugins.load_all,
-                          NAMESPACE, ['A', 'C'])
+    def module(self, name, text):
+        """Return where something of a module is that fails."""
+        directory = self.temporary_directory()
+        (directory / f'plugin_that_{name}.py').write_text(text + '\n')
+        sys.path.insert(0, str(directory))
+        self.addCleanup(sys.path.remove, str(directory))
+        return f'plugin_that_{name}:Plugin'
+
+    def test_option_that_names_what_is_not_there_is_named(self):
+        error = self.assertRaises(
+            exception.PluginNotFound, plugins.load, NAMESPACE, 'A',
+            '[some] option')
+
+        self.assertIn('which [some] option names', str(error))
+
+    def test_all_that_can_be_used_are_apart_from_those_that_cannot(self):
+        self.install(B='tests.unit.base:TestCase', C='tests.none:x',
+                     A='cellsched.filters.base:Filter', D='no module at all',
+                     E=self.module('leaves', 'raise SystemExit(3)'))
+
+        usable, broken = plugins.load_installed(NAMESPACE)
+
+        self.assertEqual({'A': filters.Filter, 'B': base.TestCase}, usable)
+        self.assertEqual(['C', 'D', 'E'], list(broken))
+        self.assertEqual(({}, {}), plugins.load_installed('cellsched.none'))
 
     def test_plugin_of_another_kind_is_an_error_that_names_the_base(self):
         self.install(A='tests.unit.base:TestCase', B='cellsched.plugins:KINDS')
 
         for name in 'A', 'B':
             error = self.assertRaises(
-                exception.ConfigurationInvalid, plugins.load_all, NAMESPACE,
-                [name], base=filters.Filter)
+                exception.ConfigurationInvalid, plugins.load_class, NAMESPACE,
+                name, filters.Filter)
 
             self.assertIn('cellsched.filters.base.Filter', str(error))
             self.assertIn(f'{NAMESPACE} {name}', str(error))
+
+    def test_abstract_class_is_an_error_that_names_what_it_leaves_out(self):
+        self.install(A='cellsched.filters.base:Filter')
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, plugins.load_class, NAMESPACE,
+            'A', filters.Filter, '[some] option')
+
+        self.assertIn('[some] option: A: a class that has keep, which Filter '
+                      'leaves out', str(error))
+
+    def test_shipped_are_those_of_this_project(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {
+                plugins.FILTERS: [metadata.EntryPoint(
+                    'Foreign', 'tests.none:x', plugins.FILTERS)]}))
+
+        self.assertEqual(['Foreign'], plugins.names(plugins.FILTERS))
+        self.assertNotIn('Foreign', plugins.load_shipped(plugins.FILTERS))
+        self.assertIn('RamFilter', plugins.load_shipped(plugins.FILTERS))
+
+
+class Leaving:
+    """A plug-in that ends the thread of whoever calls it."""
+
+    limit = 7
+
+    def leave(self, error):
+        raise error
+
+    def add(self, one, other=0):
+        return one + other
+
+
+class TestContained(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.plugin = Leaving()
+        self.contained = plugins.Contained(self.plugin, 'Store', 'mine')
+
+    def test_it_is_as_the_plugin(self):
+        self.assertEqual(5, self.contained.add(2, other=3))
+        self.assertEqual(7, self.contained.limit)
+        self.assertIsInstance(self.contained, Leaving)
+        self.contained.limit = 8
+        self.assertEqual(8, self.plugin.limit)
+        self.assertFalse(hasattr(self.contained, 'nothing'))
+
+    def test_what_would_end_a_thread_is_an_error_that_names_the_plugin(self):
+        for left in SystemExit(1), BaseException('odd'):
+            error = self.assertRaises(
+                exception.PluginFailed, self.contained.leave, left)
+
+            self.assertEqual('Store mine failed.', str(error))
+            self.assertIs(left, error.__cause__)
+
+    def test_errors_and_interrupts_are_passed_on(self):
+        for error in (ValueError('x'), KeyboardInterrupt(), GeneratorExit(),
+                      exception.ThreadStopped()):
+            raised = self.assertRaises(
+                type(error), self.contained.leave, error)
+
+            self.assertIs(error, raised)
 
 
 class TestPath(base.TestCase):

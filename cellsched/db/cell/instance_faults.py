@@ -30,7 +30,7 @@ def record(
         created_at=now, instance_uuid=uuid, deleted=0, host=host,
         code=_code(reason),
         message=message_of(reason),
-        details=printable(f'{type(reason).__name__}: {reason}')))
+        details=printable(f'{exception.kind_of(reason)}: {reason}')))
 
 
 def latest(
@@ -63,7 +63,7 @@ def message_of(reason: Exception) -> str:
 def _message(reason: Exception) -> str:
     if isinstance(reason, exception.CellschedException) and reason.safe:
         return reason.format_message()
-    return f'Build of instance failed: {type(reason).__name__}'
+    return f'Build of instance failed: {exception.kind_of(reason)}'
 
 
 def printable(text: str) -> str:

@@ -19,9 +19,6 @@ EXCEPTION = ('ExceptionPayload', '1.1')
 TEXT_MAX = 4096
 TRACEBACK_MAX = 16384
 
-#: What a transport appends to the name of an error that came over it.
-_REMOTE = '_Remote'
-
 
 def text(reason: BaseException) -> str:
     """Return what an error says."""
@@ -38,7 +35,7 @@ def versioned(reason: BaseException) -> dict[str, Any]:
     return envelope.wrap(*EXCEPTION, {
         'module_name': module,
         'function_name': function,
-        'exception': type(reason).__name__.removesuffix(_REMOTE),
+        'exception': exception.kind_of(reason),
         'exception_message': text(reason),
         'traceback': urls.mask_text(''.join(
             traceback.format_exception(reason)))[-TRACEBACK_MAX:],

@@ -12,9 +12,9 @@ from oslo_config import cfg
 from cellsched import context as context_
 from cellsched.filters import base as filters_base
 from cellsched.filters import loading as filters
+from cellsched.hosts import column_providers
 from cellsched.hosts import loader
 from cellsched import objects
-from cellsched import plugins
 from cellsched.scheduler import choosing
 from cellsched.scheduler import claiming
 from cellsched.scheduler import destinations
@@ -35,23 +35,22 @@ class FilterScheduler(base.Driver):
 
     def __init__(self, conf: cfg.ConfigOpts, parts: Any) -> None:
         super().__init__(conf, parts)
+        pipeline_ = self.make_pipeline()
+        self.hints = pipeline_.hints
         self.loader = loader.Loader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, loader.Pace(
                 conf.scheduler.refresh_interval,
                 conf.scheduler.full_refresh_interval,
                 conf.scheduler.cell_failure_half_life),
-            conf.default_availability_zone,
-            [column for more in plugins.load_all(plugins.COLUMNS).values()
-             for column in more])
-        pipeline_ = self.make_pipeline()
-        self.hints = pipeline_.hints
+            conf.default_availability_zone, column_providers.load())
         self.placing = placing.Placing(
             self.loader, pipeline_,
             claiming.Together(parts.claims, make_lock=parts.clock.lock),
             parts.clock,
             taste_of(conf, parts.random),
-            conf.scheduler.claim_attempts, parts.decisions.record)
+            conf.scheduler.claim_attempts, parts.decisions.record,
+            conf.scheduler.slow_plugin_seconds)
 
     def make_pipeline(self) -> pipeline.Pipeline:
         """Return the decision that this driver makes."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from importlib import metadata
 import logging
 
 from cliff import command
@@ -7,6 +8,7 @@ import fixtures
 
 from cellsched.cli import app
 from cellsched.cli import base as cli_base
+from cellsched.cli import server
 from cellsched import exception
 from tests.unit.cli import base
 
@@ -283,6 +285,17 @@ class TestErrors(base.CommandTestCase):
 
 
 class TestCommands(base.CommandTestCase):
+
+    def test_command_of_others_does_not_replace_one_that_is_shipped(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {
+                'cellsched.cli': [metadata.EntryPoint(
+                    'server.list', 'tests.none:List', 'cellsched.cli')]}))
+
+        found, _, _ = app.Commands('cellsched.cli').find_command(
+            ['server', 'list'])
+
+        self.assertIs(server.ListServers, found)
 
     def test_commands_are_named_as_people_type_them(self):
         names = {name for name, _ in app.Commands('cellsched.manage')}

@@ -7,6 +7,7 @@ import fixtures
 import stevedore
 
 from cellsched.cli import app
+from cellsched.hosts import columns
 from cellsched import plugins
 from tests.unit.cli import base
 
@@ -36,7 +37,7 @@ class TestPlugin(base.CommandTestCase):
             {'Kind': 'filter', 'Name': 'NumInstancesFilter',
              'Summary': 'Reject a host that already runs its limit of '
                         'instances.',
-             'Module': 'cellsched.filters.num_instances'},
+             'Module': 'cellsched.filters.num_instances', 'Problem': ''},
             rows['filter', 'NumInstancesFilter'])
         for row in rows.values():
             self.assertNotEqual('', row['Summary'])
@@ -47,8 +48,31 @@ class TestPlugin(base.CommandTestCase):
         ran = self.plugin('list', '-f', 'json')
 
         [row] = [row for row in ran.data if row['Kind'] == 'virt']
-        self.assertIn("No module named 'tests.nonsense'", row['Summary'])
+        self.assertIn("No module named 'tests.nonsense'", row['Problem'])
+        self.assertEqual('', row['Summary'])
         self.assertEqual('tests.nonsense', row['Module'])
+
+    def test_plugin_that_is_not_one_is_listed_with_the_reason(self):
+        self.install(plugins.VIRT, odd='cellsched.plugins:KINDS',
+                     partial='cellsched.virt.base:Driver', nix='no module')
+
+        ran = self.plugin('list', '-f', 'json')
+
+        self.assertEqual(0, ran.code)
+        problems = {row['Name']: row['Problem'] for row in ran.data
+                    if row['Kind'] == 'virt'}
+        self.assertIn('cellsched.virt.base.Driver', problems['odd'])
+        self.assertIn('nodes, spawn, which Driver', problems['partial'])
+        self.assertIn('can be imported', problems['nix'])
+
+    def test_plugin_that_cannot_be_used_is_shown_with_the_reason(self):
+        self.install(plugins.VIRT, broken='tests.nonsense:Driver')
+
+        ran = self.plugin('show', 'virt', 'broken', '-f', 'json')
+
+        self.assertEqual((1, ''), (ran.code, ran.err))
+        self.assertIn("No module named 'tests.nonsense'",
+                      ran.data['problem'])
 
     def test_options_are_shown_with_defaults_and_help(self):
         ran = self.plugin('show', 'filter', 'NumInstancesFilter')
@@ -85,11 +109,11 @@ class TestPlugin(base.CommandTestCase):
         self.assertEqual('', shown['hints'])
 
     def test_data_is_shown_with_what_its_module_says(self):
-        self.install(plugins.COLUMNS, mine='cellsched.plugins:KINDS')
+        self.install(plugins.COLUMNS, mine='cellsched.hosts.columns:STANDARD')
 
         shown = self.plugin('show', 'columns', 'mine', '-f', 'json').data
 
-        self.assertEqual(inspect.getdoc(plugins), shown['description'])
+        self.assertEqual(inspect.getdoc(columns), shown['description'])
         self.assertEqual([], shown['options'])
 
     def test_unknown_name_is_refused_with_those_that_are_there(self):

@@ -18,5 +18,6 @@ class TestCompute(services.ServiceTestCase):
             'compute', cell=True, DEFAULT={'compute_driver': 'nobody'})
 
         self.assertEqual(
-            (1, 'compute: No plug-in nobody in cellsched.virt; there are: '
-                'fake.\n'), (code, error))
+            (1, 'compute: No plug-in nobody in cellsched.virt, which '
+                '[DEFAULT] compute_driver names; there are: fake.\n'),
+            (code, error))

@@ -19,5 +19,6 @@ class TestScheduler(services.ServiceTestCase):
 
         self.assertEqual(1, code)
         self.assertEqual(
-            'scheduler: No plug-in nobody in cellsched.scheduler.drivers; '
-            'there are: chance_scheduler, filter_scheduler.\n', error)
+            'scheduler: No plug-in nobody in cellsched.scheduler.drivers, '
+            'which [scheduler] driver names; there are: chance_scheduler, '
+            'filter_scheduler.\n', error)

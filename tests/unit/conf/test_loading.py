@@ -44,7 +44,7 @@ class TestDefaults(LoadingTestCase):
 
         self.assertEqual(3, conf.scheduler.max_attempts)
         self.assertEqual('filter_scheduler', conf.scheduler.driver)
-        self.assertEqual(50, conf.filter_scheduler.max_instances_per_host)
+        self.assertEqual(1, conf.filter_scheduler.host_subset_size)
         self.assertEqual(60, conf.rpc_response_timeout)
         self.assertEqual(60, conf.graceful_shutdown_timeout)
         self.assertFalse(conf.debug)

@@ -46,4 +46,4 @@ class TestStandard(base.TestCase):
 
     def test_standard_is_the_entry_point(self):
         self.assertEqual({'standard': columns.STANDARD},
-                         plugins.load_all(plugins.COLUMNS))
+                         plugins.load_shipped(plugins.COLUMNS))

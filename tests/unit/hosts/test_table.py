@@ -37,7 +37,14 @@ class TestReading(base.TestCase):
     def test_unknown_column_is_a_key_error(self):
         self.assertRaises(KeyError, lambda: self.table['nonsense'])
         self.assertNotIn('nonsense', self.table)
-        self.assertRaises(KeyError, self.table.coding, 'vcpus_used')
+
+    def test_what_has_no_codes_says_so(self):
+        error = self.assertRaises(KeyError, self.table.coding, 'vcpus_used')
+
+        self.assertEqual("The host table has no column 'vcpus_used' of "
+                         'codes.', str(error))
+        error = self.assertRaises(KeyError, self.table.coding, 'trait')
+        self.assertIn('did you mean traits?', str(error))
 
     def test_row_is_that_of_the_node(self):
         self.assertEqual([1, 0, None],

@@ -5,6 +5,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
+from cellsched import exception
 from cellsched.hosts import columns
 from cellsched.testing import builders
 from tests.unit import base
@@ -125,8 +126,23 @@ class TestColumns(base.TestCase):
         hosts = builders.hosts()
 
         for each in (hosts, some(hosts, 0)):
-            self.assertRaises(KeyError, lambda: each['nonsense'])
-            self.assertNotIn('nonsense', each)
+            error = self.assertRaises(KeyError, lambda: each['zzz'])
+            self.assertEqual("The host table has no column 'zzz'.",
+                             str(error))
+            self.assertNotIn('zzz', each)
+
+    def test_unknown_column_is_answered_with_the_nearest(self):
+        hosts = builders.hosts()
+
+        for typo, near in (('free_ram', 'free_ram_mb'),
+                           ('cell_faliures', 'cell_failures'),
+                           ('room:VCPUS', 'room:VCPU')):
+            for each in (hosts, some(hosts, 0)):
+                error = self.assertRaises(
+                    exception.ColumnNotFound, lambda: each[typo])
+                self.assertEqual(
+                    f"The host table has no column '{typo}'; did you mean "
+                    f'{near}?', str(error))
 
     def test_unknown_resource_has_no_room(self):
         hosts = builders.hosts(2)

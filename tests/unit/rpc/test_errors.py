@@ -94,6 +94,14 @@ class TestTranslation(base.RPCTestCase):
              'code': 500}, sent.kwargs)
         self.assertEqual(str(NoValidHost(**sent.kwargs)), str(sent))
 
+    def test_plugin_that_failed_is_named(self):
+        sent = errors.as_nova(exception.PluginFailed(
+            kind='Filter', plugin='FooFilter'))
+
+        self.assertEqual('NoValidHost', type(sent).__name__)
+        self.assertEqual('No valid host was found. Filter FooFilter failed.',
+                         str(sent))
+
     def test_text_with_format_directives_stays_as_it_is(self):
         for text in ('%s%n%(x)s', '{0.__class__}'):
             sent = errors.as_nova(exception.NoValidHost(reason=text))

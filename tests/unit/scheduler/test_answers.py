@@ -7,6 +7,7 @@ from cellsched import exception
 from cellsched.filters import compute
 from cellsched.scheduler import answers
 from cellsched.testing import builders
+from cellsched.testing import clock as clock_
 from cellsched.weighers import ram
 from tests.unit import base
 from tests.unit.scheduler import toys
@@ -25,12 +26,12 @@ class TestApplying(base.TestCase):
                    builders.plugin(ram.RAMWeigher)]
         other = toys.Filter([], applies=False)
 
-        self.assertEqual(plugins, answers.applying(
+        self.assertEqual(plugins, answers.Calls().applying(
             [*plugins, other], builders.request()))
 
     def test_failure_names_the_plugin(self):
         error = self.assertRaises(
-            exception.PluginFailed, answers.applying, [_Failing([])],
+            exception.PluginFailed, answers.Calls().applying, [_Failing([])],
             builders.request())
 
         self.assertEqual('_Failing', error.plugin)
@@ -38,24 +39,51 @@ class TestApplying(base.TestCase):
 
 class TestAsk(base.TestCase):
 
-    def test_failure_names_the_plugin_and_keeps_its_text_and_cause(self):
+    def test_failure_names_the_plugin_and_its_text_is_of_the_cause(self):
         plugin = toys.Filter([])
 
-        error = self.assertRaises(exception.PluginFailed, answers.ask, plugin,
-                                  toys.fail)
+        error = self.assertRaises(
+            exception.PluginFailed, answers.Calls().ask, plugin, toys.fail)
 
-        self.assertEqual(('Filter', "'as told'"),
-                         (error.plugin, error.reason))
-        self.assertIsInstance(error.__cause__, KeyError)
+        self.assertEqual('Filter Filter failed.', error.format_message())
+        self.assertEqual("'as told'", str(error.__cause__))
 
-    def test_failure_without_a_text_tells_its_kind(self):
+    def test_weigher_that_fails_is_called_one(self):
+        error = self.assertRaises(
+            exception.PluginFailed, answers.Calls().ask, toys.Weigher([]),
+            toys.fail)
+
+        self.assertEqual('Weigher Weigher failed.', str(error))
+
+    def test_what_would_end_the_thread_is_a_failure(self):
+        for left in SystemExit(1), BaseException('odd'):
+            error = self.assertRaises(
+                exception.PluginFailed, self.raising, left)
+
+            self.assertIs(left, error.__cause__)
+
+    def test_interrupt_is_passed_on(self):
+        for stop in (KeyboardInterrupt(), GeneratorExit(),
+                     exception.ThreadStopped()):
+            self.assertRaises(type(stop), self.raising, stop)
+
+    @staticmethod
+    def raising(error):
         def fail():
-            raise MemoryError
+            raise error
 
-        error = self.assertRaises(exception.PluginFailed, answers.ask,
-                                  toys.Filter([]), fail)
+        answers.Calls().ask(toys.Filter([]), fail)
 
-        self.assertEqual('MemoryError', error.reason)
+    def test_calls_of_a_plugin_are_timed_and_added_up(self):
+        clock = clock_.FakeClock()
+        calls = answers.Calls(clock.monotonic)
+        slow, quick = toys.Filter([]), toys.Filter([])
+
+        calls.ask(slow, clock.advance, 2.0)
+        calls.ask(quick, clock.advance, 0.25)
+        calls.ask(slow, clock.advance, 0.5)
+
+        self.assertEqual({slow: 2.5, quick: 0.25}, calls.seconds)
 
     def test_bad_input_is_told_as_it_is(self):
         wrong = exception.InvalidField(where='a', field='b', expected='c')
@@ -63,7 +91,7 @@ class TestAsk(base.TestCase):
         def refuse():
             raise wrong
 
-        error = self.assertRaises(exception.InvalidField, answers.ask,
+        error = self.assertRaises(exception.InvalidField, answers.Calls().ask,
                                   toys.Filter([]), refuse)
 
         self.assertIs(wrong, error)
@@ -72,15 +100,15 @@ class TestAsk(base.TestCase):
         def fail():
             raise exception.NotFound
 
-        self.assertRaises(exception.PluginFailed, answers.ask,
+        self.assertRaises(exception.PluginFailed, answers.Calls().ask,
                           toys.Filter([]), fail)
 
 
 class TestMask(base.TestCase):
 
     def ask(self, answer):
-        return answers.mask(toys.Filter(answer), builders.hosts(2),
-                            builders.request())
+        return answers.Calls().mask(
+            toys.Filter(answer), builders.hosts(2), builders.request())
 
     def test_mask_is_returned(self):
         self.assertEqual([True, False], self.ask([True, False]).tolist())
@@ -102,14 +130,14 @@ class TestMask(base.TestCase):
 
         error = self.assertRaises(exception.PluginFailed, self.ask, write)
 
-        self.assertIn('read-only', error.reason)
+        self.assertIn('read-only', str(error.__cause__))
 
 
 class TestScores(base.TestCase):
 
     def ask(self, answer):
-        return answers.scores(toys.Weigher(answer), builders.hosts(2),
-                              builders.request())
+        return answers.Calls().scores(
+            toys.Weigher(answer), builders.hosts(2), builders.request())
 
     def test_numbers_of_any_kind_are_scores(self):
         for kind in ('bool', 'int8', 'uint64', 'float32', 'float64'):
@@ -130,7 +158,8 @@ class TestScores(base.TestCase):
 class TestMultiplier(base.TestCase):
 
     def ask(self, times):
-        return answers.multiplier(toys.Weigher([], times), builders.hosts(2))
+        return answers.Calls().multiplier(
+            toys.Weigher([], times), builders.hosts(2))
 
     def test_number_is_for_all_and_column_for_each(self):
         for times in (1, -1.5, 0, np.float64(3), np.int64(2)):

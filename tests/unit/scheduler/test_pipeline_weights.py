@@ -112,4 +112,4 @@ class TestWeights(base.TestCase):
         error = self.assertRaises(
             exception.PluginFailed, decision.weigh, request,
             pipeline.Pipeline([], []).candidates(hosts, request))
-        self.assertIn('does not report the metric a', str(error))
+        self.assertIn('does not report the metric a', str(error.__cause__))

@@ -209,6 +209,61 @@ class TestNoValidHost(schedulers.PlacingTestCase):
                              schedulers.taken(self.loader.table))
             self.assertEqual([], self.world.claims.batches)
 
+    def test_plugin_that_fails_is_named_in_the_decision_that_is_kept(self):
+        self.placing, self.loader = self.world.placing(
+            weighers=[toys.Weigher(toys.fail)])
+
+        self.assertRaises(exception.PluginFailed, self.place, 3)
+
+        [(_, uuids, decision)] = self.world.records
+        self.assertEqual(3, len(uuids))
+        self.assertEqual(('Weigher Weigher failed.', len(self.hosts)),
+                         (decision.reason, decision.hosts))
+
+    def test_column_that_is_not_there_fails_the_filter_that_reads_it(self):
+        self.placing, self.loader = self.world.placing(
+            filters=[toys.Filter(lambda hosts: hosts['free_ram'] > 0)])
+
+        error = self.assertRaises(exception.PluginFailed, self.place, 1)
+
+        self.assertEqual('Filter Filter failed.', str(error))
+        self.assertIn('did you mean free_ram_mb?', str(error.__cause__))
+
+    def test_plugin_that_is_slow_is_named_in_the_log_with_the_request(self):
+        slow = toys.Weigher(self.taking(
+            0.3, lambda hosts: np.arange(len(hosts))))
+        quick = toys.Filter(self.taking(0.2, lambda hosts: None))
+        self.placing, self.loader = self.world.placing(
+            filters=[quick], weighers=[slow], slow_plugin_s=0.5)
+        context = world.CONTEXT
+
+        # For each instance the weigher is asked again.
+        self.place(2)
+
+        [line] = [line for line in self.logs.output.splitlines()
+                  if 'seconds in the decision' in line]
+        self.assertEqual('Weigher Weigher took 0.6 seconds in the decision '
+                         f'on request {context.request_id}', line)
+
+    def test_plugin_that_is_slow_and_fails_is_named_in_the_log(self):
+        def fail(hosts):
+            self.world.clock.advance(3)
+            raise KeyError('as told')
+
+        self.placing, self.loader = self.world.placing(
+            filters=[toys.Filter(fail)], slow_plugin_s=1)
+
+        self.assertRaises(exception.PluginFailed, self.place, 1)
+
+        self.assertIn('Filter Filter took 3.0 seconds', self.logs.output)
+
+    def taking(self, seconds, answer):
+        """Return an answer that takes its time."""
+        def late(hosts):
+            self.world.clock.advance(seconds)
+            return answer(hosts)
+        return late
+
     @staticmethod
     def failing_after(calls):
         left = [None] * calls

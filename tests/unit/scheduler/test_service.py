@@ -34,11 +34,13 @@ class TestNotifications(services.SchedulerTestCase):
         self.assertEqual(['start'], told)
 
     def test_of_what_has_no_success_only_the_start_is_told(self):
-        for error in (exception.NoValidHost(
-                reason='x', placed=0, rejections=[]), KeyError('x')):
+        for error, answer in (
+                (exception.NoValidHost(reason='x', placed=0, rejections=[]),
+                 exception.NoValidHost),
+                (KeyError('x'), exception.PluginFailed)):
             recorded.reset()
             self.driver.error = error
-            self.assertRaises(type(error), self.select)
+            self.assertRaises(answer, self.select)
 
             self.assertEqual(['start'], self.told())
 
@@ -92,12 +94,31 @@ class TestShapes(services.SchedulerTestCase):
                          error.kwargs['rejections'][0]['reason'])
         self.assertNotIn('Traceback', self.logs.output)
 
-    def test_error_that_nobody_expected_is_logged(self):
-        self.driver.error = KeyError('what?')
+    def test_driver_that_fails_is_named_and_what_it_said_is_logged(self):
+        for error in KeyError('what?'), SystemExit('what?'):
+            self.driver.error = error
 
-        self.assertRaises(KeyError, self.select)
+            failure = self.assertRaises(exception.PluginFailed, self.select)
 
-        self.assertIn('Traceback', self.logs.output)
+            name = type(self.driver).__name__
+            self.assertEqual(f'Scheduler driver {name} failed.',
+                             failure.format_message())
+            # What callers are sent has the text of no cause.
+            self.assertNotIn('what?', str(failure))
+            self.assertIn(f'{type(error).__name__}: ', self.logs.output)
+            self.assertIn('what?', self.logs.output)
+
+    def test_filter_that_fails_is_named_and_what_it_said_is_logged(self):
+        failed = exception.PluginFailed(kind='Filter', plugin='FooFilter')
+        failed.__cause__ = ValueError('what?')
+        self.driver.error = failed
+
+        failure = self.assertRaises(exception.PluginFailed, self.select)
+
+        self.assertEqual('Filter FooFilter failed.',
+                         failure.format_message())
+        self.assertNotIn('what?', str(failure))
+        self.assertIn('ValueError: what?', self.logs.output)
 
 
 class TestBadInput(services.SchedulerTestCase):

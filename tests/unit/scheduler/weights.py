@@ -16,7 +16,7 @@ from tests.unit.weighers import test_cross_cell
 from tests.unit.weighers import test_image_properties
 from tests.unit.weighers import test_metrics
 
-WEIGHERS = plugins.load_all(plugins.WEIGHERS)
+WEIGHERS = plugins.load_shipped(plugins.WEIGHERS)
 
 #: Multiplier's name, its sign, and the score of a host.
 PLAIN = {

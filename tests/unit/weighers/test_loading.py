@@ -39,7 +39,7 @@ class TestMake(base.TestCase):
     def setUp(self):
         super().setUp()
         self.conf = cfg.ConfigOpts()
-        for plugin in plugins.load_all(plugins.WEIGHERS).values():
+        for plugin in plugins.load_shipped(plugins.WEIGHERS).values():
             self.conf.register_opts(
                 plugin.opts(), group=plugins.group(plugin))
         self.conf([], default_config_files=[], default_config_dirs=[])

@@ -99,7 +99,7 @@ class TestRowWeigher(base.TestCase):
             exception.PluginFailed, self.weigh, Broken(), builders.hosts(2))
 
         self.assertEqual('Broken', error.plugin)
-        self.assertIn('nonsense', str(error))
+        self.assertIn('nonsense', str(error.__cause__))
 
     def test_base_leaves_the_score_to_the_class(self):
         self.assertRaises(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for what went wrong with servers."""
 
+import oslo_messaging
 import sqlalchemy as sa
 
 from cellsched.db.cell import instance_faults
@@ -36,6 +37,28 @@ class TestInstanceFaults(base.TestCase):
             (row.message, row.code, row.host, row.deleted))
         self.assertEqual('NoValidHost: No valid host was found. No room.',
                          row.details)
+
+    def test_plugin_that_failed_is_named_and_what_it_said_is_not(self):
+        failed = exception.PluginFailed(kind='Filter', plugin='FooFilter')
+        failed.__cause__ = ValueError('secret-host is on fire')
+
+        row = self.record(failed)
+
+        self.assertEqual('Filter FooFilter failed.', row.message)
+        self.assertEqual('PluginFailed: Filter FooFilter failed.',
+                         row.details)
+
+    def test_name_of_a_kind_is_without_what_a_transport_appends(self):
+        remote = type('CellUnreachable_Remote', (exception.CellUnreachable,),
+                      {})(cell='c', reason='r')
+        row = self.record(remote)
+
+        self.assertEqual('Build of instance failed: CellUnreachable',
+                         row.message)
+        self.assertEqual('CellUnreachable: Cell c did not answer: r',
+                         row.details)
+        row = self.record(oslo_messaging.RemoteError('KeyError', 'x'))
+        self.assertEqual('Build of instance failed: KeyError', row.message)
 
     def test_other_errors_tell_users_only_their_kind(self):
         for reason in (

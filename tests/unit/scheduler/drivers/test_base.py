@@ -19,7 +19,9 @@ class TestDriver(base.TestCase):
         self.assertEqual([], driver.opts())
 
     def test_every_driver_that_is_installed_is_one(self):
-        loaded = plugins.load_all(plugins.DRIVERS, base=drivers.Driver)
+        loaded = [
+            name for name in plugins.names(plugins.DRIVERS)
+            if plugins.load_class(plugins.DRIVERS, name, drivers.Driver)]
 
         self.assertEqual({'chance_scheduler', 'filter_scheduler'},
                          set(loaded) & {'chance_scheduler',

@@ -4,12 +4,20 @@
 from cellsched.db.api import aggregates
 from cellsched.db.cell import services
 from cellsched import exception
+from cellsched.filters import base as filters
 from cellsched import plugins
 from cellsched.scheduler import recorder
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts
 from tests.unit.scheduler.drivers import world
+
+
+class LateFilter(filters.Filter):
+    """Takes five seconds, by the clock that a test gives it."""
+
+    def keep(self, hosts, request):
+        self.clock.advance(5)
 
 
 class TestFilterScheduler(world.DriverTestCase):
@@ -32,6 +40,17 @@ class TestFilterScheduler(world.DriverTestCase):
     def test_heaviest_host_of_all_cells_comes_first(self):
         self.assertEqual([['big'], ['big']], self.select(
             self.filtering(weight_classes='RAMWeigher'), 2))
+
+    def test_plugin_that_is_slower_than_configured_is_named_in_the_log(self):
+        LateFilter.clock = self.world.clock
+        late = {'available_filters': f'{__name__}.LateFilter',
+                'enabled_filters': 'LateFilter'}
+        self.select(self.driver(filters=late, slow_plugin_seconds=6))
+        self.assertNotIn('LateFilter took', self.logs.output)
+
+        self.select(self.driver(filters=late, slow_plugin_seconds=4))
+
+        self.assertIn('Filter LateFilter took 5.0 seconds', self.logs.output)
 
     def test_alternates_are_of_the_same_cell(self):
         self.assertEqual([['big', 'small']], self.select(

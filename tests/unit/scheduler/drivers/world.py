@@ -40,9 +40,8 @@ class DriverTestCase(base.TestCase):
             random.Random(seed), self.world.claims)
         parts.targets = self.world.targets
         self.addCleanup(parts.close)
-        return plugins.load_all(
-            plugins.DRIVERS, [self.name], drivers.Driver)[self.name](
-                parts.conf, parts)
+        return plugins.load_class(plugins.DRIVERS, self.name, drivers.Driver)(
+            parts.conf, parts)
 
     def select(self, driver, count=1, alternates=0, **wishes):
         """Return the hosts that a driver chooses for each instance."""

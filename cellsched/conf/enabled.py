@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug-ins that a configuration enables, and their options.
+
+Options are registered for what is enabled: what else is installed is not even
+imported, and stops nobody, whatever it does.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import functools
+from typing import Any
+
+from oslo_config import cfg
+
+from cellsched.conf import filter_scheduler
+from cellsched import exception
+from cellsched import plugins
+
+#: Options that name one plug-in: its namespace, what users call it, and the
+#: group and the name of the option.
+_SINGLE = {
+    plugins.CLAIMS: ('Claim store', 'claims', 'store'),
+    plugins.DRIVERS: ('Scheduler driver', 'scheduler', 'driver'),
+    plugins.NETWORKS: ('Network driver', 'DEFAULT', 'network_driver'),
+    plugins.QUOTA: ('Quota driver', 'quota', 'driver'),
+    plugins.VIRT: ('Virtualization driver', 'DEFAULT', 'compute_driver'),
+}
+
+#: What names filters and weighers.
+FILTERS_OPTION = '[filter_scheduler] enabled_filters'
+WEIGHERS_OPTION = '[filter_scheduler] weight_classes'
+
+#: Every option that names plug-ins: its group and its name.
+OPTIONS = (
+    *((group, name) for _, group, name in _SINGLE.values()),
+    ('filter_scheduler', 'available_filters'),
+    ('filter_scheduler', 'enabled_filters'),
+    ('filter_scheduler', 'weight_classes'))
+
+#: Kinds of plug-ins that may have options. A plug-in says them by ``opts()``,
+#: and where they go by ``group``.
+NAMESPACES = (plugins.FILTERS, plugins.WEIGHERS, *_SINGLE)
+
+#: Problems of plug-ins.
+Problems = list[exception.ConfigurationInvalid]
+
+
+def make(
+    conf: cfg.ConfigOpts, namespace: str, base: type, *arguments: Any
+) -> Any:
+    """Return the plug-in that an option names, made with these arguments.
+
+    Its failures are errors; see :class:`cellsched.plugins.Contained`.
+
+    :raises cellsched.exception.ConfigurationInvalid: names the option, the
+        plug-in and what is wrong with it
+    """
+    plugin = load(conf, namespace, base)
+    return contained(conf, namespace, functools.partial(plugin, *arguments))
+
+
+def load(conf: cfg.ConfigOpts, namespace: str, base: type) -> Any:
+    """Return the class that an option names; its options are registered.
+
+    :raises cellsched.exception.ConfigurationInvalid: names the option, the
+        plug-in and what is wrong with it
+    """
+    name, option = _named(conf, namespace)
+    plugin = plugins.load_class(namespace, name, base, option)
+    register_plugin(conf, plugin, plugins.field_of(namespace, name, option))
+    return plugin
+
+
+def contained(
+    conf: cfg.ConfigOpts, namespace: str, create: Callable[[], Any]
+) -> Any:
+    """Return the plug-in that an option names, as it is created.
+
+    :raises cellsched.exception.ConfigurationInvalid: that failed
+    """
+    name, option = _named(conf, namespace)
+    made = plugins.attempt(
+        plugins.field_of(namespace, name, option),
+        'a plug-in that can be made', create,
+        passed_on=(exception.CellschedException,))
+    if namespace == plugins.DRIVERS:
+        # The scheduler's service names it in whatever it raises.
+        return made
+    return plugins.Contained(made, _SINGLE[namespace][0], name)
+
+
+def _named(conf: cfg.ConfigOpts, namespace: str) -> tuple[str, str]:
+    """Return the name of a plug-in, and the option that has it."""
+    _, group, option = _SINGLE[namespace]
+    section = conf if group == 'DEFAULT' else conf[group]
+    name = section[option]
+    if namespace == plugins.QUOTA:
+        # Nova names them by module and class.
+        name = name.rpartition('.')[2]
+    return name, f'[{group}] {option}'
+
+
+def register_plugin(conf: cfg.ConfigOpts, plugin: Any, field: str) -> None:
+    """Register the options of a plug-in; a second time changes nothing.
+
+    :param field: what an error calls it
+    :raises cellsched.exception.ConfigurationInvalid: it cannot be done
+    """
+    options = options_of(plugin, field)
+    if options and not _are_registered(conf, plugin, options):
+        plugins.attempt(
+            field, 'options that can be registered',
+            lambda: conf.register_opts(options, group=plugins.group(plugin)))
+
+
+def options_of(plugin: Any, field: str) -> list[cfg.Opt]:
+    """Return the options of a plug-in; those written as Nova's have none.
+
+    :param field: what an error calls it
+    :raises cellsched.exception.ConfigurationInvalid: it cannot say them
+    """
+    if not hasattr(plugin, 'opts'):
+        return []
+    options = plugins.attempt(
+        field, 'a plug-in that says its options', lambda: [*plugin.opts()])
+    if not all(isinstance(option, cfg.Opt) for option in options) or (
+            not isinstance(plugin.group, str)):
+        raise exception.ConfigurationInvalid(
+            field=field, expected='opts() that returns options of '
+                                  'oslo.config, and a group that is a name')
+    return options
+
+
+def _are_registered(
+    conf: cfg.ConfigOpts, plugin: Any, options: list[cfg.Opt]
+) -> bool:
+    # To register anything has oslo.config forget what it worked out.
+    group = plugins.group(plugin)
+    if group is not None and group not in conf:
+        return False
+    section = plugins.options(conf, plugin)
+    return all(option.dest in section for option in options)
+
+
+def register(
+    conf: cfg.ConfigOpts
+) -> tuple[list[tuple[str, list[cfg.Opt]]], Problems]:
+    """Register the options of what is enabled and can be used.
+
+    What cannot be used stops the service that needs it, when that is made.
+
+    :returns: the options with their groups, and the problems of the others
+    """
+    registered: list[tuple[str, list[cfg.Opt]]] = []
+    problems: Problems = []
+    for field, load_one in _enabled(conf):
+        try:
+            plugin = load_one()
+            register_plugin(conf, plugin, field)
+            registered.append((_group(plugin), options_of(plugin, field)))
+        except exception.ConfigurationInvalid as exc:
+            problems.append(exc)
+    return registered, problems
+
+
+def list_installed() -> tuple[list[tuple[str, list[cfg.Opt]]], Problems]:
+    """Return the options of everything that is installed, by their groups.
+
+    :returns: the options, and what is wrong with plug-ins that cannot say any
+    """
+    found: list[tuple[str, list[cfg.Opt]]] = []
+    problems: Problems = []
+    for namespace in NAMESPACES:
+        usable, broken = plugins.load_installed(namespace)
+        problems += broken.values()
+        for name, plugin in usable.items():
+            try:
+                options = options_of(
+                    plugin, plugins.field_of(namespace, name))
+                found.append((_group(plugin), options))
+            except exception.ConfigurationInvalid as exc:
+                problems.append(exc)
+    return found, problems
+
+
+def _group(plugin: Any) -> str:
+    return getattr(plugin, 'group', 'DEFAULT')
+
+
+def _enabled(
+    conf: cfg.ConfigOpts
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield what errors call each plug-in that is enabled, and its loader."""
+    for namespace in _SINGLE:
+        name, option = _named(conf, namespace)
+        yield _entry(namespace, name, option)
+    paths = filter_scheduler.filter_paths(conf)
+    for name in dict.fromkeys(conf.filter_scheduler.enabled_filters):
+        yield (_path(paths[name], FILTERS_OPTION) if name in paths
+               else _entry(plugins.FILTERS, name, FILTERS_OPTION))
+    for name in dict.fromkeys(conf.filter_scheduler.weight_classes):
+        if name in filter_scheduler.ALL_WEIGHERS:
+            for each in dict.fromkeys(plugins.names(plugins.WEIGHERS)):
+                yield _entry(plugins.WEIGHERS, each, WEIGHERS_OPTION)
+        else:
+            yield (_path(name, WEIGHERS_OPTION) if '.' in name
+                   else _entry(plugins.WEIGHERS, name, WEIGHERS_OPTION))
+
+
+def _entry(
+    namespace: str, name: str, option: str
+) -> tuple[str, Callable[[], Any]]:
+    return (plugins.field_of(namespace, name, option),
+            functools.partial(plugins.load, namespace, name, option))
+
+
+def _path(path: str, option: str) -> tuple[str, Callable[[], Any]]:
+    return (f'{option}: {path}',
+            functools.partial(plugins.load_path, path, option))

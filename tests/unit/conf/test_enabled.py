@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options are registered for the plug-ins that are enabled."""
+
+from oslo_config import cfg
+
+from cellsched.conf import enabled
+from cellsched.conf import loading
+from cellsched.conf import opts
+from cellsched import exception
+from cellsched.filters import base as filters
+from cellsched import plugins
+from cellsched.virt import base as virt
+from tests import broken_packages
+from tests.unit import base
+from tests.unit import installing
+
+
+class TestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.temporary_directory() / 'a.conf'
+
+    def install(self, write):
+        self.useFixture(installing.Installed(write))
+
+    def load(self, text=''):
+        self.path.write_text(text)
+        return loading.load([], files=[str(self.path)], dirs=[])
+
+    def refused(self, text):
+        return str(self.assertRaises(
+            exception.ConfigurationInvalid, self.load, text))
+
+
+class TestRegistered(TestCase):
+
+    def test_options_of_what_is_enabled_are_there(self):
+        conf = self.load('[filter_scheduler]\n'
+                         'enabled_filters = NumInstancesFilter\n'
+                         'max_instances_per_host = 7\n')
+
+        self.assertEqual(7, conf.filter_scheduler.max_instances_per_host)
+
+    def test_options_of_what_is_not_enabled_are_not(self):
+        conf = self.load('[filter_scheduler]\nmax_instances_per_host = 7\n')
+
+        self.assertNotIn('max_instances_per_host', conf.filter_scheduler)
+
+    def test_class_that_is_named_by_its_path_has_its_options(self):
+        path = 'tests.unit.filters.test_loading.ColumnFilter'
+        conf = self.load('[filter_scheduler]\n'
+                         f'available_filters = {path}\n'
+                         'enabled_filters = ColumnFilter\n'
+                         '[strange]\nstrange_limit = 3\n')
+
+        self.assertEqual(3, conf.strange.strange_limit)
+
+    def test_bad_value_of_what_is_enabled_is_refused(self):
+        self.assertIn('max_instances_per_host', self.refused(
+            '[filter_scheduler]\nenabled_filters = NumInstancesFilter\n'
+            'max_instances_per_host = many\n'))
+
+    def test_mistyped_option_of_what_is_enabled_is_refused(self):
+        self.assertIn('did you mean max_instances_per_host?', self.refused(
+            '[filter_scheduler]\nenabled_filters = NumInstancesFilter\n'
+            'max_instance_per_host = 7\n'))
+
+
+class TestInstalled(TestCase):
+    """What is installed beside, and is not enabled."""
+
+    def test_options_in_a_file_are_known(self):
+        self.install(broken_packages.write_working)
+
+        conf = self.load('[third_party]\nleast_gpus = 3\n')
+
+        self.assertNotIn('third_party', conf)
+
+    def test_mistyped_option_of_its_group_is_refused(self):
+        self.install(broken_packages.write_working)
+
+        self.assertIn('did you mean least_gpus?', self.refused(
+            '[filter_scheduler]\nenabled_filters = GpuFilter\n'
+            '[third_party]\nleast_gpu = 3\n'))
+        self.assertIn('[filter_scheduler] no_such_option', self.refused(
+            '[filter_scheduler]\nno_such_option = 3\n'))
+
+    def test_broken_plugins_stop_nobody(self):
+        self.install(broken_packages.write_broken)
+
+        self.assertEqual(3, self.load().scheduler.max_attempts)
+
+    def test_name_that_may_be_of_a_broken_plugin_is_ignored_and_logged(self):
+        self.install(broken_packages.write_broken)
+
+        self.load('[filter_scheduler]\nabsent_weight_multiplier = 3\n')
+
+        self.assertIn('absent_weight_multiplier', self.logs.output)
+        self.assertIn('LeavingFilter', self.logs.output)
+
+    def test_listing_has_what_is_shipped_and_no_other(self):
+        before = opts.list_opts()
+        for write in (broken_packages.write_working,
+                      broken_packages.write_broken):
+            self.install(write)
+
+            listed = opts.list_opts()
+
+            self.assertEqual(
+                [(group, [opt.name for opt in each])
+                 for group, each in before],
+                [(group, [opt.name for opt in each])
+                 for group, each in listed])
+        self.assertIn('max_instances_per_host', [
+            opt.name for opt in dict(before)['filter_scheduler']])
+
+
+class TestMake(TestCase):
+
+    def test_plugin_is_made_and_contained(self):
+        conf = self.load()
+
+        made = enabled.make(conf, plugins.VIRT, virt.Driver, conf, None)
+
+        self.assertIsInstance(made, virt.Driver)
+        self.assertIsInstance(made, plugins.Contained)
+
+    def test_what_is_broken_is_named_with_its_option(self):
+        self.install(broken_packages.write_broken)
+        for name, problem in (('leaving', 'SystemExit: 7'),
+                              ('partial', 'destroy, list_instances'),
+                              ('no_class', 'cellsched.virt.base.Driver')):
+            conf = self.load(f'[DEFAULT]\ncompute_driver = {name}\n')
+
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, enabled.make, conf,
+                plugins.VIRT, virt.Driver, conf, None)
+
+            self.assertIn(f'[DEFAULT] compute_driver: {name}: ', str(error))
+            self.assertIn(problem, str(error))
+
+    def test_what_cannot_be_made_is_named(self):
+        conf = self.load()
+        for error in TypeError('x'), SystemExit('x'):
+            def fail(error=error):
+                raise error
+
+            refusal = self.assertRaises(
+                exception.ConfigurationInvalid, enabled.contained, conf,
+                plugins.VIRT, fail)
+
+            self.assertIn('[DEFAULT] compute_driver: fake: ', str(refusal))
+            self.assertIn(f'{type(error).__name__}: x', str(refusal))
+
+    def test_what_is_ours_is_raised_as_it_is(self):
+        conf = self.load()
+        ours = exception.CellMappingNotFound(uuid='x')
+
+        def fail():
+            raise ours
+
+        self.assertIs(ours, self.assertRaises(
+            exception.CellMappingNotFound, enabled.contained, conf,
+            plugins.VIRT, fail))
+
+
+class _Clashing(filters.Filter):
+    group = 'scheduler'
+
+    @classmethod
+    def opts(cls):
+        return [cfg.StrOpt('max_attempts'), cfg.StrOpt('another')]
+
+
+class TestOptions(TestCase):
+
+    def test_option_that_is_another_ones_is_an_error(self):
+        conf = self.load()
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, enabled.register_plugin, conf,
+            _Clashing, 'the plug-in')
+
+        self.assertIn('the plug-in: options that can be registered: '
+                      'DuplicateOptError', str(error))
+
+    def test_what_are_no_options_is_an_error(self):
+        for said in ([1], None, 'text'):
+            plugin = type('Plugin', (), {
+                'group': 'some', 'opts': classmethod(lambda cls, s=said: s)})
+
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, enabled.options_of, plugin,
+                'the plug-in')
+
+            self.assertIn('the plug-in: ', str(error))
