@@ -4,7 +4,7 @@
 from cellsched.testing import deployment
 from tests.functional import base as stories
 from tests.integration import base
-from tests.integration import servers
+from tests.integration import mariadb
 
 #: A name with a character that takes four bytes.
 NAME = '\U0001f600 web'
@@ -14,7 +14,7 @@ class TestBuilds(stories.TestCase, base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.database_url = self.part_of(servers.MariaDB).url
+        self.database_url = self.part_of(mariadb.MariaDB).url
         self.deploy({'cell1': [deployment.Host('a1', vcpus=3)],
                      'cell2': [deployment.Host('b1', vcpus=2)]},
                     quota={'instances': 20})

@@ -17,6 +17,7 @@ from testtools import matchers
 
 from cellsched.conf import loading
 from tests.integration import base
+from tests.integration import mariadb
 from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
@@ -28,7 +29,7 @@ ROOT = str(pathlib.Path(__file__).parents[2])
 #: The environment of tests that start what they need.
 ALONE = {'PYTHONPATH': ROOT, sharing.VARIABLE: ''}
 
-KINDS = (servers.RabbitMQ, servers.PostgreSQL, servers.MariaDB)
+KINDS = (servers.RabbitMQ, servers.PostgreSQL, mariadb.MariaDB)
 
 #: Makes a server that is not there a failure.
 VARIABLE = 'CELLSCHED_REQUIRE_SERVERS'
@@ -198,7 +199,7 @@ class TestPostgreSQL(DatabaseTests, TestCase):
 
 class TestMariaDB(DatabaseTests, TestCase):
 
-    kind = servers.MariaDB
+    kind = mariadb.MariaDB
 
     def test_commits_wait_for_the_disk_where_they_are_to_be_durable(self):
         for durable, flushes in ((False, 2), (True, 1)):

@@ -5,7 +5,13 @@ Each check of ``tidy`` is run over the tree, and over a source that it must
 complain of.
 """
 
+import importlib
+import inspect
+
+import oslo_messaging
+
 from tests.unit import base
+from tests.unit import library_names
 from tests.unit import tidy
 
 CHECKS_EVERYWHERE = (
@@ -14,8 +20,8 @@ CHECKS_EVERYWHERE = (
     tidy.vague_names,
 )
 CHECKS_OF_PRODUCT = (
-    tidy.made_outside_of_assembly, tidy.oslo_in_columns,
-    tidy.reserved_imports, tidy.time_read,
+    library_names.imported, tidy.clocks_made, tidy.made_outside_of_assembly,
+    tidy.mocks, tidy.oslo_in_columns, tidy.reserved_imports, tidy.time_read,
 )
 
 
@@ -48,6 +54,29 @@ class TestTree(base.TestCase):
 
     def test_rooms_keep_to_themselves(self):
         self.assertTidy(CHECKS_OF_PRODUCT, 'cellsched/')
+
+    def test_no_private_name_of_a_library_is_used(self):
+        product = [source for source in self.sources
+                   if source.path.startswith('cellsched/')]
+        self.assertTidy([library_names.used], 'cellsched/',
+                        library_names.own_classes(product))
+
+    def test_no_private_name_of_a_library_is_overridden(self):
+        complaints = []
+        for source in self.sources:
+            # Histories have their classes elsewhere, and need a database.
+            if (not source.path.startswith('cellsched/')
+                    or '/migrations/' in source.path
+                    or source.path.endswith('/__main__.py')
+                    or source.is_one_of(library_names.ALLOWED)):
+                continue
+            name = library_names.module(source)
+            complaints += [
+                f'{source.path}: {complaint}'
+                for cls in vars(importlib.import_module(name)).values()
+                if inspect.isclass(cls) and cls.__module__ == name
+                for complaint in library_names.overridden(cls)]
+        self.assertEqual([], complaints)
 
     def test_unit_tests_stand_where_their_modules_stand(self):
         self.assertTidy([tidy.far_test], 'tests/unit/', self.paths)
@@ -164,6 +193,10 @@ class TestChecks(base.TestCase):
                      'import random\nx = random.choice([1])\n',
                      'import numpy as np\nx = np.random.default_rng()\n',
                      'import threading\nthreading.Thread()\n',
+                     'import threading\ndef f(make=threading.Thread): pass\n',
+                     'from concurrent import futures\n'
+                     'x = [futures.ThreadPoolExecutor]\n',
+                     'import random\nf(chance=random.random)\n',
                      'import threading\nclass A(threading.Thread): pass\n',
                      'from threading import Thread\nThread()\n',
                      'import futurist\nfuturist.ThreadPoolExecutor()\n',
@@ -176,8 +209,73 @@ class TestChecks(base.TestCase):
         self.assertAccepts(tidy.made_outside_of_assembly, 'cellsched/a.py',
                            'import random\nimport threading\n'
                            'x = threading.Lock()\n'
+                           'thread: threading.Thread | None = None\n'
                            'def f(chance: random.Random, seed):\n'
                            '    return chance.random(), random.Random(seed)\n')
+
+    def test_clock_is_made_by_assembly_only(self):
+        for text in ('from cellsched import clock\nx = clock.Clock()\n',
+                     'from cellsched import clock as clock_\n'
+                     'def f(make=clock_.Clock): pass\n'):
+            self.assertAccepts(
+                tidy.clocks_made, 'cellsched/assembly/a.py', text)
+            self.assertComplains(tidy.clocks_made, 'cellsched/a.py', text)
+        self.assertAccepts(tidy.clocks_made, 'cellsched/a.py',
+                           'from cellsched import clock\n'
+                           'class Then(clock.Clock): pass\n'
+                           'def f(x: clock.Clock) -> clock.Clock: pass\n')
+
+    def test_mock_is_refused(self):
+        for text in ('from unittest import mock\n', 'import unittest.mock\n',
+                     'from unittest.mock import patch\n',
+                     'from mock import patch\n'):
+            self.assertComplains(tidy.mocks, 'cellsched/a.py', text)
+        self.assertAccepts(tidy.mocks, 'cellsched/a.py', 'import unittest\n')
+
+    def test_private_import_is_refused(self):
+        for text in ('from a._b import c\n', 'import a._b\n',
+                     'from a import _b\n', 'from a import b, _c\n'):
+            self.assertComplains(
+                library_names.imported, 'cellsched/a.py', text)
+            self.assertAccepts(
+                library_names.imported, 'cellsched/rpc/local.py', text)
+        self.assertAccepts(
+            library_names.imported, 'cellsched/a.py',
+            'import _thread\nfrom __future__ import annotations\n')
+
+    def test_private_attribute_of_a_library_is_refused(self):
+        def check(source):
+            return library_names.used(
+                source, library_names.own_classes([source]))
+
+        for text in ('def f(x):\n    return x._y\n',
+                     'def f(x):\n    x._y = 1\n',
+                     'def f(x):\n    return getattr(x, "_y")\n',
+                     'class A(B):\n    def f(self):\n'
+                     '        return self._y\n',
+                     'class A(B):\n    def f(self):\n'
+                     '        super()._y()\n'):
+            self.assertComplains(check, 'cellsched/a.py', text)
+            self.assertAccepts(check, 'cellsched/rpc/local.py', text)
+        for text in ('class A:\n    def f(self, other):\n'
+                     '        self._y = other._y\n',
+                     'class A:\n    def _y(self): pass\n'
+                     'class C(A):\n    def f(self):\n'
+                     '        return self._y() or super()._y()\n',
+                     'def f(x):\n    return x.__class__, x._replace()\n'):
+            self.assertAccepts(check, 'cellsched/a.py', text)
+
+    def test_private_override_of_a_library_is_refused(self):
+        class Overrides(oslo_messaging.RPCDispatcher):
+            def _do_dispatch(self):
+                """Do nothing."""
+
+        class Derived(oslo_messaging.RPCDispatcher):
+            def _mine(self):
+                """Do nothing."""
+
+        self.assertNotEqual([], list(library_names.overridden(Overrides)))
+        self.assertEqual([], list(library_names.overridden(Derived)))
 
     def test_columns_know_of_oslo_options_only(self):
         for path in ('cellsched/filters/a.py', 'cellsched/weighers/base.py',

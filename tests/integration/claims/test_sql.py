@@ -21,6 +21,7 @@ from cellsched.testing.suite import claim_races
 from cellsched.testing.suite import claims as suite
 from tests.integration import base
 from tests.integration.db import base as databases
+from tests.integration import mariadb
 from tests.integration import servers
 from tests.unit.claims import model
 
@@ -103,7 +104,7 @@ class OnMariaDB(OnServer):
     To make tables takes the server longer than most tests.
     """
 
-    server = servers.MariaDB
+    server = mariadb.MariaDB
 
     waiting = (
         'SELECT count(*) FROM information_schema.innodb_trx '

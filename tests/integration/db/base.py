@@ -10,6 +10,7 @@ from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db import session
 from tests.integration import base
+from tests.integration import mariadb
 from tests.integration import servers
 
 
@@ -88,7 +89,7 @@ class TestCase(base.TestCase):
 class OnMariaDB:
     """Has a test that is otherwise on PostgreSQL on MariaDB."""
 
-    server = servers.MariaDB
+    server = mariadb.MariaDB
 
     def empty(self, connection, tables):
         empty_on_mariadb(connection, tables)

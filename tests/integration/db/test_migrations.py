@@ -11,6 +11,7 @@ from cellsched.db.api import models as api_models
 from cellsched.db import cell
 from cellsched.db import session
 from tests.integration import base
+from tests.integration import mariadb
 from tests.integration import servers
 from tests.unit.db import drift
 
@@ -71,7 +72,7 @@ class TestOnPostgreSQL(MigrationTests, base.TestCase):
 
 class TestOnMariaDB(MigrationTests, base.TestCase):
 
-    kind = servers.MariaDB
+    kind = mariadb.MariaDB
 
     def test_text_is_compared_by_bytes(self):
         for schema in SCHEMAS:
