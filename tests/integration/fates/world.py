@@ -27,7 +27,7 @@ USER = zygote.USER
 
 #: In which what was left lying is found soon.
 SOON: Mapping[str, Mapping[str, Any]] = {
-    'DEFAULT': {'report_interval': 1, 'service_down_time': 3,
+    'DEFAULT': {'report_interval': 1, 'service_down_time': 8,
                 'rpc_response_timeout': 2, 'long_rpc_timeout': 10},
     'conductor': {
         'build_lease': 1, 'recovery_interval': 0.3, 'cast_timeout': 1,
