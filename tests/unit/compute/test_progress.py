@@ -18,8 +18,8 @@ from tests.unit.db import samples
 class Database(session.Database):
     """Begins transactions when it may, and counts them."""
 
-    def __init__(self, *args):
-        super().__init__(*args)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         self.begun = 0
         self.may_begin = threading.Event()
         self.may_begin.set()
@@ -43,7 +43,7 @@ class ProgressCase(base.TestCase):
 
     def tell(self, url):
         """Have news told to a database."""
-        database = Database(url, 'cell')
+        database = Database(url, 'cell', clock=self.clock)
         self.addCleanup(database.close)
         self.progress = progress.Progress('host1', database, self.clock)
         return database
