@@ -31,7 +31,7 @@ class Losing(session.Database):
 class TestTracker(tracking.TrackerTestCase):
 
     def test_report_that_loses_is_made_again(self):
-        self.cell = Losing(self.cell.url, 'cell')
+        self.cell = Losing(self.cell.url, 'cell', clock=self.clock)
         self.addCleanup(self.cell.close)
         self.cell.left = 3
 
@@ -49,7 +49,7 @@ class TestTracker(tracking.TrackerTestCase):
         self.assertEqual(compute.SERVICE_VERSION, service.version)
 
     def test_report_that_always_loses_fails(self):
-        self.cell = Losing(self.cell.url, 'cell')
+        self.cell = Losing(self.cell.url, 'cell', clock=self.clock)
         self.addCleanup(self.cell.close)
         self.cell.left = 1000
 

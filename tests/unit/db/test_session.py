@@ -136,7 +136,7 @@ class TestURLs(base.TestCase):
             with self.subTest(url=url), without(module):
                 error = self.assertRaises(
                     exception.ConfigurationInvalid,
-                    session.Databases().get, url, 'API')
+                    session.Databases(clock.Clock()).get, url, 'API')
 
                 self.assertIn('of an installed driver, not', str(error))
                 self.assertIn(f'cellsched[{extra}]', str(error))
