@@ -3,6 +3,7 @@
 
 import oslo_messaging
 
+from cellsched import clock
 from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
@@ -39,7 +40,8 @@ class TestNetwork(base.RPCTestCase):
                            self.network.letters.append, self.wait,
                            self.targets.append)))
         self.server = server.server(
-            self.simulated.get(BROKER), 'topic', 'host', [self.endpoint])
+            self.simulated.get(BROKER), 'topic', 'host', [self.endpoint],
+            clock.Clock())
         self.addCleanup(self.server.wait)
         self.addCleanup(self.server.stop)
         self.server.start()
