@@ -18,8 +18,8 @@ set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/tools/environment.sh"
 
-# Tests wait much of the time: for processes to start, for each other.
-workers=4
+# Tests wait much of the time: for processes to start, for threads to end.
+workers=8
 
 # What runs stestr, if not this shell.
 within=''

@@ -232,11 +232,14 @@ class TestEnd(base.TestCase):
 
     def script(self, end: str, *kinds: type[serving.Server]) -> list[str]:
         """Return a command that starts servers, says where, and ends."""
-        lines = ['import signal', 'from tests.integration import servers']
+        lines = ['import signal', 'from tests.integration import mariadb',
+                 'from tests.integration import servers']
         for kind in kinds:
             # What cannot be had here fails in this process already.
             self.part_of(kind)
-            lines.append(f'server = servers.shared(servers.{kind.__name__})')
+            module = kind.__module__.rpartition('.')[2]
+            lines.append(
+                f'server = servers.shared({module}.{kind.__name__})')
             lines.append('print("directory:", server.directory)')
         lines += ['print("all of them run", flush=True)', end]
         return [sys.executable, '-c', '\n'.join(lines)]

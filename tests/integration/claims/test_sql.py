@@ -33,7 +33,7 @@ class OnServer:
     server = None
 
     #: SQL: how many sessions wait for a lock.
-    waiting = None
+    waiting_query = None
 
     def setUp(self):
         super().setUp()
@@ -69,7 +69,7 @@ class OnServer:
     def waits(self):
         """Return how many sessions wait for a lock."""
         with self.make_database().reader() as connection:
-            return connection.scalar(sa.text(self.waiting))
+            return connection.scalar(sa.text(self.waiting_query))
 
     def make_store(self):
         return sql.SQLClaims(self.make_database())
@@ -83,7 +83,7 @@ class OnPostgreSQL(OnServer):
 
     server = servers.PostgreSQL
 
-    waiting = (
+    waiting_query = (
         'SELECT count(*) FROM pg_stat_activity WHERE '
         "datname = current_database() AND wait_event_type = 'Lock'")
 
@@ -106,7 +106,7 @@ class OnMariaDB(OnServer):
 
     server = mariadb.MariaDB
 
-    waiting = (
+    waiting_query = (
         'SELECT count(*) FROM information_schema.innodb_trx '
         'JOIN information_schema.processlist ON id = trx_mysql_thread_id '
         "WHERE trx_state = 'LOCK WAIT' AND db = DATABASE()")

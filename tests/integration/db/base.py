@@ -2,6 +2,7 @@
 """Databases of this project on a real server."""
 
 import functools
+import os
 
 import sqlalchemy as sa
 
@@ -16,8 +17,12 @@ from tests.integration import servers
 
 @functools.cache
 def shared_url(server, schema):
-    """Return the URL of a database that has a schema, on a shared server."""
-    url = servers.shared(server).url(f'shared_{schema.name.lower()}')
+    """Return the URL of a database that has a schema, on a shared server.
+
+    It is this process's: others share the server, too.
+    """
+    url = servers.shared(server).url(
+        f'process_{os.getpid()}_{schema.name.lower()}')
     database = session.Database(url, schema.name, clock=clock.Clock())
     try:
         schema.sync(database)

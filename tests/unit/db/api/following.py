@@ -71,8 +71,11 @@ class Writing:
 class Tests(Writing):
     """Tests of those who follow, for whatever database."""
 
+    # Each class has a database of its own, and is a test of its own.
     @hypothesis.given(CALLS)
-    @hypothesis.settings(deadline=None, max_examples=60)
+    @hypothesis.settings(
+        deadline=None, max_examples=60,
+        suppress_health_check=[hypothesis.HealthCheck.differing_executors])
     def test_who_follows_knows_what_one_knows_who_reads_all(self, calls):
         self.database = self.make_database()
         follower = Follower(self.database)
