@@ -24,11 +24,12 @@ _EPILOG = ('Options of every command, such as --config-file, are shown by '
 def show_docstrings(parser: argparse.ArgumentParser) -> None:
     """Have a parser's help show docstrings as they are, less their markup."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    for name in ('description', 'epilog'):
-        text = getattr(parser, name)
-        if text:
-            setattr(parser, name,
-                    text.replace('::\n', ':\n').replace('``', ''))
+    marked_up = parser.format_help
+
+    def format_help() -> str:
+        return marked_up().replace('::\n', ':\n').replace('``', '')
+
+    parser.format_help = format_help  # type: ignore[method-assign]
 
 
 def refuse(parser: argparse.ArgumentParser) -> None:

@@ -94,9 +94,20 @@ def lock(
     A statement that changes several rows locks them in an order of its own,
     and so two of them could wait for each other. Rows that were locked in the
     order of their ids before are safe from that.
+
+    InnoDB locks rows as it reads them, before it sorts them. There the ids are
+    looked up first, and the rows are read by them.
     """
+    if connection.dialect.name in mysql.DIALECTS:
+        key = column.table.c.id
+        ids = list(connection.execute(
+            _finding(column, key), {'these': values}).scalars())
+        return list(connection.execute(
+            _narrowed(_locking(key, column), conditions),
+            {'these': ids}).scalars())
     return list(connection.execute(
-        _narrowed(_locking(column), conditions), {'these': values}).scalars())
+        _narrowed(_locking(column, column), conditions),
+        {'these': values}).scalars())
 
 
 def delete_counted(
@@ -109,11 +120,12 @@ def delete_counted(
     """
     deleted: set[Any] = set()
     for chunk in chunks(values):
-        if len(chunk) > 1 and connection.dialect.name in mysql.DIALECTS:
-            deleted |= _delete_in_order(connection, column, chunk, conditions)
-            continue
         if len(chunk) > 1:
             chunk = lock(connection, column, chunk, *conditions)
+            if connection.dialect.name in mysql.DIALECTS:
+                _delete_one_by_one(connection, column, chunk)
+                deleted.update(chunk)
+                continue
         result = connection.execute(
             _narrowed(_deleting(column), conditions), {'these': chunk})
         if result.rowcount == len(chunk):
@@ -121,19 +133,17 @@ def delete_counted(
     return deleted
 
 
-def _delete_in_order(
-    connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any],
-    conditions: Sequence[sa.ColumnElement[bool]],
-) -> set[Any]:
-    """Delete rows one by one and return the values of those that were there.
+def _delete_one_by_one(
+    connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any]
+) -> None:
+    """Delete rows that are locked, each by a statement of its own.
 
     InnoDB reads a small table without its index and locks all that it reads,
     so a statement that deletes several could wait in a circle with one that
     deletes a single row.
     """
-    statement = _narrowed(_deleting(column), conditions)
-    return {value for value in sorted(values) if connection.execute(
-        statement, {'these': [value]}).rowcount}
+    for value in values:
+        connection.execute(_deleting(column), {'these': [value]})
 
 
 def _narrowed(
@@ -147,9 +157,18 @@ def _narrowed(
 
 
 @functools.cache
-def _locking(column: sa.Column[Any]) -> sa.Select[Any]:
-    return (sa.select(column).where(in_list(column))
-            .order_by(column.table.c.id).with_for_update())
+def _finding(
+    column: sa.Column[Any], wanted: sa.Column[Any]
+) -> sa.Select[Any]:
+    return sa.select(wanted).where(in_list(column))
+
+
+@functools.cache
+def _locking(
+    column: sa.Column[Any], wanted: sa.Column[Any]
+) -> sa.Select[Any]:
+    return (_finding(column, wanted).order_by(column.table.c.id)
+            .with_for_update())
 
 
 @functools.cache

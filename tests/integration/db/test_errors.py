@@ -157,16 +157,6 @@ class ErrorTests:
         return sa.make_url(self.database.url).set(
             port=1).render_as_string(hide_password=False)
 
-    def test_text_is_unicode_whatever_the_environment_says(self):
-        self.useFixture(fixtures.EnvironmentVariable(
-            'PGCLIENTENCODING', 'LATIN1'))
-
-        self.add('\u4e16\u754c', database=self.open())
-
-        with self.database.reader() as connection:
-            self.assertEqual('\u4e16\u754c', connection.execute(
-                sa.select(THINGS)).scalar())
-
     def test_change_of_a_table_costs_a_statement_no_more_than_once(self):
         def names():
             with self.other.reader() as connection:
@@ -195,6 +185,16 @@ class TestErrors(ErrorTests, base.APITestCase):
     change = sa.text(
         'ALTER TABLE things_that_fail ALTER name TYPE varchar(10)')
     account = 'postgres:postgres'
+
+    def test_text_is_unicode_whatever_the_environment_says(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PGCLIENTENCODING', 'LATIN1'))
+
+        self.add('\u4e16\u754c', database=self.open())
+
+        with self.database.reader() as connection:
+            self.assertEqual('\u4e16\u754c', connection.execute(
+                sa.select(THINGS)).scalar())
 
 
 class TestMariaDBErrors(base.OnMariaDB, ErrorTests, base.APITestCase):

@@ -238,13 +238,18 @@ class TestLock(StatementCase):
             said.append(str(statement.compile(dialect=engine.dialect)))
             return types.SimpleNamespace(scalars=lambda: [])
 
-        for url in 'postgresql+psycopg2://', 'mysql+pymysql://':
+        for url, column, count in (
+                ('postgresql+psycopg2://', 'host', 1),
+                ('mysql+pymysql://', 'id', 2)):
+            said.clear()
             engine = sa.create_mock_engine(url, execute)
+
             statements.lock(engine, KEY, ['a'])
 
-        for statement in said:
-            self.assertTrue(statement.endswith(
-                'ORDER BY host_mappings.id FOR UPDATE'), statement)
+            self.assertEqual(count, len(said))
+            self.assertIn(f'WHERE host_mappings.{column} IN', said[-1])
+            self.assertTrue(said[-1].endswith(
+                'ORDER BY host_mappings.id FOR UPDATE'), said)
 
 
 class TestDeleteCounted(StatementCase):
@@ -289,10 +294,13 @@ class TestDeleteCounted(StatementCase):
     def test_mysql_deletes_one_by_one_in_order(self):
         said = []
 
+        # Ids are found, then locked in their order, in which rows go.
+        answers = {('c', 'a', 'b'): [7, 8], (7, 8): ['c', 'a']}
+
         def execute(statement, parameters):
             said.append(parameters['these'])
-            return types.SimpleNamespace(
-                rowcount=int(parameters['these'] != ['b']))
+            return types.SimpleNamespace(scalars=lambda: answers[
+                tuple(parameters['these'])])
 
         for url in 'mysql+pymysql://', 'mariadb+pymysql://':
             said.clear()
@@ -301,4 +309,4 @@ class TestDeleteCounted(StatementCase):
             self.assertEqual({'a', 'c'}, statements.delete_counted(
                 engine, KEY, ['c', 'a', 'b']))
 
-            self.assertEqual([['a'], ['b'], ['c']], said)
+            self.assertEqual([['c', 'a', 'b'], [7, 8], ['c'], ['a']], said)
