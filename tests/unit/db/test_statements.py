@@ -247,7 +247,7 @@ class TestLock(StatementCase):
             statements.lock(engine, KEY, ['a'])
 
             self.assertEqual(count, len(said))
-            self.assertIn(f'WHERE host_mappings.{column} IN', said[-1])
+            self.assertIn(f'WHERE host_mappings.{column} ', said[-1])
             self.assertTrue(said[-1].endswith(
                 'ORDER BY host_mappings.id FOR UPDATE'), said)
 
