@@ -10,11 +10,15 @@ import copy
 import logging
 from logging import handlers
 import queue
+import threading
 
 from oslo_context import context
 
 #: Lines that may wait. Who logs more writes them without the queue.
 WAITING_MAX = 10_000
+
+#: Seconds for which the first of some lines waits for others.
+GATHERED_S = 0.05
 
 
 class _Handler(handlers.QueueHandler):
@@ -42,6 +46,33 @@ class _Handler(handlers.QueueHandler):
             self._listener.handle(record)
 
 
+class _Listener(handlers.QueueListener):
+    """Writes what a queue has, and lets what was logged go on first.
+
+    A request has more to do when it has logged a line, and would wait for the
+    interpreter while that is formatted.
+    """
+
+    def __init__(
+        self, lines: 'queue.SimpleQueue[logging.LogRecord]',
+        *written_by: logging.Handler,
+    ) -> None:
+        super().__init__(lines, *written_by, respect_handler_level=True)
+        self._lines = lines
+        self._stops = threading.Event()
+
+    def dequeue(self, block: bool) -> logging.LogRecord:
+        if not self._lines.empty():
+            return super().dequeue(block)
+        first = super().dequeue(block)
+        self._stops.wait(GATHERED_S)
+        return first
+
+    def stop(self) -> None:
+        self._stops.set()
+        super().stop()
+
+
 class LogQueue:
     """Has a thread write what the handlers of the root logger write.
 
@@ -61,8 +92,7 @@ class LogQueue:
         self._lines: queue.SimpleQueue[logging.LogRecord] = (
             queue.SimpleQueue())
         self._handlers = self._logger.handlers
-        self._listener = handlers.QueueListener(
-            self._lines, *self._handlers, respect_handler_level=True)
+        self._listener = _Listener(self._lines, *self._handlers)
         self._handler = _Handler(self._lines, self._listener)
         self._listener.start()
         # At once, or a line of another thread would be written twice.
