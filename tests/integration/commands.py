@@ -26,6 +26,10 @@ PROGRAMS = {'cellsched': 'cellsched.cli', 'cellsched-manage':
             'cellsched.manage'}
 
 
+#: Where this package is found.
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
 class Commands(fixtures.Fixture):
     """Runs commands, one after the other."""
 
@@ -34,7 +38,9 @@ class Commands(fixtures.Fixture):
         # It ends with its standard input, and so when the tests are killed.
         self._process = subprocess.Popen(
             [sys.executable, '-m', __name__], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, env=processes.environment(), text=True)
+            stdout=subprocess.PIPE, env=processes.environment(), text=True,
+            # Benchmarks, which use this too, run in other directories.
+            cwd=ROOT)
         self.addCleanup(self._end)
 
     def run(
