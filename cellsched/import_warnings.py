@@ -2,10 +2,11 @@
 """Imports of the libraries that warn of eventlet, without their warnings.
 
 Nothing here uses eventlet. futurist imports it where it is installed, as it is
-where oslo.service is, and it then warns whoever is there; oslo.messaging
-imports a module of oslo.utils that is deprecated with it. A host application
-can mend neither. Packages whose modules import these libraries import this
-first. Its own warning filters a host application keeps.
+where oslo.service is, and it then warns whoever is there; oslo.messaging, and
+older releases of oslo.log, import a module of oslo.utils that is deprecated
+with it. A host application can mend neither. Packages whose modules import
+these libraries import this first. Its own warning filters a host application
+keeps.
 """
 
 import contextlib

@@ -5,3 +5,5 @@ Every module has ``GROUP``, ``OPTS``, ``register_opts`` and ``list_opts``. To
 add one, write it and name it in ``opts.MODULES``. Options of a plug-in live
 with the plug-in. There is no global configuration: who needs one is handed it.
 """
+
+from cellsched import import_warnings  # noqa: F401

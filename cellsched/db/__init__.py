@@ -6,3 +6,5 @@
 a module of queries for each noun. Nothing outside of this room and of
 ``claims.sql`` knows SQLAlchemy.
 """
+
+from cellsched import import_warnings  # noqa: F401
