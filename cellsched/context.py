@@ -28,9 +28,9 @@ class RequestContext(context.RequestContext):
     ``cell`` is where it is aimed, or None. It never travels: each receiver
     aims anew, by what its own configuration or the cell mappings say.
 
-    ``deadline`` is the time, in seconds since 1970, until which somebody waits
-    for what is called, or None. It travels with one call, and not on to what
-    is called from there.
+    ``deadline`` is the time until which somebody waits for what is called, in
+    seconds since 1970 by the clock of the API database, or None. It travels
+    with one call, and not on to what is called from there.
     """
 
     deadline: float | None = None

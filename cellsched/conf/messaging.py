@@ -36,6 +36,15 @@ TRACING = [
                 help='Send traces by gRPC without TLS.'),
 ]
 
+#: Options of oslo.messaging whose defaults are other ones here: name, group
+#: and default.
+DEFAULTS = [
+    # Without a bound a process that is stopped, and does not say that it has
+    # received what it is sent, keeps every second message until its broker
+    # gives it up.
+    ('rabbit_qos_prefetch_count', 'oslo_messaging_rabbit', 10),
+]
+
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return the options by their groups."""

@@ -11,6 +11,7 @@ transaction::
 
 from collections.abc import Mapping
 import contextlib
+import datetime
 import pathlib
 import re
 import threading
@@ -24,6 +25,7 @@ from cellsched import clock as clock_
 from cellsched.db import opening
 from cellsched.db import postgresql
 from cellsched.db import refusing
+from cellsched.db import server_clock
 from cellsched import exception
 from cellsched import urls
 
@@ -80,7 +82,7 @@ class Database:
     :param url: SQLAlchemy URL
     :param schema: whose it is, for people: ``API``, ``cell`` or ``claims``
     :param options: oslo.db's options, by name
-    :param clock: tells how long connections were idle
+    :param clock: the process's, which is that of a file of SQLite too
     """
 
     def __init__(
@@ -93,6 +95,8 @@ class Database:
         self._lock = threading.Lock()
         self._engine: sa.Engine | None = None
         self._clock = clock
+        self.server_clock = (None if url.startswith('sqlite') else
+                             server_clock.ServerClock(clock))
 
     def __repr__(self) -> str:
         return f'Database({self.schema}, {urls.mask(self.url)})'
@@ -155,6 +159,28 @@ class Database:
         :raises cellsched.exception.DatabaseUnreachable: it does not answer
         """
         return _Use(self, writes=False)
+
+    def timestamp(self) -> float:
+        """Return seconds since the epoch by the clock of the database.
+
+        All who use it agree on that, however wrong their own clocks are. A
+        server is asked when a connection is used, if it was not lately, and
+        what passed since is added. Connects only if nobody did before.
+
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        if self.server_clock is None:
+            return self._clock.timestamp()
+        timestamp = self.server_clock.timestamp()
+        if timestamp is None:
+            with self.reader() as connection:
+                timestamp = self.server_clock.ask(connection)
+        return timestamp
+
+    def now(self) -> datetime.datetime:
+        """Return :meth:`timestamp` in UTC and without a time zone."""
+        return datetime.datetime.fromtimestamp(
+            self.timestamp(), datetime.UTC).replace(tzinfo=None)
 
     def glance(self, query: str) -> list[Any]:
         """Return the rows of a query that has no parameters.
@@ -238,6 +264,8 @@ class _Use:
         try:
             self._connection = connection = engine.connect()
             try:
+                if self._database.server_clock is not None:
+                    self._database.server_clock.ask(connection)
                 self._begin(connection)
             except BaseException:
                 connection.close()

@@ -110,6 +110,27 @@ def lock(
         {'these': values}).scalars())
 
 
+def lock_free(
+    connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any],
+    *conditions: sa.ColumnElement[bool],
+) -> set[Any]:
+    """Lock the rows that have these values and that nobody else has locked.
+
+    It waits for nobody. Where others have locked all of them it returns none.
+    """
+    mysql_ = connection.dialect.name in mysql.DIALECTS
+    key = column.table.c.id if mysql_ else column
+    found: set[Any] = set()
+    for chunk in chunks(values):
+        if mysql_:
+            chunk = list(connection.execute(
+                _finding(column, key), {'these': chunk}).scalars())
+        found.update(connection.execute(
+            _narrowed(_locking_free(key, column), conditions),
+            {'these': chunk}).scalars())
+    return found
+
+
 def delete_counted(
     connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any],
     *conditions: sa.ColumnElement[bool],
@@ -169,6 +190,14 @@ def _locking(
 ) -> sa.Select[Any]:
     return (_finding(column, wanted).order_by(column.table.c.id)
             .with_for_update())
+
+
+@functools.cache
+def _locking_free(
+    column: sa.Column[Any], wanted: sa.Column[Any]
+) -> sa.Select[Any]:
+    return (_finding(column, wanted).order_by(column.table.c.id)
+            .with_for_update(skip_locked=True))
 
 
 @functools.cache

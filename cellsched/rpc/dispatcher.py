@@ -11,7 +11,6 @@ import oslo_messaging
 from oslo_utils import versionutils
 from oslo_versionedobjects import exception as ovo_exception
 
-from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
 
@@ -33,6 +32,10 @@ _DEFAULT_TARGET = oslo_messaging.Target()
 
 #: Seconds between heartbeats that a caller may ask for, at most.
 _HEARTBEAT_MAX_S = 1e6
+
+#: Seconds by which a message may be late. Both ends know the clock of its
+#: deadline by what was said over a network.
+LATE_S = 1.0
 
 #: Seconds since 1970 that may be a time.
 _TIME_MAX = 1e15
@@ -59,18 +62,18 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
     errors that a method raises, unless users may read them, which makes them
     answers. Other errors are mistakes, and logged with their tracebacks.
 
-    :param tolerance_s: by how much the clocks of callers may differ from ours
+    :param now: returns seconds since the epoch by the clock of deadlines,
+        neither the caller's nor the receiver's; without it there are none
     :param translate: makes of an error that a caller is to see what it knows
     """
 
     def __init__(
         self, endpoints: list[Any], serializer: oslo_messaging.Serializer,
-        clock: clock_.Clock, tolerance_s: float, translate: Translate,
+        now: Callable[[], float] | None, translate: Translate,
     ) -> None:
         super().__init__(
             endpoints, serializer, oslo_messaging.DefaultRPCAccessPolicy)
-        self._clock = clock
-        self._tolerance_s = tolerance_s
+        self._now = now
         self._translate = translate
         # Callers name the same few methods all the time.
         self._found = functools.lru_cache(_FOUND_MAX)(self._find)
@@ -144,11 +147,11 @@ class Dispatcher(oslo_messaging.RPCDispatcher):
 
     def _check_deadline(self, deadline: Any) -> None:
         # A number with which nothing can be calculated is none either.
-        if (type(deadline) not in (int, float)
+        if (self._now is None or type(deadline) not in (int, float)
                 or not -_TIME_MAX < deadline < _TIME_MAX):
             return
-        late_s = self._clock.timestamp() - deadline
-        if late_s > self._tolerance_s:
+        late_s = self._now() - deadline
+        if late_s > LATE_S:
             raise exception.DeadlineExceeded(late_s=round(late_s))
 
 

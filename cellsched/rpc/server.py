@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers: what receives the messages of a topic."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,6 @@ from oslo_messaging.rpc import dispatcher as oslo_dispatcher
 from oslo_messaging.rpc import server as oslo_server
 from oslo_versionedobjects import exception as ovo_exception
 
-from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched.rpc import dispatcher as dispatcher_
@@ -69,8 +69,8 @@ class Arguments(serializer.Serializer):
 
 def server(
     transport: oslo_messaging.Transport, topic: str, host: str,
-    endpoints: Sequence[Any], clock: clock_.Clock,
-    clock_tolerance_s: float = 60.0, error_form: str = errors.OURS,
+    endpoints: Sequence[Any], now: Callable[[], float] | None = None,
+    error_form: str = errors.OURS,
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a server of a topic, to be started.
 
@@ -80,13 +80,13 @@ def server(
     ``start()``, then ``stop()`` and ``wait()``, which returns when what was
     received is done.
 
-    :param clock: says whether a caller's deadline has passed
-    :param clock_tolerance_s: by how much the clocks of callers may differ
+    :param now: returns seconds since the epoch by the clock by which callers
+        say until when they wait; without it nothing comes too late
     :param error_form: how errors that users may read travel; see ``errors``
     """
     dispatcher = dispatcher_.Dispatcher(
-        [*endpoints, BaseAPI(topic)], Arguments(), clock,
-        clock_tolerance_s, errors.translation(error_form))
+        [*endpoints, BaseAPI(topic)], Arguments(), now,
+        errors.translation(error_form))
     # oslo.messaging asks the global configuration, which may be another.
     conf = transport.conf
     if 'rpc_ping_enabled' in conf and conf.rpc_ping_enabled:

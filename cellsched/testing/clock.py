@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clock that stands still until it is told to go on."""
+"""Clocks for tests: one that stands still, and one that is wrong."""
 
 import datetime
 import threading
@@ -38,3 +38,32 @@ class FakeClock(clock.Clock):
         """Let time pass."""
         with self._lock:
             self._passed_s += seconds
+
+
+class WrongClock(clock.Clock):
+    """The clock of a machine whose wall clock is wrong.
+
+    :param ahead_s: by how much it is ahead; below 0 it is behind
+    :param right: what it is ahead of; by default the machine's
+    """
+
+    def __init__(
+        self, ahead_s: float, right: clock.Clock | None = None
+    ) -> None:
+        self.ahead_s = ahead_s
+        self._right = right or clock.Clock()
+
+    def now(self) -> datetime.datetime:
+        return self._right.now() + datetime.timedelta(seconds=self.ahead_s)
+
+    def timestamp(self) -> float:
+        return self._right.timestamp() + self.ahead_s
+
+    def steady(self) -> float:
+        return self._right.steady() + self.ahead_s
+
+    def monotonic(self) -> float:
+        return self._right.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self._right.sleep(seconds)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import fixtures
 
-from cellsched import clock
+from cellsched import clock as clock_
 from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db import migration
@@ -28,9 +28,15 @@ class _Database(fixtures.Fixture):
 
     ``database`` is it, and ``url`` where it is. The migrations run once in a
     process; each database is a copy of what they made.
+
+    :param clock: the clock of the database; by default the machine's
     """
 
     schema: ClassVar[migration.Schema]
+
+    def __init__(self, clock: clock_.Clock | None = None) -> None:
+        super().__init__()
+        self._clock = clock or clock_.Clock()
 
     def _setUp(self) -> None:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -38,7 +44,7 @@ class _Database(fixtures.Fixture):
         path.write_bytes(_migrated(self.schema))
         self.url = f'sqlite:///{path}'
         self.database = session.Database(
-            self.url, self.schema.name, _OPTIONS, clock=clock.Clock())
+            self.url, self.schema.name, _OPTIONS, clock=self._clock)
         self.addCleanup(self.database.close)
 
 
@@ -60,7 +66,7 @@ def _migrated(schema: migration.Schema) -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / 'database.sqlite'
         database = session.Database(
-            f'sqlite:///{path}', schema.name, _OPTIONS, clock=clock.Clock())
+            f'sqlite:///{path}', schema.name, _OPTIONS, clock=clock_.Clock())
         try:
             schema.sync(database)
         finally:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
+from cellsched import exception
 from cellsched import objects
 
 #: What instances of one batch differ in.
@@ -34,6 +35,9 @@ class Leased:
     :param min_count: how many of its batch must be built for any to be
     :param tries: how often it was taken up, this time included
     :param revision: how often its user has changed it
+    :param broken: why it can never be built, where that is so. Its request
+        has what its columns say then, and its specification that alone whose
+        it is
     """
 
     request: objects.BuildRequest
@@ -41,6 +45,7 @@ class Leased:
     min_count: int
     tries: int = 1
     revision: int = 0
+    broken: exception.RequestUnreadable | None = None
 
 
 def wanted(request: objects.BuildRequest) -> Wanted:
@@ -64,29 +69,102 @@ def texts(wanted: Wanted) -> dict[str, Any]:
 
 
 def leased(rows: Iterable[sa.Row[Any]]) -> list[Leased]:
-    """Return requests with what was asked for."""
+    """Return requests with what was asked for.
+
+    One that cannot be read is ``broken``, and keeps no other.
+    """
     instances = _Alike(objects.Instance, *_OWN)
     specs = _Alike(objects.RequestSpec, 'instance_uuid')
-    return [
-        Leased(request=from_row(row, instances), min_count=row.min_count,
-               tries=row.lease_count, revision=row.revision,
-               spec=specs.read(row.spec))
-        for row in rows]
+    return [_leased(row, instances, specs) for row in rows]
 
 
-def from_row(
-    row: sa.Row[Any], instances: '_Alike | None' = None
-) -> objects.BuildRequest:
-    """Return the request of a row."""
-    instances = instances or _Alike(objects.Instance)
-    return objects.BuildRequest.of(
+def from_row(row: sa.Row[Any]) -> objects.BuildRequest:
+    """Return the request of a row.
+
+    Of one that cannot be read it has what the columns say, and says so in
+    its ``failure``.
+    """
+    return _request(row, _Alike(objects.Instance))[0]
+
+
+def read(row: sa.Row[Any]) -> objects.BuildRequest:
+    """Return the request of a row, for who changes it.
+
+    :raises cellsched.exception.RequestUnreadable: it cannot be read
+    """
+    request, broken = _request(row, _Alike(objects.Instance))
+    if broken is not None:
+        raise broken
+    return request
+
+
+def batch_of(row: sa.Row[Any]) -> str:
+    """Return what requests that were accepted together have in common.
+
+    Nothing else has it of one that does not say.
+    """
+    try:
+        found = jsonutils.loads(row.instance)['nova_object.data'].get(
+            'reservation_id')
+    except objects.READ_ERRORS:
+        found = None
+    return found if isinstance(found, str) else str(row.instance_uuid)
+
+
+def _leased(
+    row: sa.Row[Any], instances: '_Alike', specs: '_Alike'
+) -> Leased:
+    request, broken = _request(row, instances)
+    spec = objects.RequestSpec(instance_uuid=row.instance_uuid)
+    if row.spec is None:
+        broken = broken or unreadable(
+            row.instance_uuid, 'request specification', 'is missing')
+    else:
+        try:
+            spec = specs.read(row.spec)
+        except objects.READ_ERRORS as exc:
+            broken = broken or unreadable(
+                row.instance_uuid, 'request specification', 'cannot be read',
+                exc)
+    return Leased(
+        request=request, min_count=row.min_count, tries=row.lease_count,
+        revision=row.revision, spec=spec, broken=broken)
+
+
+def _request(
+    row: sa.Row[Any], instances: '_Alike'
+) -> tuple[objects.BuildRequest, exception.RequestUnreadable | None]:
+    kept: dict[str, Any] = dict(
         id=row.id, instance_uuid=row.instance_uuid, project_id=row.project_id,
         created_at=row.created_at, updated_at=row.updated_at,
-        instance=instances.read(row.instance),
-        tags=_object(objects.TagList, row.tags),
-        block_device_mappings=_object(
-            objects.BlockDeviceMappingList, row.block_device_mappings),
         buried=bool(row.buried), failure=row.failure)
+    try:
+        return objects.BuildRequest.of(
+            **kept, instance=instances.read(row.instance),
+            tags=_object(objects.TagList, row.tags),
+            block_device_mappings=_object(
+                objects.BlockDeviceMappingList,
+                row.block_device_mappings)), None
+    except objects.READ_ERRORS as exc:
+        broken = unreadable(
+            row.instance_uuid, 'build request', 'cannot be read', exc)
+    kept['failure'] = row.failure or broken.format_message()
+    return objects.BuildRequest.of(
+        **kept, tags=None, block_device_mappings=None,
+        instance=objects.Instance(
+            uuid=row.instance_uuid, project_id=row.project_id,
+            vm_state='building', task_state='scheduling',
+            created_at=row.created_at)), broken
+
+
+def unreadable(
+    uuid: str, what: str, problem: str, cause: Exception | None = None
+) -> exception.RequestUnreadable:
+    """Return why a server cannot be built; the cause is for operators."""
+    broken = exception.RequestUnreadable(
+        uuid=uuid, what=what, problem=problem)
+    broken.__cause__ = cause
+    return broken
 
 
 class _Alike:
@@ -113,8 +191,9 @@ class _Alike:
             **data, **dict.fromkeys(own)}}
         if common == self._common:
             return self._last.but(**own)
-        self._common = common
         self._last = self._kind.obj_from_primitive(primitive)
+        # Not before: it may be none that can be read.
+        self._common = common
         return self._last
 
 

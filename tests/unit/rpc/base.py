@@ -59,7 +59,7 @@ class RPCTestCase(base.TestCase):
         """Start a server that goes with the test."""
         made = server.server(
             transport or self.transport, topic, host, [endpoint],
-            clock.Clock())
+            clock.Clock().timestamp)
         made.start(override_pool_size=threads)
         self.addCleanup(self.end, made)
         return made

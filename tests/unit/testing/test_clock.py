@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clock that stands still until it is told to go on."""
+"""Clocks for tests: one that stands still, and one that is wrong."""
 
 import datetime
 
+from cellsched import clock as clock_
 from cellsched.testing import clock
 from tests.unit import base
 
@@ -32,3 +33,15 @@ class TestFakeClock(base.TestCase):
         self.clock.sleep(3600)
 
         self.assertEqual(90000.0, self.clock.timestamp())
+
+
+class TestWrongClock(base.TestCase):
+
+    def test_wall_clock_alone_is_wrong(self):
+        right, wrong = clock_.Clock(), clock.WrongClock(-600.0)
+
+        self.assertLess(wrong.timestamp(), right.timestamp() - 500)
+        self.assertLess(wrong.steady(), right.steady() - 500)
+        self.assertLess(wrong.now(), right.now() - datetime.timedelta(
+            seconds=500))
+        self.assertLess(abs(wrong.monotonic() - right.monotonic()), 500)
