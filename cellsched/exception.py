@@ -27,6 +27,7 @@
     │   ├── CellMappingExists
     │   ├── FlavorExists
     │   ├── HostInOtherZone          names its zone
+    │   ├── HostNameTaken            by another agent
     │   └── HostMappingExists        names both cells
     ├── InstanceInvalidState         names the state
     ├── NoValidHost                  carries rejections, never host names
@@ -37,9 +38,13 @@
     ├── ClaimConflict                the consumer holds something else
     ├── BrokerRefused                the user, the password, the virtual host
     ├── CellUnreachable
+    ├── HostsInDoubt                 nearly all are down, as far as one sees
     ├── DeadlineExceeded             nobody waits for the answer any more
     ├── BuildDeadlineExceeded        it was tried for too long
     ├── MoveDeadlineExceeded         it was tried for too long
+    ├── RequestUnreadable            what was asked for is lost
+    ├── TaskAbandoned                nobody was at work on it any more
+    ├── ReasonUnknown                nobody recorded it
     ├── BuildFailed                  on this host; another one may do
     ├── BuildAborted                 for good
     ├── NetworkError                 on this host; another one may do
@@ -79,6 +84,50 @@ def kind_of(error: BaseException) -> str:
     """
     name = getattr(error, 'exc_type', None) or type(error).__name__
     return str(name).removesuffix(_REMOTE)
+
+
+#: What users are told of errors whose text is not for them, by the names of
+#: their classes; some are of libraries.
+_TOLD = {
+    'AMQPError': 'a message broker did not answer',
+    'BrokerRefused': 'a message broker takes no messages',
+    'CellUnreachable': 'its cell did not answer',
+    'ClaimConflict': 'it holds another place already',
+    'ClaimRefused': 'its place was taken by another one',
+    'DatabaseError': 'a database failed',
+    'DatabaseUnreachable': 'a database did not answer',
+    'DeadlineExceeded': 'a service came to it too late',
+    'GroupPolicyViolated': 'its server group leaves no place for it',
+    'HostMappingNotFound': 'the host that was chosen has left',
+    'KombuError': 'a message broker did not answer',
+    'MessageDeliveryFailure': 'a message broker did not answer',
+    'MessagingTimeout': 'a service did not answer in time',
+    'NotFound': 'something that it needs has gone',
+    'RPCVersionCapError': 'services are of versions that do not fit',
+    'SchemaOutOfDate': 'a database is not up to date',
+    'ServiceTooOld': 'services are of versions that do not fit',
+    'TransactionLost': 'a database had too much to do',
+    'UnsupportedVersion': 'services are of versions that do not fit',
+    'VersionNotSendable': 'services are of versions that do not fit',
+}
+
+#: The same of all others.
+_NOT_TOLD = 'an error that operators find in the logs'
+
+
+def told(error: BaseException) -> str:
+    """Return what users may read of an error; never the name of a class.
+
+    That is its text, if it is for users. Of others it is the kind, in words:
+    their texts may name what users are not to see.
+    """
+    if isinstance(error, CellschedException) and error.safe:
+        return error.format_message()
+    name = kind_of(error)
+    # One that came in a form that is nobody's has lost what it is derived of.
+    kind = globals().get(name, type(error))
+    names = [name, *(each.__name__ for each in kind.__mro__)]
+    return next((_TOLD[each] for each in names if each in _TOLD), _NOT_TOLD)
 
 
 class CellschedException(Exception):
@@ -219,6 +268,13 @@ class HostInOtherZone(Exists):
                'can be in one only.')
 
 
+class HostNameTaken(Exists):
+    """An agent goes by the name of another one, and has to end."""
+
+    msg_fmt = ("The name '%(host)s' is that of %(by)s already; host names are "
+               'unique.')
+
+
 class HostMappingExists(Exists):
     msg_fmt = ("Host '%(host)s' of cell %(cell)s is mapped to cell "
                '%(mapped_cell)s already; host names are unique across cells.')
@@ -301,6 +357,18 @@ class CellUnreachable(CellschedException):
     code = 503
 
 
+class HostsInDoubt(CellschedException):
+    """A scheduler cannot tell whether hosts are up; another one may.
+
+    ``hosts`` of ``known`` went down at one time.
+    """
+
+    msg_fmt = ('Which hosts are up cannot be told at the moment: %(hosts)s of '
+               '%(known)s went down at one time.')
+    code = 503
+    safe = True
+
+
 class DeadlineExceeded(CellschedException):
     """The message came when its caller had given up."""
 
@@ -317,6 +385,27 @@ class BuildDeadlineExceeded(CellschedException):
 class MoveDeadlineExceeded(CellschedException):
     msg_fmt = ('The %(kind)s was given up: nothing was heard of it for '
                '%(seconds)s seconds.')
+    safe = True
+
+
+class RequestUnreadable(CellschedException):
+    """``what`` was asked for is missing or cannot be read: ``problem``.
+
+    A server that is still to be built never can be.
+    """
+
+    msg_fmt = 'The %(what)s of %(uuid)s %(problem)s.'
+    safe = True
+
+
+class TaskAbandoned(CellschedException):
+    msg_fmt = ('The %(task)s of %(uuid)s was not brought to its end, and '
+               'nobody was at work on it any more.')
+    safe = True
+
+
+class ReasonUnknown(CellschedException):
+    msg_fmt = 'Server %(uuid)s is in ERROR, and nobody recorded why.'
     safe = True
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Following one cell: what changes there goes into the host table."""
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
-import threading
+from collections.abc import Set
 from typing import Any
 
 from oslo_log import log
@@ -26,24 +25,30 @@ class Follower:
 
     A node is in the table from when its service is known too, and its host
     is this cell's. A node that nobody mapped yet is mapped when it is first
-    seen.
+    seen. One whose host was mapped and is not any more leaves the table, until
+    it is mapped again.
+
+    When hosts were seen last is in the table by our own clock, and in the cell
+    by that of its database, which the agents go by.
 
     :param lock: is held while the table is written
-    :param make_lock: see :meth:`cellsched.clock.Clock.lock`
+    :param clock: that of who judges by the table
     """
 
     def __init__(
         self, cell: objects.CellMapping, table: table_.HostTable,
         lock: clock_.Lock, grouping: grouping_.Grouping,
-        discovery: discovery_.Discovery,
-        make_lock: Callable[[], clock_.Lock] = threading.Lock,
+        discovery: discovery_.Discovery, clock: clock_.Clock,
     ) -> None:
         self.cell = cell
         self._table = table
         self._lock = lock
         self._grouping = grouping
         self._discovery = discovery
-        self._reading = make_lock()
+        self._clock = clock
+        self._reading = clock.lock()
+        #: By how much the clock of the database is ahead of ours.
+        self.ahead_s = 0.0
         self._token: Any = None
         #: The nodes in the table, by host.
         self._nodes: dict[str, tuple[str, ...]] = {}
@@ -52,19 +57,24 @@ class Follower:
         self._services: dict[str, Any] = {}
         self._waiting: dict[str, Any] = {}
         self._strangers: set[str] = set()
+        #: The hosts that are mapped to the cell, for :meth:`read`; None where
+        #: that is not followed. Another set says that something changed.
+        self.mapped: Set[str] | None = None
+        self._compared: Set[str] | None = None
+        self._unmapped: set[str] = set()
         #: When everything is to be read again, on the monotonic clock.
         self.full_at = 0.0
         self._forgotten = False
 
     def read(
-        self, database: session.Database, everything: bool, now: float
+        self, database: session.Database, everything: bool
     ) -> list[str]:
-        """Take over what changed; return the nodes that are new.
-
-        :param now: wall clock time, in seconds since the epoch
-        """
+        """Take over what changed; return the nodes that are new."""
         with self._reading:
+            everything |= self._compare()
             changes = self._changes(database, everything)
+            now = self._clock.steady()
+            self.ahead_s = database.timestamp() - now
             new = self._apply(changes, now)
             self._token = changes.token
             return new
@@ -83,6 +93,31 @@ class Follower:
             self._table.drop(
                 uuid for nodes in self._nodes.values() for uuid in nodes)
             self._table.cells.drop(self.cell.uuid)
+
+    def _compare(self) -> bool:
+        """Drop the hosts whose mappings have gone.
+
+        :returns: whether one has come back, which has to be read again
+        """
+        mapped = self.mapped
+        if mapped is self._compared or mapped is None:
+            return False
+        self._compared = mapped
+        left = self._nodes.keys() - mapped
+        self._leave_out(left)
+        gone = {uuid for host in left for uuid in self._nodes[host]}
+        with self._lock:
+            self._table.drop(gone)
+            self._note(gone, ())
+        back = self._unmapped & mapped
+        self._unmapped -= back
+        return bool(back)
+
+    def _leave_out(self, hosts: Set[str]) -> None:
+        for host in sorted(hosts - self._unmapped):
+            LOG.warning('Host %s of cell %s is not mapped to it any more and '
+                        'is left out', host, self.cell.identity)
+        self._unmapped |= hosts
 
     def _changes(
         self, database: session.Database, everything: bool
@@ -154,7 +189,7 @@ class Follower:
                 # The cell was slow, and went meanwhile.
                 return []
             known = [table.row(uuid) for uuid in uuids]
-            failed = table['failed_builds']
+            failed = table.written('failed_builds')
             failures = sum(
                 max(count - failed[row], 0) for row, count
                 in zip(known, values['failed_builds']) if row is not None)
@@ -167,7 +202,8 @@ class Follower:
                      for uuid in self._nodes.get(row.host, ())]
             if beats:
                 table.put([uuid for _, uuid in beats],
-                          figures.of_services([row for row, _ in beats]))
+                          figures.of_services(
+                              [row for row, _ in beats], self.ahead_s))
             if failures:
                 table.cells.failed(self.cell.uuid, failures, now)
             table.cells.heard(self.cell.uuid, now)
@@ -180,7 +216,7 @@ class Follower:
         """Return what the services of hosts say, told now or before."""
         told = {host: self._services[host] for host in hosts
                 if self._services[host] is not None}
-        values = figures.of_services(list(told.values()))
+        values = figures.of_services(list(told.values()), self.ahead_s)
         places = dict(zip(told, range(len(told))))
         return {name: [
             said[places[host]] if host in places else
@@ -209,10 +245,13 @@ class Follower:
 
     def _mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
         """Return the nodes whose hosts are this cell's; map new ones."""
+        rows = self._still_mapped(rows)
         new = [row for row in rows if row.mapped < 1]
         if not new:
             return rows
         owners = self._discovery.adopt(self.cell, new)
+        # They are to be among the mapped ones from now on.
+        self._compared = None
         strangers = {host for host, owner in owners.items()
                      if owner.uuid != self.cell.uuid}
         for host in strangers - self._strangers:
@@ -221,3 +260,22 @@ class Follower:
                       host, self.cell.identity, owners[host].identity)
         self._strangers = strangers
         return [row for row in rows if row.host not in strangers]
+
+    def _still_mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return the nodes but those whose hosts have been mapped.
+
+        A host that was mapped after that was read is asked about.
+        """
+        mapped = self.mapped
+        if mapped is None:
+            return rows
+        unknown = {row.host for row in rows if row.mapped >= 1
+                   and row.host not in mapped}
+        if not unknown:
+            return rows
+        owners = self._discovery.owners(unknown - self._unmapped)
+        self._leave_out({
+            host for host in unknown - self._unmapped
+            if host not in owners or owners[host].uuid != self.cell.uuid})
+        return [row for row in rows if row.mapped < 1
+                or row.host not in self._unmapped]

@@ -28,10 +28,11 @@ def as_nova(error: Exception) -> Exception:
 
     It has the text of ours. Why no host was found is in the text; the list of
     rejections is not, because callers of Nova's know of none. A request that
-    is refused finds no host either, and so does one that a plug-in failed:
-    that is what they undo their steps for.
+    is refused finds no host either, and so does one that a plug-in failed or
+    that somebody else could decide: that is what they undo their steps for.
     """
-    if isinstance(error, (exception.InvalidField, exception.PluginFailed)):
+    if isinstance(error, (exception.HostsInDoubt, exception.InvalidField,
+                          exception.PluginFailed)):
         error = exception.NoValidHost(reason=error.format_message())
     if isinstance(error, exception.NoValidHost):
         # That and what is derived from it have the same names there.

@@ -6,11 +6,44 @@ import inspect
 import pickle
 import re
 
+from amqp import exceptions as amqp_exc
+from kombu import exceptions as kombu_exc
+import oslo_messaging
+
 from cellsched import exception
 from tests.unit import base
 
 ERRORS = [each for _, each in inspect.getmembers(exception, inspect.isclass)
           if issubclass(each, exception.CellschedException)]
+
+
+#: Errors of libraries that come over RPC or of it.
+OTHERS = (*(each for _, each in inspect.getmembers(
+    oslo_messaging.exceptions, inspect.isclass)
+    if issubclass(each, Exception)),
+    oslo_messaging.RemoteError, kombu_exc.OperationalError,
+    amqp_exc.ConnectionForced, KeyError, SystemError)
+
+
+def made():
+    """Return an error of each kind."""
+    for kind in ERRORS:
+        yield kind(**{name: 'secret' for name in fields(kind)})
+    for kind in OTHERS:
+        error = kind.__new__(kind)
+        Exception.__init__(error, 'secret')
+        yield error
+
+
+def forms(error):
+    """Return an error as it may come to who asked for something."""
+    name = type(error).__name__
+    remote = type(f'{name}_Remote', (type(error),), {})
+    there = remote.__new__(remote)
+    there.__dict__.update(error.__dict__)
+    there.args = error.args
+    return [error, there, oslo_messaging.RemoteError(name, 'secret'),
+            oslo_messaging.RemoteError(f'{name}_Remote', 'secret')]
 
 
 def fields(error):
@@ -67,6 +100,32 @@ class TestErrors(base.TestCase):
             if error.safe:
                 self.assertNotIn('host', fields(error))
                 self.assertNotIn('url', fields(error))
+
+    def test_what_users_are_told_names_no_class_and_no_field(self):
+        names = {each.__name__ for each in (*ERRORS, *OTHERS)}
+        for error in made():
+            for form in forms(error):
+                told = exception.told(form)
+
+                self.assertEqual(
+                    set(), {word for word in re.findall(r'\w+', told)
+                            if word in names or word.endswith('_Remote')},
+                    form)
+                if not getattr(form, 'safe', False):
+                    self.assertNotIn('secret', told)
+
+    def test_text_for_users_is_told_as_it_is(self):
+        for form in forms(exception.NoValidHost(reason='All are full.')):
+            if isinstance(form, exception.NoValidHost):
+                self.assertEqual('No valid host was found. All are full.',
+                                 exception.told(form))
+
+    def test_kind_is_told_whether_an_error_was_remote_or_not(self):
+        for error in made():
+            for form in forms(error):
+                if type(error) in ERRORS and not error.safe:
+                    self.assertEqual(exception.told(error),
+                                     exception.told(form), form)
 
     def test_docstring_has_the_whole_tree(self):
         depth = {name: len(indent) // 4 for indent, name in re.findall(

@@ -32,13 +32,12 @@ class FollowerTestCase(base.TestCase):
             self.world.cells[cell], self.table, threading.Lock(),
             self.grouping, discovery.Discovery(
                 self.world.database, cells, self.world.targets,
-                self.world.clock))
+                self.world.clock), self.world.own_clock)
 
     def read(self, everything=False):
         """Read what changed; return the nodes that are new."""
         self.world.clock.advance(1)
-        return self.follower.read(
-            self.database, everything, self.world.clock.timestamp())
+        return self.follower.read(self.database, everything)
 
     def node(self, host, uuid=None, **values):
         """Have a node reported, without its service; return its uuid."""

@@ -51,7 +51,7 @@ class TestReading(following.FollowerTestCase):
 
     def test_cell_was_heard_when_it_was_read(self):
         self.read()
-        now = self.world.clock.timestamp()
+        now = self.world.own_clock.timestamp()
 
         self.assertEqual(now, self.table.cells.oldest)
         self.assertEqual(5.0, self.table.cells.silent_s(
@@ -67,7 +67,7 @@ class TestReading(following.FollowerTestCase):
         self.read()
 
         self.assertEqual(
-            [self.world.clock.timestamp() - 1] * 2 + [before],
+            [self.world.own_clock.timestamp() - 1] * 2 + [before],
             [self.value(self.world.providers[node], 'last_seen_up')
              for node in ('n1', 'n2', 'b')])
 
@@ -98,7 +98,7 @@ class TestOrder(following.FollowerTestCase):
         self.service('a')
 
         self.assertEqual([uuid], self.read())
-        self.assertEqual(self.world.clock.timestamp() - 1,
+        self.assertEqual(self.world.own_clock.timestamp() - 1,
                          self.value(uuid, 'last_seen_up'))
 
     def test_node_that_waits_is_known_as_it_was_told_last(self):
@@ -115,7 +115,7 @@ class TestOrder(following.FollowerTestCase):
     def test_service_waits_for_its_node(self):
         self.service('a')
         self.read()
-        at = self.world.clock.timestamp() - 1
+        at = self.world.own_clock.timestamp() - 1
         uuid = self.node('a')
 
         self.assertEqual([uuid], self.read())
@@ -128,7 +128,7 @@ class TestOrder(following.FollowerTestCase):
             services.set_disabled(
                 connection, 'a', True, 'x', self.world.clock.now())
         self.read()
-        at = self.world.clock.timestamp() - 1
+        at = self.world.own_clock.timestamp() - 1
         with self.database.writer() as connection:
             uuid = compute_nodes.save(
                 connection, samples.uuids(1)[0], 'a', 'other',

@@ -67,12 +67,13 @@ class TestGoing(following.FollowerTestCase):
         other = self.follow('cell2')
         uuid = self.world.add_host('cell2', 'c')
         other.read(self.world.targets.database(self.world.cells['cell2']),
-                   False, 0.0)
+                   False)
 
         self.follower.forget()
 
         self.assertEqual([uuid], self.known())
-        self.assertEqual(0.0, self.table.cells.oldest)
+        self.assertEqual(
+            self.world.own_clock.timestamp(), self.table.cells.oldest)
 
     def test_reading_that_ends_after_that_writes_nothing(self):
         self.follower.forget()
@@ -98,7 +99,7 @@ class TestStrangers(following.FollowerTestCase):
         super().setUp()
         self.world.add_host('cell2', 'a')
         self.follow('cell2').read(
-            self.world.targets.database(self.world.cells['cell2']), False, 0)
+            self.world.targets.database(self.world.cells['cell2']), False)
 
     def test_nodes_that_are_new_are_mapped_and_marked(self):
         self.world.add_host('cell1', 'b')
@@ -134,7 +135,7 @@ class TestFailures(following.FollowerTestCase):
 
     def failures(self):
         return self.table.cells.failures(
-            self.follower.cell.uuid, self.world.clock.timestamp())
+            self.follower.cell.uuid, self.world.own_clock.timestamp())
 
     def test_builds_that_failed_since_are_counted(self):
         self.node('a', stats='{"failed_builds": 2}')

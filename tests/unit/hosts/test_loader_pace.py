@@ -19,7 +19,9 @@ DEADLINE_S = 30
 
 class TestReading(loading.LoaderTestCase):
 
-    def test_nothing_new_costs_one_statement_for_each_database(self):
+    def test_nothing_new_costs_a_glance_at_what_may_change(self):
+        # The first one maps the hosts, which is a change.
+        self.refresh()
         self.refresh()
         cell = self.world.targets.database(self.world.cells['cell1'])
 
@@ -29,8 +31,8 @@ class TestReading(loading.LoaderTestCase):
 
         # The cell's token is read past what records.
         self.assertEqual([], in_cell)
-        # The cells, and the token of the aggregates.
-        self.assertEqual(2, len(above))
+        # The cells, the token of the aggregates, and that of the mappings.
+        self.assertEqual(3, len(above))
 
     def test_only_the_host_that_changed_is_read(self):
         for number in range(2, 6):
@@ -171,7 +173,39 @@ class TestFollow(loading.LoaderTestCase):
             self.assertFalse(later.result(DEADLINE_S))
             self.assertFalse(first.done())
             # And it is there to be decided on.
-            self.assertTrue(self.loader.lock.acquire(timeout=DEADLINE_S))
-            self.loader.lock.release()
+            self.assertEqual(['a1', 'b1'], self.names())
             go_on.set()
             self.assertTrue(first.result(DEADLINE_S))
+
+    def test_after_a_break_everybody_waits_for_the_reading(self):
+        """By what was known before, hosts seem to be down."""
+        self.refresh()
+        self.world.clock.advance(1)
+        reading, go_on = threading.Event(), threading.Event()
+        self.addCleanup(go_on.set)
+
+        def hang():
+            reading.set()
+            go_on.wait(DEADLINE_S)
+            order.append('read')
+
+        order = []
+        self.world.targets.behaviour['cell1'] = hang
+        with futures.ThreadPoolExecutor(2) as threads:
+            first = threads.submit(self.loader.refresh, world.CONTEXT)
+            self.assertTrue(reading.wait(DEADLINE_S))
+            asked = threading.Event()
+            self.world.clock.advance(100)
+
+            def ask():
+                asked.set()
+                self.loader.follow(world.CONTEXT)
+                order.append('decided')
+
+            later = threads.submit(ask)
+            self.assertTrue(asked.wait(DEADLINE_S))
+            go_on.set()
+
+            later.result(DEADLINE_S)
+            first.result(DEADLINE_S)
+        self.assertEqual(['read', 'decided'], order)

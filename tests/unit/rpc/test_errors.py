@@ -7,7 +7,6 @@ from unittest import mock
 
 import oslo_messaging
 
-from cellsched import clock
 from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
@@ -102,6 +101,12 @@ class TestTranslation(base.RPCTestCase):
         self.assertEqual('No valid host was found. Filter FooFilter failed.',
                          str(sent))
 
+    def test_doubt_is_an_answer_to_who_knows_of_none(self):
+        sent = errors.as_nova(exception.HostsInDoubt(hosts=9, known=10))
+
+        self.assertEqual('NoValidHost', type(sent).__name__)
+        self.assertIn('9 of 10 went down at one time', str(sent))
+
     def test_text_with_format_directives_stays_as_it_is(self):
         for text in ('%s%n%(x)s', '{0.__class__}'):
             sent = errors.as_nova(exception.NoValidHost(reason=text))
@@ -132,7 +137,7 @@ class TestOnTheWay(base.RPCTestCase):
     def answer(self, error, form, *allowed):
         """Return what a caller gets that allows these modules."""
         made = server.server(self.transport, form, 'host',
-                             [self.endpoint], clock.Clock(), error_form=form)
+                             [self.endpoint], error_form=form)
         made.start()
         self.addCleanup(self.end, made)
         transports = transport.Transports(self.conf, allowed)
