@@ -20,12 +20,17 @@ NONE = -1
 
 
 class Coding:
-    """The values of one column, by code; the default has code 0."""
+    """The values of one column, by code; the default has code 0.
+
+    Values are only added, so that codes keep their meaning for who reads
+    while somebody else encodes.
+    """
 
     def __init__(self, default: Hashable) -> None:
         self.values: list[Any] = [default]
         self._codes: dict[Hashable, int] = {default: 0}
-        self._numbers: dict[str, npt.NDArray[Any] | None] = {}
+        #: By key how many values there were, and what aggregates said.
+        self._numbers: dict[str, tuple[int, npt.NDArray[Any] | None]] = {}
 
     def code(self, value: Hashable) -> int:
         """Return the code of a value; :data:`NONE` if it has none."""
@@ -40,7 +45,6 @@ class Coding:
             if code is None:
                 code = codes[value] = len(self.values)
                 self.values.append(value)
-                self._numbers.clear()
             result.append(code)
         return result
 
@@ -63,17 +67,21 @@ class Coding:
 
         NaN stands for a value without one; None, if there is none at all.
         """
-        if key not in self._numbers:
+        count = len(self.values)
+        known, numbers = self._numbers.get(key, (-1, None))
+        if known != count:
             least = np.array([aggregate.least(value, key)
-                              for value in self.values], dtype='float64')
-            self._numbers[key] = None if np.isnan(least).all() else least
-        return self._numbers[key]
+                              for value in self.values[:count]], 'float64')
+            numbers = None if np.isnan(least).all() else least
+            self._numbers[key] = count, numbers
+        return numbers
 
-    def compact(self, codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Forget the values that no host has; return the new codes."""
+    def compacted(
+        self, codes: npt.NDArray[Any]
+    ) -> tuple['Coding', npt.NDArray[Any]]:
+        """Return a coding without the values that no host has, and codes."""
         # The default stays, for hosts that are to come.
         used = np.union1d(codes, [0])
-        self.values = [self.values[code] for code in used]
-        self._codes = {value: code for code, value in enumerate(self.values)}
-        self._numbers.clear()
-        return np.searchsorted(used, codes).astype(codes.dtype)
+        made = Coding(self.values[0])
+        made.encode(self.values[code] for code in used)
+        return made, np.searchsorted(used, codes).astype(codes.dtype)

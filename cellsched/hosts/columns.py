@@ -21,7 +21,8 @@ class Column:
     :param name: Nova's name of the host state's attribute, where it has one
     :param dtype: NumPy's type of the values, ``object`` for text,
         :data:`WHOLE` or :data:`CODED`
-    :param default: value of a host that has not said its own
+    :param default: value of a host that has not said its own; of a column of
+        text that may be None too
     :param doc: what it is, with its unit
     """
 
@@ -41,7 +42,8 @@ STANDARD = (
     Column('host', 'object', '', 'service host'),
     Column('nodename', 'object', '', 'name of the node'),
     Column('uuid', 'object', '', 'uuid of the compute node'),
-    Column('host_ip', 'object', '', 'address of the host, as text'),
+    Column('host_ip', 'object', None, 'address of the host, as text; None '
+           'where it has not said one'),
     Column('cell', CODED, '', 'uuid of the cell'),
     Column('availability_zone', CODED, '', 'name of the availability zone'),
     Column('aggregates', CODED, (), 'the host aggregates, a tuple of '
@@ -76,11 +78,14 @@ STANDARD = (
     Column('num_io_ops', WHOLE, 0, 'builds and moves in progress'),
     Column('failed_builds', WHOLE, 0, 'builds that failed in a row'),
     Column('free_pci_devices', WHOLE, 0, 'PCI devices that nobody uses'),
-    Column('hypervisor_type', CODED, '', 'kind of the hypervisor'),
+    Column('hypervisor_type', CODED, None, 'kind of the hypervisor; None '
+           'where the host has not said it'),
     Column('hypervisor_version', WHOLE, 0, 'version of the hypervisor'),
     Column('cpu_info', CODED, '', 'what the CPUs are, as JSON text'),
     Column('supported_instances', CODED, (), 'what the host can run, a tuple '
            'of tuples of architecture, hypervisor type and VM mode'),
+    Column('image_props', CODED, (), 'servers by what their images say, a '
+           'tuple of tuples of property, value and number of servers'),
     Column('stats', CODED, '', 'statistics, as JSON text of an object'),
     Column('metrics', CODED, '', 'metrics, as JSON text of a list of objects '
            'with ``name`` and ``value``'),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The least and the greatest of columns, found once while they stay."""
 
+from collections.abc import Collection
+from collections.abc import Mapping
 import math
 from typing import Any
 
@@ -16,8 +18,8 @@ Pair = tuple[float, float]
 class Extrema:
     """Extrema of columns by name; whoever writes a column has to say so."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, Pair] = {}
+    def __init__(self, known: Mapping[str, Pair] | None = None) -> None:
+        self._known = dict(known or {})
 
     def get(self, name: str, column: _Column) -> Pair:
         """Return the extrema of a column; see :func:`of`."""
@@ -30,9 +32,10 @@ class Extrema:
         """Forget those of a column that changed."""
         self._known.pop(name, None)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._known.clear()
+    def without(self, names: Collection[str]) -> 'Extrema':
+        """Return those of the columns that did not change."""
+        return Extrema({name: pair for name, pair in self._known.items()
+                        if name not in names})
 
 
 def of(column: _Column) -> Pair:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 import math
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,23 +35,55 @@ class Cell:
         return self.failures * 0.5 ** (age_s / half_life_s)
 
 
+@dataclasses.dataclass(frozen=True)
+class Hearing:
+    """When a cell was heard, in seconds since the epoch.
+
+    :param last: for the last time
+    :param since: since when there was no silence
+    """
+
+    last: float
+    since: float
+
+
 class Cells:
     """What was heard of each cell, by its uuid.
 
     :param half_life_s: seconds in which half of the failures are forgotten
+    :param silence_s: seconds between two times of hearing that are silence
     """
 
-    def __init__(self, half_life_s: float = 300.0) -> None:
+    def __init__(
+        self, half_life_s: float = 300.0, silence_s: float = 30.0
+    ) -> None:
         self._half_life_s = half_life_s
+        self._silence_s = silence_s
+        #: Since when cells are heard without a break.
+        self._since: dict[str, float] = {}
         self._known: dict[str, Cell] = {}
         # Those in which something ever failed.
         self._failed: dict[str, Cell] = {}
         self._oldest: float | None = None
+        #: How often anything was noted.
+        self.version = 0
+
+    def copy(self) -> 'Cells':
+        """Return the same, to which nothing is added any more."""
+        made = Cells(self._half_life_s)
+        made.version = self.version
+        made._known = {uuid: dataclasses.replace(cell)
+                       for uuid, cell in dict(self._known).items()}
+        made._failed = {uuid: made._known[uuid] for uuid in self._failed}
+        return made
 
     def heard(self, uuid: str, now: float) -> None:
         """Note that a cell answered."""
-        self._cell(uuid).heard_at = now
-        self._oldest = None
+        cell = self._cell(uuid)
+        if cell.heard_at is None or now - cell.heard_at > self._silence_s:
+            self._since[uuid] = now
+        cell.heard_at = now
+        self._note()
 
     def failed(self, uuid: str, count: float, now: float) -> None:
         """Note that something failed in a cell."""
@@ -58,12 +91,14 @@ class Cells:
         cell.failures = cell.failures_at(now, self._half_life_s) + count
         cell.failed_at = now
         self._failed[uuid] = cell
+        self._note()
 
     def drop(self, uuid: str) -> None:
         """Forget a cell."""
         self._known.pop(uuid, None)
         self._failed.pop(uuid, None)
-        self._oldest = None
+        self._since.pop(uuid, None)
+        self._note()
 
     @property
     def oldest(self) -> float:
@@ -81,6 +116,13 @@ class Cells:
             return 0.0
         return max(now - cell.heard_at, 0.0)
 
+    def hearing(self, uuid: str, now: float) -> Hearing:
+        """Return when a cell was heard; always, where nobody listens."""
+        cell = self._known.get(uuid)
+        if cell is None or cell.heard_at is None:
+            return Hearing(now, -math.inf)
+        return Hearing(cell.heard_at, self._since[uuid])
+
     def failures(self, uuid: str, now: float) -> float:
         """Return the failures of a cell that are not forgotten."""
         cell = self._known.get(uuid)
@@ -96,8 +138,19 @@ class Cells:
         """What was heard of each cell, to be read only."""
         return self._known
 
+    def _note(self) -> None:
+        self.version += 1
+        self._oldest = None
+
     def _cell(self, uuid: str) -> Cell:
         return self._known.setdefault(uuid, Cell())
+
+
+class Columns(Protocol):
+    """Columns by name."""
+
+    def __getitem__(self, name: str, /) -> Column:
+        """Return a column."""
 
 
 #: Of what a cell's free share is the least: what is free and what there is.
@@ -111,7 +164,7 @@ _SHARES: tuple[tuple[Callable[..., Column], Callable[..., Column]], ...] = (
 )
 
 
-def free_shares(columns: Mapping[str, Column], count: int) -> Column:
+def free_shares(columns: Columns, count: int) -> Column:
     """Return the least share of a resource that is free, for each cell.
 
     Of nothing, nothing is free. What is overcommitted is below zero.

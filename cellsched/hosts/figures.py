@@ -12,7 +12,7 @@ from oslo_log import log
 LOG = log.getLogger(__name__)
 
 #: Statistics that are columns, beside those whose names begin with num_.
-_COUNTS = frozenset({'failed_builds', 'io_workload'})
+_COUNTS = frozenset({'failed_builds', 'image_props', 'io_workload'})
 
 #: A column holds no greater number exactly.
 _NUMBER_MAX = 2 ** 53
@@ -26,9 +26,9 @@ def of_nodes(rows: Sequence[Any], cell: str) -> dict[str, Any]:
         'host': [sys.intern(row.host) for row in rows],
         'nodename': [sys.intern(row.hypervisor_hostname or '')
                      for row in rows],
-        'host_ip': [row.host_ip or '' for row in rows],
+        'host_ip': [row.host_ip or None for row in rows],
         'cell': cell,
-        'traits': [frozenset(map(str, _list(row, 'traits'))) for row in rows],
+        'traits': _traits(rows),
         'vcpus_total': [row.vcpus for row in rows],
         'total_usable_ram_mb': [row.memory_mb for row in rows],
         'unreserved_ram_mb': [
@@ -45,33 +45,47 @@ def of_nodes(rows: Sequence[Any], cell: str) -> dict[str, Any]:
         'num_io_ops': [_number(each, 'io_workload') for each in stats],
         'failed_builds': [_number(each, 'failed_builds') for each in stats],
         'free_pci_devices': [_free_devices(row) for row in rows],
-        'hypervisor_type': [row.hypervisor_type or '' for row in rows],
+        # The database wants a text of who has nothing to say.
+        'hypervisor_type': [row.hypervisor_type or None for row in rows],
         'hypervisor_version': [row.hypervisor_version or 0 for row in rows],
         'cpu_info': [row.cpu_info or '' for row in rows],
         'supported_instances': [
             tuple(tuple(map(str, each)) for each
                   in _list(row, 'supported_instances')
                   if isinstance(each, list)) for row in rows],
+        'image_props': [_image_props(each) for each in stats],
         'stats': [_lasting(each) for each in stats],
         'metrics': [row.metrics or '' for row in rows],
     }
 
 
-def of_services(rows: Sequence[Any]) -> dict[str, Any]:
-    """Return the columns that rows of compute services fill."""
+def of_services(
+    rows: Sequence[Any], ahead_s: float = 0.0
+) -> dict[str, Any]:
+    """Return the columns that rows of compute services fill.
+
+    :param ahead_s: by how much the clock of what the rows say is ahead
+    """
     return {
         'service_disabled': [bool(row.disabled) for row in rows],
         'forced_down': [bool(row.forced_down) for row in rows],
-        'last_seen_up': [timestamp(row.last_seen_up or row.created_at)
-                         for row in rows],
+        'last_seen_up': [
+            timestamp(row.last_seen_up or row.created_at, ahead_s)
+            for row in rows],
     }
 
 
-def timestamp(time: datetime.datetime | None) -> float:
-    """Return seconds since the epoch of a time as databases keep it."""
+def timestamp(
+    time: datetime.datetime | None, ahead_s: float = 0.0
+) -> float:
+    """Return seconds since the epoch of a time as databases keep it.
+
+    :param time: None for long ago
+    :param ahead_s: by how much the clock that it is of is ahead
+    """
     if time is None:
         return 0.0
-    return time.replace(tzinfo=datetime.UTC).timestamp()
+    return time.replace(tzinfo=datetime.UTC).timestamp() - ahead_s
 
 
 def _json(row: Any, name: str, kind: type) -> Any:
@@ -98,6 +112,15 @@ def _list(row: Any, name: str) -> list[Any]:
     return _json(row, name, list)
 
 
+def _traits(rows: Sequence[Any]) -> list[frozenset[str]]:
+    """Return the traits of each row; most hosts have the same ones."""
+    known: dict[str, frozenset[str]] = {}
+    for row in rows:
+        if row.traits not in known:
+            known[row.traits] = frozenset(map(str, _list(row, 'traits')))
+    return [known[row.traits] for row in rows]
+
+
 def _lasting(stats: dict[str, Any]) -> str:
     """Return the statistics that hosts have in common, as JSON text.
 
@@ -116,6 +139,16 @@ def _number(stats: dict[str, Any], name: str) -> int:
     except (OverflowError, TypeError, ValueError):
         return 0
     return number if abs(number) <= _NUMBER_MAX else 0
+
+
+def _image_props(stats: dict[str, Any]) -> tuple[tuple[str, str, int], ...]:
+    """Return how many servers have images that say the same."""
+    said = stats.get('image_props')
+    return tuple(
+        (name, value, number) for name, counts in sorted(said.items())
+        if isinstance(counts, dict) for value in sorted(counts)
+        if (number := _number(counts, value)) > 0
+    ) if isinstance(said, dict) else ()
 
 
 def _free_devices(row: Any) -> int:

@@ -19,11 +19,14 @@ from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.api import aggregates
 from cellsched.db import session
+from cellsched import exception
 from cellsched.hosts import columns
+from cellsched.hosts import document as document_
+from cellsched.hosts import doubt as doubt_
 from cellsched.hosts import facts
 from cellsched.hosts import follower as follower_
 from cellsched.hosts import grouping as grouping_
-from cellsched.hosts import snapshot as snapshot_
+from cellsched.hosts import mappings as mappings_
 from cellsched.hosts import table
 from cellsched.hosts import told
 from cellsched import objects
@@ -34,6 +37,10 @@ LOG = log.getLogger(__name__)
 #: not report, is counted there no more.
 _PENDING_S = 60.0
 
+#: The share of the time between refreshes after which what was read of one
+#: that lasts is published again.
+_PUBLISHING_SHARE = 0.1
+
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
@@ -43,11 +50,13 @@ class Pace:
     :param full_interval_s: seconds between readings of everything
     :param half_life_s: seconds in which half of a cell's failures are
         forgotten
+    :param limits: how long hosts and cells may be silent
     """
 
     interval_s: float = 1.0
     full_interval_s: float = 300.0
     half_life_s: float = 300.0
+    limits: doubt_.Limits = doubt_.Limits()
 
 
 class Loader:
@@ -57,8 +66,8 @@ class Loader:
     and what is taken from the claim store. A cell that does not answer keeps
     what was last known of it, and holds up no other.
 
-    Whoever reads or changes :attr:`table` holds :attr:`lock`, and does nothing
-    meanwhile that blocks.
+    What is read is published at the end of a refresh, and for requests that
+    come meanwhile, so that a slow cell keeps nobody from what others say.
 
     :param database: the API database
     :param claims: the claim store
@@ -79,6 +88,7 @@ class Loader:
         self._clock = clock
         self._pace = pace
         self._grouping = grouping_.Grouping(default_zone)
+        self._mappings = mappings_.HostMappings(database)
         self._followers: dict[str, follower_.Follower] = {}
         self._refreshing = clock.lock()
         # What is read first is applied first.
@@ -92,25 +102,38 @@ class Loader:
         self._held: collections.deque[tuple[float, list[str]]] = (
             collections.deque())
         self._told = told.Told()
-        self.lock = clock.lock()
+        # Guards what is remembered here, and who writes the table. Nothing
+        # that blocks is done with it.
+        self._lock = clock.lock()
+        self._published_at = -math.inf
         self.table = table.HostTable(
             (*columns.STANDARD, *extra_columns),
-            facts.Cells(pace.half_life_s))
+            facts.Cells(pace.half_life_s, pace.limits.silence_s))
+        self._doubted_at = -math.inf
         #: Cells that did not answer when they were last asked, by identity.
         self.silent: list[str] = []
 
     def follow(self, context: context_.RequestContext) -> bool:
         """Make sure that the table is as new as a request may expect.
 
-        Waits only for the first reading. Afterwards somebody else should call
+        Waits only for the first reading, and for one that comes after a break
+        in which hosts may have seemed to die. Somebody else should call
         :meth:`refresh` all the time; if nobody did, it is done here.
 
         :returns: whether the table was read just now
         """
         if self._read_at is None:
             return self.refresh(context, -math.inf)
-        age_s = self._clock.monotonic() - self._read_at
-        if age_s < 2 * self._pace.interval_s or self._refreshing.locked():
+        now = self._clock.monotonic()
+        age_s = now - self._read_at
+        if self._refreshing.locked() and age_s < self._pace.limits.silence_s:
+            # To publish takes a copy of what changed in any cell.
+            if now >= (self._published_at
+                       + self._pace.interval_s * _PUBLISHING_SHARE):
+                self._published_at = now
+                self.table.publish()
+            return False
+        if age_s < 2 * self._pace.interval_s:
             return False
         return self.refresh(context, self._read_at)
 
@@ -130,17 +153,19 @@ class Loader:
             first = self._claims_token is None
             if not first:
                 self._read_claims()
-            self._read_aggregates(now)
-            self._read_cells(context, now)
-            with self.lock:
+            with self.table.batch():
+                self._read_aggregates(now)
+                self._mappings.read()
+                self._read_cells(context, now)
+            with self._lock:
                 while self._held and (
-                        self._held[0][0] < self._clock.timestamp()):
+                        self._held[0][0] < self._clock.steady()):
                     self._doubtful.update(self._held.popleft()[1])
                 if first:
                     # What is taken anywhere is read now.
                     self._doubtful.clear()
                 unread = first or bool(self._doubtful)
-                self.table.settle(self._clock.timestamp() - _PENDING_S)
+                self.table.settle(self._clock.steady() - _PENDING_S)
             if unread:
                 self._read_claims()
             self._read_at = now
@@ -148,16 +173,36 @@ class Loader:
 
     def snapshot(
         self, context: context_.RequestContext
-    ) -> snapshot_.Snapshot:
+    ) -> document_.HostDocument:
         """Return the hosts as they are now.
 
-        The table is this one: what is returned is good until the next refresh.
+        Its table is this one, and follows the deployment.
         """
         self.follow(context)
-        return snapshot_.Snapshot(
-            self.table, self._clock.timestamp(),
+        return document_.HostDocument(
+            self.table, self._clock.steady(),
             {cell.uuid: cell.name or cell.uuid
              for cell in self._cells.enabled()}, self.silent)
+
+    def doubt(self) -> exception.HostsInDoubt | None:
+        """Return why it cannot be told here whether hosts are up, if so."""
+        with self._lock:
+            now = self._clock.steady()
+            found = doubt_.find(self.table, now, self._pace.limits)
+            if found is None:
+                return None
+            log_it = now - self._doubted_at >= self._pace.limits.down_s
+            if log_it:
+                self._doubted_at = now
+        if log_it:
+            ahead = [each.ahead_s for each in self._followers.values()]
+            LOG.warning(
+                'Clock? %d of %d hosts, in %d cells, went down at one time; '
+                'who needs them has to ask again. The clocks of the '
+                "cells' databases are ahead of ours by %.1f to %.1f seconds",
+                found.hosts, found.known, found.cells, min(ahead, default=0),
+                max(ahead, default=0))
+        return exception.HostsInDoubt(hosts=found.hosts, known=found.known)
 
     def reload(self, providers: Sequence[str]) -> None:
         """Set what is taken to what the claim store says by now.
@@ -165,30 +210,34 @@ class Loader:
         That is done for what changed, and for these hosts in any case. Where
         it fails it is done with the next refresh.
         """
-        with self.lock:
-            self._doubtful.update(providers)
+        self.mark_stale(providers)
         self._read_claims()
+
+    def mark_stale(self, providers: Iterable[str]) -> None:
+        """Have the next refresh ask for what is taken on these hosts."""
+        with self._lock:
+            self._doubtful.update(providers)
 
     def hold(self, providers: Iterable[str]) -> None:
         """Leave what was taken on these hosts, and not claimed, for a time.
 
         Whoever builds there has told its cell by then.
         """
-        until = self._clock.timestamp() + _PENDING_S
-        with self.lock:
+        until = self._clock.steady() + _PENDING_S
+        with self._lock:
             self._held.append((until, list(providers)))
 
     def tell_aggregates(
         self, aggregates: Iterable[objects.Aggregate]
     ) -> None:
         """Take over aggregates that callers tell of, until the end."""
-        with self.lock:
+        with self._lock:
             self._regroup(frozenset[str]().union(*map(
                 self._grouping.tell, aggregates)))
 
     def forget_aggregate(self, number: int) -> None:
         """Forget an aggregate that callers told of."""
-        with self.lock:
+        with self._lock:
             self._regroup(self._grouping.forget(number))
 
     def tell_instances(
@@ -198,23 +247,26 @@ class Loader:
 
         :param complete: whether it has no others
         """
-        with self.lock:
+        with self._lock:
             tell = self._told.replace if complete else self._told.update
             tell(host, instances)
 
     def forget_instance(self, instance: str) -> None:
         """Forget where an instance is said to be."""
-        with self.lock:
+        with self._lock:
             self._told.forget(instance)
 
     def told(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the nodes of instances, of those that a host told of."""
-        with self.lock:
-            hosts = self.table.view(self._clock.timestamp())
-            rows = {each: hosts.named(host) for each in instances
-                    if (host := self._told.host(each)) is not None}
-            return {each: self.table['uuid'][found[0]]
-                    for each, found in rows.items() if found}
+        with self._lock:
+            told_ = {each: host for each in instances
+                     if (host := self._told.host(each)) is not None}
+        if not told_:
+            return {}
+        hosts = self.table.view(self._clock.steady())
+        rows = {each: hosts.named(host) for each, host in told_.items()}
+        return {each: hosts['uuid'][found[0]]
+                for each, found in rows.items() if found}
 
     def _regroup(self, hosts: Set[str]) -> None:
         if hosts:
@@ -230,9 +282,10 @@ class Loader:
         for uuid, cell in cells.items():
             if uuid not in self._followers:
                 self._followers[uuid] = follower_.Follower(
-                    cell, self.table, self.lock, self._grouping,
-                    self._discovery, self._clock.lock)
+                    cell, self.table, self._lock, self._grouping,
+                    self._discovery, self._clock)
             self._followers[uuid].cell = cell
+            self._followers[uuid].mapped = self._mappings.hosts(uuid)
         gathered = self._gatherer.gather(
             context, cells.values(),
             lambda aimed: self._read_cell(aimed, now))
@@ -240,9 +293,9 @@ class Loader:
             LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
                         failure)
         quiet = gathered.silent | gathered.failures.keys()
-        with self.lock:
+        with self._lock:
             for uuid in quiet:
-                self.table.cells.failed(uuid, 1, self._clock.timestamp())
+                self.table.cells.failed(uuid, 1, self._clock.steady())
             self.silent = sorted(cells[uuid].identity for uuid in quiet)
 
     def _read_cell(
@@ -252,15 +305,13 @@ class Loader:
         assert aimed.cell is not None
         follower = self._followers[aimed.cell.uuid]
         everything = now >= follower.full_at
-        new = follower.read(
-            aimed.cell.database, everything, self._clock.timestamp())
+        new = follower.read(aimed.cell.database, everything)
         if everything:
             # Not all cells at once, for that takes its time.
             share = zlib.crc32(aimed.cell.uuid.encode()) % 1000 / 2000
             follower.full_at = now + self._pace.full_interval_s * (1 - share)
         if new:
-            with self.lock:
-                self._doubtful.update(new)
+            self.mark_stale(new)
 
     def _read_aggregates(self, now: float) -> None:
         if now >= self._aggregates_full_at:
@@ -268,22 +319,23 @@ class Loader:
             self._aggregates_full_at = now + self._pace.full_interval_s
         with self._database.reader() as connection:
             changes = aggregates.changes(connection, self._aggregates_token)
-        with self.lock:
+        with self._lock:
             self._regroup(self._grouping.apply(changes))
         self._aggregates_token = changes.token
 
     def _read_claims(self) -> None:
         with self._reading:
             changes = self._claims.usages(since=self._claims_token)
-            with self.lock:
+            with self._lock:
                 self._apply(changes.usages)
                 self._claims_token = changes.token
                 doubtful = list(self._doubtful)
             if doubtful:
                 changes = self._claims.usages(providers=doubtful)
-                with self.lock:
+                with self._lock:
                     self._apply(changes.usages)
                     self._doubtful.difference_update(doubtful)
+            self.table.publish()
 
     def _apply(self, usages: Iterable[Any]) -> None:
         for usage in usages:

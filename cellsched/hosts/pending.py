@@ -15,13 +15,10 @@ class Pending:
         self._begun: collections.deque[tuple[float, str]] = (
             collections.deque())
 
-    def add(self, uuid: str, count: int, now: float) -> None:
-        """Count a build on a host; -1 for the latest one, not to be."""
-        if count > 0:
-            self._times.setdefault(uuid, collections.deque()).append(now)
-            self._begun.append((now, uuid))
-        elif self._times.get(uuid):
-            self._times[uuid].pop()
+    def add(self, uuid: str, now: float) -> None:
+        """Count a build on a host."""
+        self._times.setdefault(uuid, collections.deque()).append(now)
+        self._begun.append((now, uuid))
 
     def forget(self, uuids: Iterable[str]) -> None:
         """Forget the builds of hosts that reported, or that are gone."""

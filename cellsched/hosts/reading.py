@@ -110,8 +110,10 @@ def column(
             raise invalid(f'{field}.codes', 'places of its values')
         return [values[int(code)] for code in codes]
     if kind == 'object':
+        assert spec is not None
         _check_length(field, given, count)
-        return [shown(f'{field}[{place}]', each, least=0)
+        return [each if each is None and spec.default is None
+                else shown(f'{field}[{place}]', each, least=0)
                 for place, each in enumerate(given)]
     if kind == 'bool':
         _check_length(field, given, count)

@@ -2,28 +2,27 @@
 """The host table: every host that a scheduler knows, as NumPy columns."""
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import functools
+import contextlib
+import dataclasses
+import enum
+import threading
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from cellsched import exception
 from cellsched.hosts import coding as coding_
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import extrema
+from cellsched.hosts import extrema as extrema_
 from cellsched.hosts import facts
+from cellsched.hosts import merged_columns
 from cellsched.hosts import pending
+from cellsched.hosts import snapshot as snapshot_
 from cellsched.hosts import view as view_
-
-#: What a resource class takes from columns with Nova's names:
-#: (column, the amount's factor). Memory is in MB, disk in GB.
-_TAKES = {
-    'VCPU': (('vcpus_used', 1),),
-    'MEMORY_MB': (('free_ram_mb', -1),),
-    'DISK_GB': (('free_disk_mb', -1024), ('disk_mb_used', 1024)),
-}
 
 #: Columns that change seldom, on which what is kept of a table relies.
 _LASTING = frozenset({
@@ -35,15 +34,68 @@ _LASTING = frozenset({
 #: host.
 _SPARE_VALUES = 1000
 
+#: Sets of merged columns that are kept for the next decisions.
+_IDLE_MAX = 16
+
+
+class Check(enum.Enum):
+    """What must hold of the chosen hosts when a choice is noted."""
+
+    #: Nothing else was chosen on them since the view was made, and where they
+    #: were written anew, there is room.
+    UNTOUCHED = enum.auto()
+    #: There is room.
+    ROOM = enum.auto()
+    NOTHING = enum.auto()
+
+
+@dataclasses.dataclass(eq=False)
+class Taking:
+    """What one instance takes of a host that was chosen for it.
+
+    :param node: the uuid of the compute node
+    :param resources: amounts by resource class
+    :param at: wall clock time, in seconds since the epoch
+    :param claimed: whether the claim store has it
+    :param doubted: whether the store told of the host before that, so that
+        what it told may have this in it, or not
+    """
+
+    node: str
+    resources: tuple[tuple[str, int], ...]
+    at: float
+    claimed: bool = False
+    doubted: bool = False
+
+
+class _Published(NamedTuple):
+    """What decisions read.
+
+    :param overlay: rows of the snapshot on which something was chosen since,
+        and how that changes them; only ever added to
+    """
+
+    snapshot: snapshot_.Snapshot
+    overlay: list[tuple[int, merged_columns.Changes]]
+
 
 class HostTable:
-    """Hosts in rows, facts in columns; what loaders write.
+    """Hosts in rows, facts in columns.
 
-    Plug-ins read it through a :class:`~cellsched.hosts.view.Hosts`; the
-    arrays that they get are read-only.
+    Loaders write it; a decision reads the snapshot that was published last
+    and the overlay of what was chosen since, through a
+    :class:`~cellsched.hosts.view.Hosts`. Arrays that somebody reads are never
+    written: a column is copied before it is written for the first time after
+    a snapshot was published. What is written is published when somebody next
+    reads, or, within :meth:`batch`, when :meth:`publish` is called.
 
-    A table has one writer at a time, and nobody reads while it writes. Rows
-    move when hosts are dropped, so only uuids last.
+    What a decision takes is counted in its own view only, until it is noted
+    (:meth:`note`). From then on all see it in the overlay; when the claim
+    store has it (:meth:`confirm`) it goes into the columns, and is replaced
+    there by what the store tells next.
+
+    Any thread may call any method; none blocks. Rows move when hosts are
+    dropped, so only uuids last.
     """
 
     def __init__(
@@ -51,6 +103,10 @@ class HostTable:
         cells: facts.Cells | None = None,
     ) -> None:
         self.specs = {column.name: column for column in columns}
+        #: What was heard of cells.
+        self.cells = cells or facts.Cells()
+        # Held for moments, and never while something blocks.
+        self._lock = threading.RLock()
         self._columns = {
             name: np.empty(0, dtype=spec.stored)
             for name, spec in self.specs.items()}
@@ -60,18 +116,18 @@ class HostTable:
             if spec.dtype == columns_.CODED}
         self._length = 0
         self._rows: dict[str, int] = {}
+        # Builds that are in the columns and that no host reported yet.
         self._pending = pending.Pending()
-        #: How often something was taken or given back.
-        self.takings = 0
-        #: What was heard of cells.
-        self.cells = cells or facts.Cells()
-        #: What was made of the hosts, until something lasting changes.
-        self.kept: dict[Any, Any] = {}
-        #: Columns as they were last read, while their arrays are the same.
-        self._read: dict[str, view_.Column] = {}
-        self._extrema = extrema.Extrema()
-        #: What was made of the columns, until anything changes.
-        self.current: dict[Any, Any] = {}
+        # By node, what was noted and is not in the columns yet.
+        self._takings: dict[str, list[Taking]] = {}
+        # Columns that are no published snapshot's.
+        self._private = set(self._columns)
+        self._rows_changed = self._lasting_changed = True
+        self._changed = True
+        self._batches = 0
+        self._idle: list[merged_columns.MergedColumns] = []
+        self._published = _Published(snapshot_.Snapshot(
+            -1, self.specs, {}, {}, {}, self.cells), [])
 
     def __len__(self) -> int:
         return self._length
@@ -79,38 +135,27 @@ class HostTable:
     def __contains__(self, name: str) -> bool:
         return name in self._columns
 
-    def __getitem__(self, name: str) -> view_.Column:
-        """Return a column by name.
+    def __getitem__(self, name: str) -> snapshot_.Column:
+        """Return a column by name, with what is in the overlay.
 
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
             the nearest
         """
-        column = self._read.get(name)
-        if column is None:
-            column = self._read[name] = self._column(name)[:self._length]
-            column.flags.writeable = False
-        return column
-
-    def extrema(self, name: str) -> extrema.Pair:
-        """Return the least and the greatest number of a column."""
-        return self._extrema.get(name, self[name])
+        return self.view(0.0)[name]
 
     @property
     def names(self) -> list[str]:
         """The names of all columns."""
         return list(self._columns)
 
-    def coding(self, name: str) -> coding_.Coding:
-        """Return the values of a coded column.
+    @property
+    def snapshot(self) -> snapshot_.Snapshot:
+        """The snapshot that was published last."""
+        return self._current().snapshot
 
-        :raises cellsched.exception.ColumnNotFound: no such column, or it is
-            not coded
-        """
-        coding = self._codings.get(name)
-        if coding is None:
-            self._column(name)
-            raise exception.ColumnNotFound(column=name, near=' of codes.')
-        return coding
+    def coding(self, name: str) -> coding_.Coding:
+        """Return the values of a coded column; see ``Snapshot.coding``."""
+        return self.snapshot.coding(name)
 
     def row(self, uuid: str) -> int | None:
         """Return the row of a compute node, or None."""
@@ -119,14 +164,183 @@ class HostTable:
     def view(
         self, now: float, located: Mapping[str, str] | None = None
     ) -> view_.Hosts:
-        """Return the hosts as one request sees them, at no cost.
+        """Return the hosts as one request sees them.
 
         :param now: wall clock time, seconds since the epoch
         :param located: compute node uuids by instance uuid
         """
-        return view_.Hosts(self, now, dict(located or {}))
+        snapshot, overlay = self._current()
+        try:
+            columns = self._idle.pop()
+        except IndexError:
+            columns = merged_columns.MergedColumns(snapshot)
+        columns.follow(snapshot, overlay)
+        return view_.Hosts(columns, now, dict(located or {}))
 
-    # What follows writes, and is for loaders, placing and tests.
+    def reuse(self, hosts: view_.Hosts) -> None:
+        """Let another request have the columns of a view.
+
+        They follow the table at less cost than new ones. Nobody may use the
+        view any more.
+        """
+        columns = hosts.columns
+        columns.give_back()
+        if len(self._idle) < _IDLE_MAX:
+            self._idle.append(columns)
+
+    # What was chosen.
+
+    def note(
+        self, hosts: view_.Hosts, check: Check = Check.UNTOUCHED
+    ) -> list[Taking] | None:
+        """Have everybody count what was taken in a view.
+
+        That is the one step of a decision which others wait for. It looks at
+        the chosen hosts once more.
+
+        :returns: None, and nothing is noted, if one does not do any more
+        """
+        columns = hosts.columns
+        taken = [(columns.snapshot.columns['uuid'][row],
+                  tuple(resources.items()))
+                 for row, resources in columns.taken]
+        with self._lock:
+            if check is not Check.NOTHING and self._is_behind(columns) and (
+                    check is Check.UNTOUCHED and self._is_touched(columns)
+                    or not self._has_room(taken)):
+                return None
+            takings = [Taking(node, resources, hosts.now)
+                       for node, resources in taken]
+            snapshot, overlay = self._published
+            for taking in takings:
+                self._takings.setdefault(taking.node, []).append(taking)
+                row = snapshot.rows.get(taking.node)
+                if row is not None:
+                    overlay.append((
+                        row, merged_columns.changes(taking.resources)))
+        return takings
+
+    def undo(self, takings: Iterable[Taking]) -> None:
+        """Count no more what was noted and not confirmed."""
+        with self._lock:
+            snapshot, overlay = self._published
+            for taking in takings:
+                self._remove(taking)
+                row = snapshot.rows.get(taking.node)
+                if row is not None:
+                    overlay.append((row, merged_columns.inverse(
+                        merged_columns.changes(taking.resources))))
+
+    def confirm(self, takings: Iterable[Taking]) -> list[str]:
+        """Learn that the claim store has what was noted.
+
+        :returns: the nodes of which the store told meanwhile, so that nobody
+            knows whether that had this in it
+        """
+        doubtful = []
+        with self._lock:
+            for taking in takings:
+                taking.claimed = True
+                if taking.doubted:
+                    doubtful.append(taking.node)
+        return doubtful
+
+    def _is_behind(self, columns: merged_columns.MergedColumns) -> bool:
+        """Whether anything happened since the columns followed the table."""
+        snapshot, overlay = self._published
+        return (columns.snapshot is not snapshot or self._changed
+                or columns.position < len(overlay))
+
+    def _is_touched(self, columns: merged_columns.MergedColumns) -> bool:
+        """Whether others chose hosts that were taken in these columns."""
+        snapshot, overlay = self._published
+        if columns.snapshot is not snapshot:
+            return False
+        others = {row for row, _ in overlay[columns.position:]}
+        return not others.isdisjoint(row for row, _ in columns.taken)
+
+    def _has_room(
+        self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]]
+    ) -> bool:
+        wanted: dict[tuple[str, str], int] = {}
+        for node, resources in taken:
+            for resource, amount in resources:
+                key = (node, resource)
+                wanted[key] = wanted.get(key, 0) + amount
+        return all(self._room(*key) >= amount
+                   for key, amount in wanted.items())
+
+    def _room(self, node: str, resource: str) -> float:
+        """Return what is left on a host, by all that is known."""
+        row = self._rows.get(node)
+        column = self._columns.get(columns_.ROOM + resource)
+        if row is None or column is None:
+            return 0.0
+        return float(column[row]) - sum(
+            amount for taking in self._takings.get(node, ())
+            for name, amount in taking.resources if name == resource)
+
+    def _remove(self, taking: Taking) -> None:
+        left = self._takings.get(taking.node)
+        if left is not None and taking in left:
+            left.remove(taking)
+            if not left:
+                del self._takings[taking.node]
+
+    # What is written.
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        """Publish what is written only when that is asked for, or at last."""
+        with self._lock:
+            self._current()
+            self._batches += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._batches -= 1
+                self.publish()
+
+    def publish(self) -> None:
+        """Have what was written read by the decisions that begin now."""
+        with self._lock:
+            self._fold()
+            if not (self._changed
+                    or self.cells.version != self._published.snapshot.cells
+                    .version):
+                return
+            before = self._published.snapshot
+            columns = dict(before.columns)
+            for name in (self._columns if self._rows_changed
+                         else self._private):
+                shown = columns[name] = self._columns[name][:self._length]
+                shown.flags.writeable = False
+            lasting = self._rows_changed or self._lasting_changed
+            snapshot = snapshot_.Snapshot(
+                before.version + 1, self.specs, columns, dict(self._codings),
+                dict(self._rows) if self._rows_changed else before.rows,
+                self.cells.copy(), {} if lasting else before.kept,
+                extrema_.Extrema() if self._rows_changed
+                else before.extrema.without(self._private))
+            self._published = _Published(snapshot, [
+                (self._rows[node], merged_columns.changes(taking.resources))
+                for node, takings in self._takings.items()
+                if node in self._rows for taking in takings])
+            self._private = set()
+            self._changed = self._rows_changed = False
+            self._lasting_changed = False
+
+    def _current(self) -> _Published:
+        if not self._batches and (
+                self._changed or self.cells.version
+                != self._published.snapshot.cells.version):
+            self.publish()
+        return self._published
+
+    def written(self, name: str) -> snapshot_.Column:
+        """Return a column as it was last written, for who writes it."""
+        return self._column(name)[:self._length]
 
     def put(self, uuids: Sequence[str], values: Mapping[str, Any]) -> None:
         """Add hosts or change them.
@@ -136,81 +350,81 @@ class HostTable:
             they had, or their default in a new row.
         :raises cellsched.exception.ColumnNotFound: no such column
         """
-        rows = self._place(uuids)
-        self._extrema.clear()
-        self.current.clear()
-        for name, given in values.items():
-            coding = self._codings.get(name)
-            if coding is not None:
-                given = coding.encode(_listed(given))
-            elif name.startswith(columns_.ROOM):
-                self._room_column(name.removeprefix(columns_.ROOM))
-            column = self._column(name)
-            if name in _LASTING:
-                before = column[rows]
-                column[rows] = given
-                if self.kept and not np.array_equal(before, column[rows]):
-                    self.kept.clear()
-            else:
-                column[rows] = given
-            if coding is not None and (
-                    len(coding.values) > self._length + _SPARE_VALUES):
-                self._compact(name, coding)
-        if 'num_io_ops' in values:
-            self._pending.forget(uuids)
+        with self._lock:
+            self._fold()
+            rows = self._place(uuids)
+            self._changed = True
+            for name, given in values.items():
+                self._put(name, rows, given)
+            if merged_columns.BUILDS in values:
+                self._pending.forget(uuids)
+
+    def _put(self, name: str, rows: snapshot_.Column, given: Any) -> None:
+        if name.startswith(columns_.ROOM):
+            self._room_column(name.removeprefix(columns_.ROOM))
+        coding = self._codings.get(name)
+        if coding is not None:
+            given = coding.encode(_listed(given))
+        column = self._writable(name)
+        before = column[rows] if name in _LASTING else None
+        column[rows] = given
+        if before is not None and not np.array_equal(before, column[rows]):
+            self._lasting_changed = True
+        if coding is not None and (
+                len(coding.values) > self._length + _SPARE_VALUES):
+            self._codings[name], self._columns[name] = coding.compacted(
+                column[:self._length])
+            self._lasting_changed = True
 
     def drop(self, uuids: Iterable[str]) -> None:
         """Remove hosts; those that are not there are no matter."""
-        gone = [row for row in map(self._rows.get, uuids) if row is not None]
-        if not gone:
-            return
-        stay = np.ones(self._length, dtype=bool)
-        stay[gone] = False
-        self._pending.forget(self['uuid'][~stay])
-        for name, column in self._columns.items():
-            self._columns[name] = column[:self._length][stay]
-        self._length = int(stay.sum())
-        self._forget()
-        self._rows = {uuid: row for row, uuid in enumerate(self['uuid'])}
+        with self._lock:
+            gone = {row for row in map(self._rows.get, uuids)
+                    if row is not None}
+            if not gone:
+                return
+            self._fold()
+            stay = np.ones(self._length, dtype=bool)
+            stay[list(gone)] = False
+            self._pending.forget(self.written('uuid')[~stay])
+            for name, column in self._columns.items():
+                self._columns[name] = column[:self._length][stay]
+            self._length = int(stay.sum())
+            self._rows = {
+                uuid: row for row, uuid in enumerate(self._columns['uuid'])}
+            self._changed = self._rows_changed = True
+            self._private.update(self._columns)
 
     def set_usage(
         self, uuid: str, capacity: Mapping[str, int], used: Mapping[str, int],
         consumers: int,
     ) -> None:
         """Set what is taken on a host, as the claim store says."""
-        row = self._rows.get(uuid)
-        if row is None:
-            return
-        self._extrema.clear()
-        self.current.clear()
-        for name in self._columns:
-            if name.startswith(columns_.ROOM):
-                self._columns[name][row] = 0
-        for resource in capacity.keys() | used.keys():
-            self._room_column(resource)[row] = (
-                capacity.get(resource, 0) - used.get(resource, 0))
-        columns = self._columns
-        columns['vcpus_used'][row] = used.get('VCPU', 0)
-        columns['free_ram_mb'][row] = (
-            columns['unreserved_ram_mb'][row] - used.get('MEMORY_MB', 0))
-        disk_mb = used.get('DISK_GB', 0) * 1024
-        columns['free_disk_mb'][row] = (
-            columns['unreserved_disk_mb'][row] - disk_mb)
-        columns['disk_mb_used'][row] = disk_mb
-        columns['num_instances'][row] = consumers
-
-    def take(
-        self, row: int, resources: Mapping[str, int], count: int = 1,
-        now: float = 0.0,
-    ) -> None:
-        """Count one more instance on a host, ahead of the store's report.
-
-        :param count: -1 to take it back
-        :param now: wall clock time, in seconds since the epoch
-        """
-        self.takings += 1
-        self._add(row, count, _changes(tuple(resources.items())))
-        self._pending.add(self._columns['uuid'][row], count, now)
+        with self._lock:
+            row = self._rows.get(uuid)
+            if row is None:
+                return
+            self._fold()
+            for taking in self._takings.get(uuid, ()):
+                taking.doubted = True
+            self._changed = True
+            for name in self._columns:
+                if name.startswith(columns_.ROOM):
+                    self._writable(name)[row] = 0
+            for resource in capacity.keys() | used.keys():
+                self._room_column(resource)
+                self._writable(columns_.ROOM + resource)[row] = (
+                    capacity.get(resource, 0) - used.get(resource, 0))
+            memory_mb = used.get('MEMORY_MB', 0)
+            disk_mb = used.get('DISK_GB', 0) * 1024
+            for name, value in (
+                    ('vcpus_used', used.get('VCPU', 0)),
+                    ('free_ram_mb',
+                     self._columns['unreserved_ram_mb'][row] - memory_mb),
+                    ('free_disk_mb',
+                     self._columns['unreserved_disk_mb'][row] - disk_mb),
+                    ('disk_mb_used', disk_mb), ('num_instances', consumers)):
+                self._writable(name)[row] = value
 
     def settle(self, before: float) -> None:
         """Count no more builds that were begun before then.
@@ -218,21 +432,30 @@ class HostTable:
         A host reports builds in progress itself; until it does, what was
         taken here is counted in their place.
         """
-        for uuid, count in self._pending.expire(before):
-            self._add(self._rows[uuid], -count, (('num_io_ops', 1),))
+        with self._lock:
+            self._fold()
+            for uuid, count in self._pending.expire(before):
+                self._writable(merged_columns.BUILDS)[
+                    self._rows[uuid]] -= count
+                self._changed = True
 
-    def _add(
-        self, row: int, times: int, changes: Iterable[tuple[str, int]]
-    ) -> None:
-        self.current.clear()
-        for name, amount in changes:
-            column = self._columns.get(name)
-            if column is None:
-                column = self._room_column(name.removeprefix(columns_.ROOM))
-            column[row] += times * amount
-            self._extrema.forget(name)
+    def _fold(self) -> None:
+        """Put what is claimed into the columns."""
+        for node, takings in list(self._takings.items()):
+            claimed = [each for each in takings if each.claimed]
+            row = self._rows.get(node)
+            for taking in claimed:
+                self._remove(taking)
+                if row is None:
+                    continue
+                self._changed = True
+                for name, amount in merged_columns.changes(taking.resources):
+                    if name.startswith(columns_.ROOM):
+                        self._room_column(name.removeprefix(columns_.ROOM))
+                    self._writable(name)[row] += amount
+                self._pending.add(node, taking.at)
 
-    def _place(self, uuids: Sequence[str]) -> view_.Column:
+    def _place(self, uuids: Sequence[str]) -> snapshot_.Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
         new = [uuid for uuid in dict.fromkeys(uuids)
                if uuid not in self._rows]
@@ -243,59 +466,46 @@ class HostTable:
             self._columns['uuid'][self._length:end] = new
             self._rows.update(zip(new, range(self._length, end)))
             self._length = end
-            self._forget()
+            self._rows_changed = True
         return np.fromiter((self._rows[uuid] for uuid in uuids), 'int64')
 
     def _grown(
-        self, name: str, column: view_.Column, end: int
-    ) -> view_.Column:
+        self, name: str, column: snapshot_.Column, end: int
+    ) -> snapshot_.Column:
+        """Return a column with more rows; nobody reads those yet."""
         if len(column) < end:
             bigger = np.empty(max(end, len(column) * 2), dtype=column.dtype)
             bigger[:self._length] = column[:self._length]
             column = bigger
+            self._private.add(name)
         spec = self.specs.get(name)
         column[self._length:end] = (
             spec.default if spec and name not in self._codings else 0)
         return column
 
-    def _compact(self, name: str, coding: coding_.Coding) -> None:
-        self._columns[name] = coding.compact(self[name])
-        self._forget()
+    def _writable(self, name: str) -> snapshot_.Column:
+        """Return the array of a column that nobody reads."""
+        column = self._column(name)
+        if name not in self._private:
+            column = self._columns[name] = column.copy()
+            self._private.add(name)
+        return column
 
-    def _forget(self) -> None:
-        """Forget what was made of columns that have other arrays now."""
-        self._read.clear()
-        self._extrema.clear()
-        self.current.clear()
-        self.kept.clear()
-
-    def _column(self, name: str) -> view_.Column:
+    def _column(self, name: str) -> snapshot_.Column:
         """Return the array of a column, which may have rows to spare."""
         column = self._columns.get(name)
         if column is None:
             raise exception.ColumnNotFound(column=name, near=columns_.near(
-                str(name), (*self._columns, *view_.FACTS)))
+                str(name), (*self._columns, *snapshot_.FACTS)))
         return column
 
-    def _room_column(self, resource: str) -> view_.Column:
+    def _room_column(self, resource: str) -> None:
+        """Make sure that there is a column for a resource class."""
         name = columns_.ROOM + resource
         if name not in self._columns:
             self._columns[name] = np.zeros(len(self._columns['uuid']))
-        return self._columns[name]
+            self._private.add(name)
 
 
 def _listed(given: Any) -> Iterable[Any]:
     return given if isinstance(given, (list, np.ndarray)) else [given]
-
-
-# Flavors are few.
-@functools.lru_cache(1024)
-def _changes(
-    resources: tuple[tuple[str, int], ...]
-) -> tuple[tuple[str, int], ...]:
-    """Return what an instance adds to columns of its host."""
-    return (*((columns_.ROOM + resource, -amount)
-              for resource, amount in resources),
-            *((name, factor * amount) for resource, amount in resources
-              for name, factor in _TAKES.get(resource, ())),
-            ('num_instances', 1), ('num_io_ops', 1))

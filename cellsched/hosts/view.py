@@ -9,7 +9,6 @@ from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
-from typing import TYPE_CHECKING
 from typing import TypeVar
 
 import numpy as np
@@ -18,16 +17,15 @@ import numpy.typing as npt
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import extrema
 from cellsched.hosts import facts
-
-if TYPE_CHECKING:
-    from cellsched.hosts import table
+from cellsched.hosts import merged_columns
+from cellsched.hosts import snapshot as snapshot_
 
 Column = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _Made = TypeVar('_Made')
 
-#: What is kept of a table that does not change; then it is begun anew.
+#: What is kept of columns that do not change; then it is begun anew.
 _KEPT_MAX = 64
 
 
@@ -37,30 +35,32 @@ class Hosts:
     ``hosts['free_ram_mb']`` is a column, an array with one value for each
     host. Arrays are only read, never written.
 
-    All hosts of a table, or those of them that are still in. It follows what
-    is taken, and is good until hosts come or go: it serves one request.
+    All hosts of a table, or those of them that are still in. They stay as
+    they were when the request began, but for what it takes itself.
 
-    :param now: wall clock time of the request, in seconds since the epoch
+    :param now: time of the request, in seconds since the epoch; by the clock
+        that the table goes by, which never steps
     :param located: compute node uuids by instance uuid
     :param rows: ascending rows of the table; all of them where it is None
     """
 
     def __init__(
-        self, source: table.HostTable, now: float, located: dict[str, str],
-        rows: Column | None = None,
+        self, columns: merged_columns.MergedColumns, now: float,
+        located: dict[str, str], rows: Column | None = None,
     ) -> None:
-        self._table = source
+        #: What the hosts are read from, for the pipeline.
+        self.columns = columns
         self.now = now
         self._located = located
         self._rows = rows
         self._gathered: dict[str, Column] = {}
-        self._gathered_at = source.takings
+        self._gathered_at = columns.takings
 
     def __len__(self) -> int:
-        return len(self._table) if self._rows is None else len(self._rows)
+        return len(self.columns) if self._rows is None else len(self._rows)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._table or name in FACTS
+        return name in self.columns or name in snapshot_.FACTS
 
     def __getitem__(self, name: str) -> Column:
         """Return a column by name.
@@ -68,26 +68,27 @@ class Hosts:
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
             the nearest
         """
-        if name in FACTS:
+        if name in snapshot_.FACTS:
             return self._fact(name)
         if self._rows is None:
-            return self._table[name]
-        if self._gathered_at != self._table.takings:
+            return self.columns[name]
+        if self._gathered_at != self.columns.takings:
             self._gathered.clear()
-            self._gathered_at = self._table.takings
+            self._gathered_at = self.columns.takings
         column = self._gathered.get(name)
         if column is None:
-            column = self._gathered[name] = self._table[name].take(self._rows)
+            column = self._gathered[name] = self.columns[name].take(self._rows)
         return column
 
     @property
     def names(self) -> list[str]:
         """The names of all columns."""
-        return [*self._table.names, *FACTS]
+        return [*self.columns.names, *snapshot_.FACTS]
 
     def kind(self, name: str) -> str:
         """Return what a column holds; see :class:`~.columns.Column`."""
-        spec = FACTS.get(name) or self._table.specs.get(name)
+        spec = (snapshot_.FACTS.get(name)
+                or self.columns.snapshot.specs.get(name))
         return spec.dtype if spec else columns_.WHOLE
 
     @property
@@ -118,7 +119,7 @@ class Hosts:
 
     def at(self, rows: Column) -> Hosts:
         """Return the hosts at these rows of the table, ascending."""
-        return Hosts(self._table, self.now, self._located, rows)
+        return Hosts(self.columns, self.now, self._located, rows)
 
     @property
     def is_whole(self) -> bool:
@@ -130,19 +131,19 @@ class Hosts:
         """All hosts of the table."""
         if self.is_whole:
             return self
-        return Hosts(self._table, self.now, self._located)
+        return Hosts(self.columns, self.now, self._located)
 
     def room(self, resource: str) -> Column:
         """Return how much of a resource class each host has left to claim."""
         name = columns_.ROOM + resource
-        if name in self._table:
+        if name in self.columns:
             return self[name]
         return np.zeros(len(self))
 
     def least_room(self, resource: str) -> float:
         """Return how much the host has left that has least."""
         name = columns_.ROOM + resource
-        return self.least(name) if name in self._table else 0.0
+        return self.least(name) if name in self.columns else 0.0
 
     def least(self, name: str) -> float:
         """Return the least number of a column; infinity without hosts.
@@ -156,19 +157,19 @@ class Hosts:
         return self._extrema(name)[1]
 
     def _extrema(self, name: str) -> extrema.Pair:
-        if self._rows is None and name not in FACTS:
-            return self._table.extrema(name)
+        if self._rows is None and name not in snapshot_.FACTS:
+            return self.columns.extrema(name)
         return extrema.of(self[name])
 
     # Coded columns.
 
     def code(self, name: str, value: Any) -> int:
         """Return the code of a value in a coded column; -1 if it has none."""
-        return self._table.coding(name).code(value)
+        return self.columns.snapshot.coding(name).code(value)
 
     def value(self, name: str, code: int) -> Any:
         """Return the value that a code of a coded column stands for."""
-        return self._table.coding(name).values[code]
+        return self.columns.snapshot.coding(name).values[code]
 
     def each(
         self, name: str, function: Callable[[Any], Any], dtype: str = 'bool'
@@ -178,7 +179,8 @@ class Hosts:
         It is asked once for a value, however many hosts have it, and may be
         asked about values that no host has any more.
         """
-        return self._table.coding(name).spread(self[name], function, dtype)
+        coding = self.columns.snapshot.coding(name)
+        return coding.spread(self[name], function, dtype)
 
     def number(
         self, key: str, default: float, least: float | None = None
@@ -189,7 +191,7 @@ class Hosts:
         :param least: a lower number counts as none
         :returns: one number if no aggregate says any, else one for each host
         """
-        numbers = self._table.coding('aggregates').numbers(key)
+        numbers = self.columns.snapshot.coding('aggregates').numbers(key)
         if numbers is None:
             return default
         bad = np.isnan(numbers)
@@ -204,7 +206,7 @@ class Hosts:
         and aggregates, what they physically have and can run, and whether
         they are disabled; nothing else may be read to make it.
         """
-        kept = self._table.kept
+        kept = self.columns.snapshot.kept
         if key not in kept:
             kept[key] = make(self.whole)
         return kept[key]
@@ -220,7 +222,7 @@ class Hosts:
         """
         if self._rows is not None:
             return make()
-        kept = self._table.current
+        kept = self.columns.current
         if key not in kept:
             if len(kept) >= _KEPT_MAX:
                 kept.clear()
@@ -230,18 +232,18 @@ class Hosts:
 
     def all_heard_within(self, seconds: float) -> bool:
         """Whether no cell has been silent for longer."""
-        return self._table.cells.oldest >= self.now - seconds
+        return self.columns.snapshot.cells.oldest >= self.now - seconds
 
     @property
     def any_cell_fails(self) -> bool:
         """Whether a cell has failures that are not as good as forgotten."""
-        return self._table.cells.any_fails(self.now)
+        return self.columns.snapshot.cells.any_fails(self.now)
 
     # Where instances are.
 
     def row(self, uuid: str) -> int | None:
         """Return the row in the table of a compute node, or None."""
-        return self._table.row(uuid)
+        return self.columns.snapshot.rows.get(uuid)
 
     def rows_of(self, instances: Iterable[str]) -> Column:
         """Return where in these hosts those are that have these instances.
@@ -267,7 +269,7 @@ class Hosts:
         found = collections.Counter(
             row for uuid in instances
             if (node := self._located.get(uuid)) is not None
-            and (row := self._table.row(node)) is not None)
+            and (row := self.columns.snapshot.rows.get(node)) is not None)
         rows = np.array(sorted(found), dtype='int64')
         counts = np.array([found[row] for row in rows.tolist()], dtype='int64')
         if self._rows is None:
@@ -295,22 +297,17 @@ class Hosts:
         self, row: int, resources: Mapping[str, int],
         instance: str | None = None,
     ) -> None:
-        """Take what an instance needs from the host in a row of the table."""
-        self._table.take(row, resources, now=self.now)
-        if instance is not None:
-            self._located[instance] = self._table['uuid'][row]
+        """Take what an instance needs from the host in a row of the table.
 
-    def give_back(
-        self, row: int, resources: Mapping[str, int],
-        instance: str | None = None,
-    ) -> None:
-        """Give back what an instance took."""
-        self._table.take(row, resources, count=-1, now=self.now)
+        It counts for this request only, until the table is told.
+        """
+        self.columns.take(row, resources)
         if instance is not None:
-            self._located.pop(instance, None)
+            self._located[instance] = self.columns['uuid'][row]
 
     def _fact(self, name: str) -> Column:
-        known, coding = self._table.cells, self._table.coding('cell')
+        snapshot = self.columns.snapshot
+        known, coding = snapshot.cells, snapshot.coding('cell')
         if name == 'cell_silent_s':
             return coding.spread(
                 self['cell'], lambda uuid: known.silent_s(uuid, self.now),
@@ -319,28 +316,13 @@ class Hosts:
             return coding.spread(
                 self['cell'], lambda uuid: known.failures(uuid, self.now),
                 'float64')
-        count, whole = len(coding.values), self._table
+        count, whole = len(coding.values), self.columns
         facts_: Column
         if name == 'cell_builds':
             facts_ = np.bincount(whole['cell'], whole['num_io_ops'], count)
         else:
-            facts_ = facts.free_shares(_Columns(whole), count)
+            facts_ = facts.free_shares(whole, count)
         return facts_.take(self['cell'])
-
-
-class _Columns(dict[str, Column]):
-    """The columns of a table as a mapping."""
-
-    def __init__(self, source: table.HostTable) -> None:
-        super().__init__()
-        self._source = source
-
-    def __missing__(self, name: str) -> Column:
-        return self._source[name]
-
-
-#: Columns of facts of the cells, by name.
-FACTS = {column.name: column for column in columns_.CELL_FACTS}
 
 
 def _by_host(hosts: Hosts) -> dict[str, list[int]]:
