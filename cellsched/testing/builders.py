@@ -14,7 +14,7 @@ from oslo_config import cfg
 from cellsched.filters import base as filters
 from cellsched.hosts import aggregate as aggregate_
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import table
+from cellsched.hosts import table as table_
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base as weighers
@@ -50,6 +50,24 @@ def hosts(
     failures: Mapping[str, float] | None = None,
     columns: Iterable[columns_.Column] = (), **values: Any,
 ) -> view.Hosts:
+    """Return hosts that are up and have room, as one request sees them.
+
+    :param located: rows of instances, by uuid
+
+    The other parameters are those of :func:`table`.
+    """
+    made = table(count, now, room, failures, columns, **values)
+    uuids = made.snapshot.columns['uuid']
+    return made.view(now, {instance: uuids[row] for instance, row
+                           in (located or {}).items()})
+
+
+def table(
+    count: int | None = None, now: float = NOW,
+    room: Mapping[str, Any] | None = None,
+    failures: Mapping[str, float] | None = None,
+    columns: Iterable[columns_.Column] = (), **values: Any,
+) -> table_.HostTable:
     """Return a table of hosts that are up and have room.
 
     ``hosts(num_instances=[1, 2, 3])`` has three. A host has 8 CPUs offered
@@ -58,7 +76,6 @@ def hosts(
 
     :param count: how many, where no column says it; one by default
     :param now: wall clock time of the request
-    :param located: rows of instances, by uuid
     :param room: what can still be claimed, by resource class
     :param failures: what failed just now, by cell
     :param columns: columns beyond the standard ones
@@ -70,7 +87,7 @@ def hosts(
     count = _count(count, given)
     uuids = given.pop('uuid', None) or [
         str(uuid.UUID(int=row + 1)) for row in range(count)]
-    result = table.HostTable((*columns_.STANDARD, *columns))
+    result = table_.HostTable((*columns_.STANDARD, *columns))
     for name in given:
         if name not in result and not name.startswith(columns_.ROOM):
             raise ValueError(f'the host table has no column {name!r}')
@@ -80,8 +97,7 @@ def hosts(
     for name, follow in _FOLLOWING.items():
         if name not in given:
             result.put(uuids, {name: follow(result.view(now))})
-    return result.view(now, {instance: uuids[row] for instance, row
-                             in (located or {}).items()})
+    return result
 
 
 def aggregate(number: int = 1, **metadata: str) -> aggregate_.Aggregate:

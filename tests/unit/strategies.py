@@ -38,6 +38,18 @@ _NUMBERS = {
 
 @st.composite
 def hosts(draw, metadata=None, failures=None, **columns):
+    """Draw what a request sees of a table, and where instances are."""
+    table = draw(tables(metadata, failures, **columns))
+    uuids, count = table['uuid'], len(table)
+    located = draw(st.dictionaries(
+        st.sampled_from(UUIDS), st.integers(0, max(count - 1, 0)))
+        if count else st.just({}))
+    return table.view(builders.NOW, {
+        instance: uuids[row] for instance, row in located.items()})
+
+
+@st.composite
+def tables(draw, metadata=None, failures=None, **columns):
     """Draw up to six hosts in up to three aggregates.
 
     :param metadata: strategies of more metadata, by key
@@ -61,10 +73,7 @@ def hosts(draw, metadata=None, failures=None, **columns):
         st.sampled_from(aggregates), unique=True, max_size=3).map(
         lambda some: tuple(sorted(some, key=lambda each: each.id)))
     values |= columns
-    located = draw(st.dictionaries(
-        st.sampled_from(UUIDS), st.integers(0, max(count - 1, 0)))
-        if count else st.just({}))
-    return builders.hosts(count, located=located, failures=failures, **{
+    return builders.table(count, failures=failures, **{
         name: draw(st.lists(each, min_size=count, max_size=count))
         for name, each in values.items()})
 

@@ -39,7 +39,7 @@ class LoaderTestCase(base.TestCase):
         return value
 
     def view(self):
-        return self.loader.table.view(self.world.clock.timestamp())
+        return self.loader.table.view(self.world.own_clock.timestamp())
 
     def room(self, host):
         return self.value(host, 'room:VCPU')

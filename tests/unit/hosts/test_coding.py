@@ -110,9 +110,10 @@ class TestCompact(base.TestCase):
         made = coding.Coding('')
         codes = np.array(made.encode(['a', 'b', 'c', 'd']), 'int32')
 
-        compacted = made.compact(codes[[3, 1, 3]])
+        before, (made, compacted) = made, made.compacted(codes[[3, 1, 3]])
 
         self.assertEqual(['', 'b', 'd'], made.values)
+        self.assertEqual(['', 'a', 'b', 'c', 'd'], before.values)
         self.assertEqual([2, 1, 2], compacted.tolist())
         self.assertEqual(codes.dtype, compacted.dtype)
         self.assertEqual([coding.NONE, 1, 2],
@@ -125,6 +126,6 @@ class TestCompact(base.TestCase):
             (builders.aggregate(x='3'),), (builders.aggregate(x='4'),)]))
         made.numbers('x')
 
-        made.compact(codes[1:])
+        made, _ = made.compacted(codes[1:])
 
         np.testing.assert_array_equal([np.nan, 4.0], made.numbers('x'))

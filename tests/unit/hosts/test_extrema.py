@@ -33,10 +33,12 @@ class TestExtrema(base.TestCase):
             (-9.0, 9.0), self.extrema.get('a', np.array([-9.0, 9.0])))
         self.assertEqual((5.0, 5.0), self.extrema.get('b', np.array([6.0])))
 
-    def test_nothing_is_known_when_all_is_forgotten(self):
-        self.extrema.clear()
+    def test_those_of_others_are_handed_on(self):
+        self.extrema.get('b', np.array([5.0]))
+        following = self.extrema.without({'b'})
 
-        self.assertEqual((6.0, 6.0), self.extrema.get('a', np.array([6.0])))
+        self.assertEqual((1.0, 3.0), following.get('a', np.array([6.0])))
+        self.assertEqual((6.0, 6.0), following.get('b', np.array([6.0])))
 
 
 class TestOf(base.TestCase):

@@ -52,7 +52,8 @@ class TestNodes(base.TestCase):
             'hypervisor_type': 'qemu', 'hypervisor_version': 7,
             'cpu_info': '{}',
             'supported_instances': (('x86_64', 'kvm', 'hvm'),),
-            'stats': '{"ssd": "yes"}', 'metrics': NODE['metrics']}, node())
+            'image_props': (), 'stats': '{"ssd": "yes"}',
+            'metrics': NODE['metrics']}, node())
         self.assertEqual('', self.logs.output)
 
     def test_what_others_leave_empty_has_its_default(self):
@@ -61,13 +62,19 @@ class TestNodes(base.TestCase):
              'disk_allocation_ratio', 'stats', 'metrics', 'traits',
              'supported_instances', 'hypervisor_hostname')))
 
-        self.assertEqual(('', 1.0, 1.0, 1.0, 0, frozenset(), (), '', ''), (
+        self.assertEqual((None, 1.0, 1.0, 1.0, 0, frozenset(), (), '', ''), (
             empty['host_ip'], empty['cpu_allocation_ratio'],
             empty['ram_allocation_ratio'], empty['disk_allocation_ratio'],
             empty['num_io_ops'], empty['traits'],
             empty['supported_instances'], empty['stats'],
             empty['nodename']))
         self.assertEqual('', self.logs.output)
+
+    def test_text_that_says_nothing_is_absent(self):
+        empty = node(host_ip='', hypervisor_type='')
+
+        self.assertEqual(
+            (None, None), (empty['host_ip'], empty['hypervisor_type']))
 
     def test_text_that_is_no_json_is_told_of_and_ignored(self):
         for name, column, default in (
@@ -79,6 +86,19 @@ class TestNodes(base.TestCase):
                 self.assertEqual(default, node(**{name: bad})[column])
             self.assertEqual(len(BAD), self.logs.output.count(
                 f'Compute node u: {name} is no JSON'))
+
+    def test_images_of_servers_are_apart_from_other_statistics(self):
+        said = node(stats=json.dumps({'ssd': 'yes', 'image_props': {
+            'os': {'y': 1, 'x': '3'}, 'bus': {'ide': 2}}}))
+
+        self.assertEqual(
+            (('bus', 'ide', 2), ('os', 'x', 3), ('os', 'y', 1)),
+            said['image_props'])
+        self.assertEqual('{"ssd": "yes"}', said['stats'])
+        for bad in (5, [], {'os': 5}, {'os': ['x']}, {'os': {'x': 'many'}},
+                    {'os': {'x': -1}}, {'os': {'x': 0}}, {'os': {'x': None}}):
+            self.assertEqual((), node(
+                stats=json.dumps({'image_props': bad}))['image_props'], bad)
 
     def test_statistic_that_is_no_number_is_none(self):
         for bad in (None, '', 'many', [], {}, 'inf'):

@@ -27,7 +27,7 @@ class TestCells(loading.LoaderTestCase):
             'total_usable_ram_mb': 8192, 'unreserved_ram_mb': 8192,
             'total_usable_disk_gb': 100, 'unreserved_disk_mb': 102400,
             'cpu_allocation_ratio': 1.0, 'hypervisor_version': 1,
-            'last_seen_up': self.world.clock.timestamp() - 1}
+            'last_seen_up': self.world.own_clock.timestamp() - 1}
         self.assertEqual(wanted, {
             column: self.value('a1', column) for column in wanted})
         self.assertEqual([], self.loader.silent)
@@ -86,7 +86,7 @@ class TestCells(loading.LoaderTestCase):
 
         self.refresh()
 
-        self.assertEqual(self.world.clock.timestamp() - 1,
+        self.assertEqual(self.world.own_clock.timestamp() - 1,
                          self.value('a1', 'last_seen_up'))
 
     def test_what_old_rows_leave_empty_is_no_matter(self):

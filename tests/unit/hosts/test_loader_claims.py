@@ -7,6 +7,7 @@ from cellsched.db.cell import compute_nodes
 from cellsched import exception
 from tests.unit.db import samples
 from tests.unit.hosts import loading
+from tests.unit.hosts import taking
 from tests.unit.hosts import world
 
 
@@ -87,7 +88,8 @@ class TestClaims(loading.LoaderTestCase):
     def test_reload_sets_these_hosts_right_and_no_others(self):
         self.refresh()
         for host in ('a1', 'b1'):
-            self.loader.table.take(
+            taking.take(
+                self.loader.table,
                 self.loader.table.row(self.world.providers[host]),
                 {'VCPU': 2})
 
@@ -98,7 +100,8 @@ class TestClaims(loading.LoaderTestCase):
 
     def test_reload_that_fails_is_made_up_for(self):
         self.refresh()
-        self.loader.table.take(self.loader.table.row(self.a1), {'VCPU': 2})
+        taking.take(self.loader.table, self.loader.table.row(self.a1),
+                    {'VCPU': 2})
         self.world.claims.failing_after = 0
         self.assertRaises(exception.DatabaseUnreachable,
                           self.loader.reload, [self.a1])
@@ -143,9 +146,9 @@ class TestClaims(loading.LoaderTestCase):
 
     def test_build_that_a_host_does_not_report_is_counted_for_a_while(self):
         self.refresh()
-        now = self.world.clock.timestamp()
-        self.loader.table.take(
-            self.loader.table.row(self.a1), {'VCPU': 2}, now=now)
+        now = self.world.own_clock.timestamp()
+        taking.take(self.loader.table, self.loader.table.row(self.a1),
+                    {'VCPU': 2}, now)
         self.world.clock.advance(58)
         self.refresh()
         self.assertEqual(1, self.value('a1', 'num_io_ops'))

@@ -4,6 +4,7 @@
 from cellsched import objects
 from tests.unit.db import samples
 from tests.unit.hosts import loading
+from tests.unit.hosts import taking
 from tests.unit.hosts import world
 
 
@@ -52,7 +53,7 @@ class TestHeld(loading.LoaderTestCase):
     def test_what_was_not_claimed_counts_for_a_while(self):
         self.refresh()
         row = self.loader.table.row(self.a1)
-        self.loader.table.take(row, {'VCPU': 3})
+        taking.take(self.loader.table, row, {'VCPU': 3})
         self.loader.hold([self.a1])
 
         self.refresh()

@@ -12,8 +12,9 @@ class TestMetadata(base.TestCase):
         super().setUp()
         one = builders.aggregate(1, ssd='yes, maybe', nic='10')
         two = builders.aggregate(2, ssd='no')
-        self.hosts = builders.hosts(
+        self.table = builders.table(
             aggregates=[(one,), (one, two), (two,), ()])
+        self.hosts = self.table.view(builders.NOW)
 
     def assertAgree(self, expected, *wanted):
         mask = metadata.agree(self.hosts, wanted)
@@ -57,18 +58,19 @@ class TestMetadata(base.TestCase):
         wanted = [('ssd', lambda texts: 'new' in texts)]
         self.assertFalse(metadata.agree(self.hosts, wanted).any())
 
-        self.hosts._table.put(
-            list(self.hosts['uuid'][:1]),
+        self.table.put(
+            self.hosts['uuid'][:1],
             {'aggregates': [(builders.aggregate(3, ssd='new', gpu='1'),)]})
+        self.hosts = self.table.view(builders.NOW)
 
         self.assertEqual([True, False, False, False],
                          metadata.agree(self.hosts, wanted).tolist())
         self.assertIn('gpu', metadata.keys(self.hosts))
 
     def test_keys_that_no_aggregate_has_are_not_kept(self):
-        before = len(self.hosts._table.kept)
+        before = len(self.hosts.columns.snapshot.kept)
 
         for number in range(100):
             metadata.agree(self.hosts, [(f'key{number}', bool)])
 
-        self.assertLess(len(self.hosts._table.kept) - before, 2)
+        self.assertLess(len(self.hosts.columns.snapshot.kept) - before, 2)

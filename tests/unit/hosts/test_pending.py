@@ -14,7 +14,7 @@ class TestPending(base.TestCase):
     def begin(self, **times):
         for uuid, begun in times.items():
             for time in begun:
-                self.pending.add(uuid, 1, time)
+                self.pending.add(uuid, time)
 
     def expired(self, before):
         return list(self.pending.expire(before))
@@ -32,20 +32,6 @@ class TestPending(base.TestCase):
         self.assertEqual([('a', 1)] * 2, self.expired(5.0))
         self.assertEqual([('a', 1)], self.expired(5.1))
 
-    def test_build_that_is_not_to_be_does_not_expire(self):
-        self.begin(a=[1.0])
-        self.pending.add('a', -1, 1.0)
-
-        self.assertEqual([], self.expired(9.0))
-
-    def test_build_after_one_that_was_given_back_has_its_own_time(self):
-        self.begin(a=[1.0])
-        self.pending.add('a', -1, 1.0)
-        self.begin(a=[5.0])
-
-        self.assertEqual([], self.expired(5.0))
-        self.assertEqual([('a', 1)], self.expired(9.0))
-
     def test_host_that_reported_has_none(self):
         self.begin(a=[1.0], b=[1.0])
 
@@ -59,10 +45,4 @@ class TestPending(base.TestCase):
         self.begin(a=[5.0])
 
         self.assertEqual([], self.expired(5.0))
-        self.assertEqual([('a', 1)], self.expired(9.0))
-
-    def test_more_given_back_than_begun_is_no_matter(self):
-        self.pending.add('a', -1, 1.0)
-        self.begin(a=[2.0])
-
         self.assertEqual([('a', 1)], self.expired(9.0))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cellsched import exception
 from cellsched.hosts import columns
+from cellsched.hosts import document as document_
 from cellsched.hosts import reading
-from cellsched.hosts import snapshot
 from cellsched.testing import builders
 from tests.unit import base
 
@@ -29,12 +29,13 @@ KINDS = [None, *(
     columns.Column('name', kind, default, '') for kind, default in (
         ('bool', False), ('float64', 0.0), ('object', ''),
         (columns.WHOLE, 0), (columns.CODED, ''), (columns.CODED, ()),
-        (columns.CODED, frozenset()), (columns.CODED, None)))]
+        (columns.CODED, frozenset()), (columns.CODED, None),
+        ('object', None)))]
 
 CODED = columns.Column('name', columns.CODED, None, '')
 
-GOOD = snapshot.dump(snapshot.Snapshot(
-    builders.hosts(2, aggregates=[(builders.aggregate(a='b'),), ()])._table,
+GOOD = document_.dump(document_.HostDocument(
+    builders.table(2, aggregates=[(builders.aggregate(a='b'),), ()]),
     builders.NOW, {builders.CELL: 'north'}, ['south']))
 
 
@@ -142,6 +143,11 @@ class TestColumns(ReadingTestCase):
     def test_names_of_hosts_can_be_shown(self):
         self.assertRefused('f[1]', self.read, ['a', '\x1b[2J'], KINDS[3])
 
+    def test_text_may_be_absent_where_that_is_the_default(self):
+        self.assertEqual([None, 'a'], self.read([None, 'a'], KINDS[-1]))
+        self.assertRefused('f[0]', self.read, [None, 'a'], KINDS[3])
+        self.assertRefused('f[1]', self.read, ['a', 5], KINDS[-1])
+
     def test_codes_are_places(self):
         for codes in ([0, 1], [-1, 0], [0, 0.5], [0, 2 ** 60], [0, NAN]):
             self.assertRefused('f.codes', self.coded, ['a'], codes)
@@ -189,10 +195,10 @@ class TestDocuments(ReadingTestCase):
         inside[path[-1]] = said
 
         try:
-            made = snapshot.load(document)
+            made = document_.load(document)
         except exception.InvalidField as error:
             self.assertEqual('snapshot', error.where)
         else:
             # What was read can be written again.
-            json.dumps(snapshot.dump(made)).encode()
+            json.dumps(document_.dump(made)).encode()
             self.assertEqual(2, len(made.table))

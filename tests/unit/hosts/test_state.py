@@ -87,6 +87,11 @@ class TestHostState(base.TestCase):
 
         self.assertEqual('host3', state.HostState(hosts, 1).host)
 
+    def test_address_that_the_host_has_not_said_is_none(self):
+        host = state.HostState(builders.hosts(), 0)
+
+        self.assertEqual((None, None), (host.host_ip, host.hypervisor_type))
+
     def test_facts_of_the_cell_are_attributes(self):
         host = state.HostState(builders.hosts(num_io_ops=[2, 3]), 1)
 

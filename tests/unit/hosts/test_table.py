@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host table against a model."""
 
+import copy
+
 import hypothesis
 from hypothesis import stateful
 from hypothesis import strategies
@@ -9,6 +11,7 @@ from cellsched.hosts import columns
 from cellsched.hosts import table
 from cellsched.testing import builders
 from tests.unit import base
+from tests.unit.hosts import taking
 
 
 class TestReading(base.TestCase):
@@ -19,20 +22,23 @@ class TestReading(base.TestCase):
         self.table.put(['x', 'y'], {'vcpus_used': [1, 2], 'cell': 'c'})
 
     def test_column_cannot_be_written(self):
-        self.table.take(0, {'CUSTOM_X': 1})
+        taking.take(self.table, 0, {'CUSTOM_X': 1})
 
         for name in self.table.names:
             error = self.assertRaises(
                 ValueError, self.table[name].__setitem__, 0, 0)
             self.assertIn('read-only', str(error))
 
-    def test_reading_does_not_stop_the_writer(self):
-        column = self.table['vcpus_used']
+    def test_what_is_read_stays_as_it_was(self):
+        column, before = self.table['vcpus_used'], self.table.snapshot
 
         self.table.put(['x'], {'vcpus_used': 7})
 
         self.assertEqual([7, 2], self.table['vcpus_used'].tolist())
-        self.assertEqual([7, 2], column.tolist())
+        self.assertEqual([1, 2], column.tolist())
+        self.assertEqual(before.version + 1, self.table.snapshot.version)
+        self.assertIs(before.columns['cell'],
+                      self.table.snapshot.columns['cell'])
 
     def test_unknown_column_is_a_key_error(self):
         self.assertRaises(KeyError, lambda: self.table['nonsense'])
@@ -58,7 +64,7 @@ class TestReading(base.TestCase):
         self.assertEqual([], first.rows_of(['i']).tolist())
         self.assertEqual([1], second.rows_of(['i']).tolist())
         self.assertTrue(first.is_whole)
-        self.assertIs(first['vcpus_used'].base, second['vcpus_used'].base)
+        self.assertIs(first['vcpus_used'], second['vcpus_used'])
 
 
 class TestKept(base.TestCase):
@@ -71,33 +77,33 @@ class TestKept(base.TestCase):
         self.same = {'host': ['a', 'b'], 'nodename': 'n', 'cell': ['c', 'd'],
                      'aggregates': [(self.one,), ()]}
         self.table.put(['x', 'y'], self.same)
-        self.table.kept['key'] = 'made'
+        self.table.snapshot.kept['key'] = 'made'
 
     def test_it_stays_where_what_lasts_is_said_again(self):
         self.table.put(['x', 'y'], self.same | {
             'num_io_ops': 3, 'availability_zone': 'z', 'stats': ['s', 't']})
         self.table.set_usage('x', {'VCPU': 4}, {}, 1)
-        self.table.take(0, {'VCPU': 1})
+        taking.take(self.table, 0, {'VCPU': 1})
         self.table.settle(9e9)
         self.table.drop(['nobody'])
 
-        self.assertEqual({'key': 'made'}, self.table.kept)
+        self.assertEqual({'key': 'made'}, self.table.snapshot.kept)
 
     def test_it_goes_with_anything_that_lasts(self):
         for changed in ({'host': ['a', 'c']}, {'nodename': 'm'},
                         {'cell': 'c'}, {'aggregates': [(self.other,), ()]},
                         {'supported_instances': [(('x86_64',),)] * 2}):
-            self.table.kept['key'] = 'made'
+            self.table.snapshot.kept['key'] = 'made'
             self.table.put(['x', 'y'], changed)
-            self.assertEqual({}, self.table.kept, changed)
+            self.assertEqual({}, self.table.snapshot.kept, changed)
 
     def test_it_goes_with_hosts_that_come_and_go(self):
         self.table.put(['z'], {})
-        self.assertEqual({}, self.table.kept)
+        self.assertEqual({}, self.table.snapshot.kept)
 
-        self.table.kept['key'] = 'made'
+        self.table.snapshot.kept['key'] = 'made'
         self.table.drop(['x'])
-        self.assertEqual({}, self.table.kept)
+        self.assertEqual({}, self.table.snapshot.kept)
 
 
 _UUIDS = strategies.sampled_from('abcdefgh')
@@ -115,6 +121,8 @@ class TableMachine(stateful.RuleBasedStateMachine):
         super().__init__()
         self.table = table.HostTable()
         self.model = {}
+        #: What is noted, and neither confirmed nor undone.
+        self.open = []
 
     @stateful.rule(hosts=strategies.dictionaries(
         _UUIDS, strategies.tuples(
@@ -149,37 +157,61 @@ class TableMachine(stateful.RuleBasedStateMachine):
                 host['unreserved_ram_mb'] - used.get('MEMORY_MB', 0))
             host['num_instances'] = consumers
 
-    @stateful.rule(uuid=_UUIDS, resources=_AMOUNTS,
-                   count=strategies.sampled_from([1, -1]))
-    def take(self, uuid, resources, count):
+    @stateful.rule(uuid=_UUIDS, resources=_AMOUNTS)
+    def note(self, uuid, resources):
         row = self.table.row(uuid)
         if row is not None:
-            self.table.take(row, resources, count)
-            host = self.model[uuid]
-            for resource, amount in resources.items():
-                host['room'][resource] = (
-                    host['room'].get(resource, 0) - count * amount)
-            host['vcpus_used'] += count * resources.get('VCPU', 0)
-            host['free_ram_mb'] -= count * resources.get('MEMORY_MB', 0)
-            host['num_instances'] += count
-            host['num_io_ops'] += count
+            hosts = self.table.view(0.0)
+            hosts.take(row, resources)
+            self.open.append((uuid, resources, self.table.note(
+                hosts, table.Check.NOTHING)))
+            self.table.reuse(hosts)
+
+    @stateful.precondition(lambda self: self.open)
+    @stateful.rule(place=strategies.integers(0, 9))
+    def undo(self, place):
+        self.table.undo(self.open.pop(place % len(self.open))[2])
+
+    @stateful.precondition(lambda self: self.open)
+    @stateful.rule(place=strategies.integers(0, 9))
+    def confirm(self, place):
+        uuid, resources, takings = self.open.pop(place % len(self.open))
+        self.table.confirm(takings)
+        # It goes into what the host has when that is next written.
+        if uuid in self.model:
+            add(self.model[uuid], resources)
 
     @stateful.invariant()
     def same(self):
         assert len(self.table) == len(self.model)
         assert set(self.table['uuid']) == set(self.model)
         hosts = self.table.view(0.0)
-        for uuid, host in self.model.items():
-            row = self.table.row(uuid)
-            assert self.table['uuid'][row] == uuid
+        model = copy.deepcopy(self.model)
+        for uuid, resources, _ in self.open:
+            if uuid in model:
+                add(model[uuid], resources)
+        for uuid, host in model.items():
+            row = hosts.row(uuid)
+            assert hosts['uuid'][row] == uuid
             for name in _READ:
-                value = self.table[name][row]
+                value = hosts[name][row]
                 if hosts.kind(name) == columns.CODED:
                     value = hosts.value(name, int(value))
                 assert value == host[name], (name, value, host[name])
             for resource in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'CUSTOM_X'):
                 assert (hosts.room(resource)[row]
                         == host['room'].get(resource, 0)), resource
+        self.table.reuse(hosts)
+
+
+def add(host, resources):
+    """Count one more instance in the model of a host."""
+    for resource, amount in resources.items():
+        host['room'][resource] = host['room'].get(resource, 0) - amount
+    host['vcpus_used'] += resources.get('VCPU', 0)
+    host['free_ram_mb'] -= resources.get('MEMORY_MB', 0)
+    host['num_instances'] += 1
+    host['num_io_ops'] += 1
 
 
 class TestTableAgainstModel(base.TestCase):

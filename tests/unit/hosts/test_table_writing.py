@@ -6,6 +6,7 @@ import numpy as np
 from cellsched.hosts import columns
 from cellsched.hosts import table
 from tests.unit import base
+from tests.unit.hosts import taking
 
 #: The host of a table that is made here: 8 CPUs, 16 GB and 100 GB of disk.
 _HOST = {'vcpus_total': 8, 'unreserved_ram_mb': 16384, 'free_ram_mb': 16384,
@@ -128,14 +129,14 @@ class TestCoded(base.TestCase):
 
     def test_values_that_no_host_has_any_more_are_forgotten(self):
         hosts = made('x', 'y')
-        hosts.kept['key'] = 'made'
+        hosts.snapshot.kept['key'] = 'made'
         for number in range(3000):
             hosts.put(['x'], {'stats': f'{number}', 'cell': 'c'})
             self.assertLess(len(hosts.coding('stats').values), 1010)
 
         self.assertEqual(['2999', ''], values(hosts, 'stats'))
         # It may have been made of codes.
-        self.assertEqual({}, hosts.kept)
+        self.assertEqual({}, hosts.snapshot.kept)
 
     def test_table_grows_after_that(self):
         hosts = made('x', 'y', 'z')
@@ -210,15 +211,29 @@ class TestUsage(base.TestCase):
         self.assertEqual([0], room(hosts, 'CUSTOM_X'))
 
 
-class TestTake(base.TestCase):
+class TestTakings(base.TestCase):
 
     resources = {'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 3}
 
-    def test_taking_counts_like_a_server(self):
-        hosts = made('x', 'y')
+    def setUp(self):
+        super().setUp()
+        self.hosts = made('x', 'y')
+        for uuid in 'xy':
+            self.hosts.set_usage(uuid, {
+                'VCPU': 32, 'MEMORY_MB': 16384, 'DISK_GB': 100}, {}, 0)
 
-        hosts.take(0, self.resources)
+    def choose(self, *rows):
+        """Return what a request sees that takes something of these hosts."""
+        view = self.hosts.view(10.0)
+        for row in rows:
+            view.take(row, self.resources)
+        return view
 
+    def contents(self):
+        return {name: self.hosts[name].tolist() for name in self.hosts.names}
+
+    def assertTaken(self):
+        hosts = self.hosts
         self.assertEqual([2, 0], hosts['vcpus_used'].tolist())
         self.assertEqual([16384 - 512, 16384], hosts['free_ram_mb'].tolist())
         self.assertEqual([97 * 1024, 100 * 1024],
@@ -228,17 +243,126 @@ class TestTake(base.TestCase):
         self.assertEqual([1, 0], hosts['num_io_ops'].tolist())
         self.assertEqual([30, 32], room(hosts, 'VCPU'))
 
-    def test_what_is_taken_back_leaves_nothing(self):
-        hosts = made('x', 'y')
-        hosts.set_usage('y', {'VCPU': 4, 'MEMORY_MB': 9, 'DISK_GB': 9}, {}, 0)
-        before = {name: hosts[name].tolist() for name in hosts.names}
+    def test_it_counts_like_a_server_from_when_it_is_noted(self):
+        before = self.contents()
+        view = self.choose(0)
+        self.assertEqual(before, self.contents())
 
-        hosts.take(1, self.resources)
-        hosts.take(1, self.resources, -1)
-        hosts.settle(9e9)
+        takings = self.hosts.note(view)
+
+        self.assertTaken()
+        self.hosts.confirm(takings)
+        self.assertTaken()
+        self.hosts.put(['y'], {'last_seen_up': 5.0})
+        self.assertTaken()
+
+    def test_what_is_undone_leaves_nothing(self):
+        before = self.contents()
+        self.hosts.undo(self.hosts.note(self.choose(1)))
+        self.assertEqual(before, self.contents())
+
+        takings = self.hosts.note(self.choose(1))
+        self.hosts.put(['x'], {'last_seen_up': 0.0})
+        self.hosts.undo(takings)
+        self.hosts.settle(9e9)
+
+        self.assertEqual(before, self.contents())
+
+    def test_view_stays_as_it_was(self):
+        view = self.choose()
+        before = view['vcpus_used'].tolist(), len(view)
+
+        self.hosts.note(self.choose(0))
+        self.hosts.put(['x', 'z'], {'vcpus_used': 9})
+        self.hosts.drop(['x'])
 
         self.assertEqual(
-            before, {name: hosts[name].tolist() for name in hosts.names})
+            before, (view['vcpus_used'].tolist(), len(view)))
+        self.assertEqual([0, 9], self.hosts['vcpus_used'].tolist())
+
+    def test_columns_that_are_used_again_follow_the_table(self):
+        for expected in 0, 2:
+            view = self.choose()
+            self.assertEqual([expected, 0], view['vcpus_used'].tolist())
+            view.take(1, self.resources)
+            self.hosts.reuse(view)
+            self.hosts.note(self.choose(0))
+        self.hosts.set_usage('x', {'VCPU': 4}, {'VCPU': 1}, 1)
+
+        view = self.choose()
+
+        # Nobody said yet whether the claim store has what was noted.
+        self.assertEqual([5, 0], view['vcpus_used'].tolist())
+
+    def test_choice_on_a_host_that_others_chose_is_not_noted(self):
+        first, second, third = (
+            self.choose(0), self.choose(1, 0), self.choose(1))
+        self.assertEqual(1, len(self.hosts.note(first)))
+        before = self.contents()
+
+        self.assertIsNone(self.hosts.note(second))
+
+        self.assertEqual(before, self.contents())
+        self.assertEqual(1, len(self.hosts.note(third)))
+        self.assertEqual(2, len(self.hosts.note(
+            second, table.Check.ROOM)))
+
+    def test_choice_without_room_is_not_noted(self):
+        view = self.choose(0)
+        self.hosts.set_usage('x', {'VCPU': 1}, {}, 0)
+        gone = self.choose(1)
+        self.hosts.drop(['y'])
+
+        for check in table.Check.UNTOUCHED, table.Check.ROOM:
+            self.assertIsNone(self.hosts.note(view, check))
+            self.assertIsNone(self.hosts.note(gone, check))
+
+        self.assertEqual([1], room(self.hosts, 'VCPU'))
+        self.assertEqual(1, len(self.hosts.note(view, table.Check.NOTHING)))
+        self.assertEqual([-1], room(self.hosts, 'VCPU'))
+        [taking] = self.hosts.note(gone, table.Check.NOTHING)
+        self.assertEqual([], self.hosts.confirm([taking]))
+        self.hosts.settle(9e9)
+
+    def test_all_that_a_request_takes_of_a_host_has_to_fit(self):
+        view = self.choose(0, 0)
+        self.hosts.set_usage('x', {
+            'VCPU': 3, 'MEMORY_MB': 9999, 'DISK_GB': 99}, {}, 0)
+
+        self.assertIsNone(self.hosts.note(view, table.Check.ROOM))
+        self.hosts.set_usage('x', {
+            'VCPU': 4, 'MEMORY_MB': 9999, 'DISK_GB': 99}, {}, 0)
+        self.assertEqual(2, len(self.hosts.note(view, table.Check.ROOM)))
+
+    def test_what_the_store_says_takes_the_place_of_what_it_has(self):
+        takings = self.hosts.note(self.choose(0))
+        self.assertEqual([], self.hosts.confirm(takings))
+
+        self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 7}, 3)
+
+        self.assertEqual([7, 0], self.hosts['vcpus_used'].tolist())
+        self.assertEqual([3, 0], self.hosts['num_instances'].tolist())
+
+    def test_host_is_in_doubt_of_which_the_store_told_before(self):
+        takings = self.hosts.note(self.choose(0, 1))
+        self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
+        self.assertEqual([4, 2], self.hosts['vcpus_used'].tolist())
+
+        self.assertEqual(['x'], self.hosts.confirm(takings))
+
+    def test_batch_is_read_when_it_is_published(self):
+        with self.hosts.batch():
+            self.hosts.put(['x'], {'vcpus_used': 5})
+            self.hosts.cells.heard('c', 7.0)
+            self.assertEqual([0, 0], self.hosts['vcpus_used'].tolist())
+            self.assertEqual([5, 0], self.hosts.written(
+                'vcpus_used').tolist())
+            self.hosts.publish()
+            self.assertEqual([5, 0], self.hosts['vcpus_used'].tolist())
+            self.assertEqual(7.0, self.hosts.snapshot.cells.oldest)
+            self.hosts.put(['y'], {'vcpus_used': 6})
+
+        self.assertEqual([5, 6], self.hosts['vcpus_used'].tolist())
 
 
 class TestSettle(base.TestCase):
@@ -249,8 +373,8 @@ class TestSettle(base.TestCase):
 
     def test_build_that_is_not_reported_is_counted_no_more(self):
         hosts = made('x', 'y')
-        hosts.take(0, {}, now=10.0)
-        hosts.take(1, {}, now=20.0)
+        taking.take(hosts, 0, {}, 10.0)
+        taking.take(hosts, 1, {}, 20.0)
 
         hosts.settle(20.0)
         self.assertEqual([0, 1], self.builds(hosts))
@@ -261,7 +385,7 @@ class TestSettle(base.TestCase):
 
     def test_what_the_host_reports_takes_its_place(self):
         hosts = made('x', 'y')
-        hosts.take(0, {}, now=10.0)
+        taking.take(hosts, 0, {}, 10.0)
 
         hosts.put(['x'], {'num_io_ops': [5]})
         hosts.settle(99.0)
@@ -270,7 +394,7 @@ class TestSettle(base.TestCase):
 
     def test_report_of_something_else_does_not(self):
         hosts = made('x')
-        hosts.take(0, {}, now=10.0)
+        taking.take(hosts, 0, {}, 10.0)
 
         hosts.put(['x'], {'last_seen_up': [5.0]})
 
@@ -278,7 +402,7 @@ class TestSettle(base.TestCase):
 
     def test_host_that_went_and_came_back_owes_nothing(self):
         hosts = made('x', 'y')
-        hosts.take(0, {}, now=10.0)
+        taking.take(hosts, 0, {}, 10.0)
         hosts.drop(['x'])
         hosts.settle(99.0)
         hosts.put(['x'], {})

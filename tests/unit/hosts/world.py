@@ -30,6 +30,9 @@ TIMEOUT_S = 10.0
 #: What is to be done after this time is never done by itself.
 FOR_EVER_S = 1e9
 
+#: By how much the clocks of schedulers are ahead.
+WRONG_S = 600.0
+
 
 class Targets(target.Targets):
     """The ways into cells; ``behaviour`` is called first, by cell name."""
@@ -67,10 +70,14 @@ class World(fixtures.Fixture):
         self.providers = {}
 
     def _setUp(self):
+        #: That of the databases, by which agents report.
         self.clock = clock.FakeClock()
+        #: The scheduler's own.
+        self.own_clock = clock.WrongClock(WRONG_S, self.clock)
         self.claims = memory.MemoryClaims()
-        self.database = self.useFixture(databases.APIDatabase()).database
-        opened = session.Databases(clock.FakeClock())
+        self.database = self.useFixture(
+            databases.APIDatabase(self.clock)).database
+        opened = session.Databases(self.clock)
         self.addCleanup(opened.close)
         self.targets = Targets(opened, None)
         self.threads = Threads(4)
@@ -132,7 +139,7 @@ class World(fixtures.Fixture):
                 self.threads, self.targets, self.clock, timeout_s),
             discovery.Discovery(
                 self.database, cells, self.targets, self.clock),
-            self.claims, self.clock,
+            self.claims, self.own_clock,
             loader.Pace(interval_s, full_interval_s), 'nova', **options)
 
     def claim(self, host, vcpus, consumer=None):
