@@ -176,7 +176,7 @@ class Nothing:
 def call(pipe, files):
     """Call what is asked for, and tell when that began and ended."""
     transports = connected(files)
-    ours = scheduler.SchedulerAPI(transports.get(), clock.Clock())
+    ours = scheduler.SchedulerAPI(transports.get(), clock.Clock().timestamp)
     floor = plain(files)
     nothing = oslo_messaging.get_rpc_client(floor, NOTHING)
     request = serializer.Serializer().deserialize_entity(

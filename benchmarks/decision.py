@@ -16,7 +16,8 @@ import numpy as np
 from oslo_config import cfg
 
 from cellsched.conf import opts
-from cellsched.hosts import table as table_
+from cellsched.hosts import merged_columns
+from cellsched.hosts import view
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.testing import builders
 
@@ -24,23 +25,18 @@ from cellsched.testing import builders
 def run(parameters, repeat):
     """Return the samples of decisions and of their floor, taken in turns."""
     decision = make(parameters.get('filters'), parameters.get('weighers'))
-    table, located = cloud.table(
-        cloud.document(parameters['cloud']), Recorder)
+    table, located = cloud.table(cloud.document(parameters['cloud']))
     request = cloud.request(cloud.request_document(parameters['request']))
     instances = parameters.get('instances', 1)
-    before = contents(table)
-    table.read.clear()
-    choose(decision, table, located, request, instances)
-    read, numbers = sorted(table.read), np.random.default_rng(0).random(
-        len(table))
+    read, numbers = columns_read(
+        decision, table, located, request, instances
+    ), np.random.default_rng(0).random(len(table))
     samples = {'decision': [], 'floor': []}
     for _ in range(repeat):
-        if instances > 1:
-            table.put(before['uuid'], before)
         samples['decision'].append(timed(
             choose, decision, table, located, request, instances))
         samples['floor'].append(timed(
-            read_once, [table[name] for name in read], numbers, instances))
+            read_once, read, numbers, instances))
     return samples
 
 
@@ -52,10 +48,25 @@ def timed(function, *args):
 
 def choose(decision, table, located, request, instances):
     """Choose hosts for instances of a request; return the last choice."""
-    # Those that the request names are looked up, as a scheduler does.
-    hosts = table.view(builders.NOW, {
+    hosts = view_of(decision, table, located, request)
+    try:
+        return decide(decision, hosts, request, instances)
+    finally:
+        table.reuse(hosts)
+
+
+def view_of(decision, table, located, request):
+    """Return the hosts as a request sees them.
+
+    The instances that it names are looked up, as a scheduler does.
+    """
+    return table.view(builders.NOW, {
         uuid: located[uuid] for uuid in decision.located(request)
         if uuid in located})
+
+
+def decide(decision, hosts, request, instances):
+    """Choose on what one request sees."""
     candidates = decision.candidates(hosts, request)
     ranking = decision.weigh(request, candidates)
     for number in range(instances - 1):
@@ -80,10 +91,20 @@ def read_once(some_columns, numbers, times):
         numbers.argmax()
 
 
-class Recorder(table_.HostTable):
-    """A table that knows which of its columns were read."""
+def columns_read(decision, table, located, request, instances):
+    """Return the columns that a decision reads."""
+    recorder = Recorder(table.snapshot)
+    decide(decision, view.Hosts(recorder, builders.NOW, located), request,
+           instances)
+    return [table[name] for name in sorted(recorder.read)]
 
-    read: set[str] = set()
+
+class Recorder(merged_columns.MergedColumns):
+    """Columns that know which of them were read."""
+
+    def __init__(self, snapshot):
+        super().__init__(snapshot)
+        self.read = set()
 
     def __getitem__(self, name):
         self.read.add(name)
@@ -96,11 +117,3 @@ def make(filter_names=None, weigher_names=None):
     opts.register_opts(conf)
     conf([], default_config_files=[], default_config_dirs=[])
     return filter_scheduler.pipeline_of(conf, filter_names, weigher_names)
-
-
-def contents(table):
-    """Return what decisions change, to be put back between them."""
-    changing = ('vcpus_used', 'free_ram_mb', 'free_disk_mb', 'disk_mb_used',
-                'num_instances', 'num_io_ops', 'room:VCPU', 'room:MEMORY_MB',
-                'room:DISK_GB')
-    return {name: table[name].copy() for name in ('uuid', *changing)}

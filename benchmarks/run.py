@@ -11,7 +11,8 @@ too, by their names: a pair, then.
 ``bars`` are what is asked for, by the name of what is timed: ``per_second`` is
 to be reached by the median, ``p99_ms`` is not to be exceeded, ``floors`` is
 how many times the floor's median the median may be, and ``above_floor_ms`` by
-how much it may be longer.
+how much it may be longer. ``p99_medians`` is how many times the median p99 may
+be.
 """
 
 import argparse
@@ -42,7 +43,8 @@ KEYS = {'kind', 'about', 'repeat', 'parameters', 'bars'}
 BARS = {'per_second': 'at least {} per second',
         'p99_ms': 'p99 at most {} ms',
         'floors': 'at most {} floors',
-        'above_floor_ms': 'at most {} ms above the floor'}
+        'above_floor_ms': 'at most {} ms above the floor',
+        'p99_medians': 'p99 at most {} times the median'}
 
 
 def main(argv=None):
@@ -166,6 +168,8 @@ def summaries(name, samples, bars):
             'above_floor_ms': round(
                 (median - statistics.median(floor)) * 1000, 4)
             if floor else None,
+            'p99_medians': round(percentile(times, 99) / median, 2)
+            if median else None,
         }
         lines.append({**line, 'bar': judge(line, bars.get(what) or {})})
     return lines
@@ -176,7 +180,8 @@ def judge(line, bar):
     met = {'per_second': lambda found, asked: found >= asked,
            'p99_ms': lambda found, asked: found <= asked,
            'floors': lambda found, asked: found <= asked,
-           'above_floor_ms': lambda found, asked: found <= asked}
+           'above_floor_ms': lambda found, asked: found <= asked,
+           'p99_medians': lambda found, asked: found <= asked}
     return '; '.join(
         f'{BARS[name].format(asked)}: '
         f'{"met" if met[name](line[name], asked) else "MISSED"}'

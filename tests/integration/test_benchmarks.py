@@ -59,6 +59,18 @@ class TestBenchmarks(base.TestCase):
             / times['floor']['median_ms'],
             times['select_destinations']['floors'], 1)
 
+    def test_builds_are_told_though_a_scheduler_is_killed(self):
+        found = self.benchmark(
+            'fault-scheduler-killed', servers=6, seconds=1, first=2, hosts=1)
+
+        [times] = found['results']
+        self.assertEqual(('accepted to ACTIVE', 6),
+                         (times['what'], times['samples']))
+        self.assertIn('p99 at most 20000 ms', times['bar'])
+        [longest] = found['figures']
+        self.assertGreaterEqual(
+            1000 * longest['value'] + 1, times['p99_ms'])
+
     def benchmark(self, name: str, **parameters: int | str) -> dict[str, Any]:
         own = [word for name_, value in parameters.items()
                for word in ('--parameter', f'{name_}={value}')]
