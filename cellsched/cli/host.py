@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cellsched.cells import gather as gather_
     from cellsched.cli import app as app_
     from cellsched import context as context_
-    from cellsched.hosts import snapshot as snapshot_
+    from cellsched.hosts import document as document_
     from cellsched import objects
 
 #: The largest snapshot that is read.
@@ -124,9 +124,9 @@ class ExportHosts(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         snapshot = _snapshot(self.app, None)
-        from cellsched.hosts import snapshot as snapshot_
+        from cellsched.hosts import document as document_
 
-        document = snapshot_.dump(snapshot)
+        document = document_.dump(snapshot)
         if parsed_args.file == '-':
             _write(document, self.app.stdout)
         else:
@@ -140,13 +140,13 @@ class _Values(columns.FormattableColumn[dict[str, Any]]):
                          for name, value in self.machine_readable().items())
 
 
-def read(app: 'app_.App', path: pathlib.Path) -> 'snapshot_.Snapshot':
+def read(app: 'app_.App', path: pathlib.Path) -> 'document_.HostDocument':
     """Return the snapshot in a file.
 
     :raises cellsched.exception.InvalidField: names the field
     """
     from cellsched.hosts import column_providers
-    from cellsched.hosts import snapshot as snapshot_
+    from cellsched.hosts import document as document_
 
     try:
         with path.open('rb') as file:
@@ -159,8 +159,8 @@ def read(app: 'app_.App', path: pathlib.Path) -> 'snapshot_.Snapshot':
         raise exception.InvalidField(
             where='snapshot', field='document',
             expected=f'at most {_BYTES_MAX} bytes')
-    snapshot = snapshot_.load(
-        snapshot_.parse(text),
+    snapshot = document_.load(
+        document_.parse(text),
         column_providers.load(),
         app.conf.scheduler.cell_failure_half_life)
     _warn(app, snapshot)
@@ -169,7 +169,7 @@ def read(app: 'app_.App', path: pathlib.Path) -> 'snapshot_.Snapshot':
 
 def _snapshot(
     app: 'app_.App', path: pathlib.Path | None
-) -> 'snapshot_.Snapshot':
+) -> 'document_.HostDocument':
     """Return the hosts of a file, or of the deployment as it is now."""
     if path is not None:
         return read(app, path)
@@ -184,7 +184,7 @@ def _snapshot(
     return snapshot
 
 
-def _warn(app: 'app_.App', snapshot: 'snapshot_.Snapshot') -> None:
+def _warn(app: 'app_.App', snapshot: 'document_.HostDocument') -> None:
     for cell in snapshot.silent:
         app.warn(f'warning: cell {cell} did not answer; its hosts are '
                  'missing or old')
@@ -216,7 +216,7 @@ class _Telling:
 
 
 def _rows(
-    snapshot: 'snapshot_.Snapshot', rows: Iterable[int], down_s: float
+    snapshot: 'document_.HostDocument', rows: Iterable[int], down_s: float
 ) -> Iterator[dict[str, Any]]:
     """Yield what is shown of hosts."""
     table = snapshot.table
@@ -245,11 +245,11 @@ def _rows(
             'Instances': int(table['num_instances'][row])}
 
 
-def _values(snapshot: 'snapshot_.Snapshot', row: int) -> dict[str, Any]:
+def _values(snapshot: 'document_.HostDocument', row: int) -> dict[str, Any]:
     """Return what a host's columns hold, as a snapshot has it."""
-    from cellsched.hosts import snapshot as snapshot_
+    from cellsched.hosts import document as document_
 
-    columns = snapshot_.dump(snapshot)['columns']
+    columns = document_.dump(snapshot)['columns']
     return {name: (said['values'][said['codes'][row]]
                    if isinstance(said, dict) else said[row])
             for name, said in columns.items()}

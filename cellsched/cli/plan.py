@@ -200,16 +200,13 @@ class Plan(report.Report):
                 'options', option, flavor.get(field), _SIZE_MAX, least)
         validation.check_count('options', '--alternates', args.alternates,
                                _ALTERNATES_MAX, 0)
-        hints = frozenset[str]().union(*(
-            each.hints for each in loading.make(
-                conf, conf.filter_scheduler.enabled_filters)))
         validation.ServerRequest(
             'plan', flavor.get('name') or 'sizes', None,
             request.availability_zone, request.scheduler_hints or {},
             args.count, args.count,
         ).check(validation.Bounds(
             conf.scheduler.max_instances_per_request, conf.api.max_limit,
-            hints))
+            loading.hints(conf)))
         for name in ('--force-host', '--ignore-host'):
             for host in getattr(args, name[2:].replace('-', '_')):
                 validation.check_text('options', name, host)

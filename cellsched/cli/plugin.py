@@ -58,8 +58,8 @@ class ShowPlugin(base.ShowOne):
         cellsched plugin show filter NumInstancesFilter
     """
 
-    columns = ('kind', 'name', 'module', 'description', 'hints', 'promises',
-               'options', 'problem')
+    columns = ('kind', 'name', 'module', 'description', 'hints', 'reads',
+               'promises', 'options', 'problem')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -84,8 +84,8 @@ class ShowPlugin(base.ShowOne):
             self.exit_code = 1
         return self.columns, (
             kind, name, _module(found[0]), '\n'.join(seen.description),
-            ', '.join(seen.hints), ', '.join(seen.promises),
-            _Options(seen.options), seen.problem)
+            ', '.join(seen.hints), ', '.join(seen.reads),
+            ', '.join(seen.promises), _Options(seen.options), seen.problem)
 
 
 @dataclasses.dataclass
@@ -94,6 +94,7 @@ class _Seen:
 
     description: list[str] = dataclasses.field(default_factory=lambda: [''])
     hints: list[str] = dataclasses.field(default_factory=list)
+    reads: list[str] = dataclasses.field(default_factory=list)
     promises: list[str] = dataclasses.field(default_factory=list)
     options: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     problem: str = ''
@@ -147,6 +148,7 @@ def _seen(found: Any, point: metadata.EntryPoint, field: str) -> _Seen:
     return _Seen(
         _documentation(found, _module(point)),
         sorted(getattr(found, 'hints', None) or ()),
+        sorted(getattr(found, 'reads', None) or ()),
         sorted(trait.value for trait in getattr(found, 'traits', ())),
         [_option(found, option)
          for option in enabled.options_of(found, field)])

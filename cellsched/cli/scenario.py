@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 
-from cellsched.cli import document as document_
+from cellsched import document as document_
 from cellsched.testing import deployment
 
 _NAME = {'type': 'string', 'minLength': 1, 'maxLength': 63,

@@ -7,7 +7,7 @@ import os
 
 from cellsched.cli import host
 from cellsched import exception
-from cellsched.hosts import snapshot
+from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit.cli import base
 
@@ -20,7 +20,7 @@ class TestHost(base.CommandTestCase):
         self.write('api.conf')
 
     def write_snapshot(self, **columns):
-        hosts = builders.hosts(
+        hosts = builders.table(
             host=['b', 'a', 'a'], nodename=['b', 'a1', 'a2'],
             vcpus_used=[4, 0, 0], num_instances=[2, 0, 0],
             last_seen_up=[builders.NOW - 3600, builders.NOW, builders.NOW],
@@ -29,8 +29,8 @@ class TestHost(base.CommandTestCase):
             **columns)
         path = self.directory / 'hosts.json'
         with path.open('w') as file:
-            host._write(snapshot.dump(snapshot.Snapshot(
-                hosts._table, hosts.now, {builders.CELL: 'north'},
+            host._write(document.dump(document.HostDocument(
+                hosts, builders.NOW, {builders.CELL: 'north'},
                 ['south'])), file)
         return path
 

@@ -6,7 +6,7 @@ import json
 import yaml
 
 from cellsched.cli import host
-from cellsched.hosts import snapshot
+from cellsched.hosts import document
 from cellsched import objects
 from cellsched.testing import builders
 from tests.unit.cli import base
@@ -18,13 +18,13 @@ class PlanTestCase(base.CommandTestCase):
         super().setUp()
         self.write('api.conf')
         self.path = self.directory / 'hosts.json'
-        hosts = builders.hosts(
+        hosts = builders.table(
             host=['a', 'b', 'c'], nodename=['a', 'b', 'c'],
             free_ram_mb=[4096, 8192, 2048],
             availability_zone=['east', 'east', 'west'])
         with self.path.open('w') as file:
-            host._write(snapshot.dump(snapshot.Snapshot(
-                hosts._table, hosts.now, {builders.CELL: 'north'})), file)
+            host._write(document.dump(document.HostDocument(
+                hosts, builders.NOW, {builders.CELL: 'north'})), file)
 
     def plan(self, *argv, size=('--vcpus', 1, '--ram', 512)):
         return self.shell('plan', '--snapshot', self.path, *size, *argv)
@@ -109,6 +109,23 @@ class TestPlan(PlanTestCase):
 
         self.assertEqual(
             ('p', 0), (ran.data['request']['project_id'], ran.code))
+
+    def test_demand_that_no_stage_reads_ends_with_2_and_its_name(self):
+        ran = self.plan('--extra-spec', 'hw:numa_nodes=2')
+
+        self.assertEqual(2, ran.code)
+        self.assertIn('No host: No enabled stage reads what is asked for: '
+                      'flavor extra spec hw:numa_nodes (a NUMA topology).',
+                      ran.out)
+
+    def test_demands_and_hints_are_ignored_where_it_is_so_configured(self):
+        self.write('api.conf', scheduler={
+            'unmet_demands': 'ignore', 'unknown_hints': 'ignore'})
+
+        ran = self.plan('--extra-spec', 'hw:numa_nodes=2', '--hint',
+                        'color=red')
+
+        self.assertEqual(0, ran.code)
 
 
 class TestBadPlan(PlanTestCase):

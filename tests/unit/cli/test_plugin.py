@@ -102,11 +102,17 @@ class TestPlugin(base.CommandTestCase):
         self.assertEqual('different_host\n', hints.out)
         self.assertIn('durable', promises.out)
 
+    def test_demands_that_it_reads_are_shown(self):
+        reads = self.plugin('show', 'filter', 'ComputeCapabilitiesFilter',
+                            '-c', 'reads', '-f', 'value')
+
+        self.assertIn('flavor.extra_specs.capabilities:*, ', reads.out)
+
     def test_driver_of_any_hints_is_shown(self):
         shown = self.plugin('show', 'driver', 'filter_scheduler', '-f',
                             'json').data
 
-        self.assertEqual('', shown['hints'])
+        self.assertEqual(('', ''), (shown['hints'], shown['reads']))
 
     def test_data_is_shown_with_what_its_module_says(self):
         self.install(plugins.COLUMNS, mine='cellsched.hosts.columns:STANDARD')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading a YAML document that somebody wrote."""
 
-from cellsched.cli import document
+from cellsched import document
 from cellsched import exception
 from tests.unit import base
 

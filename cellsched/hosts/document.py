@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host table as a document, to be kept, edited and planned on.
+
+It is JSON: what the table's columns hold, and what is known of cells and
+aggregates. There are no credentials in it. A column is a list with a value for
+each host; one whose values many hosts share is an object, with the ``values``
+and a list of ``codes``, the places of the hosts' values among them::
+
+    {"format": "cellsched-hosts", "version": 1, "taken_at": 1700000000.0,
+     "silent": [], "cells": [{"uuid": …, "name": "north", …}],
+     "aggregates": [{"id": 1, "uuid": …, "name": …, "metadata": {…}}],
+     "columns": {"host": ["n1", "n2"], "room:VCPU": [8, 6],
+                 "availability_zone": {"values": ["nova"], "codes": [0, 0]},
+                 …}}
+
+An aggregate is named by its id in the values of ``aggregates``. Columns that
+are left out have their defaults.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import json
+from typing import Any
+
+from cellsched import exception
+from cellsched.hosts import aggregate as aggregate_
+from cellsched.hosts import columns as columns_
+from cellsched.hosts import facts
+from cellsched.hosts import reading
+from cellsched.hosts import table as table_
+
+FORMAT = 'cellsched-hosts'
+VERSION = 1
+
+HOSTS_MAX = 1_000_000
+CELLS_MAX = 10_000
+AGGREGATES_MAX = 100_000
+ROOMS_MAX = 100
+
+#: Columns without which hosts cannot be told apart.
+_NEEDED = ('uuid', 'host', 'nodename', 'cell')
+
+#: The latest time, in the year 9999.
+_TIME_MAX = 253_402_300_799.0
+
+
+@dataclasses.dataclass
+class HostDocument:
+    """Hosts at one time.
+
+    :param now: that time, in seconds since the epoch
+    :param cells: names of cells, by uuid
+    :param silent: cells that did not answer then, for people
+    """
+
+    table: table_.HostTable
+    now: float
+    cells: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    silent: list[str] = dataclasses.field(default_factory=list)
+
+
+def dump(snapshot: HostDocument) -> dict[str, Any]:
+    """Return the document of a snapshot; nobody writes to it meanwhile."""
+    table = snapshot.table
+    aggregates = {
+        each.id: each for group in table.coding('aggregates').values
+        for each in group}
+    return {
+        'format': FORMAT, 'version': VERSION, 'taken_at': snapshot.now,
+        'silent': list(snapshot.silent),
+        'cells': [_cell(uuid, name, table.cells.known.get(uuid))
+                  for uuid, name in snapshot.cells.items()],
+        'aggregates': [
+            {'id': each.id, 'uuid': each.uuid, 'name': each.name,
+             'metadata': dict(each.metadata)}
+            for _, each in sorted(aggregates.items())],
+        'columns': {name: _column(table, name) for name in table.names},
+    }
+
+
+def parse(text: str | bytes) -> Any:
+    """Return what a JSON text says, to be loaded.
+
+    :raises cellsched.exception.InvalidField: it is no JSON, or has a number
+        that JSON has not
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise reading.invalid('document', 'less nested lists') from None
+    except ValueError as exc:
+        raise reading.invalid('document', f'JSON: {exc!s:.200}') from None
+
+
+def load(
+    document: Any, extra_columns: Iterable[columns_.Column] = (),
+    half_life_s: float = 300.0,
+) -> HostDocument:
+    """Return the snapshot that a document describes.
+
+    :param extra_columns: columns of plug-ins
+    :param half_life_s: seconds in which half of a cell's failures are
+        forgotten
+    :raises cellsched.exception.InvalidField: names the field
+    """
+    reading.check_keys(document, '', {
+        'format', 'version', 'taken_at', 'silent', 'cells', 'aggregates',
+        'columns'}, {'format', 'version', 'taken_at', 'columns'})
+    if document['format'] != FORMAT or document['version'] != VERSION:
+        raise reading.invalid(
+            'version', f'format {FORMAT!r} and version {VERSION}, which is '
+            'what this release reads')
+    now = reading.number('taken_at', document['taken_at'], 0, _TIME_MAX)
+    table = table_.HostTable(
+        (*columns_.STANDARD, *extra_columns), facts.Cells(half_life_s))
+    names = _load_cells(document.get('cells', []), table.cells)
+    groups = _load_aggregates(document.get('aggregates', []))
+    silent = [reading.shown(f'silent[{place}]', each) for place, each
+              in reading.items('silent', document.get('silent', []),
+                               CELLS_MAX)]
+    _load_columns(table, document['columns'], groups)
+    return HostDocument(table, now, names, silent)
+
+
+def _cell(
+    uuid: str, name: str, known: facts.Cell | None
+) -> dict[str, Any]:
+    known = known or facts.Cell()
+    return {'uuid': uuid, 'name': name, **dataclasses.asdict(known)}
+
+
+def _column(table: table_.HostTable, name: str) -> Any:
+    spec = table.specs.get(name)
+    if spec is None or spec.dtype == columns_.WHOLE:
+        column = table[name]
+        whole = column.astype('int64')
+        return (whole if (whole == column).all() else column).tolist()
+    if spec.dtype != columns_.CODED:
+        return table[name].tolist()
+    values = table.coding(name).values
+    used: dict[int, int] = {}
+    codes = [used.setdefault(code, len(used))
+             for code in table[name].tolist()]
+    return {'values': [_plain(values[code]) for code in used],
+            'codes': codes}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, aggregate_.Aggregate):
+        return value.id
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _load_cells(given: Any, cells: facts.Cells) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for place, said in reading.items('cells', given, CELLS_MAX):
+        where = f'cells[{place}]'
+        reading.check_keys(
+            said, where, {'uuid', 'name', 'heard_at', 'failures',
+                          'failed_at'}, {'uuid', 'name'})
+        uuid = reading.text(f'{where}.uuid', said['uuid'], 36)
+        if uuid in names:
+            raise reading.invalid(f'{where}.uuid', 'each cell once')
+        names[uuid] = reading.shown(f'{where}.name', said['name'])
+        if said.get('heard_at') is not None:
+            cells.heard(uuid, reading.number(
+                f'{where}.heard_at', said['heard_at'], 0, _TIME_MAX))
+        if said.get('failures'):
+            cells.failed(uuid, *(
+                reading.number(f'{where}.{name}', said.get(name), 0, most)
+                for name, most in (('failures', reading.NUMBER_MAX),
+                                   ('failed_at', _TIME_MAX))))
+    return names
+
+
+def _load_aggregates(given: Any) -> dict[int, aggregate_.Aggregate]:
+    found: dict[int, aggregate_.Aggregate] = {}
+    for place, said in reading.items('aggregates', given, AGGREGATES_MAX):
+        where = f'aggregates[{place}]'
+        names = {'id', 'uuid', 'name', 'metadata'}
+        reading.check_keys(said, where, names, names)
+        number = said['id']
+        if type(number) is not int or number in found:
+            raise reading.invalid(
+                f'{where}.id', 'a whole number that no other has')
+        metadata = said['metadata']
+        if not isinstance(metadata, dict):
+            raise reading.invalid(f'{where}.metadata', 'texts by key')
+        found[number] = aggregate_.Aggregate(
+            number, reading.text(f'{where}.uuid', said['uuid'], 36),
+            reading.text(f'{where}.name', said['name']), {
+                reading.text(f'{where}.metadata', key):
+                reading.text(f'{where}.metadata', value, least=0)
+                for key, value in metadata.items()})
+    return found
+
+
+def _load_columns(
+    table: table_.HostTable, given: Any,
+    groups: Mapping[int, aggregate_.Aggregate],
+) -> None:
+    reading.check_keys(given, 'columns', None, set(_NEEDED))
+    count = len(reading.items('columns.uuid', given['uuid'], HOSTS_MAX))
+    values = {}
+    rooms = 0
+    for name, said in given.items():
+        spec = table.specs.get(name)
+        if spec is None:
+            rooms += 1
+            reading.check_room(name, rooms, ROOMS_MAX)
+        column = reading.column(f'columns.{name}', said, spec, count)
+        if name == 'aggregates':
+            column = [_group(groups, ids) for ids in column]
+        values[name] = column
+    uuids = values.pop('uuid')
+    if len(set(uuids)) < count:
+        raise reading.invalid('columns.uuid', 'each host once')
+    table.put(uuids, values)
+
+
+def _group(
+    groups: Mapping[int, aggregate_.Aggregate], ids: Iterable[Any]
+) -> tuple[aggregate_.Aggregate, ...]:
+    try:
+        return tuple(groups[number] for number in ids)
+    except (KeyError, TypeError):
+        raise reading.invalid(
+            'columns.aggregates', 'ids of aggregates that are there'
+        ) from None
+
+
+def _refuse(constant: str) -> Any:
+    raise exception.InvalidField(
+        where='snapshot', field='document',
+        expected=f'finite numbers, not {constant}')

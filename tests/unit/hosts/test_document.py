@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host table as a document: there and back, and what is refused."""
+
+import copy
+import json
+
+import hypothesis
+
+from cellsched import exception
+from cellsched.hosts import columns
+from cellsched.hosts import document as document_
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit import strategies
+
+NORTH = '10000000-0000-4000-8000-000000000001'
+
+
+def taken(hosts, **fields):
+    """Return the snapshot of hosts that were built."""
+    return document_.HostDocument(hosts, builders.NOW, **fields)
+
+
+def there_and_back(made, **options):
+    return document_.load(
+        document_.parse(json.dumps(document_.dump(made))), **options)
+
+
+def plain(table):
+    """Return what a table holds, with values in place of codes."""
+    found = {}
+    for name in table.names:
+        spec = table.specs.get(name)
+        column = table[name].tolist()
+        if spec is not None and spec.dtype == columns.CODED:
+            column = [table.coding(name).values[code] for code in column]
+        if name == 'aggregates':
+            column = [[(each.id, each.uuid, each.name, dict(each.metadata))
+                       for each in group] for group in column]
+        found[name] = column
+    return found
+
+
+class TestSnapshot(base.TestCase):
+
+    def test_hosts_are_the_same_afterwards(self):
+        one, two = builders.aggregate(1, ssd='true'), builders.aggregate(2)
+        hosts = builders.table(
+            host=['a', 'b', 'c'], cell=[NORTH, NORTH, builders.CELL],
+            aggregates=[(one, two), (one,), ()],
+            traits=[frozenset(), frozenset({'X', 'Y'}), frozenset()],
+            supported_instances=[(('x86_64', 'kvm', 'hvm'),), (), ()],
+            stats=['{"a": 1}', '', ''], cpu_allocation_ratio=1.5,
+            service_disabled=[True, False, False],
+            room={'CUSTOM_GPU': [1, 0, 2]})
+        made = taken(hosts, cells={NORTH: 'north'}, silent=['south'])
+        made.table.cells.heard(NORTH, builders.NOW - 5)
+        made.table.cells.failed(NORTH, 3, builders.NOW - 9)
+
+        again = there_and_back(made)
+
+        self.assertEqual(plain(made.table), plain(again.table))
+        self.assertEqual((builders.NOW, {NORTH: 'north'}, ['south']),
+                         (again.now, again.cells, again.silent))
+        self.assertEqual(made.table.cells.known, again.table.cells.known)
+        self.assertEqual(
+            document_.dump(made)['columns'], document_.dump(again)['columns'])
+
+    @hypothesis.given(strategies.tables(
+        {'note': hypothesis.strategies.text(max_size=3)}))
+    @hypothesis.settings(max_examples=50, deadline=None)
+    def test_any_hosts_are_the_same_afterwards(self, hosts):
+        made = taken(hosts)
+
+        self.assertEqual(
+            plain(made.table), plain(there_and_back(made).table))
+
+    def test_columns_of_plugins_are_kept_where_they_are_known(self):
+        extra = [columns.Column('watts', columns.WHOLE, 0, 'power'),
+                 columns.Column('rack', columns.CODED, None, 'where')]
+        made = taken(builders.table(
+            columns=extra, watts=[1, 2], rack=[('r', 1), None]))
+
+        again = there_and_back(made, extra_columns=extra)
+
+        self.assertEqual(plain(made.table), plain(again.table))
+        error = self.assertRaises(
+            exception.InvalidField, there_and_back, made)
+        self.assertIn('watts', error.expected)
+
+    def test_columns_that_are_left_out_have_their_defaults(self):
+        made = document_.load({
+            'format': 'cellsched-hosts', 'version': 1, 'taken_at': 5,
+            'columns': {'uuid': ['1'], 'host': ['a'], 'nodename': ['a'],
+                        'cell': {'values': ['c'], 'codes': [0]}}})
+
+        self.assertEqual([1.0], made.table['cpu_allocation_ratio'].tolist())
+        self.assertEqual(5.0, made.now)
+
+    def test_no_hosts_are_hosts_too(self):
+        made = taken(builders.table(0))
+
+        self.assertEqual(0, len(there_and_back(made).table))
+
+
+class TestBadSnapshot(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.good = document_.dump(taken(
+            builders.table(2, aggregates=[(builders.aggregate(),), ()]),
+            cells={NORTH: 'north'}))
+
+    def refuse(self, field, *path, to):
+        """Change something; make sure that the field is named."""
+        document = copy.deepcopy(self.good)
+        place = document
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = to
+        error = self.assertRaises(
+            exception.InvalidField, document_.load, document)
+        self.assertEqual(('snapshot', field), (error.where, error.field), to)
+        self.assertGreater(500, len(str(error)))
+
+    def test_what_is_no_snapshot_is_refused(self):
+        for document in (None, [], 'x', 5, {}, {'format': 'x'}):
+            self.assertRaises(
+                exception.InvalidField, document_.load, document)
+        for version in (0, 2, '1', None, True + 1):
+            self.refuse('version', 'version', to=version)
+        self.refuse('document', 'more', to=1)
+        for time in (None, -1, 1e12, float('nan'), '5', True):
+            self.refuse('taken_at', 'taken_at', to=time)
+
+    def test_columns_have_a_value_for_each_host(self):
+        for name in ('host', 'vcpus_total', 'service_disabled',
+                     'room:VCPU', 'last_seen_up'):
+            for values in ([], [1], [1, 2, 3], None, 'ab', {}):
+                self.refuse(f'columns.{name}', 'columns', name, to=values)
+        self.refuse('columns.cell.codes', 'columns', 'cell', 'codes',
+                    to=[0])
+        self.refuse('columns.uuid', 'columns', 'uuid', to=['1', '1'])
+
+    def test_numbers_are_finite_and_fit(self):
+        for value in (float('nan'), float('inf'), 2 ** 60, 10 ** 400):
+            for name in ('vcpus_total', 'last_seen_up', 'room:VCPU'):
+                self.refuse(f'columns.{name}', 'columns', name,
+                            to=[1, value])
+        for value in (None, 'x', True, [1]):
+            self.refuse('columns.vcpus_total[1]', 'columns', 'vcpus_total',
+                        to=[1, value])
+        self.refuse('columns.vcpus_total', 'columns', 'vcpus_total',
+                    to=[1, 1.5])
+        self.refuse('columns.forced_down', 'columns', 'forced_down',
+                    to=[True, 1])
+
+    def test_codes_are_places_of_values(self):
+        for codes in ([0, 9], [0, -1], [0, 0.5]):
+            self.refuse('columns.cell.codes', 'columns', 'cell', 'codes',
+                        to=codes)
+        self.refuse('columns.cell.values[0]', 'columns', 'cell', 'values',
+                    to=[None])
+        self.refuse('columns.cell.values', 'columns', 'cell', 'values',
+                    to=['a'] * 3)
+        self.refuse('columns.traits.values[0]', 'columns', 'traits',
+                    'values', to=['X'])
+        self.refuse('columns.traits.values[0]', 'columns', 'traits',
+                    'values', to=[[{}]])
+        self.refuse('columns.aggregates', 'columns', 'aggregates', 'values',
+                    to=[[1], [7]])
+        self.refuse('columns.aggregates', 'columns', 'aggregates', 'values',
+                    to=[[1], [[]]])
+
+    def test_values_are_bounded(self):
+        deep = []
+        for _ in range(10):
+            deep = [deep]
+        for values in ([deep, []], [['x'] * 20_000, []]):
+            self.refuse('columns.supported_instances.values[0]', 'columns',
+                        'supported_instances', 'values', to=values)
+        self.refuse('columns.host[0]', 'columns', 'host',
+                    to=['x' * 300, 'b'])
+
+    def test_unknown_columns_are_refused(self):
+        for name in ('free_ram', 'room:', 'room:vcpu', 'room:A-B', ''):
+            self.refuse('columns', 'columns', name, to=[1, 2])
+        for name in ('uuid', 'host', 'cell'):
+            document = copy.deepcopy(self.good)
+            del document['columns'][name]
+            error = self.assertRaises(
+                exception.InvalidField, document_.load, document)
+            self.assertEqual(f'columns.{name}', error.field)
+
+    def test_cells_and_aggregates_are_what_they_have_to_be(self):
+        self.refuse('cells[0].uuid', 'cells', 0, 'uuid', to='')
+        self.refuse('cells[1].uuid', 'cells',
+                    to=self.good['cells'] * 2)
+        self.refuse('cells[0].failures', 'cells', 0, 'failures', to='x')
+        self.refuse('cells[0]', 'cells', 0, 'database', to='mysql://')
+        self.refuse('aggregates[0].id', 'aggregates', 0, 'id', to='1')
+        self.refuse('aggregates[0].metadata', 'aggregates', 0, 'metadata',
+                    to={'a': 5})
+        self.refuse('silent', 'silent', to='all')
+
+    def test_text_has_to_be_json_without_nan(self):
+        for text in ('', '{', '[NaN]', '{"a": Infinity}', '[' * 100_000,
+                     b'\xff', '9' * 5000):
+            self.assertRaises(
+                exception.InvalidField, document_.parse, text)
