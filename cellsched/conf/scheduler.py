@@ -88,7 +88,60 @@ take only servers whose flavor or image requires all those traits.
                 help="""
 Choose only hosts that have the trait of the image's disk format.
 
-It is named ``COMPUTE_IMAGE_TYPE_`` and the format, such as ``QCOW2``.
+It is named ``COMPUTE_IMAGE_TYPE_`` and the format, such as ``QCOW2``. Servers
+that boot from a volume, and formats that have no trait, are not restricted.
+"""),
+    cfg.BoolOpt('query_placement_for_routed_network_aggregates',
+                default=False, help="""
+Choose only hosts that the segments of the requested routed networks reach.
+
+The network plug-in says in which host aggregates these are; one that knows
+nothing of segments restricts no request.
+
+Related options:
+
+* ``[DEFAULT] network_driver``
+"""),
+    cfg.BoolOpt('image_metadata_prefilter', default=False, help="""
+Choose only hosts that have the traits of the devices that an image names.
+
+Properties of the image such as ``hw_disk_bus`` and ``hw_vif_model`` become
+traits such as ``COMPUTE_STORAGE_BUS_SCSI``. The agents have to report these.
+"""),
+    cfg.StrOpt('unmet_demands', default='refuse',
+               choices=[
+                   ('refuse', 'end the request with ``NoValidHost``, which '
+                              'names them'),
+                   ('ignore', 'place it as if it did not ask for them, and '
+                              'log a warning')],
+               help="""
+What becomes of a request that asks for what no enabled stage reads.
+
+A NUMA topology, a PCI device or a resource class that nothing here looks at
+would otherwise be promised and not given: the server would run where it must
+not. Filters declare what they read; the demands that there are, and who reads
+them, are listed in the reference.
+
+Related options:
+
+* ``[filter_scheduler] enabled_filters``
+"""),
+    cfg.StrOpt('unknown_hints', default='refuse',
+               choices=[
+                   ('refuse', 'end the request with an error that names the '
+                              'hint'),
+                   ('ignore', 'pass over them, as Nova does')],
+               help="""
+What becomes of a request with scheduler hints that no enabled filter reads.
+
+Users write hints, so one that nothing reads is mostly a mistake of theirs. To
+ignore them is for callers that keep hints with their servers and send them
+again, such as Nova's. A hint whose name begins with ``_`` is refused in any
+case. API services and schedulers read this option.
+
+Related options:
+
+* ``[filter_scheduler] enabled_filters``
 """),
     cfg.IntOpt('max_instances_per_request', default=1000, min=1, help="""
 Instances that one request may ask for.

@@ -16,6 +16,9 @@ from cellsched import objects
 #: Scheduler hints that are read whatever filters are enabled.
 _HINTS = frozenset({'group'})
 
+#: The hint by which Nova has a host checked for a server's new image.
+REBUILD = '_nova_check_type'
+
 #: The largest amount of anything.
 _AMOUNT_MAX = 2 ** 31 - 1
 
@@ -48,19 +51,22 @@ def bounds(options: Any) -> Bounds:
 
 def check(
     spec: Any, uuids: Any, limits: Bounds,
-    hints: frozenset[str] | None = None,
+    hints: frozenset[str] | None = None, strictly: bool = True,
 ) -> None:
     """Make sure that a request can be decided on.
 
     :param uuids: of its instances; None where the caller named none
-    :param hints: scheduler hints that are read; None for any
+    :param hints: scheduler hints that are read; None for any whose name does
+        not begin with ``_``
+    :param strictly: whether other hints are refused, and not only those whose
+        name begins so
     :raises cellsched.exception.InvalidField: names the field and the bound
     """
     if not isinstance(spec, objects.RequestSpec):
         raise invalid('spec_obj', 'a RequestSpec')
     most, listed = limits.names_max, limits.values_max
     _check_flavor(spec.get('flavor'), most)
-    _check_hints(spec.get('scheduler_hints') or {}, most, hints)
+    _check_hints(spec.get('scheduler_hints') or {}, most, hints, strictly)
     image = spec.get('image')
     properties = image.get('properties') if image else None
     if properties is not None and len(properties.items()) > most:
@@ -80,6 +86,19 @@ def check(
     elif spec.get('num_instances', 1) > limits.instances_max:
         raise invalid('spec_obj.num_instances',
                       f'a whole number from 1 to {limits.instances_max}')
+
+
+def unknown_hints(
+    spec: objects.RequestSpec, hints: frozenset[str] | None
+) -> list[str]:
+    """Return the hints of a request that are not read, as they can be shown.
+
+    :param hints: those that are; None for any
+    """
+    said = spec.get('scheduler_hints')
+    if hints is None or not said:
+        return []
+    return [_shown(hint) for hint in said if hint not in hints | _HINTS]
 
 
 def check_length(field: str, values: Any, most: int) -> None:
@@ -108,22 +127,30 @@ def _check_flavor(flavor: objects.Flavor | None, most: int) -> None:
 
 
 def _check_hints(
-    hints: dict[str, list[str]], most: int, known: frozenset[str] | None
+    hints: dict[str, list[str]], most: int, known: frozenset[str] | None,
+    strictly: bool,
 ) -> None:
     if len(hints) > most:
         raise invalid('spec_obj.scheduler_hints', f'at most {most} hints')
-    for hint in hints:
+    read = _HINTS if known is None else known | _HINTS
+    for hint, values in hints.items():
         # Users write hints, so nothing that steers a decision past its
-        # checks is taken from them.
-        if hint.startswith('_'):
+        # checks is taken from them. Who reads the one of rebuilds makes sure
+        # that it can be one.
+        if hint.startswith('_') and (
+                hint not in read or values != ['rebuild']):
+            raise invalid(f'spec_obj.scheduler_hints.{_shown(hint)}',
+                          'no hint whose name begins with _')
+        if strictly and known is not None and hint not in read:
+            names = ', '.join(
+                sorted(name for name in read if not name.startswith('_')))
             raise invalid(
-                f'spec_obj.scheduler_hints.{ascii(hint[:40])[1:-1]}',
-                'no hint whose name begins with _')
-        if known is not None and hint not in known | _HINTS:
-            names = ', '.join(sorted(known | _HINTS))
-            raise invalid(
-                f'spec_obj.scheduler_hints.{ascii(hint[:40])[1:-1]}',
+                f'spec_obj.scheduler_hints.{_shown(hint)}',
                 f'one of those that enabled filters read: {names}')
+
+
+def _shown(hint: str) -> str:
+    return ascii(hint[:40])[1:-1]
 
 
 def _check_group(group: objects.InstanceGroup | None, most: int) -> None:

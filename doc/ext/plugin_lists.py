@@ -3,7 +3,8 @@
 
 ``plugins`` lists a kind of plug-ins with their docstrings and options,
 ``columns`` the columns of the host table, ``object-fields`` the versioned
-objects.
+objects, ``demands`` what requests can ask of hosts and who reads it, and
+``no-demands`` what else Nova knows.
 """
 
 import inspect
@@ -12,9 +13,13 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util import docutils
 
+from cellsched.conf import loading
 from cellsched.hosts import columns
 from cellsched import objects
 from cellsched import plugins
+from cellsched.scheduler import demand_catalogue
+from cellsched.scheduler import demands
+from cellsched.scheduler.drivers import filter_scheduler
 
 
 def names(kind: str) -> list[str]:
@@ -40,6 +45,9 @@ def describe(name: str, plugin: type) -> list[str]:
             ('Scheduler hints', sorted(
                 f'``{hint}``'
                 for hint in getattr(plugin, 'hints', None) or ())),
+            ('Reads', sorted(
+                f'``{name}``'
+                for name in getattr(plugin, 'reads', None) or ())),
             ('Promises', sorted(
                 f'``{trait.value}``'
                 for trait in getattr(plugin, 'traits', ())))):
@@ -98,7 +106,38 @@ class ObjectFields(_Listing):
         return [*lines, '', f'   Fields: {fields}', '']
 
 
+class Demands(_Listing):
+
+    def lines(self) -> list[str]:
+        always = filter_scheduler.always(loading.load(files=[], dirs=[]))
+        stages = [*map(type, always),
+                  *plugins.load_shipped(plugins.FILTERS).values()]
+        lines = ['.. list-table::', '   :header-rows: 1',
+                 '   :widths: 40 22 20 18', '', '   * - Name',
+                 '     - What it asks for', '     - When', '     - Read by']
+        for demand in demand_catalogue.DEMANDS:
+            readers = sorted({
+                f'``{stage.__name__}``' for stage in stages
+                if demand not in demands.Unread(stage.reads).demands})
+            lines += [f'   * - ``{demand.name}``', f'     - {demand.what}',
+                      f'     - {demand.when.words}',
+                      f'     - {", ".join(readers) or "Nothing shipped"}']
+        return lines
+
+
+class NoDemands(_Listing):
+
+    def lines(self) -> list[str]:
+        lines = []
+        for about, names in demand_catalogue.NO_DEMANDS.items():
+            listed = ', '.join(f'``{name}``' for name in sorted(names))
+            lines += [about, f'   {listed}', '']
+        return lines
+
+
 def setup(app):
+    app.add_directive('demands', Demands)
+    app.add_directive('no-demands', NoDemands)
     app.add_directive('plugins', Plugins)
     app.add_directive('columns', Columns)
     app.add_directive('object-fields', ObjectFields)

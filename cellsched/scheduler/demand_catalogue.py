@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every name by which a request changes where its servers may go.
+
+The names are those of Nova 34: extra specs of flavors, properties of images,
+and fields of requests. Each is either a demand, with the condition on its
+value under which it asks for something, or in :data:`NO_DEMANDS`. A test
+compares both with the names that Nova's own validators and objects have.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import dataclasses
+import re
+from typing import Any
+
+from oslo_utils import strutils
+
+from cellsched import objects
+from cellsched.objects import base
+
+#: What the names of demands begin with; those of fields have no such prefix.
+EXTRA_SPEC, PROPERTY = 'flavor.extra_specs.', 'image.properties.'
+
+#: Stands for all extra specs without a colon that are not named here.
+UNSCOPED = f'{EXTRA_SPEC}unscoped'
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """When a value asks for something.
+
+    :param words: for people, in reStructuredText
+    :param holds: says so of a value and its request
+    """
+
+    words: str
+    holds: Callable[[Any, objects.RequestSpec], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Demand:
+    """Something that a request can ask of hosts.
+
+    :param name: in the form of :attr:`cellsched.filters.base.Filter.reads`
+    :param what: what is asked for, in words
+    :param pattern: of the whole name, where a ``*`` at its end does not say
+        it
+    """
+
+    name: str
+    what: str
+    when: Condition
+    pattern: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has many names."""
+        return self.pattern is not None or self.name.endswith('*')
+
+    def covers(self, name: str) -> bool:
+        """Return whether a full name is one of this demand."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, name) is not None
+        if self.name.endswith('*'):
+            return name.startswith(self.name[:-1])
+        return name == self.name
+
+
+def extra_spec(request: objects.RequestSpec, name: str) -> str | None:
+    """Return an extra spec of the flavor, if it has it."""
+    value: str | None = (
+        request.flavor.get('extra_specs') or {}).get(name)
+    return value
+
+
+def part(document: Any, name: str) -> Any:
+    """Return a field of an object, or of the document of one.
+
+    What has no fields is returned as it is: nobody can say that it is empty.
+    """
+    if isinstance(document, base.Object):
+        return document.get(name)
+    if isinstance(document, dict):
+        data = document.get('nova_object.data', document)
+        if isinstance(data, dict):
+            return data.get(name)
+    return document
+
+
+def _is_true(value: Any) -> bool:
+    return bool(strutils.bool_from_string(value))
+
+
+def _either(request: objects.RequestSpec, key: str) -> Any:
+    """Return what flavor or image say for a key of the scope ``hw``."""
+    return (extra_spec(request, f'hw:{key}')
+            or request.image_property(f'hw_{key}'))
+
+
+def _given_with(
+    words: str, test: Callable[[objects.RequestSpec], Any]
+) -> Condition:
+    return Condition(
+        words, lambda value, request: bool(value and test(request)))
+
+
+def _is_encrypted(request: objects.RequestSpec, key: str) -> bool:
+    return (_is_true(extra_spec(request, f'hw:{key}'))
+            or _is_true(request.image_property(f'hw_{key}')))
+
+
+def _has_groups(request: objects.RequestSpec) -> bool:
+    return bool(request.get('requested_resources')) or any(
+        GROUP.covers(EXTRA_SPEC + name) or TRAIT_GROUP.covers(
+            EXTRA_SPEC + name)
+        for name in request.flavor.get('extra_specs') or ())
+
+
+def _is_near_devices(value: Any, request: objects.RequestSpec) -> bool:
+    return value == 'socket' or value == 'required' and bool(
+        part(request.get('pci_requests'), 'requests')
+        or extra_spec(request, 'pci_passthrough:alias'))
+
+
+def _has_network(value: Any, request: objects.RequestSpec) -> bool:
+    return bool(request.get('numa_topology') and (
+        part(value, 'physnets') or part(value, 'tunneled')))
+
+
+_ALWAYS = Condition('always', lambda value, request: True)
+_GIVEN = Condition('unless it is empty', lambda value, request: bool(value))
+_TRUE = Condition('if it is true', lambda value, request: _is_true(value))
+_TRAIT = Condition('if it is ``required`` or ``forbidden``', (
+    lambda value, request: value in ('required', 'forbidden')))
+_TPM = _given_with('with ``hw:tpm_version`` or ``hw_tpm_version``', (
+    lambda request: _either(request, 'tpm_version')))
+_ENCRYPTED = _given_with('with memory encryption', (
+    lambda request: _is_encrypted(request, 'mem_encryption')))
+_EPHEMERAL = _given_with('with encryption of disks', (
+    lambda request: _is_encrypted(request, 'ephemeral_encryption')))
+_REALTIME = _given_with('with ``hw:cpu_realtime``', (
+    lambda request: _is_true(extra_spec(request, 'hw:cpu_realtime'))))
+_NEAR = Condition('if it is ``socket``, or ``required`` with PCI devices',
+                  _is_near_devices)
+_STATELESS = Condition('if it is true, with ``hw_firmware_type=uefi``', (
+    lambda value, request: _is_true(value)
+    and request.image_property('hw_firmware_type') == 'uefi'))
+_APART = Condition('if it is ``isolate``, with numbered groups', (
+    lambda value, request: value == 'isolate' and _has_groups(request)))
+
+
+def _is(wanted: str) -> Condition:
+    return Condition(f'if it is ``{wanted}``', (
+        lambda value, request: value == wanted))
+
+
+def _is_not(usual: str) -> Condition:
+    return Condition(f'unless it is ``{usual}``', (
+        lambda value, request: bool(value) and value != usual))
+
+
+def _of_flavor(
+    name: str, what: str, when: Condition, pattern: str | None = None
+) -> Demand:
+    return Demand(EXTRA_SPEC + name, what, when, pattern)
+
+
+def _of_image(name: str, what: str, when: Condition) -> Demand:
+    return Demand(PROPERTY + name, what, when)
+
+
+def _of_both(key: str, what: str, when: Condition) -> Iterator[Demand]:
+    """Yield what a flavor asks for as ``hw:key``, an image as ``hw_key``."""
+    yield _of_flavor(f'hw:{key}', what, when)
+    yield _of_image(f'hw_{key}', what, when)
+
+
+_NUMA, _PINNED = 'a NUMA topology', 'dedicated CPUs'
+_REALTIME_CPUS, _PCI = 'realtime CPUs', 'PCI devices'
+_MODEL = 'a model of memory encryption'
+_HYPERVISOR = 'a kind of hypervisor'
+_OLD = 'what its new name asks for'
+
+#: As Placement's suffixes of groups are.
+_SUFFIX = '[a-zA-Z0-9_-]{1,64}'
+
+GROUP = _of_flavor(
+    'resources*', 'resources by their class', _ALWAYS,
+    f'(?s){re.escape(EXTRA_SPEC)}resources({_SUFFIX})?:.*')
+TRAIT_GROUP = _of_flavor(
+    'trait*', 'traits of a numbered group', _TRAIT,
+    f'(?s){re.escape(EXTRA_SPEC)}trait{_SUFFIX}:.*')
+
+DEMANDS: tuple[Demand, ...] = (
+    *_of_both('numa_nodes', _NUMA, _GIVEN),
+    _of_flavor('hw:numa_cpus.*', _NUMA, _GIVEN),
+    _of_flavor('hw:numa_mem.*', _NUMA, _GIVEN),
+    _of_image('hw_numa_cpus', _NUMA, _GIVEN),
+    _of_image('hw_numa_cpus.*', _NUMA, _GIVEN),
+    _of_image('hw_numa_mem', _NUMA, _GIVEN),
+    _of_image('hw_numa_mem.*', _NUMA, _GIVEN),
+    Demand('numa_topology', _NUMA, _GIVEN),
+    Demand('network_metadata', 'NUMA cells near its networks', Condition(
+        'with a NUMA topology and networks that have cells', _has_network)),
+    *_of_both('cpu_policy', _PINNED, _is_not('shared')),
+    _of_flavor('hw:cpu_dedicated_mask', _PINNED, _GIVEN),
+    *_of_both('cpu_thread_policy', 'a policy of CPU threads',
+              _is_not('prefer')),
+    _of_flavor('hw:cpu_realtime', _REALTIME_CPUS, _TRUE),
+    *_of_both('cpu_realtime_mask', _REALTIME_CPUS, _REALTIME),
+    _of_flavor('hw:emulator_threads_policy', 'a CPU for emulator threads',
+               _is('isolate')),
+    *_of_both('mem_page_size', 'memory pages of a size', _GIVEN),
+    _of_flavor('pci_passthrough:alias', _PCI, _GIVEN),
+    *_of_both('pci_numa_affinity_policy', 'PCI devices near its CPUs',
+              _NEAR),
+    Demand('pci_requests', _PCI, Condition(
+        'if there are ``requests`` in it',
+        lambda value, request: bool(part(value, 'requests')))),
+    GROUP, TRAIT_GROUP,
+    _of_flavor('group_policy', 'groups on different providers', _APART),
+    Demand('requested_resources', 'resources of ports and devices', _GIVEN),
+    Demand('request_level_params.root_required', 'traits of the root',
+           _GIVEN),
+    Demand('request_level_params.root_forbidden',
+           'a root without some traits', _GIVEN),
+    Demand('request_level_params.same_subtree', 'providers near each other',
+           _GIVEN),
+    _of_flavor('accel:device_profile', 'accelerators', _GIVEN),
+    *_of_both('tpm_version', 'a virtual TPM', _GIVEN),
+    *_of_both('tpm_model', 'a model of virtual TPM', _TPM),
+    _of_flavor('hw:tpm_secret_security', 'a keeper of TPM secrets', _TPM),
+    *_of_both('mem_encryption', 'memory encryption', _TRUE),
+    *_of_both('mem_encryption_model', _MODEL, _ENCRYPTED),
+    _of_flavor('hw:pmem', 'persistent memory', _GIVEN),
+    _of_flavor('os:secure_boot', 'secure boot', _is('required')),
+    _of_image('os_secure_boot', 'secure boot', _is('required')),
+    _of_image('hw_firmware_stateless', 'stateless firmware', _STATELESS),
+    *_of_both('maxphysaddr_mode', 'a mode of physical addresses', _GIVEN),
+    *_of_both('maxphysaddr_bits', 'bits of physical addresses', _GIVEN),
+    *_of_both('ephemeral_encryption', 'encryption of disks', _TRUE),
+    *_of_both('ephemeral_encryption_format', 'a format of encrypted disks',
+              _EPHEMERAL),
+    *_of_both('sound_model', 'a virtio sound device', _is('virtio')),
+    *_of_both('virtio_packed_ring', 'packed virtqueues', _TRUE),
+    _of_flavor('trait:*', 'a trait', _TRAIT),
+    _of_image('traits_required', 'traits', _GIVEN),
+    _of_image('trait:*', 'a trait', _TRAIT),
+    _of_flavor('capabilities:*', 'a capability of the host', _ALWAYS),
+    _of_flavor('aggregate_instance_extra_specs:*',
+               'metadata of an aggregate', _ALWAYS),
+    Demand(UNSCOPED, 'a capability, or metadata of an aggregate', _ALWAYS,
+           f'{re.escape(EXTRA_SPEC)}[^:]*'),
+    _of_image('hw_architecture', 'an architecture', _GIVEN),
+    _of_image('architecture', _OLD, _GIVEN),
+    _of_image('img_hv_type', _HYPERVISOR, _GIVEN),
+    _of_image('hypervisor_type', _OLD, _GIVEN),
+    _of_image('img_hv_requested_version', 'a version of the hypervisor',
+              _GIVEN),
+    _of_image('hypervisor_version_requires', _OLD, _GIVEN),
+    _of_image('hw_vm_mode', 'a mode of virtual machines', _GIVEN),
+    _of_image('vm_mode', _OLD, _GIVEN),
+    Demand('availability_zone', 'an availability zone', _GIVEN),
+    Demand('ignore_hosts', 'other hosts', _GIVEN),
+    Demand('force_hosts', 'one of some hosts', _GIVEN),
+    Demand('force_nodes', 'one of some nodes', _GIVEN),
+    Demand('retry.hosts', 'other hosts than were tried', _GIVEN),
+    Demand('requested_destination.host', 'a host', _GIVEN),
+    Demand('requested_destination.node', 'a node', _GIVEN),
+    Demand('requested_destination.cell', 'a cell', _GIVEN),
+    Demand('requested_destination.aggregates', 'some aggregates', _GIVEN),
+    Demand('requested_destination.forbidden_aggregates',
+           'other aggregates', _GIVEN),
+)
+
+
+def _named(prefix: str, *texts: str) -> frozenset[str]:
+    return frozenset(prefix + name for text in texts for name in text.split())
+
+
+#: What Nova knows too, and what does not change where a server may go, by
+#: what it is about, in reStructuredText.
+NO_DEMANDS: dict[str, frozenset[str]] = {
+    'How the guest is made, on whatever host': (
+        _named(f'{EXTRA_SPEC}hw:', '''
+            boot_menu cpu_cores cpu_max_cores cpu_max_sockets cpu_max_threads
+            cpu_sockets cpu_threads hide_hypervisor_id locked_memory pmu
+            redirected_usb_ports serial_port_count usb_model
+            vif_multiqueue_enabled viommu_model watchdog_action''')
+        | _named(f'{EXTRA_SPEC}hw_', 'rng:allowed rng:rate_bytes '
+                 'rng:rate_period video:ram_max_mb')
+        | _named(EXTRA_SPEC, 'hide_hypervisor_id vmware:hw_version '
+                 'vmware:storage_policy')
+        | _named(f'{PROPERTY}hw_', '''
+            auto_disk_config boot_menu cpu_cores cpu_max_cores
+            cpu_max_sockets cpu_max_threads cpu_sockets cpu_threads device_id
+            disk_type ephemeral_encryption_secret_uuid firmware_type
+            floppy_bus input_bus ipxe_boot locked_memory machine_type pmu
+            pointer_model qemu_guest_agent redirected_usb_ports rescue_bus
+            rescue_device rng_model scsi_model serial_port_count time_hpet
+            usb_model video_ram vif_multiqueue_enabled watchdog_action''')
+        | _named(f'{PROPERTY}img_', '''
+            bdm_v2 bittorrent block_device_mapping cache_in_nova
+            compression_level config_drive hide_hypervisor_id linked_clone
+            mappings owner_id root_device_name signature
+            signature_certificate_uuid signature_hash_method
+            signature_key_type use_agent version''')
+        | _named(f'{PROPERTY}os_', '''
+            admin_user command_line distro require_quiesce
+            skip_agent_inject_files_at_boot skip_agent_inject_ssh type''')),
+    'How much of its host the guest may use': _named(
+        f'{EXTRA_SPEC}quota:', '''
+        cpu_limit cpu_period cpu_quota cpu_reservation cpu_shares
+        cpu_shares_level cpu_shares_share disk_io_limit disk_io_reservation
+        disk_io_shares_level disk_io_shares_share disk_read_bytes_sec
+        disk_read_iops_sec disk_total_bytes_sec disk_total_iops_sec
+        disk_write_bytes_sec disk_write_iops_sec memory_limit
+        memory_reservation memory_shares_level memory_shares_share
+        vif_inbound_average vif_inbound_burst vif_inbound_peak vif_limit
+        vif_outbound_average vif_outbound_burst vif_outbound_peak
+        vif_reservation vif_shares_level vif_shares_share'''),
+    'Nova asks it of hosts only with ``[scheduler] image_metadata_prefilter``':
+        _named(f'{PROPERTY}hw_', '''
+            cdrom_bus disk_bus emulation_architecture video_model vif_model
+            viommu_model'''),
+    'Nova asks networks for it, with ``[scheduler] '
+    'query_placement_for_routed_network_aggregates``':
+        _named('', 'requested_networks'),
+    'Nova asks it of hosts only with ``[scheduler] '
+    'query_placement_for_image_type_support``': _named(
+        'image.', 'disk_format'),
+    'Amounts, which are always looked at': _named(
+        'flavor.', 'ephemeral_gb memory_mb root_gb swap vcpus') | _named(
+        '', 'is_bfv num_instances'),
+    'What holds names of this page': _named(
+        '', 'flavor.extra_specs image.properties'),
+    'What has a rule of its own, as :doc:`/admin/decision` says':
+        _named('', 'instance_group scheduler_hints'),
+    'Which flavor, image or request it is, and whose': _named('flavor.', '''
+        created_at deleted deleted_at description disabled flavorid id
+        is_public name projects rxtx_factor updated_at vcpu_weight''')
+    | _named('image.', '''
+        checksum container_format created_at direct_url id min_disk min_ram
+        name owner protected size status tags updated_at virtual_size
+        visibility''')
+    | _named('', '''
+        id instance_uuid limits project_id security_groups user_id
+        requested_destination.allow_cross_cell_move retry.num_attempts'''),
+}
