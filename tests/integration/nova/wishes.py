@@ -95,6 +95,19 @@ class Wishes(base.TestCase):
                 'num_attempts': 2, 'hosts': tried}):
             self.assertEqual(('c1-b',) * 3, found)
 
+    def test_what_no_stage_reads_is_refused_by_its_name(self):
+        for name, asked in (
+                ('hw:numa_nodes', {'flavor': {
+                    **base.SMALL, 'extra_specs': {'hw:numa_nodes': '1'}}}),
+                ('resources:VGPU', {'flavor': {
+                    **base.SMALL, 'extra_specs': {'resources:VGPU': '1'}}}),
+                ('hw_cpu_policy', {'image': {'properties': {
+                    'hw_cpu_policy': 'dedicated'}}}),
+                ('numa_topology', {'numa_memory_mb': 512})):
+            for error in self.refused_by_all(**asked):
+                self.assertIn(NO_VALID_HOST, error['mro'])
+                self.assertIn(name, error['message'])
+
     def test_hint_that_a_filter_reads_is_followed(self):
         others = base.new(4)
         taken = base.hosts(self.selected(

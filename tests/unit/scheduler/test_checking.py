@@ -81,6 +81,52 @@ class TestCheck(base.TestCase):
         self.assertEqual('spec_obj.scheduler_hints.query', error.field)
         self.assertIn('group, same_host', str(error))
 
+    def test_hint_that_nothing_reads_may_be_passed_over(self):
+        known = frozenset({'same_host'})
+        spec = builders.request(
+            hints={'query': ['x'], 'group': ['x'], 'same_host': ['x']})
+
+        checking.check(spec, UUIDS, checking.Bounds(), known, False)
+
+        self.assertEqual(['query'], checking.unknown_hints(spec, known))
+        self.assertEqual([], checking.unknown_hints(spec, None))
+        self.assertEqual([], checking.unknown_hints(
+            builders.request(), known))
+
+    def test_hint_that_begins_with_an_underscore_is_never_passed_over(self):
+        spec = builders.request(hints={'_x': ['rebuild']})
+        for known in (None, frozenset({'same_host', checking.REBUILD})):
+            for strictly in (False, True):
+                error = self.assertRaises(
+                    exception.InvalidField, checking.check, spec, UUIDS,
+                    checking.Bounds(), known, strictly)
+                self.assertEqual('spec_obj.scheduler_hints._x', error.field)
+
+    def test_hint_of_rebuilds_is_for_who_reads_it(self):
+        for value, known, good in (
+                ('rebuild', frozenset({checking.REBUILD}), True),
+                ('rebuild', frozenset(), False), ('rebuild', None, False),
+                ('x', frozenset({checking.REBUILD}), False),
+                (['rebuild', 'x'], frozenset({checking.REBUILD}), False)):
+            spec = builders.request(hints={checking.REBUILD: value})
+            for strictly in (False, True):
+                arguments = (spec, UUIDS, checking.Bounds(), known, strictly)
+                if good:
+                    checking.check(*arguments)
+                else:
+                    error = self.assertRaises(
+                        exception.InvalidField, checking.check, *arguments)
+                    self.assertIn(checking.REBUILD, error.field)
+
+    def test_hint_of_rebuilds_is_not_told_to_users(self):
+        error = self.assertRaises(
+            exception.InvalidField, checking.check,
+            builders.request(hints={'x': 'x'}), UUIDS, checking.Bounds(),
+            frozenset({checking.REBUILD, 'query'}))
+
+        self.assertIn('group, query', str(error))
+        self.assertNotIn(checking.REBUILD, str(error))
+
     def test_lists_are_bounded(self):
         many = ['x'] * (BOUNDS.values_max + 1)
         for name in ('ignore_hosts', 'force_hosts', 'force_nodes'):
