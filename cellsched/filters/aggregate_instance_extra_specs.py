@@ -24,6 +24,9 @@ class AggregateInstanceExtraSpecsFilter(base.Filter):
     """
 
     reason = 'lacks an aggregate that matches the extra specs'
+    reads = frozenset({
+        'flavor.extra_specs.aggregate_instance_extra_specs:*',
+        'flavor.extra_specs.unscoped'})
     run_filter_once_per_request = True
 
     def applies(self, request: objects.RequestSpec) -> bool:

@@ -9,24 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from cellsched.filters import attribute_kinds
 from cellsched.hosts import columns
 from cellsched.hosts import state
 from cellsched.hosts import view
 
-#: Kinds of values; mixed ones may be anything.
-NUMBER, TEXT, MIXED = 'number', 'text', 'mixed'
-
-#: Names that Nova's host state has for columns of other names.
-_ALIASES = {
-    'cell_uuid': 'cell', 'hypervisor_hostname': 'nodename',
-    'service.disabled': 'service_disabled', 'service.host': 'host',
-    'service.forced_down': 'forced_down',
-}
-
-#: Columns that are no attributes of Nova's host state.
-OURS = ('availability_zone', 'cell', 'forced_down', 'free_pci_devices',
-        'last_seen_up', 'service_disabled', 'traits', 'unreserved_disk_mb',
-        'unreserved_ram_mb')
+NUMBER, TEXT, MIXED = (
+    attribute_kinds.NUMBER, attribute_kinds.TEXT, attribute_kinds.MIXED)
 
 #: Facts of a cell change with what is taken on any of its hosts.
 _FACTS = frozenset(column.name for column in columns.CELL_FACTS)
@@ -37,23 +26,24 @@ class Attribute:
 
     def __init__(self, hosts: view.Hosts, name: str, *keys: str) -> None:
         self._hosts, self._name, self._keys = hosts, name, keys
-        self._whole = hosts.kind(name) == columns.WHOLE
-        #: The values, unless they are mixed.
-        self.column = hosts[name]
-        self.kind = {columns.CODED: MIXED, 'object': TEXT}.get(
-            hosts.kind(name), NUMBER)
+        stored = hosts.kind(name)
+        self._coded = stored == columns.CODED
+        self._whole = stored == columns.WHOLE
+        #: The values, unless they are coded.
+        self.column = _column(hosts, name)
+        self.kind = attribute_kinds.stored(name, stored)
 
     @functools.cached_property
     def values(self) -> view.Column:
         """The values as objects."""
-        if self.kind == MIXED:
+        if self._coded:
             return self._hosts.each(self._name, self._look_up, 'object')
         return self.column.astype('object')
 
     @functools.cached_property
     def numbers(self) -> view.Column:
         """The values that are numbers; NaN in place of others."""
-        if self.kind != MIXED:
+        if not self._coded:
             known = self.column if self.kind == NUMBER else math.nan
             return np.full(len(self.column), known, dtype='float64')
         return self._hosts.each(
@@ -61,10 +51,10 @@ class Attribute:
 
     def each(self, function: Callable[[Any], bool]) -> view.Mask:
         """Return what a function says of each host's value, once for it."""
-        if self.kind == MIXED:
+        if self._coded:
             return self._hosts.each(
                 self._name, lambda value: function(self._look_up(value)))
-        if self.kind == TEXT:
+        if self.kind != NUMBER:
             return np.fromiter(map(function, self.column), bool)
         values, places = np.unique(self.column, return_inverse=True)
         values = values.astype('int64' if self._whole else values.dtype)
@@ -89,11 +79,21 @@ def _number(value: Any) -> float:
 
 
 def find(hosts: view.Hosts, path: tuple[str, ...]) -> Attribute | None:
-    """Return what a name with keys stands for; None if it is nothing."""
-    name, keys = _ALIASES.get(path[0], path[0]), path[1:]
-    if '.'.join(path[:2]) in _ALIASES:
-        name, keys = _ALIASES['.'.join(path[:2])], path[2:]
-    if name.startswith('_') or name in _FACTS or name not in hosts:
+    """Return what a name with keys stands for; None if it is nothing.
+
+    What can be claimed of a resource class is a number for every host, also
+    before any host has told of such a resource.
+    """
+    name, keys = attribute_kinds.column(path)
+    known = name in hosts or name.startswith(columns.ROOM)
+    if name.startswith('_') or name in _FACTS or not known:
         return None
-    found = Attribute(hosts, name, *keys)
-    return None if keys and found.kind != MIXED else found
+    if keys and hosts.kind(name) != columns.CODED:
+        return None
+    return Attribute(hosts, name, *keys)
+
+
+def _column(hosts: view.Hosts, name: str) -> view.Column:
+    if name.startswith(columns.ROOM):
+        return hosts.room(name.removeprefix(columns.ROOM))
+    return hosts[name]

@@ -15,6 +15,7 @@ class AvailabilityZoneFilter(base.Filter):
     """
 
     reason = 'is in another availability zone'
+    reads = frozenset({'availability_zone'})
     run_filter_once_per_request = True
 
     def applies(self, request: objects.RequestSpec) -> bool:

@@ -59,6 +59,20 @@ class Filter(abc.ABC):
     #: reads is refused.
     hints: frozenset[str] = frozenset()
 
+    #: Demands that this filter meets where it lets a host pass: what it reads
+    #: of requests that changes where a server may go. A request that asks for
+    #: what no enabled stage reads is refused by its name.
+    #:
+    #: ``flavor.extra_specs.hw:numa_nodes`` is an extra spec of the flavor,
+    #: ``image.properties.hw_numa_nodes`` a property of the image, and
+    #: ``requested_destination.host`` a field of the request. A ``*`` at the
+    #: end stands for anything: ``flavor.extra_specs.resources*``.
+    #: ``flavor.extra_specs.unscoped`` stands for all extra specs without a
+    #: colon. Names that are no demand may be left out; the demands are listed
+    #: in the reference. One must be named only by who meets it whole, and not
+    #: while an option switches that off.
+    reads: frozenset[str] = frozenset()
+
     #: Where the options of :meth:`opts` are registered; may be ``DEFAULT``.
     group: ClassVar[str] = filter_scheduler.GROUP.name
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cellsched import exception
+from cellsched.filters import attribute_kinds
 from cellsched.filters import attributes
 from cellsched.filters import base
 from cellsched.filters import extra_specs_ops
@@ -26,12 +27,10 @@ class ComputeCapabilitiesFilter(base.Filter):
     """Reject a host that lacks what the flavor's extra specs ask for.
 
     ``capabilities:free_ram_mb = >= 4096`` asks something of a column of the
-    host table, by the name that Nova gives it, or else of the host's
-    statistics. Further parts of the name are keys in JSON:
-    ``capabilities:cpu_info:vendor = Intel``. A host without such a value is
-    rejected. A name without any scope is asked only of hosts that have it;
-    other scopes are passed over. ``hw:maxphysaddr_bits`` asks for that many
-    bits at least of ``cpu_info:maxphysaddr:bits``.
+    host table, by Nova's name for it, or else of the host's statistics; more
+    parts are keys in JSON: ``capabilities:cpu_info:vendor = Intel``. A host
+    without it is rejected. A name without a scope is asked of hosts that have
+    it; ``hw:maxphysaddr_bits`` for so many ``cpu_info:maxphysaddr:bits``.
 
     The operators are ``=``, ``==``, ``!=``, ``>=``, ``<=`` for numbers,
     ``s==``, ``s!=``, ``s<``, ``s<=``, ``s>``, ``s>=``, ``<in>``, ``<all-in>``
@@ -39,6 +38,8 @@ class ComputeCapabilitiesFilter(base.Filter):
     """
 
     reason = "lacks what the flavor's extra specs ask for"
+    reads = frozenset(f'flavor.extra_specs.{name}' for name in (
+        'capabilities:*', _BITS, 'unscoped'))
     run_filter_once_per_request = True
 
     def applies(self, request: objects.RequestSpec) -> bool:
@@ -92,7 +93,7 @@ def _path(key: str) -> tuple[str, ...]:
 
 def _find(hosts: view.Hosts, path: tuple[str, ...]) -> Any:
     """Return an attribute of the host, else one of its statistics."""
-    if path[0] not in attributes.OURS:
+    if path[0] not in attribute_kinds.OURS:
         found = attributes.find(hosts, path)
         if found is not None:
             return found

@@ -18,6 +18,10 @@ ARCHITECTURES = (
     'ppcle ppc64 ppc64le ppcemb s390 s390x sh4 sh4eb sparc sparc64 unicore32 '
     'x86_64 xtensa xtensaeb').split()
 
+#: Other spellings of architectures.
+ARCHITECTURE_ALIASES = {'amd64': 'x86_64', **dict.fromkeys(
+    ('i386', 'i486', 'i586', 'x86_32', 'x86_32p'), 'i686')}
+
 #: Known values, in the order in which a host tells them.
 _KNOWN = {
     'hw_architecture': ARCHITECTURES,
@@ -29,11 +33,9 @@ _KNOWN = {
 
 #: Other spellings.
 _ALIASES = {
-    'hw_architecture': {'amd64': 'x86_64', **dict.fromkeys(
-        ('i386', 'i486', 'i586', 'x86_32', 'x86_32p'), 'i686')},
+    'hw_architecture': ARCHITECTURE_ALIASES,
     'img_hv_type': {'xapi': 'xen'},
-    'hw_vm_mode': {'pv': 'xen', 'hv': 'hvm', 'baremetal': 'hvm'},
-}
+    'hw_vm_mode': {'pv': 'xen', 'hv': 'hvm', 'baremetal': 'hvm'}}
 
 _COMPARES = {'<': operator.lt, '<=': operator.le, '==': operator.eq,
              '>': operator.gt, '>=': operator.ge, '!=': operator.ne}

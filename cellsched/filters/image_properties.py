@@ -12,18 +12,27 @@ from cellsched.filters import image_needs
 from cellsched.hosts import view
 from cellsched import objects
 
+#: Properties that are compared with a number of the host.
+_NUMBERS = (('img_hv_requested_version', None), ('hw_maxphysaddr_bits', None))
+
 
 class ImagePropertiesFilter(base.Filter):
     """Reject a host that cannot run what the image was made for.
 
     The image properties ``hw_architecture``, ``img_hv_type`` and
-    ``hw_vm_mode`` must be among what the host can run. If any of them is
-    given, ``img_hv_requested_version`` (``>=6.0,<8``) must fit the version of
-    the hypervisor, and the CPUs must address ``hw_maxphysaddr_bits``, where
-    the host reports them.
+    ``hw_vm_mode`` must be among what the host can run;
+    ``img_hv_requested_version`` (``>=6.0,<8``) must fit the version of the
+    hypervisor, and the CPUs must address ``hw_maxphysaddr_bits``, where the
+    host reports them.
     """
 
     reason = 'lacks support for this kind of image'
+    reads = frozenset({
+        'image.properties.hw_architecture',
+        'image.properties.hw_maxphysaddr_bits',
+        'image.properties.hw_vm_mode',
+        'image.properties.img_hv_requested_version',
+        'image.properties.img_hv_type'})
     run_filter_once_per_request = True
     run_on_rebuild = True
 
@@ -45,8 +54,9 @@ Related options:
         self._default = options.image_properties_default_architecture
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        return any(request.image_property(name, default) is not None
-                   for name, default in self._kinds())
+        return any(
+            request.image_property(name, default) is not None
+            for name, default in (*self._kinds(), *_NUMBERS))
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
@@ -55,7 +65,7 @@ Related options:
             image_needs.kind(name, value) for name, default in self._kinds()
             if (value := request.image_property(name, default)) is not None)
         # Nearly always all hosts can run the same.
-        mask = hosts.memo(
+        mask = None if not kinds else hosts.memo(
             ('can run', kinds), functools.partial(_able, kinds=kinds))
         if mask is not None and not hosts.is_whole:
             mask = mask.take(hosts.rows)

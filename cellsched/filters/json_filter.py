@@ -10,6 +10,7 @@ import numpy as np
 from cellsched.filters import attributes
 from cellsched.filters import base
 from cellsched.filters import json_operands
+from cellsched.filters import json_order
 from cellsched.filters import json_query
 from cellsched.hosts import view
 from cellsched import objects
@@ -29,6 +30,9 @@ class JsonFilter(base.Filter):
     they are false. ``and`` and ``or`` ask whether all or any are true,
     ``not`` whether any is false, wherever it stands.
 
+    Numbers and texts are in no order: a query that puts them in one is
+    refused, where it shows that, and else is false.
+
     A query has at most 16384 characters, 64 values, and lists up to 8 deep;
     a text in it has at most 255 characters.
     """
@@ -38,15 +42,13 @@ class JsonFilter(base.Filter):
     hints = frozenset({'query'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        return any(request.hint('query'))
+        # A bad query is refused whatever hosts are left to look at.
+        return any(request.hint('query')) and bool(_query(request))
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
-        queries = request.hint('query')
-        if len(queries) > 1:
-            json_query.refuse('', f'one query, not {len(queries)}')
-        fits = _Evaluation(hosts).call(json_query.read(queries[0]))
+        fits = _Evaluation(hosts).call(_query(request))
         return np.array(np.broadcast_to(fits, len(hosts)))
 
 
@@ -62,7 +64,7 @@ class _Evaluation:
         arguments = [found for argument in call.arguments
                      if (found := self._operand(argument)) is not None]
         if call.operator in json_operands.COMPARES:
-            return json_operands.compare(call, arguments)
+            return json_operands.compare(call.operator, arguments)
         truths = list(map(_truth, arguments))
         if call.operator == 'or':
             return functools.reduce(operator.or_, truths, np.False_)
@@ -78,6 +80,13 @@ class _Evaluation:
         if isinstance(node, json_query.Name):
             return self._find(node.path)
         return None if node == '' else node
+
+
+def _query(request: objects.RequestSpec) -> json_query.Call:
+    queries = request.hint('query')
+    if len(queries) > 1:
+        json_query.refuse('', f'one query, not {len(queries)}')
+    return json_order.read(queries[0])
 
 
 def _truth(operand: Any) -> Any:

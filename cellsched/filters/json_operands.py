@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from cellsched.filters import attributes
-from cellsched.filters import json_query
 
 COMPARES = {'=': operator.eq, '<': operator.lt, '>': operator.gt,
             '<=': operator.le, '>=': operator.ge, 'in': operator.eq}
@@ -22,14 +21,14 @@ def present(operand: Any) -> Any:
     return operand.each(lambda value: value is not None)
 
 
-def compare(call: json_query.Call, operands: Sequence[Any]) -> Any:
+def compare(operator_: str, operands: Sequence[Any]) -> Any:
     """Return for which hosts the first operand compares with the others.
 
     Each host leaves out what it does not have, the first one too; what is
     left must be two at least.
     """
-    some = call.operator == 'in'
-    holds = functools.partial(_holds, COMPARES[call.operator], call.place)
+    some = operator_ == 'in'
+    holds = functools.partial(_holds, COMPARES[operator_])
     there = [present(operand) for operand in operands]
     result, open_ = np.False_, np.True_
     for place, first in enumerate(operands, 1):
@@ -48,14 +47,13 @@ def compare(call: json_query.Call, operands: Sequence[Any]) -> Any:
     return result
 
 
-def _holds(compares: Any, place: str, first: Any, second: Any) -> Any:
+def _holds(compares: Any, first: Any, second: Any) -> Any:
+    """Return where one compares with the other; a text does with no number."""
     kinds = {_kind(first), _kind(second)}
     if attributes.MIXED not in kinds:
         if len(kinds) == 1:
             return np.asarray(compares(_plain(first), _plain(second)))
-        if compares is operator.eq:
-            return np.False_
-        json_query.refuse(place, 'to compare two numbers or two texts')
+        return np.False_
     if _is_one(second):
         return first.each(lambda value: _compared(compares, value, second))
     if _is_one(first):

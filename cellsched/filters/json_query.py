@@ -2,7 +2,6 @@
 """The query of a scheduler hint, read into a tree."""
 
 import dataclasses
-import functools
 import json
 from typing import Any
 from typing import NoReturn
@@ -27,11 +26,10 @@ class Name:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """An operator with its arguments, and where in the query it is."""
+    """An operator with its arguments."""
 
     operator: str
     arguments: tuple[Any, ...]
-    place: str
 
 
 def refuse(place: str, expected: str) -> NoReturn:
@@ -48,11 +46,6 @@ def read(text: str) -> Call:
     """
     if len(text) > LENGTH_MAX:
         refuse('', f'at most {LENGTH_MAX} characters')
-    return _read(text)
-
-
-@functools.lru_cache(128)
-def _read(text: str) -> Call:
     try:
         value = json.loads(text)
     except RecursionError:
@@ -72,7 +65,7 @@ def _call(value: Any, place: str, depth: int, left: Any) -> Call:
         refuse(f'{place}[0]', f'one of the operators {" ".join(OPERATORS)}')
     return Call(operator, tuple(
         _node(argument, f'{place}[{number}]', depth, left)
-        for number, argument in enumerate(arguments, 1)), place)
+        for number, argument in enumerate(arguments, 1)))
 
 
 def _node(value: Any, place: str, depth: int, left: Any) -> Any:

@@ -28,6 +28,15 @@ def make(conf: cfg.ConfigOpts, names: Iterable[str]) -> list[base.Filter]:
     return [_make(conf, name, by_path) for name in dict.fromkeys(names)]
 
 
+def hints(conf: cfg.ConfigOpts) -> frozenset[str] | None:
+    """Return the scheduler hints that enabled filters read; None for any."""
+    if conf.scheduler.unknown_hints == 'ignore':
+        return None
+    return frozenset[str]().union(*(
+        each.hints
+        for each in make(conf, conf.filter_scheduler.enabled_filters)))
+
+
 def _make(
     conf: cfg.ConfigOpts, name: str, by_path: dict[str, str]
 ) -> base.Filter:

@@ -16,6 +16,7 @@ class RetryFilter(base.Filter):
     """
 
     reason = 'was tried already'
+    reads = frozenset({'retry.hosts'})
     run_filter_once_per_request = True
 
     def applies(self, request: objects.RequestSpec) -> bool:

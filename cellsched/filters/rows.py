@@ -25,6 +25,7 @@ class BaseHostFilter:
     run_filter_once_per_request = False
     RUN_ON_REBUILD = False
     hints: ClassVar[Iterable[str]] = ()
+    reads: ClassVar[Iterable[str]] = ()
 
     def host_passes(
         self, host_state: state.HostState, filter_properties: Any
@@ -51,6 +52,8 @@ class RowFilter(base.Filter):
         self._plugin = plugin
         self.reason = getattr(plugin, 'reason', base.Filter.reason)
         self.hints = frozenset(getattr(plugin, 'hints', ()))
+        # What it reads cannot be known where it does not say so.
+        self.reads = frozenset(getattr(plugin, 'reads', ()))
         self.run_filter_once_per_request = bool(
             getattr(plugin, 'run_filter_once_per_request', False))
         self.run_on_rebuild = bool(getattr(plugin, 'RUN_ON_REBUILD', False))

@@ -79,10 +79,10 @@ def _bad(name: str, expected: str) -> exception.InvalidField:
         where='request', field=f'scheduler_hints.{name}', expected=expected)
 
 
-def _address(text: str) -> int:
+def _address(text: str | None) -> int:
     """Return the number of an address; -1, if it is none."""
     try:
-        return _number(ipaddress.ip_address(text))
+        return _number(ipaddress.ip_address(text or ''))
     except ValueError:
         return -1
 

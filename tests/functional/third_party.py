@@ -10,7 +10,6 @@ import uuid
 
 import sqlalchemy as sa
 
-from cellsched import clock
 from cellsched import exception
 from cellsched.rpc import scheduler
 from cellsched.testing import builders
@@ -50,8 +49,7 @@ class TestCase(base.TestCase):
     def select(self, count=1, **request):
         """Ask the running scheduler; return the hosts it chose."""
         client = scheduler.SchedulerAPI(
-            self.world.api.parts.transports.get(), clock.Clock(),
-            timeout_s=base.TIMEOUT_S)
+            self.world.api.parts.transports.get(), timeout_s=base.TIMEOUT_S)
         uuids = [str(uuid.uuid4()) for _ in range(count)]
         found = client.select_destinations(
             base.USER, builders.request(

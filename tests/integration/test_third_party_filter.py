@@ -15,7 +15,7 @@ import sys
 import tempfile
 import textwrap
 
-from cellsched.hosts import snapshot
+from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit import base
 
@@ -126,14 +126,15 @@ class TestPlan(Example):
         licensed = builders.aggregate(1, licence_products='database')
         broken = builders.aggregate(
             2, licence_products='broken', licence_servers='many')
-        hosts = builders.hosts(
+        hosts = builders.table(
             host=['a', 'b', 'c'], nodename=['a', 'b', 'c'],
             free_ram_mb=[2048, 4096, 8192],
             stats=[json.dumps({'gpu_memory_free_mb': free_mb})
                    for free_mb in (4000, 1000, 0)],
             aggregates=[(licensed,), (licensed, broken), ()])
-        self.snapshot.write_text(json.dumps(snapshot.dump(snapshot.Snapshot(
-            hosts._table, hosts.now, {builders.CELL: 'north'}))))
+        self.snapshot.write_text(json.dumps(document.dump(
+            document.HostDocument(
+                hosts, builders.NOW, {builders.CELL: 'north'}))))
 
     def plan(self, *wishes, code=0, **options):
         """Return what is printed with these filters enabled."""

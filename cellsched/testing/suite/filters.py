@@ -22,6 +22,7 @@ import numpy as np
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
+from cellsched.scheduler import demands
 from cellsched.scheduler import diagnosis
 from cellsched.testing import builders
 from cellsched.testing.suite import plugins as suite
@@ -76,6 +77,10 @@ class FilterSuite(suite.ColumnPluginSuite):
     def test_hints_are_for_users(self) -> None:
         for hint in self.plugin.hints:
             self.assertFalse(hint.startswith('_'), hint)
+
+    def test_reads_are_demands(self) -> None:
+        for name in self.plugin.reads:
+            self.assertTrue(demands.is_known(name), name)
 
     def test_located_instances_are_texts(self) -> None:
         plugin = builders.plugin(self.plugin)

@@ -45,14 +45,16 @@ class TestAggregateMultiTenancyIsolation(
             builders.request(project_id=None))
 
     def test_change_of_aggregates_is_seen(self):
-        hosts = builders.hosts(2)
+        table = builders.table(2)
         plugin, request = builders.plugin(self.plugin), builders.request()
-        self.assertEqual([True, True], plugin.keep(hosts, request).tolist())
+        self.assertEqual(
+            [True, True], plugin.keep(table.view(0.0), request).tolist())
 
-        hosts._table.put(list(hosts['uuid'][:1]), {'aggregates': [(
+        table.put(table['uuid'][:1], {'aggregates': [(
             builders.aggregate(1, filter_tenant_id='other'),)]})
 
-        self.assertEqual([False, True], plugin.keep(hosts, request).tolist())
+        self.assertEqual(
+            [False, True], plugin.keep(table.view(0.0), request).tolist())
 
     @hypothesis.given(
         hosts=strategies.hosts({

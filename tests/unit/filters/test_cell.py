@@ -61,16 +61,16 @@ class TestCellFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
 
     def test_change_of_aggregates_is_seen(self):
         other = builders.aggregate(1, **{ALLOWED: 'other'})
-        hosts = builders.hosts(cell=['a', 'a', 'b'])
+        table = builders.table(cell=['a', 'a', 'b'])
         plugin, request = builders.plugin(self.plugin), builders.request()
-        self.assertTrue(plugin.keep(hosts, request).all())
+        self.assertTrue(plugin.keep(table.view(0.0), request).all())
 
-        hosts._table.put(list(hosts['uuid'][:1]), {'aggregates': [(other,)]})
-        self.assertEqual(
-            [False, False, True], plugin.keep(hosts, request).tolist())
-        hosts._table.put(list(hosts['uuid'][:1]), {'cell': ['b']})
-        self.assertEqual(
-            [False, True, False], plugin.keep(hosts, request).tolist())
+        table.put(table['uuid'][:1], {'aggregates': [(other,)]})
+        self.assertEqual([False, False, True], plugin.keep(
+            table.view(0.0), request).tolist())
+        table.put(table['uuid'][:1], {'cell': ['b']})
+        self.assertEqual([False, True, False], plugin.keep(
+            table.view(0.0), request).tolist())
 
     @hypothesis.given(
         hosts=strategies.hosts({

@@ -28,10 +28,8 @@ def passes(host, request):
     properties = dict(request.image.properties.items())
     kinds = [properties[name] for name in (
         'hw_architecture', 'img_hv_type', 'hw_vm_mode') if name in properties]
-    if not kinds:
-        return True
-    if not any(all(kind in each for kind in kinds)
-               for each in host.supported_instances):
+    if kinds and not any(all(kind in each for kind in kinds)
+                         for each in host.supported_instances):
         return False
     number = host.hypervisor_version
     if number and properties.get('img_hv_requested_version'):
@@ -102,7 +100,7 @@ class TestImagePropertiesFilter(
             with self.subTest(text=text):
                 self.assertKeeps(expected, hosts, request(
                     hw_vm_mode='hvm', img_hv_requested_version=text))
-                self.assertKeeps([True] * 4, hosts, request(
+                self.assertKeeps(expected, hosts, request(
                     img_hv_requested_version=text))
 
     def test_bits_of_an_address(self):
@@ -114,6 +112,9 @@ class TestImagePropertiesFilter(
             self.assertKeeps(
                 [True, True, False, True, True, True], hosts,
                 request(hw_vm_mode='hvm', hw_maxphysaddr_bits=bits))
+            self.assertKeeps(
+                [True, True, False, True, True, True], hosts,
+                request(hw_maxphysaddr_bits=bits))
         for bits in (None, 0, 40):
             self.assertKeeps([True] * 6, hosts, request(
                 hw_vm_mode='hvm', hw_maxphysaddr_bits=bits))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cellsched import exception
 from cellsched.filters import json_filter
+from cellsched.scheduler import pipeline
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from tests.unit import base
@@ -23,7 +24,14 @@ COMPARES = {'=': operator.eq, '<': operator.lt, '>': operator.gt,
 NAMES = ['$host', '$nodename', '$cell_uuid', '$free_ram_mb', '$num_instances',
          '$service.disabled', '$stats.ssd', '$stats.count', '$stats.a',
          '$stats.a.b', '$stats.none', '$stats', '$nothing', '$host.x',
-         '$hypervisor_type']
+         '$hypervisor_type', '$host_ip', '$host_ip.x', '$room:VCPU',
+         '$room:CUSTOM_X']
+
+COLUMNS = {
+    'host_ip': st.sampled_from([None, '192.0.2.1', 'alpha']),
+    'hypervisor_type': st.sampled_from([None, 'qemu', 'fake'])}
+
+HOSTS, TABLES = strategies.hosts(**COLUMNS), strategies.tables(**COLUMNS)
 
 QUERIES = st.recursive(
     st.sampled_from([*NAMES, 0, 1, 3, 4096, 2.5, True, 'yes', '', 'alpha']),
@@ -42,7 +50,7 @@ def value(text, host):
     if not text.startswith('$'):
         return text or None
     name, *keys = text[1:].split('.')
-    found = getattr(host, name, None)
+    found = getattr(host, name, 0 if name.startswith('room:') else None)
     for key in keys:
         found = found.get(key) if hasattr(found, 'get') else None
     return found
@@ -158,8 +166,8 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
 
     def refused(self, query):
         return self.assertRaises(
-            exception.InvalidField, builders.plugin(self.plugin).keep,
-            builders.hosts(2), request(query))
+            exception.InvalidField, builders.plugin(self.plugin).applies,
+            request(query))
 
     def test_request_without_a_query_may_go_anywhere(self):
         plugin = builders.plugin(self.plugin)
@@ -169,13 +177,43 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
 
     def test_one_query_may_be_asked(self):
         error = self.assertRaises(
-            exception.InvalidField, builders.plugin(self.plugin).keep,
-            builders.hosts(2),
+            exception.InvalidField, builders.plugin(self.plugin).applies,
             builders.request(hints={'query': ['["and"]', '["or"]']}))
 
         self.assertEqual('scheduler_hints.query', error.field)
 
-    @hypothesis.given(hosts=strategies.hosts(), query=QUERIES)
+    def test_query_is_refused_whatever_hosts_there_are(self):
+        # None of them has so little memory, so none meets the text.
+        for query in (['<', '$free_ram_mb', -1, 'text'],
+                      ['<', '$stats.ssd', 5, 'text'],
+                      ['and', False, ['<', '$nodename', 1]]):
+            self.assertIn('two numbers or two texts',
+                          self.refused(query).expected)
+            for hosts in (builders.hosts(0), builders.hosts(stats=[SSD])):
+                found = pipeline.Pipeline(
+                    [builders.plugin(self.plugin)], [])
+                self.assertRaises(exception.InvalidField, found.candidates,
+                                  hosts, request(query))
+
+    def test_address_that_a_host_has_not_said_is_left_out(self):
+        hosts = builders.hosts(
+            host_ip=[None, '192.0.2.1'], hypervisor_type=[None, 'qemu'])
+        for name in '$host_ip', '$hypervisor_type':
+            for expected, query in (
+                    ([False, True], ['or', name]),
+                    ([False, False], ['not', name]),
+                    ([False, True], ['=', name, name]),
+                    ([False, False], ['<', name, 5])):
+                with self.subTest(query=query):
+                    self.assertKeeps(expected, hosts, request(query))
+
+    def test_room_is_a_number_before_any_host_tells_of_it(self):
+        hosts = builders.hosts(2)
+
+        self.assertKeeps([True, True], hosts,
+                         request(['=', '$room:CUSTOM_X', 0]))
+
+    @hypothesis.given(hosts=HOSTS, query=QUERIES)
     @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, query):
         try:
@@ -185,3 +223,23 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
             # Numbers and texts are in no order.
             self.assertIn('two numbers or two texts', exc.expected)
             hypothesis.reject()
+
+    @hypothesis.given(table=TABLES, query=QUERIES, data=st.data())
+    @agreeing.settings
+    def test_verdict_is_the_same_without_the_other_hosts(
+        self, table, query, data
+    ):
+        plugin = builders.plugin(self.plugin)
+        try:
+            plugin.applies(request(query))
+        except exception.InvalidField:
+            hypothesis.reject()
+        gone = data.draw(st.sets(st.sampled_from(range(len(table))))
+                         if len(table) else st.just(set()))
+        hosts = table.view(builders.NOW)
+        whole = plugin.keep(hosts, request(query)).tolist()
+        table.drop(hosts['uuid'][row] for row in gone)
+
+        self.assertEqual(
+            [kept for row, kept in enumerate(whole) if row not in gone],
+            plugin.keep(table.view(builders.NOW), request(query)).tolist())

@@ -21,8 +21,8 @@ class TestQueries(base.TestCase):
         self.assertEqual(
             json_query.Call('and', (
                 json_query.Call('=', (
-                    json_query.Name(('stats', 'a b')), 'x', 1.5), '[1]'),
-                True), ''),
+                    json_query.Name(('stats', 'a b')), 'x', 1.5)),
+                True)),
             json_query.read('["and", ["=", "$stats.a b", "x", 1.5], true]'))
 
     def test_largest_query_is_read(self):

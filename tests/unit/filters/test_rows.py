@@ -25,6 +25,7 @@ class Based(rows.BaseHostFilter):
     RUN_ON_REBUILD = True
     reason = 'is odd'
     hints = ('odd',)
+    reads = ('image.properties.odd',)
 
     def host_passes(self, host_state, spec_obj):
         return host_state.service['host'] == spec_obj.hint('odd')[0]
@@ -79,8 +80,9 @@ class TestRowFilter(base.TestCase):
         plugin = rows.RowFilter(Based())
 
         self.assertEqual(
-            ('Based', 'is odd', {'odd'}, True, True),
-            (plugin.name, plugin.reason, plugin.hints,
+            ('Based', 'is odd', {'odd'}, {'image.properties.odd'}, True,
+             True),
+            (plugin.name, plugin.reason, plugin.hints, plugin.reads,
              plugin.run_filter_once_per_request, plugin.run_on_rebuild))
         found = self.decide([plugin], builders.hosts(3),
                             hints={'odd': 'host2'})
@@ -89,8 +91,8 @@ class TestRowFilter(base.TestCase):
     def test_class_that_says_nothing_has_what_filters_have(self):
         plugin = rows.RowFilter(Bare())
 
-        self.assertEqual((set(), False, False), (
-            plugin.hints, plugin.run_filter_once_per_request,
+        self.assertEqual((set(), set(), False, False), (
+            plugin.hints, plugin.reads, plugin.run_filter_once_per_request,
             plugin.run_on_rebuild))
 
     def test_exception_names_the_class(self):

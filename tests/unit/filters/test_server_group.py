@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from cellsched import exception
 from cellsched.filters import server_group
-from cellsched.hosts import view
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from tests.unit import base
@@ -52,8 +51,8 @@ class TestServerGroupAffinityFilter(
                     requested('affinity', hosts=names))
 
     def test_member_on_a_host_that_is_gone_keeps_all_away(self):
-        hosts = view.Hosts(
-            builders.hosts(2)._table, builders.NOW, {A: 'a host that is gone'})
+        hosts = builders.table(2).view(
+            builders.NOW, {A: 'a host that is gone'})
 
         self.assertKeeps([False, False], hosts, requested('affinity'))
 

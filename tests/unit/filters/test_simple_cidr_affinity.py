@@ -33,7 +33,7 @@ class TestSimpleCIDRAffinityFilter(
     def test_host_must_be_in_the_network(self):
         hosts = builders.hosts(host_ip=[
             '10.0.0.1', '10.0.0.200', '10.0.1.1', 'fd00::1', 'fd00::1:0:1',
-            '', 'junk'])
+            None, 'junk'])
         for expected, near, cidr in (
                 ([1, 1, 0, 0, 0, 0, 0], '10.0.0.7', ()),
                 ([1, 1, 1, 0, 0, 0, 0], '10.0.0.7', '/16'),
