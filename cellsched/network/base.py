@@ -2,6 +2,10 @@
 """The contract of a network plug-in."""
 
 import abc
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
 from typing import Any
 from typing import ClassVar
 
@@ -98,3 +102,51 @@ class NetworkAPI(abc.ABC):
 
         :raises cellsched.exception.NetworkError: it is called again later
         """
+
+    # What follows is asked by schedulers, in processes of their own, before
+    # they decide. A plug-in that does not override it is not asked.
+
+    def segment_aggregates(
+        self, context: context_.RequestContext, requested_networks: Any
+    ) -> Sequence[Set[str]]:
+        """Return where the segments of the requested routed networks are.
+
+        Asked where ``[scheduler]
+        query_placement_for_routed_network_aggregates`` is set.
+
+        :param requested_networks: see :meth:`allocate_for_instance`, and
+            :func:`requested`
+        :returns: for each network or port that is bound to hosts the uuids of
+            host aggregates; a host has to be in one of each
+        :raises cellsched.exception.NetworkError: the request is refused
+        """
+        return []
+
+    def has_remote_managed_port(
+        self, context: context_.RequestContext, requested_networks: Any
+    ) -> bool:
+        """Return whether a requested port has ``vnic_type`` remote-managed.
+
+        Its server needs a host with the trait
+        ``COMPUTE_REMOTE_MANAGED_PORTS``.
+
+        :raises cellsched.exception.NetworkError: the request is refused
+        """
+        return False
+
+
+def requested(
+    requested_networks: Any
+) -> Iterator[tuple[str | None, str | None]]:
+    """Yield the network and the port of each that is requested.
+
+    :param requested_networks: Nova's ``NetworkRequestList``, as it travels
+    """
+    for each in _data(requested_networks).get('objects') or ():
+        data = _data(each)
+        yield data.get('network_id'), data.get('port_id')
+
+
+def _data(said: Any) -> Mapping[str, Any]:
+    data = said.get('nova_object.data') if isinstance(said, Mapping) else None
+    return data if isinstance(data, Mapping) else {}

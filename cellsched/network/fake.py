@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from oslo_config import cfg
+from oslo_config import types
 
 from cellsched import exception
 from cellsched.network import base
@@ -34,6 +35,15 @@ class FakeNetworks(base.NetworkAPI):
 File that changes are recorded in, a line of JSON for each.
 
 Unset, they are kept in memory, and each process knows of its own only.
+"""),
+            cfg.Opt('segment_aggregates', default={},
+                    type=types.Dict(types.List(bounds=True)), help="""
+Host aggregates of the segments of routed networks.
+
+``NETWORK:[AGGREGATE,AGGREGATE]``, by uuids.
+"""),
+            cfg.ListOpt('remote_managed_ports', default=[], help="""
+Ports that are managed remotely, by uuid.
 """),
             cfg.IntOpt('fail_allocations', default=0, min=0, help="""
 Allocations that fail in each process, the first ones.
@@ -99,6 +109,16 @@ Times that networks fail to be taken back, the first ones.
             self._check('deallocate', instance.uuid)
             if instance.uuid in self._hosts:
                 self._record('deallocate', instance.uuid, None)
+
+    def segment_aggregates(self, context, requested_networks):
+        known = self.conf.fake_network.segment_aggregates
+        return [frozenset(known[network]) for network, _
+                in base.requested(requested_networks) if network in known]
+
+    def has_remote_managed_port(self, context, requested_networks):
+        managed = self.conf.fake_network.remote_managed_ports
+        return any(port in managed for _, port
+                   in base.requested(requested_networks))
 
     def _check(self, call: str, uuid: str) -> None:
         if self._to_fail[call]:

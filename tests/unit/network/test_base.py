@@ -29,3 +29,23 @@ class TestNetworkAPI(base.TestCase):
 
         self.assertIn('noop', loaded)
         self.assertIn('fake', loaded)
+
+    def test_plugin_that_knows_nothing_of_hosts_restricts_nobody(self):
+        plugin = type('Plugin', (network.NetworkAPI,), {
+            name: lambda self: None for name in METHODS})(None)
+
+        self.assertEqual([], plugin.segment_aggregates(None, {}))
+        self.assertFalse(plugin.has_remote_managed_port(None, {}))
+
+    def test_networks_and_ports_of_a_request_are_read_as_they_travel(self):
+        def wrapped(**data):
+            return {'nova_object.data': data}
+
+        self.assertEqual(
+            [('n', None), (None, 'p'), (None, None), (None, None)],
+            list(network.requested(wrapped(objects=[
+                wrapped(network_id='n'), wrapped(port_id='p'), wrapped(),
+                'junk']))))
+        for nothing in (None, 'none', [], {}, wrapped(), wrapped(
+                objects=None)):
+            self.assertEqual([], list(network.requested(nothing)))

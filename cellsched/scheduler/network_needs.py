@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that the networks of a request restrict it to."""
+
+from collections.abc import Sequence
+from collections.abc import Set
+import copy
+
+from cellsched import context as context_
+from cellsched import exception
+from cellsched.network import base
+from cellsched import objects
+
+#: Of hosts with devices that manage ports apart from the hypervisor.
+REMOTE_MANAGED = 'COMPUTE_REMOTE_MANAGED_PORTS'
+
+
+class NetworkNeeds:
+    """Asks the network plug-in, and adds to a request what it knows.
+
+    A plug-in that knows nothing of hosts is not asked.
+
+    :param routed: whether requests keep to the aggregates of the segments of
+        routed networks
+    """
+
+    def __init__(self, network: base.NetworkAPI, routed: bool) -> None:
+        self._network = network
+        # Its class, and not that of what contains its failures.
+        kind = network.__class__
+        self._routed = routed and (
+            kind.segment_aggregates is not base.NetworkAPI.segment_aggregates)
+        self._managed = (kind.has_remote_managed_port
+                         is not base.NetworkAPI.has_remote_managed_port)
+
+    def add(
+        self, context: context_.RequestContext, request: objects.RequestSpec
+    ) -> objects.RequestSpec:
+        """Return the request with what its networks need; may block.
+
+        :raises cellsched.exception.NoValidHost: the plug-in cannot say it
+        """
+        networks = request.get('requested_networks')
+        if not networks or not (self._routed or self._managed):
+            return request
+        try:
+            if self._routed:
+                request = _in_aggregates(
+                    request, self._network.segment_aggregates(
+                        context, networks))
+            if self._managed and self._network.has_remote_managed_port(
+                    context, networks):
+                request = _with_trait(request, REMOTE_MANAGED)
+        except exception.NetworkError as exc:
+            raise exception.NoValidHost(
+                reason=exc.format_message(), rejections=[], placed=0) from exc
+        return request
+
+
+def _in_aggregates(
+    request: objects.RequestSpec, aggregates: Sequence[Set[str]]
+) -> objects.RequestSpec:
+    """Return a request for hosts that are in one aggregate of each set."""
+    if not aggregates:
+        return request
+    request = copy.copy(request)
+    target = copy.copy(request.get('requested_destination'))
+    if target is None:
+        target = objects.Destination()
+    target.aggregates = [*(target.get('aggregates') or ()), *(
+        ','.join(sorted(each)) for each in aggregates)]
+    request.requested_destination = target
+    return request
+
+
+def _with_trait(
+    request: objects.RequestSpec, trait: str
+) -> objects.RequestSpec:
+    said = copy.deepcopy(request.get('request_level_params') or {
+        'nova_object.name': 'RequestLevelParams',
+        'nova_object.namespace': 'nova', 'nova_object.version': '1.1'})
+    data = said.setdefault('nova_object.data', {})
+    data['root_required'] = [*(data.get('root_required') or ()), trait]
+    request = copy.copy(request)
+    request.request_level_params = said
+    return request

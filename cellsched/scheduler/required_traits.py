@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traits that a request requires of its host, by name or by image."""
+
+import abc
+from collections.abc import Mapping
+from collections.abc import Set
+from typing import Any
+
+import os_traits
+
+from cellsched import exception
+from cellsched.filters import base
+from cellsched.filters import image_needs
+from cellsched.hosts import view
+from cellsched import objects
+
+#: Of flavors, images and aggregates: what a host must be able to do.
+TRAIT = 'trait:'
+
+#: The names that Nova and its drivers may use.
+_STANDARD = frozenset(os_traits.get_traits())
+
+_NONE: Set[str] = frozenset()
+
+_IMAGE_TYPE = 'COMPUTE_IMAGE_TYPE_'
+
+#: What a property of an image says, as the beginning of a trait's name.
+_PROPERTIES = {
+    'hw_cdrom_bus': 'COMPUTE_STORAGE_BUS_',
+    'hw_disk_bus': 'COMPUTE_STORAGE_BUS_',
+    'hw_video_model': 'COMPUTE_GRAPHICS_MODEL_',
+    'hw_vif_model': 'COMPUTE_NET_VIF_MODEL_',
+    'hw_architecture': 'HW_ARCH_',
+    'hw_emulation_architecture': 'COMPUTE_ARCH_',
+    'hw_viommu_model': 'COMPUTE_VIOMMU_MODEL_',
+}
+
+#: Other spellings, which Nova reads too.
+_SPELLINGS: Mapping[str, Mapping[str, str]] = {
+    'hw_architecture': image_needs.ARCHITECTURE_ALIASES,
+    'hw_emulation_architecture': image_needs.ARCHITECTURE_ALIASES,
+    'hw_vif_model': {
+        'virtuale1000': 'e1000', 'virtuale1000e': 'e1000e',
+        'virtualpcnet32': 'pcnet', 'virtualsriovethernetcard': 'sriov',
+        'virtualvmxnet': 'vmxnet', 'virtualvmxnet3': 'vmxnet3'},
+}
+
+
+class RequiredTraits(base.Filter):
+    """Rejects hosts that lack a trait; made with the options of the driver."""
+
+    run_filter_once_per_request = True
+    local = True
+
+    @abc.abstractmethod
+    def required(self, request: objects.RequestSpec) -> Set[str]:
+        """Return the traits that a host must have.
+
+        :raises cellsched.exception.InvalidField: the request says what none
+            could
+        """
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(self.required(request))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        required = self.required(request)
+        return hosts.each('traits', lambda has: required <= has)
+
+
+class Traits(RequiredTraits):
+    """Reject hosts that lack a trait, or that have a forbidden one.
+
+    The flavor's extra specs and the image's properties name them:
+    ``trait:NAME`` is ``required`` or ``forbidden``. Services may name some
+    as ``root_required`` and ``root_forbidden``.
+    """
+
+    reason = 'lacks a required trait'
+    reads = frozenset({
+        'flavor.extra_specs.trait:*', 'image.properties.traits_required',
+        'request_level_params.root_required',
+        'request_level_params.root_forbidden'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(self.required(request) or _forbidden(request))
+
+    def required(self, request: objects.RequestSpec) -> Set[str]:
+        return named(request) | root(request, 'root_required')
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        required, forbidden = self.required(request), _forbidden(request)
+        return hosts.each('traits', lambda has: (
+            required <= has and forbidden.isdisjoint(has)))
+
+
+class ImageTypeSupport(RequiredTraits):
+    """Reject hosts that do not take the image's disk format.
+
+    Only with ``query_placement_for_image_type_support``. A server that boots
+    from a volume needs no image on its host, and no host says anything of a
+    format for which there is no trait.
+    """
+
+    reason = "does not take the image's format"
+    reads = frozenset({'image.disk_format'})
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        # To ask for an option takes longer than all else.
+        self._enabled = options.query_placement_for_image_type_support
+        if not self._enabled:
+            self.reads = frozenset()
+
+    def required(self, request: objects.RequestSpec) -> Set[str]:
+        if not self._enabled:
+            return _NONE
+        image = request.get('image')
+        if image is None or request.get('is_bfv', False):
+            return _NONE
+        trait = _IMAGE_TYPE + (image.get('disk_format') or '').upper()
+        return {trait} & _STANDARD
+
+
+class ImageMetadata(RequiredTraits):
+    """Reject hosts that lack the devices that the image names.
+
+    Only with ``image_metadata_prefilter``. ``hw_cdrom_bus``, ``hw_disk_bus``,
+    ``hw_video_model``, ``hw_vif_model``, ``hw_architecture``,
+    ``hw_emulation_architecture`` and ``hw_viommu_model`` are looked at. A
+    value for which there is no trait restricts nothing.
+    """
+
+    reason = 'lacks a device that the image names'
+    reads = frozenset(f'image.properties.{name}' for name in _PROPERTIES)
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._enabled = options.image_metadata_prefilter
+        if not self._enabled:
+            self.reads = frozenset()
+
+    def required(self, request: objects.RequestSpec) -> Set[str]:
+        image = request.get('image') if self._enabled else None
+        properties = image.get('properties') if image is not None else None
+        if properties is None:
+            return _NONE
+        return {prefix + _spelled(name, properties.get(name))
+                for name, prefix in _PROPERTIES.items()
+                if properties.get(name) is not None} & _STANDARD
+
+
+def named(request: objects.RequestSpec) -> set[str]:
+    """Return the traits that flavor and image require by name.
+
+    :raises cellsched.exception.InvalidField: the image's are no list of texts
+    """
+    of_flavor = _of_flavor(request, 'required')
+    of_image = request.image_property('traits_required')
+    if of_image is None:
+        return of_flavor
+    return of_flavor | _texts('image.properties.traits_required', of_image)
+
+
+def root(request: objects.RequestSpec, name: str) -> set[str]:
+    """Return the traits that services require or forbid.
+
+    :param name: ``root_required`` or ``root_forbidden``
+    :raises cellsched.exception.InvalidField: they are no list of texts
+    """
+    said = request.get('request_level_params')
+    data = said.get('nova_object.data') if isinstance(said, dict) else None
+    if not isinstance(data, dict):
+        return set()
+    return _texts(f'request_level_params.{name}', data.get(name))
+
+
+def refuse(field: str, expected: str) -> exception.InvalidField:
+    """Return the error of a field of a request."""
+    return exception.InvalidField(
+        where='request', field=field, expected=expected)
+
+
+def _forbidden(request: objects.RequestSpec) -> set[str]:
+    return _of_flavor(request, 'forbidden') | root(request, 'root_forbidden')
+
+
+def _of_flavor(request: objects.RequestSpec, value: str) -> set[str]:
+    """Return the traits for which the flavor says this value."""
+    specs = request.flavor.get('extra_specs') or {}
+    return {key.removeprefix(TRAIT) for key, said in specs.items()
+            if said == value and key.startswith(TRAIT)} if specs else set()
+
+
+def _texts(field: str, said: Any) -> set[str]:
+    if said is None:
+        return set()
+    if not isinstance(said, (list, tuple, set, frozenset)) or not all(
+            isinstance(trait, str) for trait in said):
+        raise refuse(field, 'a list of names of traits')
+    return set(said)
+
+
+def _spelled(name: str, value: Any) -> str:
+    """Return a property's value as it stands in the name of a trait."""
+    if not isinstance(value, str):
+        raise refuse(f'image.properties.{name}', 'a text')
+    value = value.lower()
+    value = _SPELLINGS.get(name, {}).get(value, value)
+    return value.replace('-', '_').upper()
