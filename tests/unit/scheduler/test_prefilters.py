@@ -1,42 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Nova has Placement sort out before its filters run."""
 
-from oslo_config import cfg
-
-from cellsched.conf import scheduler
-from cellsched.scheduler import pipeline
-from cellsched.scheduler import prefilters
 from cellsched.testing import builders
-from tests.unit import base
-from tests.unit import strategies
+from tests.unit.scheduler import prefiltering
 
 
 def aggregate(number, metadata):
     return builders.aggregate(number, **metadata)
 
 
-class PrefilterTestCase(base.TestCase):
-
-    def kept(self, hosts, request=None, **options):
-        """Return the rows that are left, and by what others were rejected."""
-        conf = cfg.ConfigOpts()
-        scheduler.register_opts(conf)
-        conf([], default_config_files=[], default_config_dirs=[])
-        for name, value in options.items():
-            conf.set_override(name, value, group='scheduler')
-        stages = prefilters.stages(conf.scheduler)
-        request = request or builders.request()
-        for stage in stages:
-            # Verdicts are the same however many hosts are seen.
-            self.assertEqual(
-                strategies.kept_by_columns(stage, hosts, request),
-                strategies.kept_of_some(stage, hosts, request))
-        found = pipeline.Pipeline([], [], stages).candidates(hosts, request)
-        return found.rows.tolist(), [
-            each.by for each in found.rejections(request)]
-
-
-class TestAlways(PrefilterTestCase):
+class TestAlways(prefiltering.PrefilterTestCase):
 
     def test_disabled_host_is_out(self):
         hosts = builders.hosts(service_disabled=[True, False])
@@ -62,7 +35,7 @@ class TestAlways(PrefilterTestCase):
                 availability_zone='north', force_hosts=['host1'])))
 
 
-class TestTenantAggregate(PrefilterTestCase):
+class TestTenantAggregate(prefiltering.PrefilterTestCase):
 
     limit = {'limit_tenants_to_placement_aggregate': True}
     required = {'placement_aggregate_required_for_tenants': True, **limit}
@@ -97,7 +70,7 @@ class TestTenantAggregate(PrefilterTestCase):
             self.hosts_, builders.request(project_id='min'), **self.limit))
 
 
-class TestIsolatedAggregate(PrefilterTestCase):
+class TestIsolatedAggregate(prefiltering.PrefilterTestCase):
 
     hosts_ = property(lambda self: builders.hosts(aggregates=[
         (aggregate(1, {'trait:GPU': 'required'}),),
@@ -127,47 +100,3 @@ class TestIsolatedAggregate(PrefilterTestCase):
 
     def test_it_is_off_unless_it_is_switched_on(self):
         self.assertEqual([0, 1, 2, 3], self.left(on=False))
-
-
-class TestTraits(PrefilterTestCase):
-
-    hosts_ = property(lambda self: builders.hosts(traits=[
-        frozenset({'GPU', 'SSD'}), frozenset({'GPU'}),
-        frozenset({'COMPUTE_IMAGE_TYPE_QCOW2'}), frozenset()]))
-
-    def left(self, on=False, image=None, **extra_specs):
-        rows, by = self.kept(
-            self.hosts_, builders.request(extra_specs={
-                f'trait:{name}': value
-                for name, value in extra_specs.items()}, image=image),
-            query_placement_for_image_type_support=on)
-        self.assertEqual(['Traits'] * (len(rows) < 4), by)
-        return rows
-
-    def test_host_has_all_required_traits(self):
-        for wanted, left in (({}, [0, 1, 2, 3]), ({'GPU': 'required'}, [0, 1]),
-                             ({'GPU': 'required', 'SSD': 'required'}, [0]),
-                             ({'CUSTOM_X': 'required'}, [])):
-            self.assertEqual(left, self.left(**wanted))
-
-    def test_host_has_no_forbidden_trait(self):
-        self.assertEqual([1, 2, 3], self.left(SSD='forbidden'))
-        self.assertEqual([1], self.left(GPU='required', SSD='forbidden'))
-
-    def test_other_values_mean_nothing(self):
-        self.assertEqual([0, 1, 2, 3], self.left(GPU='preferred', SSD=''))
-
-    def test_image_may_require_traits(self):
-        self.assertEqual([0], self.left(
-            image={'traits_required': ['SSD']}, GPU='required'))
-
-    def test_format_of_the_disk_is_a_trait_where_that_is_switched_on(self):
-        image = {'disk_format': 'qcow2', 'properties': {}}
-
-        self.assertEqual([0, 1, 2, 3], self.left(image=image))
-        self.assertEqual([2], self.left(True, image=image))
-        self.assertEqual([], self.left(
-            True, image={'disk_format': 'raw', 'properties': {}}))
-        self.assertEqual([0, 1, 2, 3], self.left(
-            True, image={'disk_format': None, 'properties': {}}))
-        self.assertEqual([0, 1, 2, 3], self.left(True))
