@@ -8,7 +8,7 @@ die() {
     exit 1
 }
 
-# make_environment project|tests|lowest
+# make_environment project|tests|lowest|mutation
 #
 # With lowest, libraries have the lowest versions that requirements.txt allows,
 # and $environment has to be another one.
@@ -22,7 +22,7 @@ make_environment() {
     local state
     state=$(cd "$top" && cat requirements.txt test-requirements.txt \
         upper-constraints.txt setup.cfg setup.py pyproject.toml \
-        tools/lowest.py | cksum)
+        tools/lowest.py tools/mutation/requirements.txt | cksum)
     state="$state $top"
 
     if [ -e "$half_made" ] || ! "$environment/bin/python" -c \
@@ -70,8 +70,13 @@ install_project() {
     case $1 in
         project) extras='' ;;
         tests) requirements='--requirement test-requirements.txt' ;;
+        mutation)
+            requirements='--requirement test-requirements.txt
+                --requirement tools/mutation/requirements.txt'
+            ;;
         lowest)
-            requirements='fixtures hypothesis stestr testtools'
+            # A test reads what the documentation lists.
+            requirements='fixtures hypothesis sphinx stestr testtools'
             pip_install packaging &&
                 "$environment/bin/python" tools/lowest.py requirements.txt \
                     setup.cfg upper-constraints.txt \

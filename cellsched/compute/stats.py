@@ -3,7 +3,12 @@
 
 import collections
 from collections.abc import Iterable
+import json
 from typing import Any
+
+#: Characters that the properties of images may take as JSON. The column has
+#: room for twice as many in MySQL.
+_IMAGES_MAX = 32_000
 
 #: What servers are in the middle of, that keeps disks and network busy.
 _BUSY_TASKS = frozenset({
@@ -28,3 +33,23 @@ def of_servers(rows: Iterable[Any]) -> dict[str, int]:
         counts['io_workload'] += row.servers * (
             (row.vm_state == 'building') + (row.task_state in _BUSY_TASKS))
     return dict(counts)
+
+
+def of_images(
+    rows: Iterable[tuple[str, str, int]]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return what the images of servers say, as a statistic.
+
+    Where they say too much, the values that most servers have are kept.
+
+    :param rows: property, value, and how many servers have it
+    """
+    said: dict[str, dict[str, int]] = {}
+    left = _IMAGES_MAX
+    for name, value, servers in sorted(
+            rows, key=lambda row: (-row[2], row[0], row[1])):
+        left -= len(json.dumps([name, value, servers])) + 4
+        if left < 0:
+            break
+        said.setdefault(name, {})[value] = servers
+    return {'image_props': said} if said else {}

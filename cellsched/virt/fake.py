@@ -3,6 +3,7 @@
 
 import threading
 
+import os_traits
 from oslo_config import cfg
 from oslo_config import types
 
@@ -10,10 +11,15 @@ from cellsched import exception
 from cellsched import objects
 from cellsched.virt import base
 
-#: What hosts that can take images of these formats say.
-_IMAGE_TRAITS = frozenset(
-    f'COMPUTE_IMAGE_TYPE_{kind}'
-    for kind in ('AMI', 'ISO', 'QCOW2', 'RAW', 'VHD', 'VHDX', 'VMDK'))
+#: What servers may have here: formats of images, and devices as of QEMU.
+_TRAITS = frozenset(f'COMPUTE_{kind}_{name}' for kind, names in {
+    'IMAGE_TYPE': 'AMI ISO QCOW2 RAW VHD VHDX VMDK',
+    'STORAGE_BUS': 'FDC IDE SATA SCSI USB VIRTIO',
+    'GRAPHICS_MODEL': 'BOCHS CIRRUS NONE QXL VGA VIRTIO',
+    'NET_VIF_MODEL': 'E1000 E1000E NE2K_PCI PCNET RTL8139 VIRTIO VMXNET3',
+}.items() for name in names.split())
+
+_ARCHITECTURES = frozenset(os_traits.get_traits('HW_ARCH_'))
 
 
 class FakeDriver(base.Driver):
@@ -48,7 +54,12 @@ Kind of the hypervisor that the host says it has.
 Address of the host.
 """),
             cfg.ListOpt('traits', default=[], help="""
-Traits of the host, besides those of the image formats that it can take.
+Traits of the host, besides those of its architecture, of the image formats
+that it can take, and of the buses, graphics and network cards that its servers
+may have.
+
+It has no TPM, no encryption of disks, no packed virtqueues and no sound,
+unless this says so.
 """),
             cfg.Opt('metrics', type=types.Dict(types.Float()), default={},
                     help="""
@@ -102,7 +113,8 @@ bare metal want it.
             host_ip=options.host_ip,
             metrics=[{'name': name, 'value': value}
                      for name, value in options.metrics.items()],
-            traits=_IMAGE_TRAITS.union(options.traits))}
+            traits=_TRAITS.union(options.traits, _ARCHITECTURES & {
+                f'HW_ARCH_{options.cpu_arch.upper()}'}))}
 
     def spawn(self, instance: objects.Instance, node: str) -> None:
         if self.conf.fake_virt.build_delay:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The statistics of a node, with Nova's names."""
 
+import json
 import types
 
 from cellsched.compute import stats
@@ -44,3 +45,24 @@ class TestOfServers(base.TestCase):
                 expected,
                 stats.of_servers([row(1, vm_state, task_state)])[
                     'io_workload'], (vm_state, task_state))
+
+
+class TestOfImages(base.TestCase):
+
+    def test_servers_are_counted_by_property_and_value(self):
+        self.assertEqual({}, stats.of_images([]))
+        self.assertEqual(
+            {'image_props': {'os': {'x': 3, 'y': 1}, 'bus': {'ide': 2}}},
+            stats.of_images([
+                ('os', 'x', 3), ('os', 'y', 1), ('bus', 'ide', 2)]))
+
+    def test_what_most_servers_have_is_kept_where_it_is_too_much(self):
+        rows = [(f'p{number}', '\u00e9' * 255, number)
+                for number in range(1, 1001)]
+
+        said = stats.of_images(rows)
+
+        self.assertLess(len(json.dumps(said)), 33_000)
+        kept = {int(name[1:]) for name in said['image_props']}
+        self.assertEqual(set(range(1001 - len(kept), 1001)), kept)
+        self.assertLess(10, len(kept))

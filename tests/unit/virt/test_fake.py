@@ -3,6 +3,7 @@
 
 from concurrent import futures
 
+import os_traits
 from oslo_config import cfg
 
 from cellsched import exception
@@ -62,7 +63,16 @@ class TestFakeDriver(base.TestCase):
              [{'name': 'cpu.percent', 'value': 0.5}]),
             (said.hypervisor_type, said.cpu_info, said.host_ip,
              said.metrics))
-        self.assertEqual(plain.traits | {'CUSTOM_A', 'HW_B'}, said.traits)
+        self.assertEqual(
+            plain.traits - {'HW_ARCH_X86_64'}
+            | {'HW_ARCH_AARCH64', 'CUSTOM_A', 'HW_B'}, said.traits)
+
+    def test_its_traits_are_standard_ones(self):
+        for architecture in ('x86_64', 'armv7l'):
+            [node] = self.driver(cpu_arch=architecture).nodes().values()
+
+            self.assertEqual(
+                set(), node.traits.difference(os_traits.get_traits()))
 
     def test_metric_that_is_no_number_is_refused(self):
         self.assertRaises(

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files on a host that say what its nodes can do, in Nova's form.
+
+.. code-block:: yaml
+
+   meta:
+     schema_version: '1.0'
+   providers:
+     - identification:
+         name: $COMPUTE_NODE
+       traits:
+         additional: [CUSTOM_RACK_LIQUID_COOLED]
+
+A provider is a node, by its name or its ``uuid``; ``uuid: $COMPUTE_NODE`` is
+every node that no other entry names.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import os
+import pathlib
+from typing import Any
+
+import jsonschema
+from oslo_log import log
+
+from cellsched import document
+from cellsched import exception
+
+LOG = log.getLogger(__name__)
+
+#: Stands for every node of the host.
+EVERY_NODE = '$COMPUTE_NODE'
+
+#: Providers and traits of one file.
+_ENTRIES_MAX = 1000
+
+#: Each schema says in its description what is expected.
+_TRAITS = {
+    'type': 'object', 'description': 'a mapping with a list "additional"',
+    'properties': {'additional': {
+        'type': 'array', 'maxItems': _ENTRIES_MAX,
+        'description': f'a list of at most {_ENTRIES_MAX} traits',
+        'items': {
+            'type': 'string', 'pattern': r'^CUSTOM_[A-Z0-9_]{1,248}\Z',
+            'description': 'CUSTOM_ and 1 to 248 capital letters, digits '
+                           'and underscores'}}}}
+
+_IDENTIFICATION = {
+    'type': 'object', 'minProperties': 1, 'maxProperties': 1,
+    'additionalProperties': False, 'description': 'either uuid or name',
+    'properties': {
+        'uuid': {
+            'type': 'string',
+            'pattern': r'^(\$COMPUTE_NODE|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}'
+                       r'-[0-9A-Fa-f]{12})\Z',
+            'description': f'a uuid or {EVERY_NODE}'},
+        'name': {'type': 'string', 'minLength': 1, 'maxLength': 200,
+                 'description': 'a text of 1 to 200 characters'}}}
+
+_SCHEMA = {
+    'type': 'object', 'required': ['meta'],
+    'description': 'a mapping with meta and providers',
+    'properties': {
+        'meta': {
+            'type': 'object', 'required': ['schema_version'],
+            'description': 'a mapping with schema_version',
+            'properties': {'schema_version': {
+                'type': 'string', 'pattern': r'^1\.(0|[1-9][0-9]{0,3})\Z',
+                'description': "'1.0', in quotes"}}},
+        'providers': {
+            'type': 'array', 'maxItems': _ENTRIES_MAX,
+            'description': f'a list of at most {_ENTRIES_MAX} providers',
+            'items': {
+                'type': 'object', 'required': ['identification'],
+                'description': 'a mapping with identification',
+                'properties': {'identification': _IDENTIFICATION,
+                               'traits': _TRAITS}}}}}
+
+_Validator = jsonschema.Draft202012Validator(_SCHEMA)
+
+#: What tells a file from what it was: name, time, size and number.
+_Stamp = tuple[str, int, int, int]
+
+
+class ProviderConfig:
+    """What the files of a directory say of the nodes of this host.
+
+    :param location: the directory; None for no files
+    """
+
+    def __init__(self, location: str | None) -> None:
+        self._location = None if location is None else pathlib.Path(location)
+        self._stamps: list[_Stamp] = []
+        self._traits: Mapping[str, frozenset[str]] = {}
+
+    def load(self) -> None:
+        """Read the files.
+
+        :raises cellsched.exception.InvalidField: names the file, the field
+            and the bound; what was read before is kept
+        """
+        self._stamps = self._look()
+        self._traits = self._read()
+
+    def follow(self) -> None:
+        """Read the files if one of them changed.
+
+        What is wrong with one is logged once, and what was read before is
+        kept.
+        """
+        try:
+            if self._look() != self._stamps:
+                self.load()
+        except exception.InvalidField as exc:
+            LOG.error('%s; what was read before is kept', exc)
+
+    def traits(self, node: str, uuid: str | None) -> frozenset[str]:
+        """Return the traits that the files say a node has.
+
+        :param uuid: None as long as the node has none
+        """
+        for name in (node, (uuid or '').lower()):
+            if name in self._traits:
+                return self._traits[name]
+        return self._traits.get(EVERY_NODE, frozenset())
+
+    def _look(self) -> list[_Stamp]:
+        if self._location is None:
+            return []
+        try:
+            with os.scandir(self._location) as entries:
+                found = [(each.name, each.stat()) for each in entries
+                         if each.name.endswith('.yaml')]
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise document.invalid(
+                self._location, (),
+                f'a directory that can be read: {exc.strerror}') from None
+        return sorted((name, stat.st_mtime_ns, stat.st_size, stat.st_ino)
+                      for name, stat in found)
+
+    def _read(self) -> Mapping[str, frozenset[str]]:
+        traits: dict[str, frozenset[str]] = {}
+        assert self._location is not None or not self._stamps
+        for name, *_ in self._stamps:
+            path = pathlib.Path(self._location or '', name)
+            for number, provider in enumerate(_providers(path)):
+                [(kind, node)] = provider['identification'].items()
+                node = node.lower() if kind == 'uuid' and (
+                    node != EVERY_NODE) else node
+                if node in traits:
+                    raise document.invalid(
+                        path, ('providers', number, 'identification'),
+                        f'each provider once, not {node} again')
+                traits[node] = frozenset(
+                    provider.get('traits', {}).get('additional', ()))
+        return traits
+
+
+def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
+    said = document.read(path)
+    errors = sorted(
+        _Validator.iter_errors(said),
+        key=lambda error: [str(part) for part in error.absolute_path])
+    for error in errors:
+        raise document.invalid(
+            path, error.absolute_path, _expected(error))
+    version = said['meta']['schema_version']
+    if version != '1.0':
+        LOG.warning('%s: schema_version %s is newer than 1.0, and some of it '
+                    'may be ignored', path, version)
+    for provider in said.get('providers', ()):
+        if provider.get('inventories'):
+            LOG.warning('%s: inventories are not read and are ignored', path)
+        yield provider
+
+
+def _expected(error: jsonschema.ValidationError) -> str:
+    schema: Any = error.schema
+    return str(schema['description'])

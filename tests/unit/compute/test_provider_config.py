@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files on a host that say what its nodes can do."""
+
+import os
+import textwrap
+
+from cellsched.compute import provider_config
+from cellsched import exception
+from tests.unit import base
+
+UUID = '0123ABCD-0000-4000-8000-00000000000f'
+
+HEAD = "meta:\n  schema_version: '1.0'\nproviders:\n"
+
+
+def provider(name, *traits, kind='uuid'):
+    return (f'- identification:\n    {kind}: {name}\n'
+            f'  traits:\n    additional: [{", ".join(traits)}]\n')
+
+
+class TestProviderConfig(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.temporary_directory()
+        self.config = provider_config.ProviderConfig(str(self.directory))
+
+    def write(self, text, name='a.yaml'):
+        """Write a file; it counts as changed whatever the clock says."""
+        path = self.directory / name
+        path.write_text(text)
+        self.written = getattr(self, 'written', 0) + 1
+        os.utime(path, (self.written, self.written))
+
+    def assertTraits(self, *traits, node='node1', uuid=None):
+        self.assertEqual(frozenset(traits), self.config.traits(node, uuid))
+
+    def test_node_has_the_traits_of_the_entry_that_names_it(self):
+        self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_ANY')
+                   + provider('node2', 'CUSTOM_A', 'CUSTOM_B', kind='name'))
+        self.write(HEAD + provider(UUID, 'CUSTOM_C'), 'b.yaml')
+        self.write('no YAML: [', 'c.txt')
+
+        self.config.load()
+
+        self.assertTraits('CUSTOM_ANY')
+        self.assertTraits('CUSTOM_A', 'CUSTOM_B', node='node2')
+        self.assertTraits('CUSTOM_C', uuid=UUID.lower())
+        self.assertTraits('CUSTOM_ANY', uuid=UUID.replace('A', 'B'))
+
+    def test_without_files_there_are_no_traits(self):
+        for location in (None, str(self.directory),
+                         str(self.directory / 'none')):
+            self.config = provider_config.ProviderConfig(location)
+            self.config.load()
+            self.config.follow()
+            self.assertTraits()
+        self.assertEqual('', self.logs.output)
+
+    def test_files_are_read_again_when_they_changed(self):
+        self.config.load()
+        for text, traits in (
+                (provider('$COMPUTE_NODE', 'CUSTOM_A'), ['CUSTOM_A']),
+                (provider('$COMPUTE_NODE', 'CUSTOM_B'), ['CUSTOM_B'])):
+            self.write(HEAD + text)
+            self.config.follow()
+            self.assertTraits(*traits)
+
+        (self.directory / 'a.yaml').unlink()
+        self.config.follow()
+        self.assertTraits()
+
+    def test_what_was_read_is_kept_when_a_file_becomes_bad(self):
+        self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_A'))
+        self.config.load()
+
+        self.write(HEAD + provider('$COMPUTE_NODE', 'lower'))
+        for _ in range(3):
+            self.config.follow()
+
+        self.assertTraits('CUSTOM_A')
+        [line] = self.logs.output.splitlines()
+        self.assertIn('a.yaml: providers[0].traits.additional[0]', line)
+        self.assertIn('what was read before is kept', line)
+
+        self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_B'))
+        self.config.follow()
+        self.assertTraits('CUSTOM_B')
+
+    def assertRefused(self, field, expected, text):
+        self.write(textwrap.dedent(text))
+        with self.subTest(text=text):
+            error = self.assertRaises(
+                exception.InvalidField, self.config.load)
+            self.assertEqual(
+                (str(self.directory / 'a.yaml'), field),
+                (error.where, error.field))
+            self.assertIn(expected, error.expected)
+            self.assertNotIn('\n', str(error))
+
+    def test_bad_file_is_refused_by_field_and_bound(self):
+        for field, expected, text in (
+                ('line 1', 'YAML', 'a: ['),
+                ('document', 'a mapping with meta', ''),
+                ('document', 'a mapping with meta', 'providers: []'),
+                ('meta', 'schema_version', 'meta: {}'),
+                ('meta.schema_version', "'1.0', in quotes",
+                 'meta: {schema_version: 1.0}'),
+                ('meta.schema_version', "'1.0'",
+                 "meta: {schema_version: '2.0'}"),
+                ('providers', 'at most 1000 providers',
+                 "meta: {schema_version: '1.0'}\nproviders: 5"),
+                ('providers', 'at most 1000 providers',
+                 HEAD + '- {}\n' * 1001),
+                ('providers[0]', 'identification', HEAD + '- {}'),
+                ('providers[0].identification', 'either uuid or name',
+                 HEAD + '- identification: {}'),
+                ('providers[0].identification', 'either uuid or name',
+                 HEAD + '- identification: {id: 5}'),
+                ('providers[0].identification.uuid', 'a uuid or $COMPUTE',
+                 HEAD + provider('nonsense')),
+                ('providers[0].identification.name', '1 to 200 characters',
+                 HEAD + provider('x' * 201, kind='name')),
+                ('providers[0].traits.additional[1]', 'CUSTOM_ and 1 to 248',
+                 HEAD + provider('n', 'CUSTOM_A', 'HW_B', kind='name')),
+                ('providers[0].traits.additional[0]', 'CUSTOM_ and 1 to 248',
+                 HEAD + provider('n', 'CUSTOM_' + 'A' * 249, kind='name')),
+                ('providers[1].identification', 'once, not n again',
+                 HEAD + provider('n', kind='name') * 2)):
+            self.assertRefused(field, expected, text)
+
+    def test_directory_that_cannot_be_read_is_refused(self):
+        path = self.directory / 'file'
+        path.write_text('')
+
+        error = self.assertRaises(
+            exception.InvalidField,
+            provider_config.ProviderConfig(str(path)).load)
+
+        self.assertEqual(str(path), error.where)
+        self.assertIn('a directory that can be read', error.expected)
+
+    def test_what_is_not_read_is_told_of(self):
+        self.write(HEAD.replace('1.0', '1.7') + provider(
+            '$COMPUTE_NODE', 'CUSTOM_A') + '  inventories:\n'
+            '    additional: [{CUSTOM_GPU: {total: 4}}]\n')
+
+        self.config.load()
+
+        self.assertTraits('CUSTOM_A')
+        self.assertIn('schema_version 1.7 is newer than 1.0',
+                      self.logs.output)
+        self.assertIn('inventories are not read and are ignored',
+                      self.logs.output)
