@@ -46,7 +46,10 @@ services = _table(
     sa.Column('last_seen_up', sa.DateTime),
     sa.Column('forced_down', sa.Boolean, default=False),
     sa.Column('version', sa.Integer, default=0),
-    # Ours: when it changed last.
+    # Ours: how often its process was started, and which of these has the
+    # name; when it changed last.
+    sa.Column('starts', sa.Integer),
+    sa.Column('run', sa.Integer),
     *feed.mark_columns('services'),
     sa.UniqueConstraint('uuid', name='uniq_services0uuid'),
     sa.UniqueConstraint('host', 'topic', 'deleted',
@@ -132,6 +135,17 @@ instance_extra = _table(
               nullable=False),
     sa.Column('flavor', MEDIUM_TEXT),
     sa.Index('instance_extra_idx', 'instance_uuid'),
+)
+
+instance_system_metadata = _table(
+    'instance_system_metadata',
+    sa.Column('key', sa.String(255), nullable=False),
+    sa.Column('value', sa.String(255)),
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid',
+                            name='fk_system_metadata_instance'),
+              nullable=False),
+    sa.Index('instance_uuid', 'instance_uuid'),
 )
 
 instance_faults = _table(

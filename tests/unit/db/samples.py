@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import models as api_models
 from cellsched.db.api import request_specs
 from cellsched.db.cell import models
 from cellsched import objects
@@ -82,3 +83,20 @@ def put(connection, uuid, values, now=LATER):
     connection.execute(
         sa.update(table).where(table.c.uuid == uuid)
         .values(updated_at=now, **values))
+
+
+#: Texts that say nothing of what they are to say.
+UNREADABLE = ('', 'nonsense', '[]', 'null', '{"nova_object.name": "Instance"}',
+              '[' * 100_000)
+
+
+def spoil(connection, uuid, table, **values):
+    """Change what was asked for as no product code may.
+
+    :param values: without any, the row is removed
+    """
+    table = api_models.METADATA.tables[table]
+    mine = table.c.instance_uuid == uuid
+    connection.execute(
+        sa.update(table).where(mine).values(**values) if values
+        else sa.delete(table).where(mine))

@@ -32,6 +32,7 @@ TABLES = {
         'reservation_id', 'launched_at', 'terminated_at',
         'availability_zone', 'display_name', 'hidden'},
     'instance_extra': {'instance_uuid', 'flavor'},
+    'instance_system_metadata': {'key', 'value', 'instance_uuid'},
     'instance_faults': {'instance_uuid', 'code', 'message', 'details',
                         'host'},
     'instance_actions': {'action', 'instance_uuid', 'request_id', 'user_id',
@@ -56,7 +57,7 @@ BARE_TABLES = {'tags': {'resource_id', 'tag'}}
 
 #: What is here and not in Nova.
 OURS = {'instances': {'build_attempts', 'network_allocated'},
-        'services': {'lane', 'position'},
+        'services': {'lane', 'position', 'starts', 'run'},
         'compute_nodes': {'lane', 'position', 'traits'}}
 
 #: Tables that are here and not in Nova.
