@@ -10,6 +10,7 @@ the test.
 from cellsched import import_warnings  # noqa: F401
 from cellsched.objects.aggregate import Aggregate
 from cellsched.objects.aggregate import AggregateList
+from cellsched.objects.base import READ_ERRORS
 from cellsched.objects.block_device import BlockDeviceMapping
 from cellsched.objects.block_device import BlockDeviceMappingList
 from cellsched.objects.build_request import BuildRequest
@@ -38,6 +39,6 @@ __all__ = (
     'BlockDeviceMappingList', 'BuildRequest', 'CELL0_UUID', 'CellMapping',
     'ComputeNode', 'ComputeNodeList', 'Destination', 'Flavor', 'HostMapping',
     'ImageMeta', 'ImageMetaProps', 'Instance', 'InstanceGroup',
-    'InstanceList', 'InstanceMapping', 'RequestSpec', 'SchedulerLimits',
-    'SchedulerRetries', 'Selection', 'Tag', 'TagList',
+    'InstanceList', 'InstanceMapping', 'READ_ERRORS', 'RequestSpec',
+    'SchedulerLimits', 'SchedulerRetries', 'Selection', 'Tag', 'TagList',
 )

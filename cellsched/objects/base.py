@@ -20,6 +20,11 @@ from oslo_versionedobjects import fields
 from cellsched import exception
 from cellsched.objects import kinds
 
+#: What reading a primitive raises that is none of ours.
+READ_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError,
+               TypeError, ValueError, exception.Invalid,
+               ovo_exception.VersionedObjectsException)
+
 #: Characters of an error that are told.
 _TOLD_MAX = 200
 

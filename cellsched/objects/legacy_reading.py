@@ -87,8 +87,8 @@ def _of_instance(path: str, instance: Any) -> dict[str, Any]:
         name: _text_or_none(f'{path}.{name}', instance.get(name))
         for name in ('project_id', 'user_id', 'availability_zone')}
     for name in ('numa_topology', 'pci_requests'):
-        document = instance.get(name)
-        values[name] = document if isinstance(document, dict) else None
+        # Whatever it is, it is asked for.
+        values[name] = instance.get(name)
     if instance.get('uuid') is not None:
         values['instance_uuid'] = _text(f'{path}.uuid', instance.get('uuid'))
     return values

@@ -115,6 +115,12 @@ class RequestSpec(base.Object):
         properties = image.get('properties') if image else None
         return properties.get(name, default) if properties else default
 
+    def image_properties(self) -> dict[str, Any]:
+        """Return all properties of the image, by name."""
+        image = self.get('image')
+        properties = image.get('properties') if image else None
+        return dict(properties.items()) if properties else {}
+
     def resources(self) -> dict[str, int]:
         """Return what one instance takes, by resource class.
 

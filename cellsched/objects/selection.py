@@ -17,7 +17,7 @@ class Selection(base.Object):
     """A (host, node) pair, with what a claim for it takes.
 
     ``allocation_request`` is a JSON document in Placement's form: what each
-    provider is asked for.
+    provider is asked for, and which providers each group of the request has.
     """
 
     VERSION = '1.1'
@@ -37,9 +37,15 @@ class Selection(base.Object):
     def allocation(
         provider: str, resources: Mapping[str, int]
     ) -> str:
-        """Return an allocation request for one provider."""
-        return (f'{{"allocations": {{{json.dumps(provider)}: '
-                f'{_asked(tuple(resources.items()))}}}}}')
+        """Return an allocation request for one provider.
+
+        It has the whole request, which is the group without a name. Nova's
+        conductor looks groups up in ``mappings`` and fails without them.
+        """
+        name = json.dumps(provider)
+        return (f'{{"allocations": {{{name}: '
+                f'{_asked(tuple(resources.items()))}}}, '
+                f'"mappings": {{"": [{name}]}}}}')
 
     def wanted(self) -> dict[str, dict[str, int]]:
         """Return what the allocation request asks for, by provider."""

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -19,6 +20,16 @@ _CELLS_OF = (
     .join(_CELLS, _CELLS.c.id == _TABLE.c.cell_id)
     .where(statements.in_list(_TABLE.c.host)))
 
+_FINGERPRINT = sa.select(
+    # Some databases give the id of a row that has gone to the next one.
+    sa.func.count(), sa.func.max(_TABLE.c.id),
+    sa.func.max(_TABLE.c.created_at),
+    sa.func.sum(sa.cast(_TABLE.c.id, sa.BigInteger) * _TABLE.c.cell_id),
+).select_from(_TABLE)
+
+_ALL = sa.select(_CELLS.c.uuid, _TABLE.c.host).join(
+    _CELLS, _CELLS.c.id == _TABLE.c.cell_id)
+
 
 def get_many(
     connection: sa.Connection, hosts: Iterable[str]
@@ -29,6 +40,22 @@ def get_many(
         for row in connection.execute(_CELLS_OF, {'these': chunk}):
             cells[row.mapped_host] = cell_mappings.from_row(row)
     return cells
+
+
+def fingerprint(connection: sa.Connection) -> tuple[Any, ...]:
+    """Return what changes when any host is mapped or is not any more.
+
+    It costs no more than to pass the rows by; nothing of them is returned.
+    """
+    return tuple(connection.execute(_FINGERPRINT).one())
+
+
+def by_cell(connection: sa.Connection) -> dict[str, set[str]]:
+    """Return all hosts that are mapped, by the uuids of their cells."""
+    found: dict[str, set[str]] = {}
+    for uuid, host in connection.execute(_ALL):
+        found.setdefault(uuid, set()).add(host)
+    return found
 
 
 def create_missing(

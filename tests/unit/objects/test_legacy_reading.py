@@ -265,6 +265,14 @@ class TestWhere(ReadingTestCase):
         self.assertIsInstance(target, objects.Destination)
         self.assertEqual(wire.CELL, target.cell.uuid)
 
+    def test_demands_are_passed_on_in_any_form(self):
+        for said in ({'cells': []}, [1], 5, 'x', None):
+            spec = self.read({'instance_properties': {
+                **INSTANCE, 'numa_topology': said, 'pci_requests': said}})
+
+            self.assertEqual(
+                (said, said), (spec.numa_topology, spec.pci_requests))
+
     def test_what_schedulers_added_is_ignored(self):
         spec = self.read(context={}, request_spec=5, config_options='x',
                          unknown=[{}], pci_requests=5)

@@ -14,8 +14,8 @@ class TestSelection(base.TestCase):
         text = objects.Selection.allocation(wire.UUID, {'VCPU': 1})
 
         self.assertEqual(
-            {'allocations': {wire.UUID: {'resources': {'VCPU': 1}}}},
-            json.loads(text))
+            {'allocations': {wire.UUID: {'resources': {'VCPU': 1}}},
+             'mappings': {'': [wire.UUID]}}, json.loads(text))
 
     def test_wanted_is_what_the_allocation_request_asks_for(self):
         selection = objects.Selection(
