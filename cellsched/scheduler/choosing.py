@@ -73,7 +73,6 @@ class Choosing:
         #: Of these, those that nothing else kept from being chosen.
         self._denied = 0
         self._rows: list[int] = []
-        self._taken: list[tuple[int, str]] = []
         self._candidates: candidates_.Candidates | None = None
         self._ranking: ranking_.Ranking | None = None
         self._picks: list[decision_.Pick] = []
@@ -97,22 +96,16 @@ class Choosing:
             row = self._taste.pick(ranking)
             if row is None:
                 return False
+            first = not self._picks
             self._picks.append(decision_.pick(
-                self._hosts, ranking, row, uuid, detailed=not self._picks))
-            if not self._taken and (self._rows or not last):
+                self._hosts, ranking, row, uuid, detailed=first))
+            if first and (self._rows or not last):
                 # Another ranking is to be made of this one.
                 ranking.detach()
             self._hosts.take(row, self._resources, uuid)
-            self._taken.append((row, uuid))
             self._last_taken = row
         self._rows.append(row)
         return True
-
-    def give_back(self) -> None:
-        """Take back what was taken."""
-        for row, uuid in self._taken:
-            self._hosts.give_back(row, self._resources, uuid)
-        self._taken.clear()
 
     def selections(self, alternates: int) -> list[list[objects.Selection]]:
         """Return what was chosen, with alternates in the same cell."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from cellsched.filters import base
+from cellsched.filters import retry
 from cellsched.hosts import aggregate
 from cellsched.hosts import view
 from cellsched import objects
@@ -53,6 +54,7 @@ class RequestedCell(_Stage):
     """
 
     reason = 'is in another cell'
+    reads = frozenset({'requested_destination.cell'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
         target = request.get('requested_destination')
@@ -70,6 +72,9 @@ class RequestedHost(_Stage):
     """Reject all hosts but the one that was requested, or its node."""
 
     reason = 'is not the host that was requested'
+    reads = frozenset({
+        'requested_destination.host',
+        'requested_destination.node'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
         target = request.get('requested_destination')
@@ -96,6 +101,9 @@ class RequestedAggregates(_Stage):
     """
 
     reason = 'is outside of the requested aggregates'
+    reads = frozenset({
+        'requested_destination.aggregates',
+        'requested_destination.forbidden_aggregates'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
         target = request.get('requested_destination')
@@ -121,6 +129,7 @@ class ForcedHost(_Stage):
     """Reject all hosts but those that the request is forced to."""
 
     reason = 'is not among the forced hosts'
+    reads = frozenset({'force_hosts', 'force_nodes'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
         return bool(request.get('force_hosts') or request.get('force_nodes'))
@@ -143,6 +152,7 @@ class IgnoredHost(_Stage):
     """Reject the hosts that the request wants to be left out."""
 
     reason = 'is among the ignored hosts'
+    reads = frozenset({'ignore_hosts'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
         return bool(request.get('ignore_hosts'))
@@ -161,7 +171,8 @@ def stages(silence_s: float) -> list[base.Filter]:
     others: list[Callable[[], base.Filter]] = [
         RequestedCell, RequestedHost, RequestedAggregates, ForcedHost,
         IgnoredHost]
-    return [SilentCell(silence_s), *(stage() for stage in others)]
+    return [SilentCell(silence_s), *(stage() for stage in others),
+            retry.RetryFilter(options=None)]
 
 
 def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:

@@ -15,15 +15,18 @@ import numpy as np
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
+from cellsched.filters import retry
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler import destinations
 
 consumer, names = moving.consumer, moving.names
 
+_TRIED = retry.RetryFilter(options=None)
+
 #: What a caller says of hosts, and not what a filter thinks of them.
 _WISHES = (destinations.RequestedCell(), destinations.RequestedHost(),
-           destinations.ForcedHost(), destinations.IgnoredHost())
+           destinations.ForcedHost(), destinations.IgnoredHost(), _TRIED)
 
 Held = Mapping[str, Sequence[claims_base.Claim]]
 
@@ -37,25 +40,38 @@ class Located:
     :param kept: those of its own that have what is asked for, and keep it
     :param consumers: the names in which those of its own claim that hold
         something else
+    :param stale: the claims of builds that failed, by the names that hold
+        them, to be given back with the answer
     """
 
     nodes: Mapping[str, str]
     kept: Mapping[str, str]
     consumers: Mapping[str, str]
+    stale: Held = dataclasses.field(default_factory=dict)
 
 
 NOWHERE = Located({}, {}, {})
 
 
+def has_tried(request: objects.RequestSpec) -> bool:
+    """Return whether a build was tried already, and failed."""
+    return _TRIED.applies(request)
+
+
 def locate(
     hosts: view.Hosts, request: objects.RequestSpec,
     instances: Sequence[str], held: Held,
+    told: Mapping[str, str] | None = None,
 ) -> Located:
     """Tell instances that have what is asked for from those to be moved.
 
     :param instances: the request's own
     :param held: what they hold in all their names, and what others hold
+    :param told: nodes of instances, as their hosts told
     """
+    stale = _stale(hosts, request, instances, held, told or {})
+    held = {name: claims for name, claims in held.items()
+            if name not in stale}
     nodes = {name: claims[0].provider for name, claims in held.items()}
     kept, consumers = {}, {}
     for instance in instances:
@@ -69,7 +85,34 @@ def locate(
                 consumers[instance] = other
                 # Where it is to leave binds neither it nor others.
                 del nodes[instance]
-    return Located(nodes, kept, consumers)
+    return Located(nodes, kept, consumers, stale)
+
+
+def _stale(
+    hosts: view.Hosts, request: objects.RequestSpec,
+    instances: Sequence[str], held: Held, told: Mapping[str, str],
+) -> Held:
+    """Return what is held where the request's own builds failed.
+
+    A server that is on such a host, and failed to get another size there,
+    holds what it has.
+    """
+    if not has_tried(request):
+        return {}
+    wanted = [request.resources()]
+    found = {}
+    for instance in instances:
+        for name in (instance, consumer(instance)):
+            claims = held.get(name)
+            if not claims or [
+                    dict(each.resources) for each in claims] != wanted:
+                continue
+            node = claims[0].provider
+            row = hosts.row(node)
+            if row is not None and told.get(name) != node and not _TRIED.keep(
+                    hosts.at(np.array([row])), request)[0]:
+                found[name] = claims
+    return found
 
 
 def _suits(

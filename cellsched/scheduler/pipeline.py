@@ -71,6 +71,9 @@ class Pipeline:
         #: Scheduler hints that some filter reads.
         self.hints = frozenset(
             hint for each in self._filters for hint in each.hints)
+        #: Demands that some stage reads.
+        self.reads = frozenset[str]().union(
+            *(each.reads for each in (*self._destinations, *self._filters)))
 
     def timed(self, now: Callable[[], float]) -> 'Pipeline':
         """Return the same decision, for one request and with timed plug-ins.

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
-import copy
 import dataclasses
 import math
 
@@ -17,20 +16,22 @@ from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched import exception
 from cellsched.hosts import loader as loader_
+from cellsched.hosts import table as table_
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler import choosing as choosing_
 from cellsched.scheduler import claiming
 from cellsched.scheduler import decision as decision_
+from cellsched.scheduler import demands
 from cellsched.scheduler import diagnosis
+from cellsched.scheduler import members
 from cellsched.scheduler import moves
 from cellsched.scheduler import pipeline as pipeline_
+from cellsched.scheduler import rebuilds
 from cellsched.scheduler import refusals as refusals_
 from cellsched.scheduler import repeats
 
 LOG = log.getLogger(__name__)
-
-#: The hint that has the instances of a request spread over failure domains.
-SPREAD = 'spread'
 
 Record = Callable[
     [context_.RequestContext, objects.RequestSpec, Sequence[str],
@@ -43,17 +44,25 @@ class _Choice:
 
     :param places: for each instance its host and alternates, if all have one
     :param why: why not; also told where hosts were refused before
+    :param takings: what was noted of it in the table
     """
 
     places: list[list[objects.Selection]]
     why: diagnosis.Diagnosis | None
     decision: decision_.Decision
+    takings: Sequence[table_.Taking] = ()
+
+
+#: What is to hold when a choice is noted. Where others are always faster, the
+#: claim store has to tell.
+_CHECKS = (*[table_.Check.UNTOUCHED] * 3, *[table_.Check.ROOM] * 7,
+           table_.Check.NOTHING)
 
 
 class Placing:
     """Chooses on the table of a loader; the claim store arbitrates.
 
-    What is chosen is taken in the table at once, so that other threads see it,
+    What is chosen is noted in the table at once, so that other threads see it,
     and then claimed. When the store refuses, somebody else was faster: the
     table is set right and the choice made again.
 
@@ -62,13 +71,14 @@ class Placing:
     :param record: is told each decision; must neither block nor fail
     :param slow_plugin_s: a filter or weigher that takes longer in the
         decision on one request is named in the log
+    :param ignores_demands: whether what no stage reads is passed over
     """
 
     def __init__(
         self, loader: loader_.Loader, pipeline: pipeline_.Pipeline,
         claims: claiming.Together, clock: clock_.Clock,
         taste: choosing_.Taste, attempts_max: int, record: Record,
-        slow_plugin_s: float = math.inf,
+        slow_plugin_s: float = math.inf, ignores_demands: bool = False,
     ) -> None:
         self._loader = loader
         self._pipeline = pipeline
@@ -79,6 +89,8 @@ class Placing:
         self._record = record
         self._repeats = repeats.Repeats(clock.event)
         self._slow_plugin_s = slow_plugin_s
+        self._demands = demands.Rule(pipeline.reads, ignores_demands)
+        self._rebuilds = rebuilds.Rebuilds(loader, claims, clock)
 
     def place(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -88,15 +100,22 @@ class Placing:
 
         :param claim: False to have what is chosen count for a while only
         :raises cellsched.exception.NoValidHost: not all of them fit
+        :raises cellsched.exception.HostsInDoubt: they may fit for others
         :raises cellsched.exception.PluginFailed: names the plug-in
         """
+        refusal = self._demands.refusal(request, context)
+        if refusal is not None:
+            self._record(context, request, uuids, self._undecided(refusal))
+            raise refusal
         with self._repeats.alone(uuids), self._timed(context) as pipeline:
             try:
+                if rebuilds.is_asked_for(request):
+                    return self._check_rebuild(
+                        pipeline, context, request, uuids, claim)
                 return self._place(
                     pipeline, context, request, uuids, alternates, claim)
             except exception.PluginFailed as exc:
-                self._record(context, request, uuids, decision_.Decision(
-                    len(self._loader.table), (), (), exc.format_message()))
+                self._record(context, request, uuids, self._undecided(exc))
                 raise
 
     @contextlib.contextmanager
@@ -113,12 +132,34 @@ class Placing:
                     '%s %s took %.1f seconds in the decision on request %s',
                     kind, name, seconds, context.request_id)
 
+    def _undecided(
+        self, error: exception.CellschedException
+    ) -> decision_.Decision:
+        """Return what is told where no host was asked."""
+        return decision_.Decision(
+            len(self._loader.table), (), (),
+            error.kwargs.get('reason') or error.format_message())
+
+    def _check_rebuild(
+        self, pipeline: pipeline_.Pipeline, context: context_.RequestContext,
+        request: objects.RequestSpec, uuids: Sequence[str], claim: bool,
+    ) -> list[list[objects.Selection]]:
+        """Return the host of a server that is to get another image."""
+        self._loader.follow(context)
+        verdict = self._rebuilds.check(
+            pipeline, request, uuids if claim else None)
+        if verdict.why is not None:
+            raise self._error(
+                context, request, uuids, verdict.why, verdict.decision)
+        self._record(context, request, uuids, verdict.decision)
+        return verdict.places
+
     def _place(
         self, pipeline: pipeline_.Pipeline, context: context_.RequestContext,
         request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
         claim: bool,
     ) -> list[list[objects.Selection]]:
-        request = with_members(request, uuids)
+        request = members.with_members(request, uuids)
         asked_at = self._clock.monotonic()
         fresh = self._loader.follow(context)
         refusals = refusals_.Refusals()
@@ -133,8 +174,11 @@ class Placing:
             places, why = choice.places, choice.why
             if not places and fresh and again == claim:
                 assert why is not None
-                raise self._error(
+                error = self._error(
                     context, request, uuids, why, choice.decision)
+                if isinstance(error, exception.NoValidHost):
+                    self._give_back(located)
+                raise error
             if not places:
                 # Somebody else may have read it since, after this choice.
                 if not fresh:
@@ -143,9 +187,9 @@ class Placing:
                 continue
             try:
                 if not claim:
-                    self._hold(places)
+                    self._hold(choice)
                 refusal = self._claim(
-                    uuids, request, places, located) if claim else None
+                    uuids, request, choice, located) if claim else None
             except exception.ClaimConflict:
                 if again:
                     raise
@@ -173,7 +217,10 @@ class Placing:
 
         :returns: nothing chosen and a reason, where not all of them fit
         """
-        request = with_members(request, uuids)
+        refusal = self._demands.refusal(request, context)
+        if refusal is not None:
+            return [], self._undecided(refusal)
+        request = members.with_members(request, uuids)
         self._loader.follow(context)
         with self._timed(context) as pipeline:
             located = self._locate(pipeline, request, uuids, again=True)
@@ -188,10 +235,8 @@ class Placing:
     def release(self, host: str, instance: str) -> None:
         """Release what an instance that has gone holds on a host."""
         held = self._claims.held(moves.names([instance]))
-        with self._loader.lock:
-            table = self._loader.table
-            rows = table.view(self._clock.timestamp()).named(host)
-            nodes = {table['uuid'][row] for row in rows}
+        hosts = self._loader.table.view(self._clock.steady())
+        nodes = {hosts['uuid'][row] for row in hosts.named(host)}
         gone = [consumer for consumer, claims in held.items()
                 if nodes.issuperset(each.provider for each in claims)]
         if gone:
@@ -214,8 +259,8 @@ class Placing:
         self, context: context_.RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], why: diagnosis.Diagnosis,
         decision: decision_.Decision,
-    ) -> exception.NoValidHost:
-        error = why.error()
+    ) -> exception.NoValidHost | exception.HostsInDoubt:
+        error = self._loader.doubt() or why.error()
         LOG.info('%s', error, context=context)
         _explain(decision, why)
         self._record(context, request, uuids, decision)
@@ -235,9 +280,9 @@ class Placing:
             return moves.NOWHERE
         held = self._claims.held([*others, *moves.names(uuids)])
         told = self._loader.told(others - held.keys())
-        with self._loader.lock:
-            hosts = self._loader.table.view(self._clock.timestamp())
-            located = moves.locate(hosts, request, uuids, held)
+        own = self._loader.told(uuids) if moves.has_tried(request) else {}
+        hosts = self._loader.table.view(self._clock.steady())
+        located = moves.locate(hosts, request, uuids, held, own)
         return dataclasses.replace(located, nodes={**told, **located.nodes})
 
     def _choose(
@@ -245,57 +290,67 @@ class Placing:
         uuids: Sequence[str], alternates: int, located: moves.Located,
         refusals: refusals_.Refusals, keep: bool = True,
     ) -> _Choice:
-        """Choose for each instance in turn, and take what is chosen.
+        """Choose for each instance in turn, and note what is chosen.
 
-        When there is no host for one of them, nothing stays taken, and no
+        When there is no host for one of them, nothing is noted, and no
         place is returned but why; so it is told too when hosts were refused.
         A host that was refused although the table, set right, had room for
         it, is passed over, and so is one that the server group is kept from.
 
-        :param keep: whether what is chosen stays taken
+        :param keep: whether what is chosen is noted
         """
-        with self._loader.lock:
-            hosts = self._loader.table.view(
-                self._clock.timestamp(), located.nodes)
-            choosing = choosing_.Choosing(
-                pipeline, self._taste, hosts, request, refusals)
-            taken = False
+        table = self._loader.table
+        for check in _CHECKS:
+            hosts = table.view(self._clock.steady(), located.nodes)
             try:
-                complete = all(
-                    choosing.choose(uuid, located.kept.get(uuid),
-                                    last=uuid == uuids[-1])
-                    for uuid in uuids)
-                quiet = complete and not refusals and self._attempts_max > 1
-                # Where alternates are looked for, more are rejected.
-                why = None if quiet else choosing.diagnosis(
-                    self._loader.silent, len(uuids))
-                choice = _Choice(
-                    choosing.selections(alternates) if complete else [],
-                    why, choosing.decision())
-                if why is not None:
-                    choice.decision.examples = choosing.examples()
-                taken = complete and keep
-                return choice
+                choice = self._decide(
+                    pipeline, hosts, request, uuids, alternates, located,
+                    refusals)
+                if not (choice.places and keep):
+                    return choice
+                takings = table.note(hosts, check)
+                if takings is not None:
+                    return dataclasses.replace(choice, takings=takings)
             finally:
-                if not taken:
-                    choosing.give_back()
+                table.reuse(hosts)
+        raise AssertionError('the last check refuses nothing')
+
+    def _decide(
+        self, pipeline: pipeline_.Pipeline, hosts: view.Hosts,
+        request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
+        located: moves.Located, refusals: refusals_.Refusals,
+    ) -> _Choice:
+        """Choose for each instance in turn."""
+        choosing = choosing_.Choosing(
+            pipeline, self._taste, hosts, request, refusals)
+        complete = all(
+            choosing.choose(uuid, located.kept.get(uuid),
+                            last=uuid == uuids[-1])
+            for uuid in uuids)
+        quiet = complete and not refusals and self._attempts_max > 1
+        # Where alternates are looked for, more are rejected.
+        why = None if quiet else choosing.diagnosis(
+            self._loader.silent, len(uuids))
+        choice = _Choice(
+            choosing.selections(alternates) if complete else [],
+            why, choosing.decision())
+        if why is not None:
+            choice.decision.examples = choosing.examples()
+        return choice
 
     def _names(self, providers: Iterable[str]) -> list[str]:
         """Return the hosts of nodes, as far as they are still known."""
-        with self._loader.lock:
-            table = self._loader.table
-            return [table['host'][row] for row in map(table.row, providers)
-                    if row is not None]
+        hosts = self._loader.table.view(self._clock.steady())
+        return [hosts['host'][row] for row in map(hosts.row, providers)
+                if row is not None]
 
-    def _hold(
-        self, places: Sequence[Sequence[objects.Selection]]
-    ) -> None:
-        self._loader.hold({first.compute_node_uuid for first, *_ in places})
+    def _hold(self, choice: _Choice) -> None:
+        self._loader.table.confirm(choice.takings)
+        self._loader.hold({taking.node for taking in choice.takings})
 
     def _claim(
         self, uuids: Sequence[str], request: objects.RequestSpec,
-        places: Sequence[Sequence[objects.Selection]],
-        located: moves.Located,
+        choice: _Choice, located: moves.Located,
     ) -> exception.ClaimRefused | None:
         """Claim what was chosen; return what was refused, if anything."""
         resources, group = request.resources(), request.get('instance_group')
@@ -303,47 +358,38 @@ class Placing:
             located.consumers.get(uuid, uuid), first.compute_node_uuid,
             resources, claims_base.membership(
                 group, first.service_host, uuid))
-            for uuid, (first, *_) in zip(uuids, places)
+            for uuid, (first, *_) in zip(uuids, choice.places)
             if uuid not in located.kept]
         if not batch:
+            self._give_back(located)
             return None
         providers = [claim.provider for claim in batch]
         try:
+            self._give_back(located)
             new = self._claims.claim(batch)
         except exception.ClaimRefused as exc:
             LOG.info('Choosing again: %s', exc)
+            self._loader.table.undo(choice.takings)
             self._loader.reload(providers)
             return exc
         except Exception:
+            self._loader.table.undo(choice.takings)
             self._loader.reload(providers)
             raise
+        self._loader.mark_stale(
+            self._loader.table.confirm(choice.takings))
         if new < len(providers):
             # The request came twice; what it held was taken twice here.
             self._loader.reload(providers)
         return None
 
-
-def with_members(
-    request: objects.RequestSpec, uuids: Sequence[str]
-) -> objects.RequestSpec:
-    """Return a request whose own instances are members of its server group.
-
-    Instances that are to be spread are a group for the time of the request,
-    where they are in none.
-    """
-    group = request.get('instance_group')
-    if group is None and request.hint(SPREAD):
-        group = objects.InstanceGroup(
-            policy=None, members=[], hosts=[], rules={})
-    if group is None:
-        return request
-    members = dict.fromkeys([*(group.get('members') or ()), *uuids])
-    # What the caller holds stays as it is; a deep copy would cost more than
-    # the decision.
-    request, group = copy.copy(request), copy.copy(group)
-    group.members = list(members)
-    request.instance_group = group
-    return request
+    def _give_back(self, located: moves.Located) -> None:
+        """Release what builds of the request hold that failed."""
+        if located.stale:
+            self._claims.release(located.stale)
+            self._loader.reload([
+                each.provider for claims in located.stale.values()
+                for each in claims])
 
 
 def _explain(

@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable
 import random as random_
-import threading
 from typing import Any
 
 from oslo_config import cfg
@@ -11,14 +10,14 @@ from oslo_config import cfg
 from cellsched.claims import memory
 from cellsched import clock as clock_
 from cellsched import context as context_
-from cellsched.hosts import snapshot as snapshot_
+from cellsched.hosts import document as document_
 from cellsched.scheduler import claiming
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import placing
 
 
 def on_snapshot(
-    conf: cfg.ConfigOpts, snapshot: snapshot_.Snapshot,
+    conf: cfg.ConfigOpts, snapshot: document_.HostDocument,
     random: random_.Random,
 ) -> placing.Placing:
     """Return what plans with the configured filters and weighers.
@@ -31,16 +30,16 @@ def on_snapshot(
         claiming.Together(memory.MemoryClaims()),
         _Then(snapshot.now), filter_scheduler.taste_of(conf, random), 2,
         _refuse_to_record,
-        slow_plugin_s=conf.scheduler.slow_plugin_seconds)
+        slow_plugin_s=conf.scheduler.slow_plugin_seconds,
+        ignores_demands=conf.scheduler.unmet_demands == 'ignore')
 
 
 class Still:
     """Stands for the loader of a table that stays as it is."""
 
-    def __init__(self, snapshot: snapshot_.Snapshot) -> None:
+    def __init__(self, snapshot: document_.HostDocument) -> None:
         self.table = snapshot.table
         self.silent = snapshot.silent
-        self.lock = threading.Lock()
 
     def follow(self, context: context_.RequestContext) -> bool:
         """Do nothing: there is nothing newer."""
@@ -58,6 +57,9 @@ class _Then(clock_.Clock):
         self._timestamp = timestamp
 
     def timestamp(self) -> float:
+        return self._timestamp
+
+    def steady(self) -> float:
         return self._timestamp
 
 

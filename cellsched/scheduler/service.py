@@ -16,6 +16,7 @@ from cellsched import objects
 from cellsched.objects import legacy_reading
 from cellsched.rpc import scheduler
 from cellsched.scheduler import checking
+from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import base
 
 LOG = log.getLogger(__name__)
@@ -34,6 +35,8 @@ class Scheduler:
 
     :param attempts_max: hosts to offer for each instance
     :param notifier: tells who listens of requests and of their success
+    :param ignores_hints: whether hints that nothing reads are passed over
+    :param ignores_demands: whether demands that nothing reads are
     """
 
     target = oslo_messaging.Target(version=scheduler.VERSION)
@@ -42,12 +45,16 @@ class Scheduler:
         self, driver: base.Driver, attempts_max: int,
         bounds: checking.Bounds, notifier: notifier_.Notifier,
         reached: Callable[[str], None] = lambda step: None,
+        ignores_hints: bool = False, ignores_demands: bool = False,
     ) -> None:
         self._driver = driver
         self._notifier = notifier
         self._attempts_max = attempts_max
         self._bounds = bounds
         self._reached = reached
+        self._ignores_hints = ignores_hints
+        self._demands = (None if driver.reads is None else demands.Rule(
+            driver.reads, ignores_demands))
 
     def select_destinations(
         self, context: context_.RequestContext, request_spec: Any = None,
@@ -66,6 +73,8 @@ class Scheduler:
             selections: the host claimed, then its alternates if they are
             asked for; else for each a dict of host, nodename and limits
         :raises cellsched.exception.NoValidHost: with the reasons
+        :raises cellsched.exception.HostsInDoubt: another scheduler may decide
+            otherwise
         :raises cellsched.exception.InvalidField: names the field
         :raises cellsched.exception.PluginFailed: names the plug-in
         """
@@ -76,8 +85,7 @@ class Scheduler:
         if spec_obj is _NOT_GIVEN:
             spec_obj = legacy_reading.request_spec(
                 request_spec, filter_properties)
-        checking.check(
-            spec_obj, instance_uuids, self._bounds, self._driver.hints)
+        self._check(context, spec_obj, instance_uuids)
         alternates = (self._attempts_max - 1
                       if return_objects and return_alternates else 0)
         selections = self._select(
@@ -147,6 +155,27 @@ class Scheduler:
         :raises cellsched.exception.InvalidField: names the field
         """
         self._hear(host_name, 'instance_uuids', instance_uuids, True)
+
+    def _check(
+        self, context: context_.RequestContext, spec: Any, uuids: Any
+    ) -> None:
+        """Make sure that a request can be decided on.
+
+        :raises cellsched.exception.NoValidHost: it asks for what the driver
+            does not read
+        :raises cellsched.exception.InvalidField: names the field
+        """
+        hints = self._driver.hints
+        checking.check(
+            spec, uuids, self._bounds, hints, not self._ignores_hints)
+        unknown = checking.unknown_hints(spec, hints)
+        if unknown:
+            LOG.debug('No enabled filter reads the scheduler hints %s',
+                      ', '.join(unknown), context=context)
+        if self._demands is not None:
+            refusal = self._demands.refusal(spec, context)
+            if refusal is not None:
+                raise refusal
 
     def _select(
         self, context: context_.RequestContext, spec: objects.RequestSpec,

@@ -29,6 +29,12 @@ class Driver(abc.ABC):
     #: hints, so one that nothing reads is a mistake of theirs.
     hints: frozenset[str] | None = None
 
+    #: Demands that this driver meets, named as in
+    #: :attr:`cellsched.filters.base.Filter.reads`. A request that asks for
+    #: anything else is refused before it gets here. None where the driver
+    #: looks at that itself, as its stages say it.
+    reads: frozenset[str] | None = frozenset()
+
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         """Return the options that this driver reads, none by default."""
@@ -92,4 +98,6 @@ class Driver(abc.ABC):
             hosts report it
         :raises cellsched.exception.NoValidHost: with the reasons; nothing
             stays claimed. ``placed`` says for how many there was room.
+        :raises cellsched.exception.HostsInDoubt: somebody else may decide
+            otherwise; nothing stays claimed
         """

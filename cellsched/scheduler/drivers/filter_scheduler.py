@@ -13,12 +13,15 @@ from cellsched import context as context_
 from cellsched.filters import base as filters_base
 from cellsched.filters import loading as filters
 from cellsched.hosts import column_providers
+from cellsched.hosts import doubt
 from cellsched.hosts import loader
 from cellsched import objects
+from cellsched.scheduler import checking
 from cellsched.scheduler import choosing
 from cellsched.scheduler import claiming
 from cellsched.scheduler import destinations
 from cellsched.scheduler.drivers import base
+from cellsched.scheduler import network_needs
 from cellsched.scheduler import pipeline
 from cellsched.scheduler import placing
 from cellsched.scheduler import prefilters
@@ -33,16 +36,21 @@ class FilterScheduler(base.Driver):
     take a request, the weighers of ``weight_classes`` which is best.
     """
 
+    # The pipeline knows what its stages read.
+    reads = None
+
     def __init__(self, conf: cfg.ConfigOpts, parts: Any) -> None:
         super().__init__(conf, parts)
         pipeline_ = self.make_pipeline()
-        self.hints = pipeline_.hints
+        self.hints = pipeline_.hints | {checking.REBUILD}
         self.loader = loader.Loader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, loader.Pace(
                 conf.scheduler.refresh_interval,
                 conf.scheduler.full_refresh_interval,
-                conf.scheduler.cell_failure_half_life),
+                conf.scheduler.cell_failure_half_life,
+                doubt.Limits(conf.service_down_time,
+                             conf.scheduler.stale_cell_timeout)),
             conf.default_availability_zone, column_providers.load())
         self.placing = placing.Placing(
             self.loader, pipeline_,
@@ -50,7 +58,11 @@ class FilterScheduler(base.Driver):
             parts.clock,
             taste_of(conf, parts.random),
             conf.scheduler.claim_attempts, parts.decisions.record,
-            conf.scheduler.slow_plugin_seconds)
+            conf.scheduler.slow_plugin_seconds,
+            conf.scheduler.unmet_demands == 'ignore')
+        self._networks = network_needs.NetworkNeeds(
+            parts.network,
+            conf.scheduler.query_placement_for_routed_network_aggregates)
 
     def make_pipeline(self) -> pipeline.Pipeline:
         """Return the decision that this driver makes."""
@@ -70,6 +82,7 @@ class FilterScheduler(base.Driver):
         self, context: context_.RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
+        request = self._networks.add(context, request)
         return self.placing.place(
             context, request, instance_uuids, alternates, claim)
 
@@ -95,6 +108,7 @@ class FilterScheduler(base.Driver):
         instance_uuids: Sequence[str], alternates: int,
     ) -> Any:
         """Decide as :meth:`select_destinations` does, and take nothing."""
+        request = self._networks.add(context, request)
         return self.placing.plan(
             context, request, instance_uuids, alternates)
 
