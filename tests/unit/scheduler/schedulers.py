@@ -59,7 +59,8 @@ class World(world.World):
 
     def placing(self, interval_s=FOR_EVER_S, kind=loader.Loader,
                 filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
-                taste=None, first=(), slow_plugin_s=1e9):
+                taste=None, first=(), slow_plugin_s=1e9,
+                ignores_demands=False):
         """Return another scheduler's placing, and its loader."""
         made = self.loader(interval_s, kind)
         if weighers is None:
@@ -69,7 +70,8 @@ class World(world.World):
             made, pipeline.Pipeline(filters, weighers, first),
             claiming.Together(self.claims), self.clock,
             taste or choosing.Taste(random.Random(0)), attempts_max,
-            self.record, slow_plugin_s=slow_plugin_s), made
+            self.record, slow_plugin_s=slow_plugin_s,
+            ignores_demands=ignores_demands), made
 
     def record(self, context, request, uuids, decision):
         self.records.append((request, uuids, decision))

@@ -30,6 +30,8 @@ CONTEXT = context.RequestContext(project_id='project')
 class Driver(drivers.Driver):
     """Chooses host1 and as many others as it is asked for."""
 
+    #: Any demand is met by hosts that do not exist.
+    reads = None
     error = None
     asking = staticmethod(lambda: None)
 
@@ -73,9 +75,16 @@ class Driver(drivers.Driver):
 
 class SchedulerTestCase(base.RPCTestCase):
 
+    #: Of the scheduler.
+    options = {}
+    #: Attributes of its driver.
+    driver_attributes = {}
+
     def setUp(self):
         super().setUp()
         self.driver = Driver()
+        for name, value in self.driver_attributes.items():
+            setattr(self.driver, name, value)
         self.conf.set_override('transport_url', f'{self.world}/told')
         self.conf.set_override(
             'driver', ['test'], 'oslo_messaging_notifications')
@@ -85,9 +94,10 @@ class SchedulerTestCase(base.RPCTestCase):
             self.driver, ATTEMPTS_MAX,
             checking.Bounds(INSTANCES_MAX, values_max=VALUES_MAX),
             notifier.Notifier(self.transports.notifications(), 'host0',
-                              'unversioned', []))
+                              'unversioned', []), **self.options)
         self.serve(endpoint, scheduler_rpc.TOPIC, threads=1)
-        self.client = scheduler_rpc.SchedulerAPI(self.transport, clock.Clock())
+        self.client = scheduler_rpc.SchedulerAPI(
+            self.transport, clock.Clock().timestamp)
         self.uuids = samples.uuids(2)
 
     def select(self, spec_obj=None, instance_uuids=None, **options):

@@ -85,7 +85,7 @@ class TestRejections(base.TestCase):
     def test_host_that_has_room_again_is_no_miss(self):
         hosts = builders.hosts(room={'MEMORY_MB': [500]})
         passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
-        hosts.give_back(0, {'MEMORY_MB': 8000})
+        hosts.take(0, {'MEMORY_MB': -8000})
 
         (rejection,) = passed.rejections(builders.request())
 

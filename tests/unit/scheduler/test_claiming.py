@@ -133,6 +133,15 @@ class TestTogether(base.TestCase):
         self.assertEqual([0, 2], sorted(outcomes))
         self.assertEqual(3, self.used())
 
+    def test_consumer_of_two_providers_waits_with_the_others(self):
+        both = [*self.claims('a'), *self.claims('a', provider=OTHER)]
+
+        outcomes = self.meanwhile(both, self.claims('b'))
+
+        self.assertEqual([2, 1], outcomes)
+        self.assertEqual([1, 3], self.store.asked)
+        self.assertEqual((3, 1), (self.used(), self.used(OTHER)))
+
     def test_what_was_held_before_is_not_called_new(self):
         self.claiming.claim(self.claims('a'))
 

@@ -25,6 +25,13 @@ def destination(**fields):
     return {'requested_destination': objects.Destination(**fields)}
 
 
+def tried(*names):
+    return objects.SchedulerRetries(
+        num_attempts=1, hosts=objects.ComputeNodeList(objects=[
+            objects.ComputeNode(host=name, hypervisor_hostname=None)
+            for name in names]))
+
+
 class TestStages(base.TestCase):
 
     def setUp(self):
@@ -134,16 +141,22 @@ class TestStages(base.TestCase):
 
     def test_reasons_are_negatives_that_begin_with_is(self):
         for stage in self.stages:
-            self.assertTrue(stage.reason.startswith('is '), stage.name)
+            self.assertRegex(stage.reason, '^(is|was) ')
             self.assertTrue(stage.run_filter_once_per_request)
+
+    def test_hosts_that_a_build_was_tried_on_are_left_out(self):
+        self.assertEqual(
+            ([1, 2, 3], ['RetryFilter']), self.kept(
+                force_hosts=HOSTS, retry=tried('alpha')))
 
 
 class TestSilentCell(base.TestCase):
 
     def kept(self, limit_s, *rows):
-        hosts = builders.hosts(cell=['a', 'b', 'c'], now=1000.0)
+        table = builders.table(cell=['a', 'b', 'c'])
         for cell, heard_at in (('a', 970.0), ('b', 1000.0)):
-            hosts._table.cells.heard(cell, heard_at)
+            table.cells.heard(cell, heard_at)
+        hosts = table.view(1000.0)
         stage = destinations.SilentCell(limit_s)
         mask = stage.keep(hosts.at(np.array(rows)) if rows else hosts,
                           builders.request())

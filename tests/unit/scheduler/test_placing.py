@@ -6,10 +6,8 @@ import numpy as np
 from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import instance_hints
-from cellsched.scheduler import placing
 from cellsched.testing import builders
 from cellsched.weighers import ram
-from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
@@ -362,34 +360,3 @@ class TestRecord(schedulers.PlacingTestCase):
 
         [(_, _, decision)] = self.world.records
         self.assertEqual('a2', decision.picks[0].first.host)
-
-
-class TestMembers(base.TestCase):
-
-    def members(self, request, *uuids):
-        given = placing.with_members(request, uuids)
-        group = given.get('instance_group')
-        return None if group is None else group.members
-
-    def test_instances_of_the_request_are_members_of_its_group(self):
-        request = builders.request(group={'members': ['a', 'b']})
-
-        self.assertEqual(['a', 'b', 'c'], self.members(request, 'b', 'c'))
-        # What the caller has stays as it is.
-        self.assertEqual(['a', 'b'], request.instance_group.members)
-
-    def test_group_may_have_no_members_yet(self):
-        for members in (None, []):
-            request = builders.request(group={'members': members})
-            self.assertEqual(['c'], self.members(request, 'c'))
-
-    def test_instances_that_are_to_be_spread_are_a_group(self):
-        request = builders.request(hints={'spread': 'cell'})
-
-        self.assertEqual(['a', 'b'], self.members(request, 'a', 'b'))
-        self.assertIsNone(request.get('instance_group'))
-
-    def test_request_without_a_group_has_none(self):
-        request = builders.request()
-
-        self.assertIs(request, placing.with_members(request, ['a']))

@@ -43,6 +43,14 @@ class TestUnclaimed(schedulers.PlacingTestCase):
         self.assertIn('2 hosts', error.reason)
         self.assertTableIsRight()
 
+    def test_host_that_has_room_by_now_is_told_after_another_look(self):
+        consumers = self.fill('a1', 'b1')
+        self.loader.refresh(world.CONTEXT)
+        self.world.clock.advance(1)
+        self.world.claims.release(consumers[1:])
+
+        self.assertEqual([['b1']], schedulers.hosts(self.ask()))
+
 
 class TestTold(schedulers.PlacingTestCase):
 

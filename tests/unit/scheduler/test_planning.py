@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from cellsched.db.api import models
 from cellsched import exception
-from cellsched.hosts import snapshot
+from cellsched.hosts import document
 from cellsched.scheduler import planning
 from cellsched.testing import builders
 from tests.unit.db import samples
@@ -41,7 +41,7 @@ class PlanTestCase(world.DriverTestCase):
                 models.scheduler_decisions))
 
     def table(self):
-        return {name: column for name, column in snapshot.dump(
+        return {name: column for name, column in document.dump(
             self.scheduler.loader.snapshot(hosts.CONTEXT))['columns'].items()}
 
 
@@ -118,8 +118,8 @@ class TestSnapshotPlan(PlanTestCase):
 
     def on_snapshot(self):
         taken = self.scheduler.loader.snapshot(hosts.CONTEXT)
-        again = snapshot.load(snapshot.parse(
-            json.dumps(snapshot.dump(taken))))
+        again = document.load(document.parse(
+            json.dumps(document.dump(taken))))
         return planning.on_snapshot(
             self.scheduler.conf, again, random.Random(0))
 

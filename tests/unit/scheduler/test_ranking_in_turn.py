@@ -12,6 +12,7 @@ from cellsched.weighers import disk
 from cellsched.weighers import io_ops
 from cellsched.weighers import ram
 from tests.unit import base
+from tests.unit.hosts import taking
 from tests.unit.scheduler import toys
 
 COUNT = 6
@@ -36,10 +37,10 @@ def table():
     As long as these stay, so do the extrema of all columns.
     """
     spread = [0, 3, 3, 4, 4, 9]
-    return builders.hosts(
+    return builders.table(
         vcpus_used=spread, free_ram_mb=[16000 - 1000 * each
                                         for each in spread],
-        num_io_ops=spread)._table
+        num_io_ops=spread)
 
 
 def weighers(multipliers):
@@ -56,9 +57,11 @@ class TestRankings(base.TestCase):
             return
         uuid = table['uuid'][row]
         if step == 'take':
-            table.take(row, TAKEN)
+            taking.take(table, row, TAKEN)
         elif step == 'give':
-            table.take(row, TAKEN, count=-1)
+            hosts = table.view(builders.NOW)
+            hosts.take(row, TAKEN)
+            table.undo(table.note(hosts))
         elif step == 'put':
             table.put([uuid], {'free_ram_mb': 12000 + row, 'vcpus_used': 5})
         elif step == 'usage':
@@ -96,8 +99,10 @@ class TestRankings(base.TestCase):
             fresh = table()
             for each in done:
                 self.change(fresh, *each)
+            hosts = first.view(builders.NOW)
             self.assertEqual(self.told(decision, fresh.view(builders.NOW)),
-                             self.told(decision, first.view(builders.NOW)))
+                             self.told(decision, hosts))
+            first.reuse(hosts)
 
     def test_other_multipliers_make_other_weights(self):
         hosts = table().view(builders.NOW)

@@ -166,3 +166,49 @@ class TestBadInput(services.SchedulerTestCase):
     def test_instances_must_differ(self):
         self.assertRefused('instance_uuids',
                            instance_uuids=self.uuids[:1] * 2)
+
+
+class TestDemands(services.SchedulerTestCase):
+    """A driver of somebody else's, which says what it reads."""
+
+    driver_attributes = {'reads': frozenset({'flavor.extra_specs.hw:*'})}
+
+    def test_demand_that_the_driver_does_not_read_is_refused(self):
+        for wishes, name in (
+                ({'numa_topology': {'cells': []}}, 'numa_topology'),
+                ({'image': {'hw_numa_nodes': 1}}, 'hw_numa_nodes'),
+                ({'ignore_hosts': ['x']}, 'ignore_hosts')):
+            error = self.assertRaises(
+                exception.NoValidHost, self.select,
+                builders.request(**wishes))
+            self.assertIn(f' {name} (', str(error))
+        self.assertEqual([], self.driver.asked)
+
+    def test_demand_that_the_driver_reads_gets_there(self):
+        self.select(builders.request(extra_specs={'hw:numa_nodes': '1'}))
+
+        self.assertEqual(1, len(self.driver.asked))
+
+
+class TestIgnoring(services.SchedulerTestCase):
+
+    options = {'ignores_hints': True, 'ignores_demands': True}
+    driver_attributes = {'reads': frozenset(), 'hints': frozenset({'known'})}
+
+    def test_demands_get_to_the_driver_with_a_warning(self):
+        self.select(builders.request(ignore_hosts=['x']))
+
+        self.assertEqual(1, len(self.driver.asked))
+        self.assertIn('request field ignore_hosts', self.logs.output)
+
+    def test_hints_get_to_the_driver(self):
+        self.select(builders.request(hints={'odd': 'x', 'known': 'x'}))
+
+        [(_, request, _, _)] = self.driver.asked
+        self.assertEqual(['x'], request.hint('odd'))
+
+    def test_hint_that_begins_with_an_underscore_is_refused(self):
+        for hint in ('_odd', '_nova_check_type'):
+            self.assertRaises(
+                exception.InvalidField, self.select,
+                builders.request(hints={hint: 'rebuild'}))

@@ -46,8 +46,9 @@ PLAIN = {
     'ImagePropertiesWeigher': (
         'image_props_weight_multiplier', 1,
         lambda host, world: sum(
-            host.stats.get('image_props', {}).get(name, {}).get(str(value), 0)
-            for name, value in world.image.items())),
+            count for name, value in world.image.items()
+            for said, text, count in host.image_props
+            if (said, text) == (name, str(value)))),
     'IoOpsWeigher': (
         'io_ops_weight_multiplier', 1, lambda host, _: host.num_io_ops),
     'MetricsWeigher': (
@@ -208,7 +209,8 @@ def worlds(draw):
     hosts = draw(strategies.hosts(
         metadata=_METADATA, failures=failures,
         cell=st.sampled_from(test_cross_cell.CELLS),
-        metrics=test_metrics.METRICS, stats=test_image_properties.STATS,
+        metrics=test_metrics.METRICS,
+        image_props=test_image_properties.SERVERS,
         **_ROOM))
     fields = {'image': image, 'vcpus': draw(st.integers(1, 4)),
               'memory_mb': draw(st.integers(1, 1024)),

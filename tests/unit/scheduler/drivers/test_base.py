@@ -18,6 +18,9 @@ class TestDriver(base.TestCase):
         self.assertEqual(('conf', 'parts'), (driver.conf, driver.parts))
         self.assertEqual([], driver.opts())
 
+    def test_driver_reads_no_demand_that_it_does_not_name(self):
+        self.assertEqual(frozenset(), drivers.Driver.reads)
+
     def test_every_driver_that_is_installed_is_one(self):
         loaded = [
             name for name in plugins.names(plugins.DRIVERS)

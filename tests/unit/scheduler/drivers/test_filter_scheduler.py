@@ -52,6 +52,17 @@ class TestFilterScheduler(world.DriverTestCase):
 
         self.assertIn('Filter LateFilter took 5.0 seconds', self.logs.output)
 
+    def test_networks_of_a_request_restrict_it(self):
+        driver = self.driver(network_driver='fake')
+        plan = {'requested_networks': {'nova_object.data': {'objects': [
+            {'nova_object.data': {'port_id': 'port1'}}]}}}
+        self.assertEqual(1, len(self.select(driver, **plan)))
+
+        driver.parts.conf.set_override(
+            'remote_managed_ports', ['port1'], 'fake_network')
+
+        self.assertIn('lack a required trait', self.refusal(driver, **plan))
+
     def test_alternates_are_of_the_same_cell(self):
         self.assertEqual([['big', 'small']], self.select(
             self.filtering(weight_classes='RAMWeigher'), alternates=2))
@@ -168,3 +179,24 @@ class TestFilterScheduler(world.DriverTestCase):
 
         refresh()
         self.assertEqual(3.0, spacing)
+
+    def test_demand_that_no_stage_reads_is_refused_by_its_name(self):
+        driver = self.filtering()
+
+        for wishes, name in (
+                ({'extra_specs': {'hw:numa_nodes': '2'}}, 'hw:numa_nodes'),
+                ({'extra_specs': {'capabilities:x': 'y'}}, 'capabilities:x'),
+                ({'image': {'hw_architecture': 'x86_64'}}, 'hw_architecture'),
+                ({'numa_topology': {'cells': []}}, 'numa_topology')):
+            error = self.assertRaises(
+                exception.NoValidHost, self.select, driver, **wishes)
+            self.assertIn(name, str(error))
+        self.assertEqual(1, len(self.select(driver, extra_specs={
+            'trait:X': 'forbidden'}, ignore_hosts=['x'])))
+
+    def test_demand_is_ignored_where_it_is_so_configured(self):
+        driver = self.driver(unmet_demands='ignore')
+
+        self.select(driver, extra_specs={'hw:numa_nodes': '2'})
+
+        self.assertIn('hw:numa_nodes (a NUMA topology)', self.logs.output)

@@ -22,13 +22,16 @@ class DriverTestCase(base.TestCase):
         super().setUp()
         self.world = self.useFixture(world.World('cell1', 'cell2'))
 
-    def driver(self, seed=0, filters=(), **options):
+    def driver(
+        self, seed=0, filters=(), network_driver='noop', **options
+    ):
         """Return a driver with options of ``[scheduler]``.
 
         :param filters: options of ``[filter_scheduler]``
         """
         path = self.temporary_directory() / 'conf'
-        lines = ['[api_database]', f'connection = {self.world.database.url}',
+        lines = ['[DEFAULT]', f'network_driver = {network_driver}',
+                 '[api_database]', f'connection = {self.world.database.url}',
                  '[scheduler]', 'refresh_interval = 0']
         lines += [f'{name} = {value}' for name, value in options.items()]
         lines += ['[filter_scheduler]']

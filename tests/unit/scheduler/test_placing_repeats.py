@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that come again: at the same time, and when there is no room."""
+
+from concurrent import futures
+import queue
+import threading
+
+from cellsched import exception
+from cellsched.testing import builders
+from cellsched.testing import clock
+from tests.unit.db import samples
+from tests.unit.hosts import world
+from tests.unit.scheduler import schedulers
+
+DEADLINE_S = 60
+
+
+class Event(threading.Event):
+    """Says when somebody waits for it."""
+
+    def __init__(self, told):
+        super().__init__()
+        self._told = told
+
+    def wait(self, timeout=None):
+        self._told.put('waits')
+        return super().wait(timeout)
+
+
+class Clock(clock.FakeClock):
+    """Makes such events; what they say is in ``told``."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = queue.Queue()
+
+    def event(self):
+        return Event(self.told)
+
+
+class TestAtTheSameTime(schedulers.PlacingTestCase):
+
+    hosts = {'a1': 4}
+
+    def setUp(self):
+        super().setUp()
+        self.world.clock = Clock()
+        self.placing, self.loader = self.world.placing()
+
+    def place_twice(self, first, second):
+        """Place, and again before the store has what was placed."""
+        told, again = self.world.clock.told, []
+
+        def meanwhile():
+            again.append(threads.submit(self.place, uuids=second))
+            again[0].add_done_callback(lambda future: told.put('answered'))
+            seen.append(told.get(timeout=DEADLINE_S))
+
+        seen = []
+        self.world.claims.before = meanwhile
+        with futures.ThreadPoolExecutor(1) as threads:
+            place = self.place(uuids=first)
+        return place, again[0], seen
+
+    def test_one_request_at_a_time_is_answered_for_an_instance(self):
+        uuids = samples.uuids(1)
+
+        first, second, seen = self.place_twice(uuids, uuids)
+
+        # There was no room for it until the store had the first.
+        self.assertEqual(['waits'], seen)
+        self.assertEqual([['a1']], schedulers.hosts(first))
+        self.assertEqual([['a1']], schedulers.hosts(second.result()))
+        self.assertTableIsRight()
+
+    def test_others_are_answered_meanwhile(self):
+        first, second, seen = self.place_twice(
+            samples.uuids(1), samples.uuids(1))
+
+        self.assertEqual(['answered'], seen)
+        self.assertEqual([['a1']], schedulers.hosts(first))
+        self.assertIsInstance(second.exception(), exception.NoValidHost)
+
+
+class TestWithoutRoom(schedulers.PlacingTestCase):
+    """The hosts are full, one of them with what was claimed before."""
+
+    def setUp(self):
+        super().setUp()
+        self.uuids = samples.uuids(1)
+        self.place(uuids=self.uuids)
+        self.fill('a2', 'a3', 'b1', 'b2')
+
+    def test_own_claim_is_asked_for_before_there_is_no_host(self):
+        for interval_s in (schedulers.FOR_EVER_S, 1.0):
+            other, loader = self.world.placing(interval_s)
+            for _ in range(2):
+                # Whether it has read everything just now, or a while ago.
+                self.assertEqual([['a1']], schedulers.hosts(
+                    self.place(uuids=self.uuids, by=other)))
+                self.world.clock.advance(10)
+            self.assertTableIsRight(loader)
+
+    def test_who_claims_nothing_asks_for_no_claim(self):
+        other, _ = self.world.placing()
+        asked = []
+        held = self.world.claims.held
+        self.world.claims.held = lambda consumers: (
+            asked.append(consumers), held(consumers))[1]
+
+        self.assertRaises(
+            exception.NoValidHost, other.place, world.CONTEXT,
+            builders.request(vcpus=4, memory_mb=1, root_gb=0),
+            samples.uuids(1), 0, claim=False)
+
+        self.assertEqual([], asked)
