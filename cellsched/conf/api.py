@@ -21,6 +21,18 @@ Times to try again to send a message when a broker does not answer.
 
 A build that no conductor could be told of is accepted all the same; one finds
 it when ``[conductor] build_lease`` is over.
+
+Related options:
+
+* ``send_timeout``
+"""),
+    cfg.FloatOpt('send_timeout', default=5, min=0.1, help="""
+Seconds to wait for a broker to take a message.
+
+A broker that is short of memory or disk takes none for as long as it is. What
+it does not take in time counts as not sent; of ``executor_thread_pool_size``
+messages that hang it may be sent all the same when the broker is well again,
+which does no harm.
 """),
 ]
 

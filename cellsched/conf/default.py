@@ -45,12 +45,6 @@ Related options:
 
 * ``rpc_response_timeout``
 """),
-    cfg.FloatOpt('rpc_clock_tolerance', default=60.0, min=0.0, help="""
-Seconds by which the clocks of those who call and those who answer may differ.
-
-A call says until when somebody waits for it. A server that is later than that,
-by more than this, does not begin.
-"""),
     cfg.StrOpt('compute_driver', default='fake', help="""
 Virtualisation driver of a compute agent.
 
@@ -60,7 +54,8 @@ those that are installed.
     cfg.StrOpt('network_driver', default='noop', help="""
 Network plug-in of the agents and the conductors of a cell.
 
-All of a cell must have the same one. Names are entry points in
+All of a cell must have the same one. Schedulers ask theirs which hosts suit
+the networks of a request. Names are entry points in
 ``cellsched.network``; ``cellsched plugin list`` shows those that are
 installed.
 """),

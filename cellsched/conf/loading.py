@@ -101,6 +101,8 @@ def register_messaging(conf: cfg.ConfigOpts) -> None:
     for group, options in messaging.list_opts():
         if group not in conf:
             conf.register_opts(options, group=group)
+    for name, group, default in messaging.DEFAULTS:
+        conf.set_default(name, default, group)
 
 
 def _listed(library: str) -> list[tuple[str | None, list[cfg.Opt]]]:

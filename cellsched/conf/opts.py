@@ -5,6 +5,7 @@ from cellsched.conf import api
 from cellsched.conf import api_database
 from cellsched.conf import cells
 from cellsched.conf import claims
+from cellsched.conf import compute
 from cellsched.conf import conductor
 from cellsched.conf import database
 from cellsched.conf import default
@@ -17,8 +18,8 @@ from cellsched.conf import scheduler
 from cellsched.conf import upgrade_levels
 from cellsched import plugins
 
-MODULES = (api, api_database, cells, claims, conductor, database, default,
-           filter_scheduler, metrics, notifications, quota, scheduler,
+MODULES = (api, api_database, cells, claims, compute, conductor, database,
+           default, filter_scheduler, metrics, notifications, quota, scheduler,
            upgrade_levels)
 
 

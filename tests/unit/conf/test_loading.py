@@ -284,3 +284,6 @@ class TestMessaging(base.TestCase):
         self.assertFalse(conf.oslo_messaging_tracing.tracing_enabled)
         self.assertFalse(conf.oslo_messaging_metrics.metrics_enabled)
         self.assertEqual(60, conf.rpc_response_timeout)
+        # A service that is stopped keeps few messages from the others.
+        self.assertEqual(
+            10, conf.oslo_messaging_rabbit.rabbit_qos_prefetch_count)
