@@ -11,11 +11,18 @@ OPTS = [
     cfg.IntOpt('workers', min=1, help="""
 Processes of the conductor service; unset, one for each CPU.
 """),
-    cfg.IntOpt('build_lease', default=60, min=1, help="""
-Seconds for which a conductor has a build to itself.
+    cfg.FloatOpt('build_lease', default=10, min=0.1, help="""
+Seconds for which a conductor has a build to itself, unless it says so again.
 
-After that another conductor may take the build up. A lease only says who
-should try; what was decided is fenced in the databases.
+It does that of all its builds, three times within that time, for as long as it
+lives. What a dead one had, and what was accepted and told to none, another
+conductor takes up after it. A lease only says who should try; what was decided
+is fenced in the databases. Raise this where conductors pause for longer, as
+when their machines are moved.
+
+Related options:
+
+* ``recovery_interval``
 """),
     cfg.IntOpt('claims_check_interval', default=300, min=1, help="""
 Seconds between two looks for claims of servers that are deleted, buried or in
@@ -45,16 +52,59 @@ Transactions of builds at a time, from the decision to the end of the request.
 
 Builds that come there meanwhile wait, and then go through them together.
 """),
-    cfg.FloatOpt('recovery_interval', default=30, min=0.1, help="""
-Seconds between two looks for builds that were left lying.
+    cfg.FloatOpt('recovery_interval', default=1, min=0.1, help="""
+Seconds between two looks for builds that were left lying, or are to be tried
+again.
+
+Each is one query of the API database, by an index.
 """),
-    cfg.IntOpt('cast_timeout', default=60, min=1, help="""
+    cfg.IntOpt('recovery_threads', default=16, min=1, help="""
+Batches of builds that were left lying which a process works on at a time.
+
+More make it faster to go on after an outage, and keep more connections to
+databases and more requests at schedulers.
+"""),
+    cfg.FloatOpt('retry_delay', default=1, min=0.1, help="""
+Seconds after which a conductor tries builds again that failed of something
+that passes, such as a database that restarts.
+
+Each time after that it waits twice as long.
+
+Related options:
+
+* ``retries``
+"""),
+    cfg.IntOpt('retries', default=3, min=0, help="""
+How often a conductor tries such builds again itself.
+
+Then it lets go of them, and any conductor tries them each time that
+``build_lease`` has passed.
+"""),
+    cfg.FloatOpt('scheduling_timeout', default=5, min=0.1, help="""
+Seconds to wait for a scheduler's decision before another one is asked.
+
+A decision takes milliseconds, so one that does not answer was most likely
+killed or stopped with the request. To ask again is safe: the same builds get
+the same hosts. A request for 100 servers or more may take longer, as long as
+its scheduler sends heartbeats within this time.
+
+Related options:
+
+* ``[DEFAULT] long_rpc_timeout``
+"""),
+    cfg.FloatOpt('cast_timeout', default=10, min=0.1, help="""
 Seconds within which a compute host has to take up a build that it was told of.
 
-After that it is told again, and after ``cast_attempts`` times another host of
-the cell is. A host whose service is down loses its builds then too.
+After that it is told again and has twice as long, up to eight times as long,
+and after ``cast_attempts`` times another host of the cell is told. A host
+whose service is down loses its builds then too.
 """),
-    cfg.IntOpt('cast_attempts', default=3, min=1, help="""
+    cfg.FloatOpt('cast_check_interval', default=5, min=0.1, help="""
+Seconds between two looks into the cells for builds that no host took up.
+
+Each is one query of each cell's database, by an index.
+"""),
+    cfg.IntOpt('cast_attempts', default=4, min=1, help="""
 How often a compute host is told of a build before another one is.
 """),
     cfg.IntOpt('move_deadline', default=600, min=1, help="""

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds that were leased and placed."""
 
+import sqlalchemy as sa
+
 from cellsched.conductor.tasks import base as tasks
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import models
 from tests.unit.conductor import base
 
 ME, OTHER = 'me', 'other'
@@ -29,6 +32,14 @@ class StepTestCase(base.TestCase):
         with self.database.writer() as connection:
             return build_requests.lease(
                 connection, uuids, owner, now, now + base.LEASE_S)
+
+    def leased_until(self, build):
+        """Return seconds since the epoch."""
+        table = models.build_requests
+        with self.database.reader() as connection:
+            return connection.execute(
+                sa.select(table.c.lease_expires_at).where(
+                    table.c.instance_uuid == build.uuid)).scalar_one()
 
     def decide(self, uuid, cell):
         with self.database.writer() as connection:

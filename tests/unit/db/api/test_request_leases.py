@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for build requests by who works on them, and until when."""
+
+import datetime
+
+import sqlalchemy as sa
+
+from cellsched.db.api import build_requests
+from cellsched.db.api import models
+from cellsched.db.api import request_leases
+from tests.unit.db.api import test_build_requests
+from tests.unit.db import samples
+from tests.unit import racing
+
+#: All that was accepted and never taken up is overdue by then.
+DUE = request_leases.Due(1060.0, samples.LATER)
+
+
+class LeaseCase(test_build_requests.BuildRequestCase):
+
+    def claim(self, batches, owner='claimer', due=DUE, expires_at=1120.0):
+        return self.write(
+            request_leases.claim, batches, owner, due, expires_at)
+
+    def owners(self, uuids):
+        """Return who has leased requests, and until when."""
+        table = models.build_requests
+        with self.database.reader() as connection:
+            rows = connection.execute(sa.select(table).where(
+                table.c.instance_uuid.in_(uuids)).order_by(table.c.id)).all()
+        return [(row.lease_owner, row.lease_expires_at) for row in rows]
+
+
+class TestOverdue(LeaseCase):
+
+    def overdue(self, now=1000.0, created_before=samples.NOW, limit=10,
+                after=0):
+        return [each.uuid for each in self.read(
+            request_leases.list_overdue,
+            request_leases.Due(now, created_before), limit, after)]
+
+    def test_requests_that_were_never_taken_up_are_overdue_in_time(self):
+        uuids = self.accept(2)
+        before = samples.NOW - datetime.timedelta(seconds=1)
+
+        self.assertEqual(uuids, self.overdue())
+        self.assertEqual([], self.overdue(created_before=before))
+        self.assertEqual(uuids[:1], self.overdue(limit=1))
+
+    def test_leased_request_is_overdue_when_its_lease_ran_out(self):
+        uuids = self.accept(2)
+        self.lease(uuids[1:], expires_at=1060.0)
+
+        self.assertEqual(uuids[:1], self.overdue(now=1059.0))
+        self.assertEqual(uuids, self.overdue(now=1060.0))
+
+    def test_what_is_gone_is_not_overdue(self):
+        uuids = self.accept(1)
+        self.write(build_requests.delete, uuids)
+
+        self.assertEqual([], self.overdue())
+
+    def test_next_page_begins_after_the_last_one(self):
+        uuids = self.accept(3)
+        [first, second] = self.read(
+            request_leases.list_overdue,
+            request_leases.Due(1000.0, samples.NOW), 2)
+
+        self.assertEqual(uuids[:2], [first.uuid, second.uuid])
+        self.assertEqual(uuids[2:], self.overdue(after=second.id))
+
+
+class TestBatches(LeaseCase):
+
+    def batches(self, *uuids, due=DUE):
+        return self.read(request_leases.list_batches, uuids, due)
+
+    def test_batch_is_what_was_accepted_together(self):
+        one = self.accept(3, reservation_id='r-1')
+        # What was accepted at the same time is no batch by that alone.
+        other = self.accept(2, reservation_id='r-2')
+        later = self.accept(1, reservation_id='r-3', now=samples.LATER)
+
+        for uuids in one, other, later:
+            for uuid in uuids:
+                self.assertEqual([uuids], self.batches(uuid))
+        self.assertEqual([one, other], self.batches(other[1], *one))
+
+    def test_batch_has_what_is_left_of_it(self):
+        uuids = self.accept(3, reservation_id='r-1')
+        self.write(build_requests.delete, uuids[:1])
+
+        self.assertEqual([uuids[1:]], self.batches(uuids[2]))
+
+    def test_what_is_leased_is_no_part_of_it(self):
+        uuids = self.accept(3, reservation_id='r-1')
+        self.lease(uuids[:1], expires_at=1061.0)
+
+        self.assertEqual([uuids[1:]], self.batches(uuids[2]))
+
+    def test_batch_of_what_is_gone_is_none(self):
+        uuids = self.accept(2, reservation_id='r-1')
+        self.write(build_requests.delete, uuids[:1])
+
+        self.assertEqual([], self.batches(uuids[0]))
+
+    def test_other_project_is_no_part_of_it(self):
+        mine = self.accept(1, reservation_id='r-1')
+        self.accept(1, reservation_id='r-1', project_id='other')
+
+        self.assertEqual([mine], self.batches(mine[0]))
+
+    def test_what_cannot_be_read_is_a_batch_of_its_own(self):
+        for text in 'what?', '[]', None:
+            broken, *others = self.accept(3, reservation_id=f'r-{text}')
+            with self.database.writer() as connection:
+                connection.execute(
+                    sa.update(models.build_requests)
+                    .where(models.build_requests.c.instance_uuid == broken)
+                    .values(instance=text))
+
+            self.assertEqual(
+                [[broken], others], self.batches(broken, *others))
+
+
+class TestClaim(LeaseCase):
+
+    def test_claimed_batches_are_leased_and_that_is_no_try(self):
+        batches = [self.accept(2), self.accept(1)]
+
+        self.assertEqual(batches, self.claim(batches))
+
+        uuids = sum(batches, [])
+        self.assertEqual([('claimer', 1120.0)] * 3, self.owners(uuids))
+        [first, *_] = self.write(
+            build_requests.lease, uuids, 'builder', 1120.0, 1180.0)
+        self.assertEqual(1, first.tries)
+
+    def test_batch_whose_first_is_taken_is_anothers(self):
+        batch = self.accept(3)
+        self.lease(batch[:1], 'other', expires_at=1061.0)
+
+        self.assertEqual([], self.claim([batch]))
+
+        self.assertEqual([('other', 1061.0), (None, None), (None, None)],
+                         self.owners(batch))
+
+    def test_what_is_taken_of_a_batch_is_left_out(self):
+        batch = self.accept(3)
+        self.lease(batch[1:2], 'other', expires_at=1061.0)
+
+        self.assertEqual([[batch[0], batch[2]]], self.claim([batch]))
+
+    def test_batch_goes_whole_to_one_of_several(self):
+        batches = [self.accept(3) for _ in range(4)]
+
+        claimed = racing.race(*[
+            lambda name=name: self.claim(batches, f'owner{name}')
+            for name in range(6)])
+
+        self.assertEqual(
+            sorted(batches), sorted(sum(claimed, [])))
+
+
+class TestExtend(LeaseCase):
+
+    def extend(self, owners, expires_at=2000.0):
+        self.write(request_leases.extend, owners, expires_at)
+
+    def test_leases_of_several_owners_last_longer(self):
+        uuids = self.accept(3)
+        self.lease(uuids[:1], 'one')
+        self.lease(uuids[1:], 'two')
+
+        self.extend({uuids[0]: 'one', uuids[1]: 'two'})
+
+        self.assertEqual(
+            [('one', 2000.0), ('two', 2000.0), ('two', 1060.0)],
+            self.owners(uuids))
+
+    def test_lease_that_another_took_stays_as_it_is(self):
+        uuids = self.accept(2)
+        self.lease(uuids, 'one')
+        self.lease(uuids[:1], 'two', now=1060.0, expires_at=1120.0)
+
+        self.extend(dict.fromkeys(uuids, 'one'))
+
+        self.assertEqual([('two', 1120.0), ('one', 2000.0)],
+                         self.owners(uuids))
+
+    def test_what_is_gone_stays_gone(self):
+        uuids = self.accept(1)
+        self.lease(uuids, 'one')
+        self.write(build_requests.delete, uuids)
+
+        self.extend({uuids[0]: 'one'})
+
+        self.assertEqual([], self.owners(uuids))
