@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Going on with builds that were handed over and taken up by nobody."""
 
+from concurrent import futures
 import dataclasses
 import datetime
 
@@ -9,7 +10,6 @@ from oslo_log import log
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
-from cellsched import clock as clock_
 from cellsched.conductor.tasks import orders
 from cellsched import context as context_
 from cellsched.db.api import build_requests
@@ -27,15 +27,16 @@ from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
-#: Builds of a cell that are looked at each time.
-_BUILDS_MAX = 200
+#: How many times as long as the first time a host has at most.
+_GROWTH_MAX = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Patience:
     """How long to wait for compute hosts.
 
-    :param timeout_s: seconds within which a host takes a build up
+    :param timeout_s: seconds within which a host takes a build up that it is
+        told of for the first time; each time after that it has twice as long
     :param casts: how often a host is told of it
     :param down_s: seconds after whose last report a service is down
     """
@@ -43,6 +44,13 @@ class Patience:
     timeout_s: float
     casts: int
     down_s: float
+
+    def more_s(self, casts: int) -> float:
+        """Return what a host that is told again has beyond the timeout.
+
+        :param casts: how often it was told before
+        """
+        return self.timeout_s * (min(2 ** casts, _GROWTH_MAX) - 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,16 +71,23 @@ class LostBuilds:
     is told to one again. Whoever comes late finds the row changed, and does
     nothing.
 
+    Conductors that look at the same time are given different builds. Cells
+    are worked on each on its own, and as long as there is something to do.
+
     A build whose request is still there is another's: see ``recoverer``.
     A cell that does not answer is left for the next time.
+
+    :param executor: runs what is to be done in cells
+    :param page: builds of a cell to look at together; when there were as
+        many, the next are looked for at once
     """
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
         gatherer: gather.Gatherer, targets: target.Targets,
         compute: compute_rpc.ComputeAPIs,
-        conductors: conductor_rpc.ConductorAPIs, clock: clock_.Clock,
-        patience: Patience,
+        conductors: conductor_rpc.ConductorAPIs, patience: Patience,
+        executor: futures.Executor, page: int = 200,
     ) -> None:
         self._database = database
         self._cells = cells
@@ -80,44 +95,76 @@ class LostBuilds:
         self._targets = targets
         self._compute = compute
         self._conductors = conductors
-        self._clock = clock
         self._patience = patience
+        self._executor = executor
+        self._page = page
+        #: What is under way, by the cell's uuid.
+        self._under_way: dict[str, futures.Future[None]] = {}
 
     def run(self) -> None:
-        """Look at every cell once."""
+        """Look at every cell; returns when what is to be done is under way."""
         context = context_.admin()
-        cells = {cell.uuid: cell for cell in self._cells.real()}
+        self._under_way = {
+            uuid: future for uuid, future in self._under_way.items()
+            if not future.done()}
+        cells = {cell.uuid: cell for cell in self._cells.real()
+                 if cell.uuid not in self._under_way}
         gathered = self._gatherer.gather(context, cells.values(), self._find)
         for uuid in gathered.silent | gathered.failures.keys():
             LOG.warning('Cell %s is not asked for lost builds: it does not '
                         'answer', cells[uuid].identity)
-        found = {uuid: those for uuid, those in gathered.results.items()
-                 if those}
-        if not found:
-            return
-        waiting = [each.cast.instance_uuid
-                   for those in found.values() for each in those]
+        for uuid, found in gathered.results.items():
+            if found:
+                self._under_way[uuid] = self._executor.submit(
+                    self._go_through, self._targets.aim(context, cells[uuid]),
+                    found)
+
+    def _go_through(
+        self, aimed: context_.RequestContext, found: list[_Found]
+    ) -> None:
+        """Go on with these builds of a cell, and with all that come after."""
+        assert aimed.cell is not None
+        try:
+            while found:
+                self._go_on_with(aimed, found)
+                found = (self._find(aimed)
+                         if len(found) == self._page else [])
+        except Exception as exc:
+            LOG.warning('Cell %s is asked for lost builds again later: %s',
+                        aimed.cell.name, delivery.describe(exc))
+
+    def _go_on_with(
+        self, aimed: context_.RequestContext, found: list[_Found]
+    ) -> None:
+        waiting = [each.cast.instance_uuid for each in found]
         with self._database.reader() as connection:
             requested = build_requests.present(connection, waiting)
             mappings = instance_mappings.get_many(connection, waiting)
-        for uuid, those in found.items():
-            aimed = self._targets.aim(context, cells[uuid])
-            for each in those:
-                mapping = mappings.get(each.cast.instance_uuid)
-                there = mapping.cell_mapping if mapping else None
-                if each.cast.instance_uuid not in requested:
-                    self._try(aimed, each, there and there.uuid)
+        for each in found:
+            mapping = mappings.get(each.cast.instance_uuid)
+            there = mapping.cell_mapping if mapping else None
+            if each.cast.instance_uuid not in requested:
+                self._try(aimed, each, there and there.uuid)
 
     def _find(self, aimed: context_.RequestContext) -> list[_Found]:
+        """Return builds that nobody took up; nobody else is given these."""
         assert aimed.cell is not None
-        before = self._clock.steady() - self._patience.timeout_s
-        alive_since = self._clock.now() - datetime.timedelta(
-            seconds=self._patience.down_s)
-        with aimed.cell.database.reader() as connection:
-            casts = build_casts.list_before(connection, before, _BUILDS_MAX)
+        database = aimed.cell.database
+        with database.reader() as connection:
+            now = database.timestamp()
+            before = now - self._patience.timeout_s
+            if not build_casts.is_any_before(connection, before):
+                return []
+        with database.writer() as connection:
+            casts = build_casts.take_before(
+                connection, before, now, self._page)
+        with database.reader() as connection:
             rows = instances.get_many(
                 connection, [each.instance_uuid for each in casts])
-            up = services.list_up(connection, services.COMPUTE, alive_since)
+            up = services.list_up(
+                connection, services.COMPUTE,
+                database.now() - datetime.timedelta(
+                    seconds=self._patience.down_s))
         return [
             _Found(cast, rows.get(cast.instance_uuid), cast.host in up)
             for cast in casts]
@@ -147,17 +194,16 @@ class LostBuilds:
             instance.vm_state, instance.task_state)
         database = aimed.cell.database
         if state == states.SPAWNING and found.is_host_up:
-            # It takes its time.
-            with database.writer() as connection:
-                build_casts.postpone(connection, cast, self._clock.steady())
-        elif instance is None or state not in states.OF_BUILD:
+            # It takes its time, and is looked at again after the timeout.
+            return
+        if instance is None or state not in states.OF_BUILD:
             with database.writer() as connection:
                 build_casts.drop(connection, [cast.instance_uuid])
         elif (state == states.SCHEDULING and found.is_host_up
               and cast.casts < self._patience.casts):
             with database.writer() as connection:
                 mine = build_casts.tell_again(
-                    connection, cast, self._clock.steady())
+                    connection, cast, self._next(database, cast))
             if mine:
                 LOG.warning('Telling %s of build %s again: it did not begin '
                             'it', cast.host, cast.instance_uuid)
@@ -165,6 +211,12 @@ class LostBuilds:
                     aimed, self._compute.get(aimed.cell.transport), instance)
         elif self._free(database, instance, cast):
             self._hand_on(aimed, instance, cast)
+
+    def _next(
+        self, database: session.Database, cast: build_casts.BuildCast
+    ) -> float:
+        """Return from when on what is told again has its time."""
+        return database.timestamp() + self._patience.more_s(cast.casts)
 
     def _remove(
         self, database: session.Database, cast: build_casts.BuildCast
@@ -177,7 +229,7 @@ class LostBuilds:
         uuid = cast.instance_uuid
         with database.writer() as connection:
             if not build_casts.tell_again(
-                    connection, cast, self._clock.steady()):
+                    connection, cast, database.timestamp()):
                 return
             LOG.warning('Removing build %s, whose server is not in this cell',
                         uuid)
@@ -191,10 +243,10 @@ class LostBuilds:
         """Have the build wait for a conductor; return whether it does."""
         with database.writer() as connection:
             if not build_casts.tell_again(
-                    connection, cast, self._clock.steady()):
+                    connection, cast, self._next(database, cast)):
                 return False
             return instance.task_state is None or instances.transit(
-                connection, instance.uuid, 'hand_on', self._clock.now(),
+                connection, instance.uuid, 'hand_on', database.now(),
                 {'host': None, 'node': None}, host=instance.host,
                 build_attempts=instance.build_attempts)
 

@@ -8,7 +8,6 @@ from oslo_log import log
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
-from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
@@ -43,22 +42,21 @@ class StrandedMoves:
 
     def __init__(
         self, database: session.Database, compute: compute_rpc.ComputeAPI,
-        claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
-        deadline_s: float, down_s: float, moves_max: int = 100,
+        claims: claims_base.ClaimStore, host: str, deadline_s: float,
+        down_s: float, moves_max: int = 100,
     ) -> None:
         self._database = database
         self._compute = compute
-        self._moving = moving.Moving(claims, clock, host)
-        self._clock = clock
+        self._moving = moving.Moving(claims, host)
         self._deadline_s = deadline_s
         self._down_s = down_s
         self._moves_max = moves_max
 
     def run(self) -> None:
         """End what is overdue."""
-        before = self._clock.now() - datetime.timedelta(
-            seconds=self._deadline_s)
         with self._database.reader() as connection:
+            before = self._database.now() - datetime.timedelta(
+                seconds=self._deadline_s)
             overdue = server_moves.list_before(
                 connection, before, self._moves_max)
             # What was claimed for them may have come after their end.
@@ -112,9 +110,10 @@ class StrandedMoves:
 
         A host that is down would find one message for each time.
         """
-        now, host = self._clock.now(), move.source_compute
+        host = move.source_compute
         assert host is not None
         with self._database.writer() as connection:
+            now = self._database.now()
             mine = server_moves.touch(connection, move.uuid, before, now)
             up = services.is_up(connection, host, now, self._down_s)
         if mine and up:

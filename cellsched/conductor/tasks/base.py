@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import logging
 import threading
 from typing import Any
 from typing import TypeAlias
@@ -24,10 +25,16 @@ from cellsched import together
 
 LOG = log.getLogger(__name__)
 
-#: What passes: somebody did not answer, and may do so the next time.
-_PASSING = (exception.DatabaseUnreachable, exception.TransactionLost,
-            oslo_messaging.MessageDeliveryFailure,
-            oslo_messaging.MessagingTimeout, *delivery.BROKER_ERRORS)
+#: What passes: somebody did not answer, or could not tell, and may do so the
+#: next time; or somebody else may.
+_PASSING: tuple[type[Exception], ...] = (
+    exception.BrokerRefused, exception.CellUnreachable,
+    exception.DatabaseUnreachable, exception.DeadlineExceeded,
+    exception.HostsInDoubt, exception.TransactionLost,
+    oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout,
+    *delivery.BROKER_ERRORS)
+
+_PASSING_NAMES = frozenset(each.__name__ for each in _PASSING)
 
 #: Times to do a step whose transactions lose to others.
 _TRIES_MAX = 5
@@ -61,8 +68,8 @@ class Build:
     finished: bool = False
     #: Who finished it decided on another cell than ``cell``.
     elsewhere: bool = False
-    #: What it failed of passes, so that it is tried again when its lease has
-    #: run out, and until it is too late.
+    #: What it failed of passes, so that it is tried again soon, and until it
+    #: is too late.
     later: bool = False
     #: An undo failed, so what became of it has to be found out later.
     unclear: bool = False
@@ -318,7 +325,7 @@ def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
         # What was asked for is wrong, and not what is done here.
         LOG.info('Step %s refused %s: %s', step.name, uuids,
                  exc.format_message())
-    elif isinstance(exc, _PASSING):
+    elif passes(exc):
         LOG.warning('Step %s failed for %s: %s', step.name, uuids,
                     delivery.describe(exc))
     else:
@@ -328,10 +335,20 @@ def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
     put_off(builds, exc)
 
 
+def passes(exc: BaseException) -> bool:
+    """Return whether what failed of an error may be tried again.
+
+    What another service failed of counts too, in whatever form it is told.
+    """
+    return isinstance(exc, _PASSING) or (
+        isinstance(exc, oslo_messaging.RemoteError)
+        and exception.kind_of(exc) in _PASSING_NAMES)
+
+
 def put_off(builds: Sequence[Build], exc: Exception) -> None:
     """Have builds tried again later if what they failed of passes."""
     for build in builds:
-        if build.failed is exc and isinstance(exc, _PASSING):
+        if build.failed is exc and passes(exc):
             build.later = True
 
 
@@ -363,10 +380,12 @@ def _undo(
         for step, batch in batches:
             if batch:
                 step.undone(batch)
-    except Exception:
+    except Exception as exc:
         # Steps before the one that could not be undone stay done: what they
         # hold protects what is left of it.
-        LOG.exception('Undoing the builds of %s failed; they are left to a '
-                      'later try', [build.uuid for build in builds])
+        LOG.log(logging.WARNING if passes(exc) else logging.ERROR,
+                'Undoing the builds of %s failed; they are left to a later '
+                'try: %s', [build.uuid for build in builds],
+                delivery.describe(exc), exc_info=not passes(exc))
         for build in builds:
             build.unclear = True

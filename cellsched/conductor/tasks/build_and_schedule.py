@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import itertools
+import logging
 from typing import Any
 
 from oslo_log import log
@@ -19,6 +20,8 @@ from cellsched import clock as clock_
 from cellsched.conductor.tasks import base
 from cellsched.conductor.tasks import deciding
 from cellsched.conductor.tasks import exhuming
+from cellsched.conductor.tasks import leases as leases_
+from cellsched.conductor.tasks import retrying
 from cellsched.conductor.tasks import steps
 from cellsched import context as context_
 from cellsched.db.api import build_requests
@@ -30,6 +33,7 @@ from cellsched.db import session
 from cellsched.notify import tasks
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
+from cellsched.rpc import delivery
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched import together
 
@@ -45,12 +49,18 @@ class Limits:
         ``attempts`` times is not tried any more
     :param joined: how many transactions of a step there may be at a time;
         what comes meanwhile waits, and is done in the next one together
+    :param retry_delay_s: seconds until a batch that failed of what passes is
+        tried again, here and for the first time
+    :param retries: how often it is tried again here, before it is left to
+        whoever finds it
     """
 
     lease_s: float
     deadline_s: float = 1800.0
     attempts: int = 3
     joined: int = 1
+    retry_delay_s: float = 1.0
+    retries: int = 3
     #: Whether claims can be released while a transaction is open on the API
     #: database; not where both are in one SQLite file.
     fenced: bool = True
@@ -95,6 +105,11 @@ class BuildAndSchedule:
         self._new_uuid = new_uuid
         self._reached = reached
         self._notifier = notifier
+        #: What this process has leased; somebody is to renew it.
+        self.leases = leases_.Leases(database, limits.lease_s)
+        #: What is to be tried again; somebody is to do that.
+        self.retries = retrying.Retries(
+            clock, limits.retry_delay_s, limits.retries)
         self._leasing = together.Together(
             self._lease, limits.joined, clock.lock)
         self._runner = base.Runner(
@@ -103,20 +118,61 @@ class BuildAndSchedule:
     def run(
         self, context: context_.RequestContext, uuids: Sequence[str]
     ) -> None:
-        """Build these instances; those that are taken or gone are left out."""
-        lease = _Lease(uuids, self._new_uuid())
-        self._leasing.do(lease)
+        """Build these instances; those that are taken or gone are left out.
+
+        What fails of something that passes is put into :attr:`retries`.
+        """
+        self.attempt(retrying.Attempt(context, uuids))
+
+    def attempt(self, attempt: retrying.Attempt) -> None:
+        """Try builds, for the first time or once more; as :meth:`run`."""
+        lease = _Lease(attempt.uuids, self._new_uuid(), attempt.owner)
+        left: Sequence[str] = ()
+        try:
+            self._leasing.do(lease)
+            self._reached('Lease')
+            left = self._put_off(
+                attempt, lease, self._build(attempt.context, lease))
+        except Exception as exc:
+            if base.passes(exc):
+                left = self._put_off(attempt, lease, [
+                    entry.request.instance_uuid for entry in lease.leased
+                ] or attempt.uuids)
+            if not left:
+                raise
+            LOG.warning('The builds of %s are tried again: %s', left,
+                        delivery.describe(exc))
+        finally:
+            for owner in filter(None, (attempt.owner, lease.owner)):
+                self.leases.let_go(
+                    [uuid for uuid in attempt.uuids if uuid not in left],
+                    owner)
+
+    def _put_off(
+        self, attempt: retrying.Attempt, lease: '_Lease',
+        uuids: Sequence[str],
+    ) -> Sequence[str]:
+        """Have builds tried again; return those that will be."""
+        again = dataclasses.replace(
+            attempt, uuids=uuids,
+            owner=lease.owner if lease.leased else attempt.owner)
+        return uuids if uuids and self.retries.put_off(again) else ()
+
+    def _build(
+        self, context: context_.RequestContext, lease: '_Lease'
+    ) -> list[str]:
+        """Build what was leased; return what is to be tried again."""
         leased = lease.leased
-        self._reached('Lease')
         if not leased:
             LOG.info('Nothing to build of %s: deleted, or taken up by '
-                     'another conductor', list(uuids))
-            return
+                     'another conductor', list(lease.uuids))
+            return []
         builds = [
             base.Build(entry.request, entry.spec, context, lease.owner,
-                       entry.revision, entry.tries)
+                       entry.revision, entry.tries, failed=entry.broken)
             for entry in leased]
-        self._find_earlier([build for build in builds if build.again])
+        self._find_earlier([build for build in builds
+                            if build.again or build.failed])
         gone_on = self._runner.run(
             base.Batch(builds, leased[0].min_count),
             fence=self._fence, reached=self._reached)
@@ -124,14 +180,21 @@ class BuildAndSchedule:
             context, [build for build in builds if build.to_bury],
             lease.owner)
         self._reached('Bury')
-        self._explain([build for build in builds if build.to_try_again])
+        again = [build for build in builds if build.to_try_again]
+        self._explain(again)
         LOG.info('Of %d builds %d were handed to compute hosts',
                  len(builds), len(gone_on))
+        return [build.uuid for build in again]
 
     def _lease(self, leases: Sequence['_Lease']) -> None:
         owner = leases[0].owner
-        now = self._clock.steady()
+        held = {uuid: each.held_by for each in leases if each.held_by
+                for uuid in each.uuids}
         with self._database.writer() as connection:
+            now = self._database.timestamp()
+            if held:
+                # Then they are free for this try, and locked for no other.
+                build_requests.renew(connection, held, now)
             found = {entry.request.instance_uuid: entry
                      for entry in build_requests.lease(
                          connection,
@@ -142,9 +205,12 @@ class BuildAndSchedule:
             each.owner = owner
             each.leased = [found.pop(uuid) for uuid in each.uuids
                            if uuid in found]
+            self.leases.hold(dict.fromkeys(
+                [entry.request.instance_uuid for entry in each.leased],
+                owner))
 
     def _find_earlier(self, builds: Sequence[base.Build]) -> None:
-        """Look up what earlier tries decided."""
+        """Look up what earlier tries decided, and whose what is broken is."""
         if not builds:
             return
         with self._database.reader() as connection:
@@ -153,6 +219,11 @@ class BuildAndSchedule:
         for build in builds:
             mapping = mappings.get(build.uuid)
             build.earlier = mapping.cell_mapping if mapping else None
+            if build.failed:
+                LOG.error('Server %s cannot be built: %s %s', build.uuid,
+                          build.failed, build.failed.__cause__ or '')
+                build.instance.user_id = build.instance.get('user_id') or (
+                    mapping and mapping.user_id)
 
     @contextlib.contextmanager
     def _fence(self, builds: Sequence[base.Build]) -> Iterator[Any]:
@@ -166,7 +237,7 @@ class BuildAndSchedule:
         with self._database.writer() as connection:
             mine = deciding.renew(
                 connection, builds,
-                self._clock.steady() + self._limits.lease_s)
+                self._database.timestamp() + self._limits.lease_s)
             deciding.end_lost(connection, [
                 build for build in builds if build not in mine])
             self._leave_begun([build for build in builds if build.deleted])
@@ -211,13 +282,13 @@ class BuildAndSchedule:
         every moment and a conductor that dies leaves the request to another.
         """
         return [
-            deciding.Expire(self._clock, self._limits.deadline_s,
+            deciding.Expire(self._database, self._limits.deadline_s,
                             self._limits.attempts),
-            exhuming.Exhume(self._database, self._cell0, self._clock,
-                            self._limits.lease_s),
+            exhuming.Exhume(
+                self._database, self._cell0, self._limits.lease_s),
             deciding.Schedule(self._database, self._scheduler, self._claims,
                               self._limits.fenced),
-            deciding.FindCell(self._database),
+            deciding.FindCell(self._database, self._claims),
             deciding.Decide(
                 self._database, self._targets, self._clock,
                 self._limits.lease_s),
@@ -240,8 +311,12 @@ class BuildAndSchedule:
                     build_requests.explain(
                         connection, uuids, faults.message_of(reason),
                         batch[0].owner, again=False)
-            except Exception:
-                LOG.exception('%s cannot say why they failed', uuids)
+            except Exception as exc:
+                LOG.log(logging.WARNING if base.passes(exc)
+                        else logging.ERROR,
+                        '%s cannot say why they failed: %s', uuids,
+                        delivery.describe(exc),
+                        exc_info=not base.passes(exc))
 
     def _bury(
         self, context: context_.RequestContext, builds: list[base.Build],
@@ -253,7 +328,8 @@ class BuildAndSchedule:
             try:
                 self._cell0.bury(
                     context, [build.instance for build in batch], reason,
-                    owner, {build.uuid: build.spec for build in batch})
+                    owner, {build.uuid: build.spec for build in batch
+                            if build.spec.get('flavor')})
             except Exception:
                 LOG.exception('Cell0 cannot take %s; they stay until it can',
                               [build.uuid for build in batch])
@@ -271,4 +347,6 @@ class _Lease:
 
     uuids: Sequence[str]
     owner: str
+    #: Who has leased them for this, if anybody has.
+    held_by: str | None = None
     leased: Sequence[request_rows.Leased] = ()

@@ -10,6 +10,7 @@ from oslo_log import log
 
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
+from cellsched.conductor.tasks import alternates
 from cellsched.conductor.tasks import orders
 from cellsched import context as context_
 from cellsched.db.cell import build_casts
@@ -22,9 +23,6 @@ from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
-
-#: Times to claim a host for a build that others claim another one for.
-_CONFLICTS_MAX = 5
 
 
 class BuildInstances:
@@ -52,6 +50,7 @@ class BuildInstances:
         self._database = database
         self._compute = compute
         self._claims = claims
+        self._alternates = alternates.Alternates(claims)
         self._clock = clock
         self._host = host
         self._attempts_max = attempts_max
@@ -107,7 +106,7 @@ class BuildInstances:
             raise exception.MaxRetriesExceeded(reason=(
                 f'Exceeded max scheduling attempts {self._attempts_max} for '
                 f'instance {instance.uuid}. Last exception: {last_reason}'))
-        chosen = self._claim_first(
+        chosen = self._alternates.claim_first(
             instance.uuid, hosts,
             spec.get('instance_group') if spec else None)
         if chosen is None:
@@ -133,7 +132,7 @@ class BuildInstances:
         with self._database.writer() as connection:
             if instances_.lock(connection, [uuid]):
                 build_casts.replace(
-                    connection, order.kept(uuid, self._clock.steady()))
+                    connection, order.kept(uuid, self._database.timestamp()))
 
     def _is_ours(self, uuid: str, tried: int) -> bool:
         """Count the try; of several that deliver the same one, one may.
@@ -145,41 +144,6 @@ class BuildInstances:
                 connection, uuid, 'try_next', self._clock.now(),
                 {'build_attempts': tried + 1}, host=None,
                 build_attempts=tried)
-
-    def _claim_first(
-        self, uuid: str, hosts: list[objects.Selection],
-        group: objects.InstanceGroup | None,
-    ) -> objects.Selection | None:
-        """Claim the first host that has room; drop it and those before it.
-
-        What the build holds is on the host that it failed on.
-        """
-        self._claims.release([uuid])
-        while hosts:
-            chosen = hosts.pop(0)
-            try:
-                self._claim(claims_base.of_selection(uuid, chosen, group))
-            except exception.ClaimRefused as exc:
-                LOG.info('%s is passed over for %s: %s',
-                         chosen.service_host, uuid, exc)
-            else:
-                return chosen
-        return None
-
-    def _claim(self, claims: Sequence[claims_base.Claim]) -> None:
-        """Claim what this build is to hold, in place of what it holds.
-
-        A scheduler that was asked for its first host once more may have
-        claimed since the build gave back what it held.
-        """
-        for left in reversed(range(_CONFLICTS_MAX)):
-            try:
-                self._claims.claim(claims)
-                return
-            except exception.ClaimConflict:
-                if not left:
-                    raise
-                self._claims.release([claims[0].consumer])
 
     def _give_up(
         self, context: context_.RequestContext, instance: objects.Instance,

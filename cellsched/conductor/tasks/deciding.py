@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps up to the decision: a host, its cell, and that it is settled."""
 
+from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import datetime
 from typing import Any
 
 from oslo_log import log
+import oslo_messaging
 
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
+from cellsched.conductor.tasks import alternates
 from cellsched.conductor.tasks import base
+from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_groups
@@ -27,22 +32,23 @@ LOG = log.getLogger(__name__)
 class Expire(base.Step):
     """Fail what was tried for too long.
 
-    A clock that is wrong is no reason to: what was accepted just now is tried
-    some times before.
+    That is by the clock of the API database. Where it jumps, that is no
+    reason to: what was accepted just now is tried some times before.
 
+    :param database: the API database
     :param deadline_s: seconds since the request was accepted
     :param attempts: how often it is taken up at least
     """
 
     def __init__(
-        self, clock: clock_.Clock, deadline_s: float, attempts: int
+        self, database: session.Database, deadline_s: float, attempts: int
     ) -> None:
-        self._clock = clock
+        self._database = database
         self._deadline_s = deadline_s
         self._attempts = attempts
 
     def do(self, builds: Sequence[base.Build]) -> None:
-        now = self._clock.steady()
+        now = self._database.timestamp()
         for build in builds:
             accepted = build.request.created_at.replace(tzinfo=datetime.UTC)
             if (build.tries > self._attempts
@@ -92,10 +98,27 @@ class Schedule(base.Step):
         if spec.get('instance_group') is not None:
             with self._database.reader() as connection:
                 read_group(connection, spec)
-        chosen = self._scheduler.select_destinations(
-            builds[0].context, spec, [build.uuid for build in builds])
+        chosen = self._ask(builds[0].context, spec,
+                           [build.uuid for build in builds])
         for build, selections in zip(builds, chosen, strict=True):
             build.selections = selections
+
+    def _ask(
+        self, context: context_.RequestContext, spec: objects.RequestSpec,
+        uuids: list[str],
+    ) -> list[list[objects.Selection]]:
+        """Return where builds go; ask once more if no scheduler answers.
+
+        The one that had the question was killed or stopped, most likely, and
+        is given no more. What it may have claimed, or claims when it goes on,
+        is for the same builds, which get the same hosts.
+        """
+        try:
+            return self._scheduler.select_destinations(context, spec, uuids)
+        except oslo_messaging.MessagingTimeout:
+            LOG.warning('No scheduler answered for %s in time; they are asked '
+                        'again', uuids)
+        return self._scheduler.select_destinations(context, spec, uuids)
 
     def undo(self, connection: Any, builds: Sequence[base.Build]) -> None:
         if self._fenced:
@@ -107,21 +130,57 @@ class Schedule(base.Step):
 
 
 class FindCell(base.Step):
-    """Look the chosen hosts up: the scheduler answers hosts, not cells."""
+    """Look the chosen hosts up: the scheduler answers hosts, not cells.
+
+    A host may have left its cell since it was chosen. Then the first of the
+    alternates is claimed that is there and has room; if there is none, a
+    scheduler is asked again later, which knows by then.
+    """
 
     joint = True
 
-    def __init__(self, database: session.Database) -> None:
+    def __init__(
+        self, database: session.Database, claims: claims_base.ClaimStore
+    ) -> None:
         self._database = database
+        self._alternates = alternates.Alternates(claims)
 
     def do(self, builds: Sequence[base.Build]) -> None:
-        hosts = [build.selections[0].service_host for build in builds]
+        cells = self._cells(
+            build.selections[0].service_host for build in builds)
+        for build in builds:
+            build.cell = cells.get(build.selections[0].service_host)
+        lost = [build for build in builds if build.cell is None]
+        if lost:
+            cells = self._cells(
+                each.service_host for build in lost
+                for each in build.selections[1:])
+            for build in lost:
+                self._take_alternate(build, cells)
+
+    def _take_alternate(
+        self, build: base.Build, cells: Mapping[str, objects.CellMapping]
+    ) -> None:
+        gone, *others = build.selections
+        left = [each for each in others if each.service_host in cells]
+        chosen = self._alternates.claim_first(
+            build.uuid, left, build.spec.get('instance_group'))
+        if chosen is None:
+            build.failed = exception.HostMappingNotFound(
+                host=gone.service_host)
+            build.later = True
+            return
+        LOG.warning('%s, which was chosen for %s, is not mapped to any cell; '
+                    '%s is tried', gone.service_host, build.uuid,
+                    chosen.service_host)
+        build.selections = [chosen, *left]
+        build.cell = cells[chosen.service_host]
+
+    def _cells(
+        self, hosts: Iterable[str]
+    ) -> dict[str, objects.CellMapping]:
         with self._database.reader() as connection:
-            cells = host_mappings.get_many(connection, hosts)
-        for build, host in zip(builds, hosts):
-            build.cell = cells.get(host)
-            if build.cell is None:
-                build.failed = exception.HostMappingNotFound(host=host)
+            return host_mappings.get_many(connection, hosts)
 
 
 class Decide(base.Step):
@@ -175,7 +234,7 @@ class Decide(base.Step):
         self, connection: Any, builds: Sequence[base.Build]
     ) -> set[base.Build]:
         return renew(
-            connection, builds, self._clock.steady() + self._lease_s)
+            connection, builds, self._database.timestamp() + self._lease_s)
 
     def _leave_earlier(self, builds: Sequence[base.Build]) -> None:
         """Remove what earlier tries wrote, while nobody else can try."""

@@ -4,7 +4,6 @@
 from collections.abc import Sequence
 
 from cellsched.cells import cell0 as cell0_
-from cellsched import clock as clock_
 from cellsched.conductor.tasks import base
 from cellsched.conductor.tasks import deciding
 from cellsched.db.api import build_requests
@@ -24,12 +23,10 @@ class Exhume(base.Step):
     """
 
     def __init__(
-        self, database: session.Database, cell0: cell0_.Cell0,
-        clock: clock_.Clock, lease_s: float,
+        self, database: session.Database, cell0: cell0_.Cell0, lease_s: float
     ) -> None:
         self._database = database
         self._cell0 = cell0
-        self._clock = clock
         self._lease_s = lease_s
 
     def do(self, builds: Sequence[base.Build]) -> None:
@@ -46,12 +43,14 @@ class Exhume(base.Step):
             raise
 
     def _exhume(self, buried: Sequence[base.Build]) -> None:
+        cell0 = self._cell0.database()
         with self._database.writer() as connection:
             mine = deciding.renew(
-                connection, buried, self._clock.steady() + self._lease_s)
+                connection, buried,
+                self._database.timestamp() + self._lease_s)
             if mine:
                 uuids = [build.uuid for build in mine]
-                self._cell0.exhume(uuids)
+                self._cell0.exhume(cell0, uuids)
                 build_requests.mark_exhumed(connection, uuids)
             lost = [build for build in buried if build not in mine]
             if lost:

@@ -10,7 +10,6 @@ from oslo_log import log
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
-from cellsched import clock as clock_
 from cellsched.conductor.tasks import move_request
 from cellsched import context as context_
 from cellsched.db.api import instance_mappings
@@ -91,15 +90,14 @@ class Move:
         self, database: session.Database, targets: target.Targets,
         scheduler: scheduler_rpc.SchedulerAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        clock: clock_.Clock, host: str, notifier: Notifier | None = None,
+        host: str, notifier: Notifier | None = None,
         reached: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._database = database
         self._targets = targets
         self._scheduler = scheduler
         self._compute = compute
-        self._moving = moving.Moving(claims, clock, host)
-        self._clock = clock
+        self._moving = moving.Moving(claims, host)
         self._notifier = notifier
         self._reached = reached
 
@@ -122,7 +120,7 @@ class Move:
         self._reached('MovePrepare')
         try:
             self._move(context, work)
-        except exception.NoValidHost as exc:
+        except (exception.HostsInDoubt, exception.NoValidHost) as exc:
             self._give_up(context, work, exc)
         except delivery.ERRORS as exc:
             LOG.warning('The %s of %s failed: %s', work.move.migration_type,
@@ -159,19 +157,19 @@ class Move:
         if mapping is None or mapping.cell_mapping is None:
             return None
         cell = mapping.cell_mapping
-        with self._targets.database(cell).writer() as connection:
+        database = self._targets.database(cell)
+        with database.writer() as connection:
             server_moves.hold(connection, uuid)
             taken = server_moves.advance(
                 connection, migration_uuid, [server_moves.ACCEPTED],
-                server_moves.PREPARING, self._clock.now())
+                server_moves.PREPARING, database.now())
             move = server_moves.get(connection, migration_uuid)
             instance = instances.get(connection, uuid)
         if not taken or move is None or move.instance_uuid != uuid:
             return None
         if instance is None:
             self._moving.give_up(
-                self._targets.database(cell), move,
-                exception.InstanceNotFound(uuid=uuid))
+                database, move, exception.InstanceNotFound(uuid=uuid))
             return None
         return Work(move, cell, instance, image_ref or instance.image_ref,
                     host)
@@ -195,7 +193,7 @@ class Move:
         self, work: Work, selection: objects.Selection | None
     ) -> bool:
         """Record where the server goes, if it still waits for that."""
-        move, instance, now = work.move, work.instance, self._clock.now()
+        move, instance = work.move, work.instance
         place = ((move.source_compute, move.source_node) if selection is None
                  else (selection.service_host, selection.nodename))
         work.move = dataclasses.replace(
@@ -203,7 +201,9 @@ class Move:
         if selection is not None:
             instance.availability_zone = selection.get('availability_zone')
         asked = states.TRANSITIONS[move.kind.ask].after
-        with self._targets.database(work.cell).writer() as connection:
+        database = self._targets.database(work.cell)
+        with database.writer() as connection:
+            now = database.now()
             server_moves.hold(connection, instance.uuid)
             row = instances.get(connection, instance.uuid)
             if row is None or (row.task_state, row.host) != (
@@ -228,7 +228,7 @@ class Move:
         with self._database.writer() as connection:
             request_specs.save(
                 connection, work.instance.uuid,
-                move_request.saved(work.spec), self._clock.now())
+                move_request.saved(work.spec), self._database.now())
 
     def _cast(self, context: context_.RequestContext, work: Work) -> None:
         aimed = self._targets.aim(context, work.cell)
@@ -245,12 +245,13 @@ class Move:
     def _give_up(
         self, context: context_.RequestContext, work: Work, reason: Exception
     ) -> None:
-        ended = self._moving.give_up(
-            self._targets.database(work.cell), work.move, reason)
-        self._reached('MoveGiveUp')
-        if ended and self._notifier is not None:
-            instance, kind = work.instance, work.move.migration_type
+        def tell() -> None:
             after = states.TRANSITIONS[work.move.kind.revert].after
-            self._notifier.failed(
-                context, _METHODS[kind], instance, work.spec, reason,
-                after.vm_state)
+            if self._notifier is not None:
+                self._notifier.failed(
+                    context, _METHODS[work.move.migration_type],
+                    work.instance, work.spec, reason, after.vm_state)
+
+        self._moving.give_up(
+            self._targets.database(work.cell), work.move, reason, tell=tell)
+        self._reached('MoveGiveUp')

@@ -69,7 +69,8 @@ class WriteRows(base.Step):
         if again:
             with self._database.writer() as connection:
                 mine = deciding.renew(
-                    connection, again, self._clock.steady() + self._lease_s)
+                    connection, again,
+                    self._database.timestamp() + self._lease_s)
                 deciding.end_lost(connection, [
                     build for build in again if build not in mine])
                 self._write_all([
@@ -115,25 +116,28 @@ class WriteRows(base.Step):
     def _write(
         self, cell: objects.CellMapping, builds: Sequence[base.Build]
     ) -> None:
-        now, steady = self._clock.now(), self._clock.steady()
         for build in builds:
             build.instance.availability_zone = (
                 build.selections[0].get('availability_zone'))
             build.instance.build_attempts = 1
-        with self._targets.database(cell).writer() as connection:
+        database = self._targets.database(cell)
+        with database.writer() as connection:
+            now, told_at = database.now(), database.timestamp()
             for build in builds:
                 build.written.add(cell.id)
             # A deleted row is there to keep this one away.
             instances.purge(connection, instances.lock(
                 connection, [build.uuid for build in builds if build.again]))
             new = set(instances.create(
-                connection, [build.instance for build in builds], now))
+                connection, [build.instance for build in builds], now,
+                {build.uuid: build.spec.image_properties()
+                 for build in builds}))
             belongings.add(
                 connection, [build.request for build in builds
                              if build.uuid in new], now)
             build_casts.create(connection, [
                 orders.Order.first(build.selections, build.spec).kept(
-                    build.uuid, steady)
+                    build.uuid, told_at)
                 for build in builds])
             instance_actions.create_all(
                 connection, {build.uuid: build.context for build in builds

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import datetime
 from typing import Any
 
-from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.api import models
@@ -31,7 +30,7 @@ _LEASE = (
 
 _LEASED = (
     sa.select(_TABLE, _SPECS.c.spec)
-    .join(_SPECS, _SPECS.c.instance_uuid == _TABLE.c.instance_uuid)
+    .outerjoin(_SPECS, _SPECS.c.instance_uuid == _TABLE.c.instance_uuid)
     .where(statements.in_list(_TABLE.c.instance_uuid),
            _TABLE.c.lease_owner == sa.bindparam('owner'))
     .order_by(_TABLE.c.id))
@@ -57,7 +56,7 @@ _ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
 
 _MANY = (
     sa.select(_TABLE, _SPECS.c.spec)
-    .join(_SPECS, _SPECS.c.instance_uuid == _TABLE.c.instance_uuid)
+    .outerjoin(_SPECS, _SPECS.c.instance_uuid == _TABLE.c.instance_uuid)
     .where(statements.in_list(_TABLE.c.instance_uuid))
     .order_by(_TABLE.c.id))
 
@@ -119,12 +118,13 @@ def revise(
 
     :param change: is given the request, and changes it
     :returns: whether there is a request
+    :raises cellsched.exception.RequestUnreadable: it cannot be read
     """
     row = connection.execute(
         _ONE.with_for_update(), {'uuid': uuid}).first()
     if row is None:
         return False
-    request = request_rows.from_row(row)
+    request = request_rows.read(row)
     change(request)
     connection.execute(
         sa.update(_TABLE).where(_TABLE.c.id == row.id)
@@ -158,7 +158,8 @@ def list_all(
     limit: int | None = None,
 ) -> list[objects.BuildRequest]:
     """Return requests, the newest first."""
-    query = sa.select(_TABLE).order_by(_TABLE.c.id.desc()).limit(limit)
+    query = (sa.select(_TABLE).where(_TABLE.c.instance_uuid.is_not(None))
+             .order_by(_TABLE.c.id.desc()).limit(limit))
     if project_id is not None:
         query = query.where(_TABLE.c.project_id == project_id)
     return [request_rows.from_row(row) for row in connection.execute(query)]
@@ -184,43 +185,6 @@ def lease(
         leased.extend(connection.execute(
             _LEASED, {'these': chunk, 'owner': owner}))
     return request_rows.leased(leased)
-
-
-def list_overdue(
-    connection: sa.Connection, now: float, created_before: datetime.datetime,
-    limit: int,
-) -> list[str]:
-    """Return instances whose build nobody works on, the oldest first.
-
-    Their lease ran out, or they were accepted and never taken up.
-
-    :param now: seconds since the epoch
-    """
-    return list(connection.execute(
-        sa.select(_TABLE.c.instance_uuid)
-        .where(sa.or_(
-            _TABLE.c.lease_expires_at <= now,
-            sa.and_(_TABLE.c.lease_expires_at.is_(None),
-                    _TABLE.c.created_at <= created_before)))
-        .order_by(_TABLE.c.id).limit(limit)).scalars())
-
-
-def list_batch(connection: sa.Connection, uuid: str) -> list[str]:
-    """Return the instances that were accepted together with one, in order.
-
-    It is one of them, unless its request is gone.
-    """
-    of = _TABLE.alias()
-    batches: dict[str, str] = {}
-    for row in connection.execute(
-            sa.select(_TABLE.c.instance_uuid, _TABLE.c.instance)
-            .join(of, sa.and_(of.c.created_at == _TABLE.c.created_at,
-                              of.c.project_id == _TABLE.c.project_id))
-            .where(of.c.instance_uuid == uuid).order_by(_TABLE.c.id)):
-        data = jsonutils.loads(row.instance).get('nova_object.data', {})
-        batches[row.instance_uuid] = data.get(
-            'reservation_id', row.instance_uuid)
-    return [each for each, batch in batches.items() if batch == batches[uuid]]
 
 
 def present(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:

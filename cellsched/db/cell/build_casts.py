@@ -21,6 +21,10 @@ _ONE = sa.select(_TABLE).where(
 
 _DROP = sa.delete(_TABLE).where(statements.in_list(_TABLE.c.instance_uuid))
 
+_TAKE = (
+    sa.update(_TABLE).where(statements.in_list(_TABLE.c.instance_uuid))
+    .values(cast_at=sa.bindparam('now')))
+
 _AGAIN = (
     sa.update(_TABLE)
     .where(_TABLE.c.instance_uuid == sa.bindparam('of'),
@@ -66,16 +70,33 @@ def get(connection: sa.Connection, uuid: str) -> BuildCast | None:
     return None if row is None else _from_row(row)
 
 
-def list_before(
-    connection: sa.Connection, before: float, limit: int
-) -> list[BuildCast]:
-    """Return builds that were told of before a time, the oldest first.
+def is_any_before(connection: sa.Connection, before: float) -> bool:
+    """Return whether there are builds that were told of before a time.
 
     :param before: in seconds since the epoch
     """
-    return [_from_row(row) for row in connection.execute(
+    return connection.execute(
+        sa.select(sa.literal(1)).select_from(_TABLE)
+        .where(_TABLE.c.cast_at < before).limit(1)).first() is not None
+
+
+def take_before(
+    connection: sa.Connection, before: float, now: float, limit: int
+) -> list[BuildCast]:
+    """Return builds that were told of before a time, the oldest first.
+
+    They count as told of now, so that of several that look each is given
+    others. What somebody has locked is left out.
+
+    :param before: in seconds since the epoch
+    """
+    taken = [_from_row(row) for row in connection.execute(
         sa.select(_TABLE).where(_TABLE.c.cast_at < before)
-        .order_by(_TABLE.c.cast_at).limit(limit))]
+        .order_by(_TABLE.c.cast_at).limit(limit)
+        .with_for_update(skip_locked=True))]
+    for chunk in statements.chunks(each.instance_uuid for each in taken):
+        connection.execute(_TAKE, {'these': chunk, 'now': now})
+    return taken
 
 
 def tell_again(
@@ -84,17 +105,6 @@ def tell_again(
     """Count one more telling; of several that would tell again, one may."""
     return bool(connection.execute(_AGAIN, {
         'of': cast.instance_uuid, 'was': cast.casts, 'now': now}).rowcount)
-
-
-def postpone(
-    connection: sa.Connection, cast: BuildCast, now: float
-) -> None:
-    """Have a build looked at later, as if it was told of now."""
-    connection.execute(
-        sa.update(_TABLE).where(
-            _TABLE.c.instance_uuid == cast.instance_uuid,
-            _TABLE.c.casts == cast.casts)
-        .values(cast_at=now))
 
 
 def drop(connection: sa.Connection, uuids: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from cellsched.db.cell import block_devices
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import image_properties
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import models
@@ -25,8 +26,9 @@ from cellsched import objects
 
 _TABLE = models.instances
 _EXTRA = models.instance_extra
-_CHILDREN = (models.instance_extra, models.instance_faults,
-             models.instance_actions, models.block_device_mapping)
+_CHILDREN = (models.instance_extra, models.instance_system_metadata,
+             models.instance_faults, models.instance_actions,
+             models.block_device_mapping)
 
 #: The object's fields that are columns.
 _FIELDS = tuple(name for name in objects.Instance.fields
@@ -50,7 +52,10 @@ _LOCK = (
 _STATES = (_TABLE.c.node, _TABLE.c.vm_state, _TABLE.c.task_state,
            _TABLE.c.project_id)
 
-_COUNT_STATES = sa.select(*_STATES, sa.func.count().label('servers')).where(
+_COUNT_STATES = sa.select(
+    *_STATES, sa.func.count().label('servers'),
+    sa.func.sum(_TABLE.c.id).label('ids'),
+    sa.func.max(_TABLE.c.updated_at).label('updated_at')).where(
     _TABLE.c.host == sa.bindparam('on'), _TABLE.c.deleted == 0
 ).group_by(*_STATES)
 
@@ -69,9 +74,13 @@ class Change(NamedTuple):
 def create(
     connection: sa.Connection, instances: Iterable[objects.Instance],
     now: datetime.datetime,
+    images: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[str]:
     """Add servers; those that are there already stay as they are.
 
+    Nobody knows the flavor of one whose request was lost.
+
+    :param images: properties of their images by uuid, where these say any
     :returns: the uuids of those that were new
     """
     instances = list(instances)
@@ -84,13 +93,17 @@ def create(
     new = [instance for instance in instances if instance.uuid in inserted]
     if new:
         # Those of one batch share it.
-        flavors = {id(instance.flavor): instance.flavor for instance in new}
+        flavors = {id(flavor): flavor for instance in new
+                   if (flavor := instance.get('flavor'))}
         texts = {key: jsonutils.dumps(flavor.obj_to_primitive())
                  for key, flavor in flavors.items()}
         connection.execute(_ADD_EXTRA, [
             {'created_at': now, 'instance_uuid': instance.uuid, 'deleted': 0,
-             'flavor': texts[id(instance.flavor)]}
+             'flavor': texts.get(id(instance.get('flavor')))}
             for instance in new])
+        image_properties.create(connection, {
+            instance.uuid: properties for instance in new
+            if (properties := (images or {}).get(instance.uuid))}, now)
     return [instance.uuid for instance in new]
 
 
@@ -132,6 +145,8 @@ def count_states(connection: sa.Connection, host: str) -> Sequence[Any]:
     """Return how many ``servers`` of a host are alike.
 
     Each row has ``node``, ``vm_state``, ``task_state`` and ``project_id``.
+    Their ``ids`` and ``updated_at`` differ once there are other servers, or
+    one of them changed.
     """
     return connection.execute(_COUNT_STATES, {'on': host}).all()
 
@@ -149,7 +164,10 @@ def update(
     """
     if not values.keys().isdisjoint(('vm_state', 'task_state', 'deleted')):
         raise ValueError('a state is changed by transit')
-    return bool(_change(connection, uuid, None, values, now, expected))
+    changed = bool(_change(connection, uuid, None, values, now, expected))
+    if changed and 'image_ref' in values:
+        image_properties.forget(connection, uuid)
+    return changed
 
 
 def transit(
