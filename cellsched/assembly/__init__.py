@@ -29,7 +29,9 @@ from cellsched.audit import facts
 from cellsched.audit import repairs
 from cellsched.claims import base as claims_base
 from cellsched.compute import agent
+from cellsched.compute import host_name
 from cellsched.compute import outcomes as outcomes_
+from cellsched.compute import provider_config
 from cellsched.compute import tracker
 from cellsched.conductor import leftovers
 from cellsched.conductor import lost_builds
@@ -48,6 +50,7 @@ from cellsched import plugins
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
+from cellsched.rpc import sending
 from cellsched.rpc import server as rpc_server
 from cellsched.scheduler import checking
 from cellsched.scheduler.drivers import base as drivers
@@ -55,6 +58,12 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler import service as scheduler_service
 
 _Made = TypeVar('_Made')
+
+#: Seconds until an agent goes on with what it was cut off from.
+_RESUMED_S = 1
+
+#: How often a lease is renewed within its time.
+_RENEWALS = 3
 
 
 class API:
@@ -106,11 +115,11 @@ def scheduler(conf: cfg.ConfigOpts, parts: Parts) -> Service:
             parts.transports.notifications(), conf.host,
             conf.notifications.notification_format,
             conf.notifications.versioned_notifications_topics, parts.clock),
-        parts.reached)
+        parts.reached, conf.scheduler.unknown_hints == 'ignore',
+        conf.scheduler.unmet_demands == 'ignore')
     return Service(parts, [rpc_server.server(
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
-        parts.clock, conf.rpc_clock_tolerance,
-        conf.scheduler.remote_exceptions)],
+        parts.database.timestamp, conf.scheduler.remote_exceptions)],
         driver.periodic())
 
 
@@ -144,12 +153,15 @@ def conductor(conf: cfg.ConfigOpts, parts: Parts) -> Service:
         task = _build_and_schedule(parts)
         endpoints.append(conductor_service.SuperConductor(task))
         endpoints.append(moves.conductor(parts))
-        spacing_s = conf.conductor.recovery_interval
+        lease_s = conf.conductor.build_lease
         periodic += [
+            (task.leases.renew, lease_s / _RENEWALS),
             (recoverer.Recoverer(
-                parts.database, task, parts.clock,
-                conf.conductor.build_lease).run, spacing_s),
-            (_lost_builds(parts).run, spacing_s),
+                parts.database, task, lease_s, parts.builders,
+                conf.conductor.recovery_threads,
+                new_uuid=parts.new_uuid).run,
+             conf.conductor.recovery_interval),
+            (_lost_builds(parts).run, conf.conductor.cast_check_interval),
             (audit_claims.LeakedClaims(*_audited(parts, parts.claims)).run,
              conf.conductor.claims_check_interval)]
         periodic += parts.compute_cap.periodic(conf.cells.refresh_interval)
@@ -163,8 +175,8 @@ def conductor(conf: cfg.ConfigOpts, parts: Parts) -> Service:
         periodic += moves.stranded(parts)
     parts.claims.check()
     return Service(parts, [rpc_server.server(
-        parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints,
-        parts.clock, conf.rpc_clock_tolerance)], periodic)
+        parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints)],
+        periodic)
 
 
 @_factory
@@ -178,13 +190,21 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
 
     :raises cellsched.exception.HostMappingExists: another cell has a host of
         this name
+    :raises cellsched.exception.InvalidField: a file that says what its nodes
+        can do is wrong
     """
     cell_schema.SCHEMA.check(parts.cell_database)
     parts.claims.check()
     outcomes = outcomes_.Outcomes()
+    more = provider_config.ProviderConfig(
+        conf.compute.provider_config_location)
+    more.load()
     reports = tracker.Tracker(
-        conf, parts.cell_database, parts.claims, parts.driver, parts.clock,
-        outcomes, new_uuid=parts.new_uuid)
+        conf, parts.cell_database, parts.claims, parts.driver, outcomes,
+        new_uuid=parts.new_uuid, provider_config=more,
+        name=host_name.HostName(
+            conf.host, parts.cell_database, parts.clock,
+            conf.service_down_time))
     if conf.api_database.connection:
         parts.discovery.map_own_host(conf.database.connection, conf.host)
     own = parts.transports.get()
@@ -197,12 +217,12 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
         parts.reached, parts.instance_locks)
     mover = moves.agent(parts)
     server = rpc_server.server(
-        own, compute_rpc.TOPIC, conf.host, [builder, mover],
-        parts.clock, conf.rpc_clock_tolerance)
+        own, compute_rpc.TOPIC, conf.host, [builder, mover])
     reports.report()
     mover.clean_up()
     return Service(parts, [server],
-                   [(reports.report, conf.report_interval)],
+                   [(reports.report, conf.report_interval),
+                    (builder.resume_soon, _RESUMED_S)],
                    [(builder.resume, conf.resume_interval)])
 
 
@@ -212,17 +232,15 @@ def api(conf: cfg.ConfigOpts, parts: Parts) -> API:
     api_schema.SCHEMA.check(parts.database)
     reader = listing.Servers(
         parts.database, parts.cells, parts.targets, parts.gatherer)
-    hints = frozenset[str]().union(*(
-        each.hints for each in filters.make(
-            conf, conf.filter_scheduler.enabled_filters)))
     bounds = validation.Bounds(
-        conf.scheduler.max_instances_per_request, conf.api.max_limit, hints,
-        conf.api.server_group_members)
+        conf.scheduler.max_instances_per_request, conf.api.max_limit,
+        filters.hints(conf), conf.api.server_group_members)
+    send = sending.Sender(parts.senders, conf.api.send_timeout)
     conductor_ = conductor_rpc.ConductorAPI(
         parts.transports.get(), conf.api.send_retries,
-        conf.upgrade_levels.conductor)
+        conf.upgrade_levels.conductor, send=send)
     compute_ = compute_rpc.ComputeAPIs(
-        conf.api.send_retries, parts.compute_cap)
+        conf.api.send_retries, parts.compute_cap, send)
     return API(
         parts,
         servers.Servers(
@@ -265,13 +283,14 @@ def _build_and_schedule(parts: Parts) -> build_and_schedule.BuildAndSchedule:
     return build_and_schedule.BuildAndSchedule(
         parts.database, parts.targets, parts.cell0,
         scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), parts.clock, conf.rpc_response_timeout,
-            conf.long_rpc_timeout, conf.upgrade_levels.scheduler,
-            scheduler_rpc.VERSION),
+            parts.transports.get(), parts.database.timestamp,
+            conf.conductor.scheduling_timeout, conf.long_rpc_timeout,
+            conf.upgrade_levels.scheduler, scheduler_rpc.VERSION),
         parts.compute, parts.claims, parts.quotas, parts.clock, conf.host,
         build_and_schedule.Limits(
             conf.conductor.build_lease, conf.conductor.build_deadline,
             conf.conductor.build_attempts, conf.conductor.joint_transactions,
+            conf.conductor.retry_delay, conf.conductor.retries,
             fenced=not _share_a_file(conf)),
         new_uuid=parts.new_uuid, reached=parts.reached,
         notifier=parts.task_notifier)
@@ -285,10 +304,9 @@ def _lost_builds(parts: Parts) -> lost_builds.LostBuilds:
         conductor_rpc.ConductorAPIs(
             conf.conductor.send_retries, conf.upgrade_levels.conductor,
             conductor_rpc.BUILD_INSTANCES),
-        parts.clock,
         lost_builds.Patience(
             conf.conductor.cast_timeout, conf.conductor.cast_attempts,
-            conf.service_down_time))
+            conf.service_down_time), parts.builders)
 
 
 def _build_instances(parts: Parts) -> build_instances.BuildInstances:

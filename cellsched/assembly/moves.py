@@ -24,10 +24,10 @@ def conductor(parts: parts_.Parts) -> service.MovingConductor:
     return service.MovingConductor(move.Move(
         parts.database, parts.targets,
         scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), parts.clock, conf.rpc_response_timeout,
-            conf.long_rpc_timeout, conf.upgrade_levels.scheduler,
-            scheduler_rpc.VERSION),
-        parts.compute, parts.claims, parts.clock, conf.host,
+            parts.transports.get(), parts.database.timestamp,
+            conf.rpc_response_timeout, conf.long_rpc_timeout,
+            conf.upgrade_levels.scheduler, scheduler_rpc.VERSION),
+        parts.compute, parts.claims, conf.host,
         parts.task_notifier, parts.reached))
 
 
@@ -39,7 +39,7 @@ def stranded(
     deadline_s = conf.conductor.move_deadline
     return [(stranded_moves.StrandedMoves(
         parts.cell_database, parts.compute.get(parts.transports.get()),
-        parts.claims, parts.clock, conf.host, deadline_s,
+        parts.claims, conf.host, deadline_s,
         conf.service_down_time).run, deadline_s / _LOOKS)]
 
 
@@ -47,8 +47,8 @@ def agent(parts: parts_.Parts) -> moving.MovingAgent:
     """Return what an agent answers."""
     return moving.MovingAgent(
         parts.conf.host, parts.cell_database, parts.claims, parts.driver,
-        parts.compute.get(parts.transports.get()), parts.clock,
-        parts.network, parts.reached, parts.instance_locks)
+        parts.compute.get(parts.transports.get()), parts.network,
+        parts.reached, parts.instance_locks)
 
 
 def api(
@@ -58,5 +58,5 @@ def api(
     """Return what a front end calls."""
     return moves.Moves(
         parts.database, parts.targets, reader, conductor_, compute,
-        parts.claims, parts.clock, parts.conf.host,
-        parts.conf.service_down_time, parts.new_uuid)
+        parts.claims, parts.conf.host, parts.conf.service_down_time,
+        parts.new_uuid)

@@ -106,6 +106,16 @@ class Parts:
         return ThreadPoolExecutor(self.conf.cell_worker_thread_pool_size)
 
     @functools.cached_property
+    def builders(self) -> ThreadPoolExecutor:
+        """Threads that take up what was left lying."""
+        return ThreadPoolExecutor(self.conf.conductor.recovery_threads)
+
+    @functools.cached_property
+    def senders(self) -> ThreadPoolExecutor:
+        """Threads that send, for who does not wait for a broker for long."""
+        return ThreadPoolExecutor(self.conf.executor_thread_pool_size)
+
+    @functools.cached_property
     def gatherer(self) -> gather.Gatherer:
         return gather.Gatherer(
             self.executor, self.targets, self.clock, self.conf.cells.timeout)
@@ -159,12 +169,15 @@ class Parts:
         return instance_locks.Semaphores(self.clock)
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close what was opened here; waits for what was begun."""
+        if 'builders' in self.__dict__:
+            self.builders.shutdown()
         if 'decisions' in self.__dict__:
             # They go before the database does.
             self.decisions.close()
-        if 'executor' in self.__dict__:
-            self.executor.shutdown(wait=False)
+        for name in 'executor', 'senders':
+            if name in self.__dict__:
+                self.__dict__[name].shutdown(wait=False)
         self.transports.close()
         self.databases.close()
 

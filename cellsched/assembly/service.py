@@ -12,8 +12,16 @@ import oslo_messaging
 
 from cellsched.assembly import parts as parts_
 from cellsched import exception
+from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
+
+#: What periodic tasks fail of while a server is away.
+_AWAY = (exception.DatabaseUnreachable, *delivery.ERRORS)
+
+
+#: After which a service does nothing more.
+_FATAL = (exception.HostNameTaken,)
 
 
 class Service:
@@ -38,6 +46,9 @@ class Service:
         self._workers: list[
             tuple[periodics.PeriodicWorker, threading.Thread]] = []
         self._stopping = threading.Event()
+        #: Why it cannot go on, and what is called then, in whatever thread.
+        self.failure: exception.CellschedException | None = None
+        self.on_failure: Callable[[], None] = lambda: None
 
     @property
     def servers(self) -> Sequence[oslo_messaging.MessageHandlingServer]:
@@ -79,17 +90,43 @@ class Service:
     def _task(self, function: Callable[[], None]) -> Callable[[], None]:
         """Return a function that futurist can mark, as it cannot methods.
 
-        What futurist would not survive, such as ``SystemExit``, is logged.
+        While a server is away that it needs, the log says so once, and not
+        each time; once more when it is back. What futurist would not survive,
+        such as ``SystemExit``, is logged.
         """
+        away = False
+
         @functools.wraps(function)
         def task() -> None:
+            nonlocal away
             if self._stopping.is_set():
                 return
             try:
                 function()
+            except _FATAL as exc:
+                self._fail(exc)
+            except _AWAY as exc:
+                if not away:
+                    LOG.warning('%s waits for a server that is away: %s',
+                                _name(function), delivery.describe(exc))
+                away = True
             except (*exception.STOPS, Exception):
                 raise
             except BaseException:
                 LOG.exception('Periodic task %s failed; it is done again in '
                               'its time', function)
+            else:
+                if away:
+                    LOG.info('%s goes on', _name(function))
+                away = False
         return task
+
+    def _fail(self, exc: exception.CellschedException) -> None:
+        self._stopping.set()
+        self.failure = exc
+        LOG.error('This service cannot go on: %s', exc.format_message())
+        self.on_failure()
+
+
+def _name(function: Callable[[], None]) -> str:
+    return getattr(function, '__qualname__', repr(function))

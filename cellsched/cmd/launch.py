@@ -129,6 +129,7 @@ class _Launched(service.Service):
     def _begin(self) -> assembly.Service:
         try:
             made = self._make()
+            made.on_failure = self._wake
             made.start()
             return made
         except (exception.CellschedException,
@@ -140,8 +141,15 @@ class _Launched(service.Service):
                   file=sys.stderr, flush=True)
             raise SystemExit(1) from None
 
+    def _wake(self) -> None:
+        os.write(self._end, b'.')
+
     def wait(self) -> None:
         os.read(self._ended, 1)
+        failure = self._service and self._service.failure
+        if failure:
+            self.stop()
+            raise SystemExit(1)
 
     def stop(self, graceful: bool = False) -> None:
         if self._service is None:
@@ -154,4 +162,4 @@ class _Launched(service.Service):
             LOG.info('%s has stopped', self._program)
         finally:
             self._log_queue.stop()
-        os.write(self._end, b'.')
+        self._wake()

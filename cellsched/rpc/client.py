@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of all clients."""
 
+from collections.abc import Callable
 import functools
 from typing import Any
 
 from kombu import exceptions as kombu_exc
 import oslo_messaging
 
-from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
+from cellsched.rpc import sending
 from cellsched.rpc import serializer
 from cellsched.rpc import versions
 
@@ -33,8 +34,11 @@ class Client:
     :param version_cap: the newest version of messages that may be sent, or
         what returns it each time
     :param version_min: the version that who sends cannot do without
-    :param clock: says what time it is, for the deadlines of calls; without
-        one a call has no deadline
+    :param now: returns seconds since the epoch by a clock that the servers go
+        by too; without it a call has no deadline
+    :param send: what casts are sent by, such as a
+        :class:`cellsched.rpc.sending.Sender`; by default the calling thread
+        sends them, however long that takes
     :raises cellsched.exception.ConfigurationInvalid: it is above the cap
     """
 
@@ -43,13 +47,16 @@ class Client:
         namespace: str | None = None, timeout_s: float | None = None,
         long_timeout_s: float | None = None,
         retries_max: int | None = None, version_cap: versions.Cap = None,
-        version_min: str | None = None, clock: clock_.Clock | None = None,
+        version_min: str | None = None,
+        now: Callable[[], float] | None = None,
+        send: sending.Send = sending.directly,
     ) -> None:
         versions.check(topic, version_cap, version_min)
         self._topic = topic
         self._version = version
         self._version_cap = version_cap
-        self._clock = clock
+        self._now = now
+        self._send = send
         self._client = oslo_messaging.get_rpc_client(
             transport,
             oslo_messaging.Target(
@@ -107,8 +114,8 @@ class Client:
         self, context: request_context.RequestContext, method: str,
         timeout_s: float, prepared: Any, arguments: dict[str, Any],
     ) -> Any:
-        if self._clock is not None:
-            context = context.until(self._clock.timestamp() + timeout_s)
+        if self._now is not None:
+            context = context.until(self._now() + timeout_s)
         try:
             return prepared.call(context, method, **arguments)
         except kombu_exc.OperationalError as exc:
@@ -129,7 +136,9 @@ class Client:
             the cap
         """
         try:
-            self._to(version, server).cast(context, method, **arguments)
+            prepared = self._to(version, server)
+            self._send(functools.partial(
+                prepared.cast, context, method, **arguments))
         except kombu_exc.OperationalError as exc:
             raise _undelivered(exc) from exc
 

@@ -11,6 +11,7 @@ import oslo_messaging
 from cellsched import context as request_context
 from cellsched import objects
 from cellsched.rpc import client
+from cellsched.rpc import sending
 from cellsched.rpc import versions
 
 TOPIC = 'compute'
@@ -36,15 +37,17 @@ class ComputeAPI(client.Client):
 
     :param version_cap: ``[upgrade_levels] compute``, or for ``auto`` what
         finds the version out
+    :param send: what messages are sent by
     """
 
     def __init__(
         self, transport: oslo_messaging.Transport,
         retries_max: int | None = None, version_cap: versions.Cap = None,
+        send: sending.Send = sending.directly,
     ) -> None:
         super().__init__(
             transport, TOPIC, '6.0', retries_max=retries_max,
-            version_cap=versions.cap(TOPIC, VERSION, version_cap))
+            version_cap=versions.cap(TOPIC, VERSION, version_cap), send=send)
 
     def build_and_run_instance(
         self, context: request_context.RequestContext, host: str,
@@ -138,9 +141,10 @@ class ComputeAPIs:
 
     def __init__(
         self, retries_max: int | None = None, version_cap: versions.Cap = None,
+        send: sending.Send = sending.directly,
     ) -> None:
-        self._retries_max = retries_max
-        self._version_cap = versions.cap(TOPIC, VERSION, version_cap)
+        self._options = (
+            retries_max, versions.cap(TOPIC, VERSION, version_cap), send)
         self._lock = threading.Lock()
         self._clients: dict[oslo_messaging.Transport, ComputeAPI] = {}
 
@@ -149,5 +153,5 @@ class ComputeAPIs:
         with self._lock:
             if transport not in self._clients:
                 self._clients[transport] = ComputeAPI(
-                    transport, self._retries_max, self._version_cap)
+                    transport, *self._options)
             return self._clients[transport]

@@ -11,6 +11,7 @@ import oslo_messaging
 from cellsched import context as request_context
 from cellsched import objects
 from cellsched.rpc import client
+from cellsched.rpc import sending
 from cellsched.rpc import versions
 
 TOPIC = 'conductor'
@@ -33,17 +34,19 @@ class ConductorAPI(client.Client):
     :param version_cap: ``[upgrade_levels] conductor``; ``build_instances`` is
         sent as of 1.19 only, and what moves servers as of 1.20
     :param version_min: the version that who sends cannot do without
+    :param send: what messages are sent by
     """
 
     def __init__(
         self, transport: oslo_messaging.Transport,
         retries_max: int | None = None, version_cap: versions.Cap = None,
         version_min: str | None = None,
+        send: sending.Send = sending.directly,
     ) -> None:
         super().__init__(
             transport, TOPIC, '1.0', NAMESPACE, retries_max=retries_max,
             version_cap=versions.cap(TOPIC, VERSION, version_cap),
-            version_min=version_min)
+            version_min=version_min, send=send)
 
     def build_and_schedule(
         self, context: request_context.RequestContext,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client of the scheduler."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
 import oslo_messaging
 
-from cellsched import clock as clock_
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched import objects
@@ -29,13 +29,17 @@ class SchedulerAPI(client.Client):
     A request for many servers may take up to the long timeout, as long as the
     scheduler sends heartbeats.
 
+    :param now: returns seconds since the epoch by the clock of the API
+        database, which schedulers go by; without it they may come to a
+        request when nobody waits for it any more
     :param version_cap: ``[upgrade_levels] scheduler``, a release or a number;
         what is sent is in the newest form that is not above it
     :param version_min: the form that who asks cannot do without
     """
 
     def __init__(
-        self, transport: oslo_messaging.Transport, clock: clock_.Clock,
+        self, transport: oslo_messaging.Transport,
+        now: Callable[[], float] | None = None,
         timeout_s: float | None = None, long_timeout_s: float | None = None,
         version_cap: versions.Cap = None, version_min: str | None = None,
     ) -> None:
@@ -43,7 +47,7 @@ class SchedulerAPI(client.Client):
             transport, TOPIC, '4.0', timeout_s=timeout_s,
             long_timeout_s=long_timeout_s,
             version_cap=versions.cap(TOPIC, VERSION, version_cap),
-            version_min=version_min, clock=clock)
+            version_min=version_min, now=now)
 
     def select_destinations(
         self, context: request_context.RequestContext,
@@ -63,6 +67,8 @@ class SchedulerAPI(client.Client):
 
         :raises cellsched.exception.NoValidHost: nothing was claimed;
             ``rejections`` says why
+        :raises cellsched.exception.HostsInDoubt: another scheduler may decide
+            otherwise
         :raises oslo_messaging.MessagingTimeout: what was claimed is not known
         :raises SelectionObjectsWithOldRPCVersionNotSupported: of
             :mod:`cellsched.exception`: objects or alternates are asked for,

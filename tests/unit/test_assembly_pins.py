@@ -99,7 +99,7 @@ class TestPins(assembling.AssemblyTestCase):
                 None))
 
         service = self.run_service(self.make(assembly.conductor, self.conf(
-            api=True, DEFAULT={'rpc_response_timeout': 77})))
+            api=True, conductor={'scheduling_timeout': 77})))
         transport = service.parts.transports.get()
         listener = transport._listen(oslo_messaging.Target(
             topic='scheduler', server='host'), 1, None)

@@ -2,7 +2,11 @@
 """Services as assembly makes them: they run, they stop, they leave nothing."""
 
 from concurrent import futures
+import logging
 import threading
+
+from amqp import exceptions as amqp_exc
+import oslo_messaging
 
 from cellsched import assembly
 from cellsched import clock
@@ -61,6 +65,50 @@ class TestService(assembling.AssemblyTestCase):
         service.stop()
         self.assertIn('as told', self.logs.output)
 
+    def test_service_that_cannot_go_on_says_so_and_does_nothing_more(self):
+        calls, ended = [], threading.Semaphore(0)
+
+        def fail():
+            calls.append(1)
+            raise exception.HostNameTaken(host='h', by='another agent')
+
+        service = self.service((fail, 0.01))
+        service.on_failure = lambda: (
+            ended.release() if service._stopping.is_set() else None)
+        service.start()
+        self.assertTrue(ended.acquire(timeout=assembling.DEADLINE_S))
+        service.stop()
+
+        self.assertEqual(([1], 'h'), (calls, service.failure.host))
+        self.assertEqual(1, self.logs.output.count('cannot go on'))
+
+    def test_server_that_is_away_is_told_of_once_and_when_it_is_back(self):
+        failures = [
+            exception.DatabaseUnreachable(
+                schema='cell', url='x', reason='it restarts'),
+            oslo_messaging.MessageDeliveryFailure('no broker'),
+            amqp_exc.AccessRefused('no')]
+        done = threading.Semaphore(0)
+
+        def report():
+            done.release()
+            if failures:
+                raise failures.pop(0)
+
+        logger = logging.getLogger('cellsched')
+        self.addCleanup(logger.setLevel, logger.level)
+        logger.setLevel(logging.INFO)
+        service = self.service((report, 0.01))
+        service.start()
+
+        for _ in range(6):
+            self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+        service.stop()
+        self.assertEqual(1, self.logs.output.count('is away'))
+        self.assertIn('it restarts', self.logs.output)
+        self.assertEqual(1, self.logs.output.count('report goes on'))
+        self.assertNotIn('Traceback', self.logs.output)
+
     def test_periodic_work_that_would_end_its_thread_is_done_again(self):
         done = threading.Semaphore(0)
 
@@ -116,7 +164,7 @@ class TestService(assembling.AssemblyTestCase):
         transport = service.parts.transports.get()
         service = assembly.Service(service.parts, [
             server.server(transport, 'topic', 'host', [Endpoint()],
-                          clock.Clock())])
+                          clock.Clock().timestamp)])
         service.start()
         with futures.ThreadPoolExecutor(2) as threads:
             asked = client.Client(transport, 'topic', '1.0')
@@ -194,7 +242,7 @@ class TestRunning(assembling.AssemblyTestCase):
             self.assertEqual(endpoints, [
                 type(each).__name__ for each in server.dispatcher.endpoints
                 if type(each).__name__ != 'BaseAPI'])
-            above = ['Recoverer', 'LostBuilds', 'LeakedClaims']
+            above = ['Leases', 'Recoverer', 'LostBuilds', 'LeakedClaims']
             self.assertEqual(
                 above * ('api' in databases_)
                 + ['NetworkLeftovers', 'StrandedMoves']

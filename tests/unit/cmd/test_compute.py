@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process of a compute agent."""
 
+import signal
+
+from tests.unit.cmd import processes
 from tests.unit.cmd import services
 
 
@@ -21,3 +24,26 @@ class TestCompute(services.ServiceTestCase):
             (1, 'compute: No plug-in nobody in cellsched.virt, which '
                 '[DEFAULT] compute_driver names; there are: fake.\n'),
             (code, error))
+
+    def test_second_agent_with_its_name_is_one_line_and_ends(self):
+        options = {'cell': True, 'DEFAULT': {'report_interval': 1}}
+        first = self.start('compute', **options)
+        first.until('has started as host1')
+
+        ended = processes.run(
+            'compute', '--config-file', str(self.configure(**options)))
+
+        said = ended.stdout + ended.stderr
+        self.assertEqual(1, ended.returncode, said)
+        [line] = [each for each in said.splitlines() if 'ERROR' in each]
+        self.assertIn("The name 'host1' is that of another agent of this cell "
+                      'already; host names are unique.', line)
+        self.assertNotIn('Traceback', said)
+        self.assertEqual(1, first.output.count('it has to end'))
+
+        # It starts at once when the first one is gone, however that went.
+        first.signal(signal.SIGKILL)
+        first.popen.wait(60)
+        again = self.start('compute', **options)
+        again.until('has started as host1')
+        self.assertEqual(0, again.stop(), again.output)

@@ -60,8 +60,7 @@ class Refused(assembly.Service):
 def make(kind, conf):
     parts = assembly.Parts(conf)
     return kind(parts, [server.server(
-        parts.transports.get(), 'topic', 'host', [Endpoint()],
-        parts.clock)])
+        parts.transports.get(), 'topic', 'host', [Endpoint()])])
 
 
 stopping = threading.Event()

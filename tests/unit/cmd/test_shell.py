@@ -3,7 +3,7 @@
 import json
 import os
 
-from cellsched.hosts import snapshot
+from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.cmd import processes
@@ -26,8 +26,8 @@ class TestShell(base.TestCase):
     def test_what_a_terminal_cannot_show_is_shown_in_other_words(self):
         env = {**os.environ, 'PYTHONIOENCODING': 'ascii'}
         path = self.temporary_directory() / 'hosts.json'
-        path.write_text(json.dumps(snapshot.dump(snapshot.Snapshot(
-            builders.hosts(1, host='n\xe9')._table, 0))))
+        path.write_text(json.dumps(document.dump(document.HostDocument(
+            builders.table(1, host='n\xe9'), 0))))
 
         ended = processes.run(
             'shell', 'host', 'list', '--snapshot', str(path), env=env)

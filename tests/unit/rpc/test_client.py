@@ -136,7 +136,7 @@ class TestClient(base.RPCTestCase):
             received.append(incoming[0]), incoming[0].reply(None)))
         self.addCleanup(listener.stop)
         caller = self.client(
-            timeout_s=1000, long_timeout_s=5000, clock=clock.Clock())
+            timeout_s=1000, long_timeout_s=5000, now=clock.Clock().timestamp)
 
         caller.call(self.context, 'who')
         caller.call_long(self.context, 'who')

@@ -38,7 +38,8 @@ class TestSchedulerAPI(base.RPCTestCase):
 
     def setUp(self):
         super().setUp()
-        self.api = scheduler.SchedulerAPI(self.transport, clock.Clock())
+        self.api = scheduler.SchedulerAPI(
+            self.transport, clock.Clock().timestamp)
         self.context = context.RequestContext(request_id='req-1')
         self.spec = objects.RequestSpec(num_instances=2, instance_uuid=UUID)
 
@@ -147,7 +148,7 @@ class TestSchedulerAPI(base.RPCTestCase):
         self.serve(endpoint, scheduler.TOPIC)
         self.addCleanup(endpoint.go_on.set)
         self.api = scheduler.SchedulerAPI(
-            self.transport, clock.Clock(), **options)
+            self.transport, clock.Clock().timestamp, **options)
 
         self.assertRaises(oslo_messaging.MessagingTimeout, self.select)
 
@@ -162,7 +163,7 @@ class TestSchedulerAPI(base.RPCTestCase):
             asked.append(incoming[0].client_timeout),
             incoming[0].reply([])))
         self.addCleanup(listener.stop)
-        api = scheduler.SchedulerAPI(self.transport, clock.Clock(), 20, 30)
+        api = scheduler.SchedulerAPI(self.transport, None, 20, 30)
 
         for uuids in 1, scheduler.LONG_FROM - 1, scheduler.LONG_FROM:
             api.select_destinations(
@@ -192,7 +193,7 @@ class TestPins(base.RPCTestCase):
 
     def select(self, cap, objects=False, alternates=False):
         api = scheduler.SchedulerAPI(
-            self.transport, clock.Clock(), version_cap=cap)
+            self.transport, clock.Clock().timestamp, version_cap=cap)
         return api.select_destinations(
             context.RequestContext(), self.spec, (UUID, OTHER), objects,
             alternates)
@@ -241,12 +242,12 @@ class TestPins(base.RPCTestCase):
         for cap in ('pikee', 'grizzly', '4.6', '5.0'):
             error = self.assertRaises(
                 exception.ConfigurationInvalid, scheduler.SchedulerAPI,
-                self.transport, clock.Clock(), version_cap=cap)
+                self.transport, clock.Clock().timestamp, version_cap=cap)
 
             self.assertEqual('[upgrade_levels] scheduler', error.field)
 
     def test_who_cannot_do_without_a_version_hears_it_at_once(self):
         self.assertRaises(
             exception.ConfigurationInvalid, scheduler.SchedulerAPI,
-            self.transport, clock.Clock(), version_cap='pike',
+            self.transport, clock.Clock().timestamp, version_cap='pike',
             version_min='4.5')

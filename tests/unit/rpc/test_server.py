@@ -5,7 +5,6 @@ import threading
 import fixtures
 import oslo_messaging
 
-from cellsched import clock
 from cellsched import context
 from cellsched import exception
 from cellsched.rpc import client
@@ -184,6 +183,6 @@ class TestEndpoints(base.RPCTestCase):
         endpoints = [Endpoint()]
 
         server.server(
-            self.transport, 'topic', 'host', endpoints, clock.Clock())
+            self.transport, 'topic', 'host', endpoints)
 
         self.assertEqual(1, len(endpoints))
