@@ -41,18 +41,25 @@ CELLS = {'cell1': ['a1', 'a2', 'a3'], 'cell2': ['b1', 'b2']}
 
 LEASE_S = 60
 
+#: By how much the clocks of conductors are ahead.
+WRONG_S = 600
+
 
 class TestCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
+        #: That of the databases, by which everything is judged.
         self.clock = clock.FakeClock()
-        self.database = self.useFixture(databases.APIDatabase()).database
+        #: The conductors' own.
+        self.wrong_clock = clock.WrongClock(WRONG_S, self.clock)
+        self.database = self.useFixture(
+            databases.APIDatabase(self.clock)).database
         conf = cfg.ConfigOpts()
         conf([], default_config_files=[], default_config_dirs=[])
         self.transports = transport.Transports(conf)
         self.addCleanup(self.transports.close)
-        opened = session.Databases(clock.FakeClock())
+        opened = session.Databases(self.clock)
         self.addCleanup(opened.close)
         self.targets = target.Targets(opened, self.transports)
         self.claims = memory.MemoryClaims()
@@ -104,7 +111,7 @@ class TestCase(base.TestCase):
                 self.database, cells, self.targets, self.clock, 'conductor'),
             'scheduler': self.scheduler, 'compute': self.compute,
             'claims': self.claims, 'quotas': noop.NoopQuotaDriver(None, None),
-            'clock': self.clock, 'host': 'conductor',
+            'clock': self.wrong_clock, 'host': 'conductor',
             'limits': build_and_schedule.Limits(LEASE_S), **options})
 
     def task_with(self, place, function):

@@ -2,13 +2,16 @@
 """Going on with builds that nobody took up."""
 
 from concurrent import futures
+import dataclasses
 
 from amqp import exceptions as amqp_exc
+import futurist
 import sqlalchemy as sa
 
 from cellsched.cells import gather
 from cellsched.conductor import lost_builds
 from cellsched.conductor.tasks import orders
+from cellsched.db.api import instance_mappings
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
@@ -28,14 +31,19 @@ class TestLostBuilds(base.TestCase):
         self.cell = self.targets.database(self.cells['cell1'])
         executor = futures.ThreadPoolExecutor(2)
         self.addCleanup(executor.shutdown)
-        self.lost = lost_builds.LostBuilds(
-            self.database, self.registry(),
-            gather.Gatherer(executor, self.targets, self.clock, 60),
-            self.targets, self.compute, self.conductors, self.clock, PATIENCE)
+        self.gatherer = gather.Gatherer(
+            executor, self.targets, self.clock, 60)
+        self.lost = self.make_lost()
         self.report('a1')
         [self.uuid] = self.accept()
         self.task().run(base.USER, [self.uuid])
         self.compute.clients.clear()
+
+    def make_lost(self, **options):
+        return lost_builds.LostBuilds(
+            self.database, self.registry(), self.gatherer, self.targets,
+            self.compute, self.conductors, PATIENCE,
+            futurist.SynchronousExecutor(), **options)
 
     def report(self, host):
         with self.cell.writer() as connection:
@@ -107,13 +115,40 @@ class TestLostBuilds(base.TestCase):
         self.assertIn('AccessRefused', self.logs.output)
         self.assertNotIn('Traceback', self.logs.output)
         client.failure = None
-        self.wait()
+        self.wait(2 * 61)
         self.lost.run()
         self.assertEqual([('a1', self.uuid)], self.sent())
 
+    def test_host_has_twice_as_long_each_time(self):
+        self.wait()
+        self.lost.run()
+        self.compute.clients.clear()
+
+        self.wait(119)
+        self.lost.run()
+        self.assertEqual([], self.sent())
+
+        self.wait(2)
+        self.lost.run()
+        self.assertEqual([('a1', self.uuid)], self.sent())
+
+    def test_full_page_is_followed_by_the_next_at_once(self):
+        self.lost = self.make_lost(page=2)
+        uuids = [self.uuid, *(self.accept()[0] for _ in range(4))]
+        for uuid in uuids[1:]:
+            self.claims.release(uuids)
+            self.task().run(base.USER, [uuid])
+        self.compute.clients.clear()
+        self.wait()
+
+        self.lost.run()
+
+        self.assertEqual(sorted(uuids), sorted(
+            uuid for _, uuid in self.sent()))
+
     def test_another_host_is_tried_after_some_times(self):
-        for _ in range(PATIENCE.casts):
-            self.wait()
+        for number in range(PATIENCE.casts):
+            self.wait(61 * 2 ** number)
             self.lost.run()
 
         self.assertEqual(PATIENCE.casts - 1, len(self.sent()))
@@ -124,7 +159,7 @@ class TestLostBuilds(base.TestCase):
                 {'task_state': 'scheduling'},
                 {'task_state': 'spawning', 'host': 'a1', 'node': 'n'}):
             self.put(**state)
-            self.clock.advance(PATIENCE.down_s + 1)
+            self.clock.advance(2 * PATIENCE.timeout_s + 1)
 
             self.lost.run()
 
@@ -184,17 +219,31 @@ class TestLostBuilds(base.TestCase):
         self.assertEqual(([], []), (self.sent(), self.handed_on))
 
     def test_build_whose_request_is_there_is_anothers(self):
-        [uuid] = self.accept()
-        with self.cell.writer() as connection:
-            instances.create(
-                connection, [samples.instance(uuid)], self.clock.now())
-            build_casts.create(connection, [
-                orders.Order.first([self.selection('a1')], None).kept(
-                    uuid, self.clock.steady() - 100)])
+        builds = dict.fromkeys(self.accept(2))
+        with self.database.writer() as connection:
+            # Of one of them nobody has said yet where it is to be.
+            instance_mappings.decide(
+                connection, list(builds)[:1], self.cells['cell1'].id,
+                self.clock.now())
+        for uuid in builds:
+            with self.cell.writer() as connection:
+                instances.create(
+                    connection, [samples.instance(uuid)], self.clock.now())
+                build_casts.create(connection, [
+                    orders.Order.first([self.selection('a1')], None).kept(
+                        uuid, self.clock.steady() - 100)])
+                builds[uuid] = build_casts.get(connection, uuid)
 
         self.lost.run()
 
         self.assertEqual(([], []), (self.sent(), self.handed_on))
+        for uuid, kept in builds.items():
+            self.assertEqual(['cell1'], [*self.rows(uuid)])
+            with self.cell.reader() as connection:
+                now = build_casts.get(connection, uuid)
+            # It was looked at, and nothing else.
+            self.assertEqual(
+                kept, dataclasses.replace(now, cast_at=kept.cast_at))
 
     def test_build_whose_server_is_in_another_cell_is_removed(self):
         elsewhere = self.targets.database(self.cells['cell2'])

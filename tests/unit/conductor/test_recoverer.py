@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Taking up builds that were left lying."""
 
+from concurrent import futures
+import threading
+
+import futurist
 import sqlalchemy as sa
 
 from cellsched.conductor import recoverer
+from cellsched.conductor.tasks import leases
+from cellsched.conductor.tasks import retrying
 from cellsched.db.api import build_requests
 from cellsched.db.api import models
 from tests.unit.conductor import base
@@ -13,15 +19,19 @@ from tests.unit.db import samples
 class Task:
     """Notes which batches it is told to build; fails at some of them."""
 
-    def __init__(self, fails_at=()):
+    def __init__(self, case, fails_at=(), first=lambda uuids: None):
+        self.leases = leases.Leases(case.database, base.LEASE_S)
+        self.retries = retrying.Retries(case.clock, 1.0, 3)
         self.batches = []
-        self.contexts = []
+        self.attempts = []
         self.fails_at = fails_at
+        self.first = first
 
-    def run(self, context, uuids):
-        self.contexts.append(context)
-        self.batches.append(list(uuids))
-        if set(uuids) & set(self.fails_at):
+    def attempt(self, attempt):
+        self.first(attempt.uuids)
+        self.attempts.append(attempt)
+        self.batches.append(list(attempt.uuids))
+        if set(attempt.uuids) & set(self.fails_at):
             raise KeyError('as told')
 
 
@@ -29,11 +39,12 @@ class TestRecoverer(base.TestCase):
 
     def run_with(self, task, **options):
         recoverer.Recoverer(
-            self.database, task, self.clock, base.LEASE_S, **options).run()
+            self.database, task, base.LEASE_S, **{
+                'executor': futurist.SynchronousExecutor(), **options}).run()
         return task
 
     def taken_up(self, **options):
-        return self.run_with(Task(), **options).batches
+        return self.run_with(Task(self), **options).batches
 
     def lease(self, uuids):
         now = self.clock.timestamp()
@@ -72,14 +83,14 @@ class TestRecoverer(base.TestCase):
         batch = self.accept_batch(5)
         self.clock.advance(base.LEASE_S)
 
-        self.assertEqual([batch], self.taken_up(overdue_max=2))
+        self.assertEqual([batch], self.taken_up(page=2))
 
     def test_batch_that_fails_does_not_keep_the_next_ones(self):
         for uuid in (batches := [self.accept()[0] for _ in range(3)]):
             self.clock.advance(1)
         self.clock.advance(base.LEASE_S)
 
-        task = self.run_with(Task(fails_at=batches[:1]))
+        task = self.run_with(Task(self, fails_at=batches[:1]))
 
         self.assertEqual([[uuid] for uuid in batches], task.batches)
         self.assertIn('as told', self.logs.output)
@@ -100,13 +111,101 @@ class TestRecoverer(base.TestCase):
         self.assertBuilding('cell1', sound)
         self.assertIn(broken, self.logs.output)
 
+    def test_full_page_is_followed_by_the_next_at_once(self):
+        uuids = [self.accept()[0] for _ in range(5)]
+        self.clock.advance(base.LEASE_S)
+
+        self.assertEqual(
+            [[uuid] for uuid in uuids], self.taken_up(page=2))
+
+    def test_conductors_take_up_different_builds(self):
+        """The second one looks while the first one builds."""
+        uuids = [self.accept()[0] for _ in range(6)]
+        self.clock.advance(base.LEASE_S)
+        first, second = Task(self), Task(self)
+
+        def look_once(batch):
+            if not first.batches:
+                self.run_with(second, page=2)
+
+        first.first = look_once
+        self.run_with(first, page=2)
+
+        self.assertEqual(uuids[:2], sum(first.batches, []))
+        self.assertEqual(uuids[2:], sum(second.batches, []))
+
+    def test_batches_are_built_at_the_same_time(self):
+        for _ in range(3):
+            self.accept()
+        self.clock.advance(base.LEASE_S)
+        all_there = threading.Barrier(3)
+
+        with futures.ThreadPoolExecutor(3) as executor:
+            task = self.run_with(
+                Task(self, first=lambda batch: all_there.wait(60)),
+                executor=executor)
+
+        self.assertEqual(3, len(task.batches))
+        self.assertEqual('', self.logs.output.partition('Traceback')[1])
+
+    def test_no_more_batches_are_built_at_a_time_than_may_be(self):
+        for _ in range(4):
+            self.accept()
+        self.clock.advance(base.LEASE_S)
+        begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+        def build(batch):
+            begun.release()
+            go_on.acquire(timeout=60)
+
+        task = Task(self, first=build)
+        with (futures.ThreadPoolExecutor(4) as executor,
+              futures.ThreadPoolExecutor(1) as looking):
+            looks = looking.submit(
+                self.run_with, task, executor=executor, at_once=2)
+            for _ in range(2):
+                self.assertTrue(begun.acquire(timeout=60))
+            futures.wait([looks], 0.05)
+            self.assertFalse(begun.acquire(blocking=False))
+            go_on.release(4)
+            looks.result(60)
+
+        self.assertEqual(4, len(task.batches))
+
+    def test_what_waits_for_its_turn_is_nobody_elses(self):
+        uuids = [self.accept()[0] for _ in range(2)]
+        self.clock.advance(base.LEASE_S)
+
+        def wait_long(batch):
+            for _ in range(3):
+                self.clock.advance(base.LEASE_S - 1)
+                task.leases.renew()
+            self.assertEqual([], self.taken_up())
+
+        task = Task(self, first=wait_long)
+        self.run_with(task)
+
+        self.assertEqual([[uuid] for uuid in uuids], task.batches)
+
+    def test_what_is_to_be_tried_again_is_tried_when_it_is_due(self):
+        task = Task(self)
+        task.retries.put_off(retrying.Attempt(base.USER, ['uuid']))
+
+        self.run_with(task)
+        self.assertEqual([], task.batches)
+        self.clock.advance(1)
+        self.run_with(task)
+
+        self.assertEqual([['uuid']], task.batches)
+        self.assertEqual(base.USER, task.attempts[0].context)
+
     def test_work_is_done_in_the_name_of_an_admin(self):
         self.accept()
         self.clock.advance(base.LEASE_S)
 
-        [context] = self.run_with(Task()).contexts
+        [attempt] = self.run_with(Task(self)).attempts
 
-        self.assertTrue(context.is_admin)
+        self.assertTrue(attempt.context.is_admin)
 
     def test_build_that_was_lost_ends_in_its_cell(self):
         [uuid] = self.accept()

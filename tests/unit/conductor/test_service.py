@@ -4,7 +4,6 @@
 import queue
 import uuid
 
-from cellsched import clock
 from cellsched.conductor import service
 from cellsched.rpc import conductor
 from cellsched.rpc import server
@@ -36,7 +35,7 @@ class TestConductor(base.TestCase):
 
     def serve(self, *endpoints):
         made = server.server(
-            self.transport, conductor.TOPIC, 'host', endpoints, clock.Clock())
+            self.transport, conductor.TOPIC, 'host', endpoints)
         made.start()
         self.addCleanup(made.wait)
         self.addCleanup(made.stop)

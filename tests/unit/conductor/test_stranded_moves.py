@@ -4,8 +4,10 @@
 from amqp import exceptions as amqp_exc
 
 from cellsched.conductor import stranded_moves
+from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
+from tests.unit.compute import agents
 from tests.unit.compute import mover
 from tests.unit.db import samples
 
@@ -17,8 +19,8 @@ class TestStrandedMoves(mover.MoverTestCase):
     def setUp(self):
         super().setUp()
         self.stranded = stranded_moves.StrandedMoves(
-            self.cell, self.compute, self.claims, self.clock, 'conductor',
-            DEADLINE_S, 60)
+            self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
+            60)
 
     def run_late(self, late_s=DEADLINE_S + 1):
         self.clock.advance(late_s)
@@ -87,6 +89,20 @@ class TestStrandedMoves(mover.MoverTestCase):
         self.assertEqual([('shelve_offload_instance', 'host1')], self.sent())
         self.assertEqual(server_moves.MIGRATING, self.status(move))
 
+    def test_move_of_no_server_keeps_no_other(self):
+        for status in (server_moves.MIGRATING, server_moves.ERROR):
+            lost = server_moves.Migration(
+                samples.uuids(1)[0], None, server_moves.MIGRATION, status)
+            with self.cell.writer() as connection:
+                server_moves.create(
+                    connection, lost, agents.USER, self.clock.now())
+        move = self.accept()
+
+        self.run_late()
+
+        self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertNotIn('Traceback', self.logs.output)
+
     def test_server_whose_host_never_heard_of_it_is_not_shelved(self):
         move = self.accept(server_moves.SHELVE, dest_compute=None,
                            status=server_moves.ACCEPTED)
@@ -116,7 +132,7 @@ class TestStrandedMoves(mover.MoverTestCase):
 
         self.assertEqual({'own': 'host1'}, self.places)
 
-    def test_others_do_not_wait_for_one_that_cannot_be_ended(self):
+    def test_host_that_cannot_be_told_keeps_no_move_from_its_end(self):
         move = self.accept()
         self.compute.failure = amqp_exc.AccessRefused('wrong password')
 
@@ -125,3 +141,47 @@ class TestStrandedMoves(mover.MoverTestCase):
         self.assertIn('AccessRefused', self.logs.output)
         self.assertNotIn('Traceback', self.logs.output)
         self.assertEqual(server_moves.ERROR, self.status(move))
+
+    def test_others_do_not_wait_for_one_that_cannot_be_ended(self):
+        for broken in (0, 1):
+            moves = [self.accept(), self.accept_another()]
+            mend = self.break_claims_of(moves[broken].instance_uuid)
+
+            self.run_late()
+
+            self.assertEqual(
+                {server_moves.ERROR, server_moves.MIGRATING},
+                {self.status(move) for move in moves})
+            self.assertEqual(
+                server_moves.MIGRATING, self.status(moves[broken]))
+            self.assertIn(
+                f'of {moves[broken].instance_uuid} cannot be ended',
+                self.logs.output)
+            mend()
+            self.run_late()
+            self.assertEqual(server_moves.ERROR, self.status(moves[broken]))
+
+    def accept_another(self):
+        """Have a move of another server accepted."""
+        first = self.uuid, self.instance
+        [self.uuid] = samples.uuids(1)
+        self.instance = samples.instance(self.uuid, build_attempts=1)
+        with self.cell.writer() as connection:
+            instances.create(connection, [self.instance], self.clock.now())
+        self.build()
+        move = self.accept()
+        self.uuid, self.instance = first
+        return move
+
+    def break_claims_of(self, uuid):
+        """Have the claim store fail for a server; return what mends it."""
+        release = self.claims.release
+
+        def broken(consumers):
+            consumers = list(consumers)
+            if mover.moving.consumer(uuid) in consumers:
+                raise KeyError('as told')
+            release(consumers)
+
+        self.claims.release = broken
+        return lambda: setattr(self.claims, 'release', release)

@@ -20,4 +20,4 @@ def die():
 
 
 def fail():
-    raise exception.CellUnreachable(cell='secret', reason='as told')
+    raise exception.ClaimConflict(consumer='secret')

@@ -10,6 +10,7 @@ from cellsched.db.api import build_requests
 from cellsched import exception
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import ends
+from tests.unit.db import samples
 
 
 class TestBuildAndSchedule(base.TestCase):
@@ -171,7 +172,7 @@ class TestFailure(base.TestCase):
             self.task_with(place, ends.fail).run(base.USER, uuids)
 
             for uuid in uuids:
-                self.assertBuried(uuid, 'CellUnreachable')
+                self.assertBuried(uuid, 'holds another place')
                 self.assertNotIn('secret', self.reason(uuid))
 
     def test_request_that_fits_nowhere_is_buried_with_the_reasons(self):
@@ -185,24 +186,53 @@ class TestFailure(base.TestCase):
 
         self.assertBuried(uuid, 'Of 3 hosts 3 lack memory.')
 
-    def test_host_that_is_not_mapped_fails_its_build_only(self):
-        self.providers['x9'] = self.providers['a3']
-        lost, found = self.accept(2)
+    def answer_gone(self, *alternates):
+        """Have the first build go to a host whose mapping has gone."""
+        self.add_provider('x9')
 
         def answer(instance_uuids, **arguments):
-            chosen = [[self.selection('x9')], [self.selection('a1')]]
+            chosen = [
+                [self.selection(host) for host in hosts] for hosts in (
+                    ['x9', *alternates], ['a1'])[:len(instance_uuids)]]
             for uuid, (first, *_) in zip(instance_uuids, chosen):
                 self.claims.claim(
                     base.claims_base.of_selection(uuid, first))
             return chosen
 
         self.scheduler.answer = answer
+
+    def add_provider(self, host):
+        self.providers[host] = samples.uuids(1)[0]
+        self.claims.set_inventory(self.providers[host], {
+            name: base.claims_base.Inventory(4 * amount)
+            for name, amount in base.SIZE.items()})
+
+    def test_host_whose_mapping_has_gone_is_passed_over(self):
+        self.answer_gone('a3')
+        lost, found = self.accept(2)
+
+        self.task().run(base.USER, [lost, found])
+
+        for uuid, host in (lost, 'a3'), (found, 'a1'):
+            self.assertBuilding('cell1', uuid)
+            self.assertEqual(host, self.holds(uuid))
+            self.assertIn((host, uuid), self.sent())
+
+    def test_build_without_another_host_is_tried_again(self):
+        self.answer_gone()
+        lost, found = self.accept(2)
+
         self.task().run(base.USER, [lost, found])
 
         self.assertBuilding('cell1', found)
-        self.compute.clients.clear()
-        self.assertBuried(lost, 'HostMappingNotFound')
-        self.assertNotIn('x9', self.reason(lost))
+        self.assertEqual(({}, True, None), (
+            self.rows(lost), self.requested(lost), self.holds(lost)))
+
+        self.claims.release([found])
+        self.scheduler.answer = self.answer
+        self.clock.advance(base.LEASE_S)
+        self.task().run(base.USER, [lost])
+        self.assertBuilding('cell1', lost)
 
     def test_scheduler_that_does_not_answer_is_asked_again_later(self):
         self.assert_asked_again_after(oslo_messaging.MessagingTimeout())

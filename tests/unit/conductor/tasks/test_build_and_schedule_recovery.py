@@ -53,7 +53,7 @@ class TestRecovery(base.TestCase):
             self.clock.advance(base.LEASE_S)
             self.task_with(1, ends.fail).run(base.USER, [uuid])
 
-            self.assertBuried(uuid, 'CellUnreachable')
+            self.assertBuried(uuid, 'holds another place')
 
     def test_build_waits_for_the_cell_that_may_have_it(self):
         self.chosen = ['b1']
@@ -84,7 +84,7 @@ class TestRecovery(base.TestCase):
         self.clock.advance(base.LEASE_S)
         self.task_with(0, ends.fail).run(base.USER, [uuid])
 
-        self.assertBuried(uuid, 'CellUnreachable')
+        self.assertBuried(uuid, 'holds another place')
 
     def test_half_a_burial_does_not_keep_a_build_from_its_cell(self):
         self.break_cell('cell0')

@@ -260,7 +260,7 @@ class TestBuildInstances(base.TestCase):
 
         self.try_next('a1')
 
-        self.assertInError('TypeError')
+        self.assertInError('that operators find in the logs')
 
     def test_first_try_without_a_word_of_retries_counts_as_one(self):
         self.task.run(base.USER, [samples.instance(self.uuid)], {}, None,

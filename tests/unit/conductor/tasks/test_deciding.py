@@ -18,7 +18,8 @@ class TestExpire(leased.StepTestCase):
         build.tries = tries
         self.clock.advance(waited_s)
 
-        self.do(deciding.Expire(self.clock, DEADLINE_S, ATTEMPTS), [build])
+        self.do(deciding.Expire(
+            self.database, DEADLINE_S, ATTEMPTS), [build])
 
         return build.failed
 
@@ -30,7 +31,7 @@ class TestExpire(leased.StepTestCase):
             'The build was given up after 600 seconds and 3 attempts. It did '
             'not end.', reason.format_message())
 
-    def test_clock_that_is_ahead_gives_nothing_up(self):
+    def test_clock_that_jumps_ahead_gives_nothing_up(self):
         self.assertIsNone(self.failed(DEADLINE_S * 100, ATTEMPTS))
 
     def test_build_that_is_tried_often_has_its_time(self):

@@ -18,7 +18,7 @@ class TestExhume(leased.StepTestCase):
         return exhuming.Exhume(
             self.database, cell0.Cell0(
                 self.database, self.registry(), self.targets, self.clock,
-                'conductor'), self.clock, base.LEASE_S)
+                'conductor'), base.LEASE_S)
 
     def buried(self, count):
         """Return builds of which the first ones were retried."""
@@ -50,6 +50,17 @@ class TestExhume(leased.StepTestCase):
             self.do(self.step(), batch)
             self.assertEqual([False, False, True], self.lying(batch))
             self.assertFalse(any(build.ended for build in batch))
+
+    def test_nobody_else_takes_it_up_for_a_lease_from_then_on(self):
+        batch = self.buried(1)
+        self.clock.advance(base.LEASE_S / 2)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual(
+            [base.LEASE_S, base.LEASE_S / 2, base.LEASE_S / 2],
+            [self.leased_until(build) - self.clock.timestamp()
+             for build in batch])
 
     def test_it_is_done_once(self):
         batch = self.buried(1)

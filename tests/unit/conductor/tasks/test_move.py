@@ -8,6 +8,7 @@ from cellsched.claims import moving
 from cellsched.conductor.tasks import move as move_task
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
+from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched import exception
@@ -75,7 +76,7 @@ class TestMove(base.TestCase):
     def move(self, move, **options):
         move_task.Move(
             self.database, self.targets, self.scheduler, self.compute,
-            self.claims, self.clock, 'conductor', self.notifier,
+            self.claims, 'conductor', self.notifier,
         ).run(base.USER, self.uuid, move.uuid, **options)
 
     def moved(self, kind=server_moves.MIGRATION, **options):
@@ -220,6 +221,24 @@ class TestMove(base.TestCase):
 
         self.assertEqual(([], [], 'error'), (
             self.claims.consumers(), self.messages, self.now(move).status))
+
+    def test_deletion_that_waits_for_its_host_has_failed_of_nothing(self):
+        move = self.ask()
+
+        def answer(**arguments):
+            with self.writer() as connection:
+                instances.transit(
+                    connection, self.uuid, 'mark_deleting', samples.NOW)
+            raise exception.NoValidHost(reason='Full.')
+
+        self.scheduler.answer = answer
+        self.move(move)
+
+        self.assertEqual(('error', []), (
+            self.now(move).status, self.notifier.told))
+        with self.writer() as connection:
+            self.assertEqual(
+                {}, instance_faults.latest(connection, [self.uuid]))
 
     def test_rebuild_of_the_same_image_asks_nobody(self):
         move = self.moved(server_moves.REBUILD)

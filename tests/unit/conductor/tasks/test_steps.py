@@ -3,15 +3,19 @@
 
 import sqlalchemy as sa
 
+from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import base as tasks
 from cellsched.conductor.tasks import deciding
 from cellsched.conductor.tasks import steps
 from cellsched.db.api import build_requests
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import models
 from cellsched import exception
+from cellsched import objects
 from cellsched.quota import noop
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
+from tests.unit.db import samples
 
 OTHER = 'other'
 
@@ -135,32 +139,74 @@ class TestFindCell(leased.StepTestCase):
         batch = self.builds(['a1', 'b1'])
         for build in batch:
             build.cell = None
-        step = deciding.FindCell(self.database)
+        step = deciding.FindCell(self.database, self.claims)
 
         for _ in range(2):
             self.do(step, batch)
             self.assertEqual(['cell1', 'cell2'],
                              [build.cell.name for build in batch])
 
-    def test_host_that_is_not_mapped_fails_its_build_only(self):
-        self.providers['x9'] = self.providers['a2']
-        lost, found = self.builds(['a1', 'a1'])
-        lost.selections = [self.selection('x9')]
-        lost.cell = None
+    def find(self, *hosts):
+        """Have one build's hosts looked up, beside another one's."""
+        for host in {*hosts} - self.providers.keys():
+            self.providers[host] = samples.uuids(1)[0]
+            self.claims.set_inventory(self.providers[host], {
+                name: claims_base.Inventory(4 * amount)
+                for name, amount in base.SIZE.items()})
+        build, other = self.builds(['a1', 'a1'])
+        build.selections = [self.selection(host) for host in hosts]
+        build.cell = None
+        self.claims.release([build.uuid])
+        self.claims.claim(claims_base.of_selection(
+            build.uuid, build.selections[0]))
 
-        self.do(deciding.FindCell(self.database), [lost, found])
+        self.do(deciding.FindCell(self.database, self.claims), [build, other])
 
-        self.assertIsInstance(lost.failed, exception.HostMappingNotFound)
-        self.assertEqual('x9', lost.failed.host)
-        self.assertIsNone(found.failed)
-        self.assertEqual('cell1', found.cell.name)
+        self.assertIsNone(other.failed)
+        self.assertEqual('cell1', other.cell.name)
+        return build
+
+    def fill(self, host):
+        self.claims.claim([claims_base.Claim(
+            samples.uuids(1)[0], self.providers[host], {'VCPU': 4})])
+
+    def test_alternate_is_claimed_in_place_of_a_host_that_left(self):
+        build = self.find('x9', 'a2', 'a3')
+
+        self.assertIsNone(build.failed)
+        self.assertEqual(
+            ('cell1', ['a2', 'a3'], 'a2'),
+            (build.cell.name,
+             [each.service_host for each in build.selections],
+             self.holds(build.uuid)))
+
+    def test_alternates_that_left_or_are_full_are_passed_over(self):
+        self.fill('a2')
+
+        build = self.find('x9', 'x8', 'a2', 'x7', 'a3')
+
+        self.assertEqual(
+            (['a3'], 'a3'),
+            ([each.service_host for each in build.selections],
+             self.holds(build.uuid)))
+
+    def test_build_whose_hosts_all_left_is_put_off(self):
+        self.fill('a2')
+        for hosts in (['x9'], ['x9', 'x8'], ['x9', 'a2']):
+            build = self.find(*hosts)
+
+            self.assertIsInstance(
+                build.failed, exception.HostMappingNotFound)
+            self.assertEqual(('x9', True, None), (
+                build.failed.host, build.later, self.holds(build.uuid)))
 
 
 class TestWriteRows(leased.StepTestCase):
 
     def step(self):
         return steps.WriteRows(
-            self.database, self.targets, self.clock, base.LEASE_S)
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S)
 
     def actions(self, cell):
         with self.targets.database(self.cells[cell]).reader() as connection:
@@ -168,6 +214,20 @@ class TestWriteRows(leased.StepTestCase):
                 models.instance_actions.c.instance_uuid,
                 models.instance_actions.c.action,
                 models.instance_actions.c.request_id)).all()
+
+    def test_times_are_by_the_clocks_of_databases(self):
+        [build] = batch = self.builds(['a1'])
+        build.tries = 2
+        self.clock.advance(base.LEASE_S / 2)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual(self.clock.timestamp() + base.LEASE_S,
+                         self.leased_until(build))
+        with self.targets.database(build.cell).reader() as connection:
+            self.assertEqual(
+                self.clock.timestamp(),
+                build_casts.get(connection, build.uuid).cast_at)
 
     def test_each_is_written_into_its_cell_however_often(self):
         one, other = batch = self.builds(['a1', 'b1'])
@@ -185,6 +245,21 @@ class TestWriteRows(leased.StepTestCase):
         self.assertEqual(
             [(one.uuid, 'create', base.USER.request_id)],
             self.actions('cell1'))
+
+    def test_properties_of_the_image_are_kept_once(self):
+        [build] = self.builds(['a1'])
+        build.spec.image = objects.ImageMeta(
+            properties=objects.ImageMetaProps(os_distro='x'))
+
+        for _ in range(2):
+            self.do(self.step(), [build])
+
+        table = models.instance_system_metadata
+        with self.targets.database(self.cells['cell1']).reader() as connection:
+            self.assertEqual(
+                [(build.uuid, 'image_os_distro', 'x')],
+                connection.execute(sa.select(
+                    table.c.instance_uuid, table.c.key, table.c.value)).all())
 
     def test_undoing_it_leaves_nothing_however_often(self):
         batch = self.builds(['a1', 'b1'])
@@ -225,7 +300,7 @@ class TestWriteRows(leased.StepTestCase):
         one, other, third = batch = self.builds(['a1', 'b1', 'a2'])
         for build in batch:
             build.cell = None
-        self.do(deciding.FindCell(self.database), batch)
+        self.do(deciding.FindCell(self.database, self.claims), batch)
 
         self.do(self.step(), batch)
 
@@ -296,7 +371,8 @@ class TestRelease(leased.StepTestCase):
     def test_what_its_user_changed_meanwhile_is_changed_in_the_cell(self):
         changed, other = batch = self.builds(['a1', 'b1'])
         self.do(steps.WriteRows(
-            self.database, self.targets, self.clock, base.LEASE_S), batch)
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S), batch)
         with self.database.writer() as connection:
             build_requests.revise(
                 connection, changed.uuid,

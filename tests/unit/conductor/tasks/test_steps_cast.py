@@ -25,7 +25,8 @@ class TestCast(leased.StepTestCase):
             self.claims.claim(base.claims_base.of_selection(
                 build.uuid, build.selections[0]))
         self.do(steps.WriteRows(
-            self.database, self.targets, self.clock, base.LEASE_S), self.batch)
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S), self.batch)
 
     def step(self):
         return steps.Cast(self.targets, self.compute, self.claims,
@@ -121,7 +122,7 @@ class TestCast(leased.StepTestCase):
         self.break_cell('cell1')
         for build in self.batch:
             build.cell = None
-        self.do(deciding.FindCell(self.database), self.batch)
+        self.do(deciding.FindCell(self.database, self.claims), self.batch)
 
         self.do(self.step(), self.batch)
 

@@ -14,7 +14,8 @@ class TestDecide(leased.StepTestCase):
 
     def step(self):
         return deciding.Decide(
-            self.database, self.targets, self.clock, base.LEASE_S)
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S)
 
     def decided(self, batch):
         return [self.mapped(build.uuid) for build in batch]
@@ -94,7 +95,8 @@ class TestDecideAgain(leased.StepTestCase):
         self.uuid = earlier.uuid
         self.decide(self.uuid, 'cell2')
         steps.WriteRows(
-            self.database, self.targets, self.clock, base.LEASE_S,
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S,
         ).do([earlier])
         self.clock.advance(base.LEASE_S)
         [entry] = self.lease([self.uuid], ME)
@@ -106,7 +108,8 @@ class TestDecideAgain(leased.StepTestCase):
 
     def step(self):
         return deciding.Decide(
-            self.database, self.targets, self.clock, base.LEASE_S)
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S)
 
     def test_nothing_is_left_in_the_earlier_cell(self):
         for _ in range(2):
@@ -143,7 +146,8 @@ class TestDecideAgain(leased.StepTestCase):
 
     def test_undoing_the_rows_removes_those_of_the_earlier_try(self):
         step = steps.WriteRows(
-            self.database, self.targets, self.clock, base.LEASE_S)
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S)
 
         for _ in range(2):
             self.undo(step, [self.build])

@@ -19,7 +19,8 @@ class TestSteps(leased.StepTestCase):
         super().setUp()
         self.told = self.useFixture(told.Told('vm_state'))
         self.rows_step = steps.WriteRows(
-            self.database, self.targets, self.clock, base.LEASE_S,
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S,
             self.told.notifier)
 
     def test_new_server_is_told(self):
@@ -64,7 +65,8 @@ class TestSteps(leased.StepTestCase):
     def test_what_cannot_be_handed_over_is_told(self):
         lost, other = batch = self.builds(['a1', 'b1'])
         self.do(steps.WriteRows(
-            self.database, self.targets, self.clock, base.LEASE_S), batch)
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S), batch)
         self.compute.get(self.transports.get(
             self.cells['cell1'].transport_url)).failure = (
                 ValueError('no way to amqp://user:s3cret@broker'))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for builds that were accepted and have no cell yet."""
 
-import datetime
-
 from oslo_db import exception as db_exc
 
 from cellsched.db.api import build_requests
@@ -241,65 +239,3 @@ class TestLease(BuildRequestCase):
             self.assertEqual(10, sum(map(len, leased)))
             self.assertEqual(
                 set(uuids), {uuid for each in leased for uuid in each})
-
-
-class TestBatch(BuildRequestCase):
-
-    def batch(self, uuid):
-        return self.read(build_requests.list_batch, uuid)
-
-    def test_batch_is_what_was_accepted_together(self):
-        one = self.accept(3, reservation_id='r-1')
-        # What was accepted at the same time is no batch by that alone.
-        other = self.accept(2, reservation_id='r-2')
-        later = self.accept(1, reservation_id='r-3', now=samples.LATER)
-
-        for uuids in one, other, later:
-            for uuid in uuids:
-                self.assertEqual(uuids, self.batch(uuid))
-
-    def test_batch_has_what_is_left_of_it(self):
-        uuids = self.accept(3, reservation_id='r-1')
-        self.write(build_requests.delete, uuids[:1])
-
-        self.assertEqual(uuids[1:], self.batch(uuids[2]))
-
-    def test_batch_of_what_is_gone_is_empty(self):
-        uuids = self.accept(2, reservation_id='r-1')
-        self.write(build_requests.delete, uuids[:1])
-
-        self.assertEqual([], self.batch(uuids[0]))
-
-    def test_other_project_is_no_part_of_it(self):
-        mine = self.accept(1, reservation_id='r-1')
-        self.accept(1, reservation_id='r-1', project_id='other')
-
-        self.assertEqual(mine, self.batch(mine[0]))
-
-
-class TestOverdue(BuildRequestCase):
-
-    def overdue(self, now=1000.0, created_before=samples.NOW, limit=10):
-        return self.read(
-            build_requests.list_overdue, now, created_before, limit)
-
-    def test_requests_that_were_never_taken_up_are_overdue_in_time(self):
-        uuids = self.accept(2)
-        before = samples.NOW - datetime.timedelta(seconds=1)
-
-        self.assertEqual(uuids, self.overdue())
-        self.assertEqual([], self.overdue(created_before=before))
-        self.assertEqual(uuids[:1], self.overdue(limit=1))
-
-    def test_leased_request_is_overdue_when_its_lease_ran_out(self):
-        uuids = self.accept(2)
-        self.lease(uuids[1:], expires_at=1060.0)
-
-        self.assertEqual(uuids[:1], self.overdue(now=1059.0))
-        self.assertEqual(uuids, self.overdue(now=1060.0))
-
-    def test_what_is_gone_is_not_overdue(self):
-        uuids = self.accept(1)
-        self.write(build_requests.delete, uuids)
-
-        self.assertEqual([], self.overdue())

@@ -49,16 +49,35 @@ class TestBuildCasts(base.TestCase):
 
         self.assertEqual(moved, self.get(self.uuids[0]))
 
-    def test_old_ones_are_listed_the_oldest_first(self):
+    def test_old_ones_are_taken_the_oldest_first(self):
         old, older, new = (
             cast(uuid, cast_at=at)
             for uuid, at in zip(self.uuids, (50.0, 40.0, 60.0)))
         self.create(old, older, new)
 
-        self.assertEqual(
-            [older, old], self.read(build_casts.list_before, 60.0, 10))
-        self.assertEqual(
-            [older], self.read(build_casts.list_before, 60.0, 1))
+        self.assertEqual([older], self.take(1))
+        self.assertEqual([old], self.take(10))
+
+    def test_what_was_taken_counts_as_told_of_now(self):
+        self.create(cast(self.uuids[0], cast_at=40.0))
+        self.assertTrue(self.read(build_casts.is_any_before, 60.0))
+
+        self.take(10)
+
+        self.assertFalse(self.read(build_casts.is_any_before, 60.0))
+        self.assertEqual(cast(self.uuids[0], cast_at=70.0),
+                         self.get(self.uuids[0]))
+
+    def test_each_is_taken_by_one_of_several(self):
+        self.create(*[cast(uuid, cast_at=40.0) for uuid in self.uuids])
+
+        taken = racing.race(*[lambda: self.take(1)] * 6)
+
+        self.assertEqual(sorted(self.uuids), sorted(
+            each.instance_uuid for some in taken for each in some))
+
+    def take(self, limit):
+        return self.write(build_casts.take_before, 60.0, 70.0, limit)
 
     def test_exactly_one_of_several_tells_again(self):
         told = cast(self.uuids[0])
