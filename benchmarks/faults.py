@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds while something is killed, stopped, restarted or full.
+
+Parameters: ``fault``, one of ``FAULTS``;
+``cells``, ``hosts`` in each, ``servers``, the ``seconds`` in which they are
+asked for one after the other, ``first``, which are built before that, and, if
+need be, ``options`` of all configuration files, by their groups, and ``for``,
+the seconds that a fault lasts.
+
+There are two schedulers and two conductors above the cells, and one conductor
+for each cell, with a process each, RabbitMQ, and PostgreSQL that waits for its
+disk. The fault is made when half of the servers were asked for. A server that
+cannot be accepted meanwhile is asked for again, and counts from when it was.
+
+``accepted to ACTIVE`` is each server's own time. Where nobody could work for a
+while, ``back to ACTIVE`` is that from when all were back. ``create`` is how
+long a caller waited.
+"""
+
+import collections
+from concurrent import futures
+import contextlib
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+
+from cellsched import assembly
+from cellsched.conf import loading
+from cellsched import exception
+
+# The deployment that the tests set up is good here too.
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+
+import costs  # noqa: E402
+import processes as processes_  # noqa: E402
+from tests.integration import servers  # noqa: E402
+
+#: Between two looks.
+INTERVAL_S = 0.05
+
+#: Until all that was accepted has to be ACTIVE.
+TIMEOUT_S = 300
+
+#: Threads that ask for servers.
+CALLERS = 32
+
+
+def run(parameters, repeat):
+    """Return the samples of all rounds, and the longest times."""
+    samples = collections.defaultdict(list)
+    for _ in range(repeat):
+        with contextlib.ExitStack() as stack:
+            world = World(stack, parameters)
+            fault = FAULTS[parameters['fault']](world, parameters)
+            world.build(range(-parameters['first'], 0), 0)
+            for name, times in fault.measure().items():
+                samples[name] += times
+    return samples, {f'longest {name}, s': max(times)
+                     for name, times in samples.items()}
+
+
+class Deployment(processes_.Deployment):
+    """Two schedulers and two conductors above the cells."""
+
+    def _start_services(self):
+        for number in 1, 2:
+            self._write(f'control{number}', {
+                'DEFAULT': {'host': f'control{number}'}})
+            for program in 'cellsched-scheduler', 'cellsched-conductor':
+                self._start(program, ['api', f'control{number}'])
+        for cell, hosts in self._cells.items():
+            self._start('cellsched-conductor', [cell])
+            for host in hosts:
+                self._start('cellsched-compute', [cell, host])
+        for service in self.services:
+            service.wait_for(r'has started as .*\n')
+
+
+class World:
+    """A deployment, and its callers.
+
+    :param stack: what closes it
+    """
+
+    def __init__(self, stack, parameters):
+        self.broker = stack.enter_context(servers.RabbitMQ())
+        self.database = stack.enter_context(servers.PostgreSQL(durable=True))
+        parts = stack.enter_context(processes_.Part(self.database))
+        names = [f'cell{cell + 1}' for cell in range(parameters['cells'])]
+        self._deployment = stack.enter_context(Deployment(
+            stack.enter_context(servers.Part(self.broker)), parts,
+            cells={name: {f'{name}-host{host}': processes_.HOST
+                          for host in range(parameters['hosts'])}
+                   for name in names},
+            workers=1, options=parameters.get('options') or {}))
+        directory = self._deployment.directory
+        self._cells = [parts.url(name).rpartition('/')[2] for name in names]
+        conf = loading.load(files=[str(directory / 'api.conf')], dirs=[])
+        self.api = assembly.api(
+            conf, assembly.Parts(conf, reached=self._reached))
+        stack.callback(self.api.close)
+        self._mine = threading.local()
+        self.api.flavors.create('least', 1, 512, 1)
+        self._callers = stack.enter_context(
+            futures.ThreadPoolExecutor(CALLERS))
+
+    def services(self, program):
+        """Return the services above the cells of a kind."""
+        return [each for each in self._deployment.services
+                if each.name.startswith(f'cellsched-{program}-control')]
+
+    def build(self, numbers, seconds, at_half=lambda: None):
+        """Ask for servers, one after the other; return what it was like.
+
+        :param at_half: is called when half of them were asked for
+        :returns: when each was accepted and how long its caller waited, by
+            its uuid, once all of them are ACTIVE
+        """
+        calls = self.ask(numbers, seconds, at_half)
+        accepted = dict(call.result() for call in calls)
+        self.wait_for(accepted)
+        return accepted
+
+    def ask(self, numbers, seconds, at_half=lambda: None):
+        start, calls, fault = time.monotonic(), [], None
+        for place, number in enumerate(numbers):
+            wait = start + seconds * place / len(numbers) - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+            if place == len(numbers) // 2:
+                fault = threading.Thread(target=at_half)
+                fault.start()
+            calls.append(self._callers.submit(self._create, number))
+        if fault:
+            fault.join()
+        return calls
+
+    def wait_for(self, uuids):
+        """Wait until all of these are ACTIVE.
+
+        :raises RuntimeError: some are not, after a long time
+        """
+        deadline = time.monotonic() + TIMEOUT_S
+        waiting = set(uuids)
+        while waiting := waiting - self._active(waiting):
+            if time.monotonic() > deadline:
+                raise RuntimeError(
+                    f'{len(waiting)} of {len(uuids)} servers are not ACTIVE '
+                    f'after {TIMEOUT_S} s: {sorted(waiting)[:3]}')
+            time.sleep(INTERVAL_S)
+
+    def launched(self):
+        """Return when the servers that are ACTIVE came to be so, by uuid."""
+        return dict(self._ask(
+            'SELECT uuid, extract(epoch FROM launched_at)::float8 '
+            "FROM instances WHERE vm_state = 'active'"))
+
+    def _active(self, uuids):
+        return {uuid for [uuid] in self._ask(
+            "SELECT uuid FROM instances WHERE vm_state = 'active' "
+            'AND uuid = ANY(%s)', list(uuids))}
+
+    def _ask(self, query, *values):
+        """Return the rows of all cells, by connections of one use."""
+        rows = []
+        for name in self._cells:
+            with (contextlib.closing(costs.connect(
+                    self.database, name)) as connection,
+                    connection.cursor() as cursor):
+                cursor.execute(query, values)
+                rows += cursor.fetchall()
+        return rows
+
+    def _reached(self, step):
+        if step == 'Accept':
+            self._mine.accepted = time.time()
+
+    def _create(self, number):
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            start = time.monotonic()
+            try:
+                [uuid] = self.api.servers.create(
+                    processes_.USER, f'server{number}', 'least')
+                return uuid, (self._mine.accepted, time.monotonic() - start)
+            except (exception.DatabaseUnreachable,
+                    exception.TransactionLost):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(INTERVAL_S)
+
+
+class Fault:
+    """Something that goes wrong while servers are built."""
+
+    def __init__(self, world, parameters):
+        self.world = world
+        self.servers = range(parameters['servers'])
+        self.seconds = parameters['seconds']
+        self.for_s = parameters.get('for')
+
+    def measure(self):
+        accepted = self.world.build(self.servers, self.seconds, self.happen)
+        return {'accepted to ACTIVE': self.times(accepted)}
+
+    def times(self, accepted, back=0):
+        """Return how long servers took, from when all were back at most.
+
+        What was ACTIVE before that had nothing to wait for.
+        """
+        ends = self.world.launched()
+        return [ends[uuid] - max(when, back)
+                for uuid, (when, _) in accepted.items() if ends[uuid] > back]
+
+    def happen(self):
+        """Make it happen; return when what has to be over is over."""
+
+
+class SchedulerKilled(Fault):
+
+    def happen(self):
+        self.world.services('scheduler')[0].kill()
+
+
+class ConductorKilled(Fault):
+
+    def happen(self):
+        self.world.services('conductor')[0].kill()
+
+
+class SchedulerFrozen(Fault):
+
+    program = 'scheduler'
+
+    def happen(self):
+        process = self.world.services(self.program)[0]
+        os.killpg(process.pid, signal.SIGSTOP)
+        try:
+            time.sleep(self.for_s)
+        finally:
+            os.killpg(process.pid, signal.SIGCONT)
+
+
+class ConductorFrozen(SchedulerFrozen):
+
+    program = 'conductor'
+
+
+class DatabaseRestarted(Fault):
+
+    def happen(self):
+        self.world.database.stop()
+        time.sleep(self.for_s)
+        self.world.database.start()
+
+
+class AllKilled(Fault):
+    """Both services of a kind are killed, and come back after a while."""
+
+    program = ''
+
+    def happen(self):
+        those = self.world.services(self.program)
+        for each in those:
+            each.kill()
+        time.sleep(self.for_s)
+        start_all(those)
+        self.back = time.time()
+
+    def measure(self):
+        accepted = self.world.build(self.servers, self.seconds, self.happen)
+        return {'back to ACTIVE': self.times(accepted, self.back)}
+
+
+class SchedulersKilled(AllKilled):
+
+    program = 'scheduler'
+
+
+class ConductorsKilled(AllKilled):
+
+    program = 'conductor'
+
+
+class MessagesLost(Fault):
+    """No conductor runs, and the broker loses all that it has."""
+
+    conductors = 2
+
+    def measure(self):
+        those = self.world.services('conductor')
+        for each in those:
+            each.kill()
+        accepted = dict(call.result() for call in self.world.ask(
+            self.servers, self.seconds))
+        self.world.broker.kill()
+        self.world.broker.start()
+        start_all(those[:self.conductors])
+        back = time.time()
+        self.world.wait_for(accepted)
+        return {'back to ACTIVE': self.times(accepted, back)}
+
+
+class MessagesLostToOne(MessagesLost):
+    """The same, and one conductor comes back."""
+
+    conductors = 1
+
+
+class BrokerFull(Fault):
+    """The broker takes no messages, as it has no memory left."""
+
+    def measure(self):
+        self.world.broker.set_full(True)
+        try:
+            calls = self.world.ask(self.servers, self.seconds)
+            accepted = dict(call.result() for call in calls)
+        finally:
+            self.world.broker.set_full(False)
+        self.world.wait_for(accepted)
+        return {'create': [waited for _, waited in accepted.values()]}
+
+
+def start_all(those):
+    with futures.ThreadPoolExecutor(len(those)) as pool:
+        for started in [pool.submit(each.start) for each in those]:
+            started.result()
+    for each in those:
+        each.wait_for(r'has started as .*\n')
+
+
+FAULTS = {
+    'scheduler-killed': SchedulerKilled, 'scheduler-frozen': SchedulerFrozen,
+    'schedulers-killed': SchedulersKilled,
+    'conductor-killed': ConductorKilled, 'conductor-frozen': ConductorFrozen,
+    'conductors-killed': ConductorsKilled,
+    'database-restarted': DatabaseRestarted, 'messages-lost': MessagesLost,
+    'messages-lost-to-one': MessagesLostToOne, 'broker-full': BrokerFull,
+    'none': Fault,
+}
