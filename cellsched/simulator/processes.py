@@ -90,9 +90,12 @@ class Process(stores.Gate):
         parts = assembly.Parts(
             self.conf, self.clock, random.Random(self._random.random()),
             self._world.claims_of(self),
-            stores.Databases(self._world.stores, self), self._transports(),
+            stores.Databases(
+                self._world.stores, self, self._world.clock),
+            self._transports(),
             reached=self._reached, new_uuid=self._new_uuid)
-        vars(parts)['executor'] = Inline()
+        for name in 'executor', 'builders', 'senders':
+            vars(parts)[name] = Inline()
         if self.driver is not None:
             vars(parts)['driver'] = self.driver
         return parts

@@ -9,7 +9,7 @@ import sqlite3
 from typing import Any
 
 from cellsched.claims import base as claims_base
-from cellsched import clock
+from cellsched import clock as clock_
 from cellsched.db import session
 from cellsched import exception
 
@@ -26,8 +26,8 @@ class Store:
     def __init__(self, url: str, schema: str) -> None:
         self.url = url
         # Nothing of the run depends on it: connections in memory do not age.
-        self.clock = clock.Clock()
-        self.database = session.Database('sqlite://', schema, clock=self.clock)
+        self.database = session.Database(
+            'sqlite://', schema, clock=clock_.Clock())
         raw = self.database.engine.raw_connection()
         self.raw: Any = raw.driver_connection
         raw.close()
@@ -94,10 +94,15 @@ class Gate:
 
 
 class Database(session.Database):
-    """A store as one process opens it."""
+    """A store as one process opens it.
 
-    def __init__(self, store: Store, schema: str, gate: Gate) -> None:
-        super().__init__(store.url, schema, clock=store.clock)
+    :param clock: that of its server
+    """
+
+    def __init__(
+        self, store: Store, schema: str, gate: Gate, clock: clock_.Clock
+    ) -> None:
+        super().__init__(store.url, schema, clock=clock)
         self._store = store
         self._gate = gate
 
@@ -130,17 +135,24 @@ class Database(session.Database):
 
 
 class Databases(session.Databases):
-    """The stores that a process can reach, by their URLs."""
+    """The stores that a process can reach, by their URLs.
 
-    def __init__(self, stores: Mapping[str, Store], gate: Gate) -> None:
-        super().__init__(clock.Clock())
+    :param clock: that of their servers
+    """
+
+    def __init__(
+        self, stores: Mapping[str, Store], gate: Gate, clock: clock_.Clock
+    ) -> None:
+        super().__init__(clock)
         self._stores = stores
         self._gate = gate
+        self._server_clock = clock
 
     def get(
         self, url: str, schema: str, options: Mapping[str, Any] | None = None
     ) -> session.Database:
-        return Database(self._stores[url], schema, self._gate)
+        return Database(
+            self._stores[url], schema, self._gate, self._server_clock)
 
 
 def unreachable(store: Store, reason: str) -> exception.DatabaseUnreachable:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
+from cellsched.simulator import clocks
 from cellsched.simulator import network
 from cellsched.simulator import processes
 from cellsched.simulator import stores
@@ -23,6 +24,8 @@ class World:
         self.seed = seed
         #: Seconds that passed.
         self.now = 0.0
+        #: The clock of database servers, which is right.
+        self.clock = clocks.Clock(lambda: self.now, self.wait)
         self.network = network.Network()
         self.processes: dict[str, processes.Process] = {}
 

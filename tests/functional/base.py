@@ -11,9 +11,11 @@ import logging
 from typing import Any
 import uuid
 
+import futurist
 import sqlalchemy as sa
 
 from cellsched import assembly
+from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.conductor import recoverer
@@ -46,15 +48,23 @@ def at_once(
 ) -> dict[str, Mapping[str, Any]]:
     """Return options with which what changes is seen at once.
 
-    What they say otherwise of that goes first.
+    What lies about is taken up when a story says so. What the options say
+    otherwise of that goes first.
     """
     return {**options, **{
-        group: {'refresh_interval': 0, **options.get(group, {})}
-        for group in ('scheduler', 'cells')}}
+        group: {**own, **options.get(group, {})}
+        for group, own in (
+            ('scheduler', {'refresh_interval': 0}),
+            ('cells', {'refresh_interval': 0}),
+            ('conductor', {'recovery_interval': 3600,
+                           'cast_check_interval': 3600}))}}
 
 
 class LateClock(clock_.Clock):
-    """The clock of somebody who lives later than the others."""
+    """The clock of somebody who lives later than the others.
+
+    Databases that are opened with it live later too.
+    """
 
     def __init__(self, late_s: float) -> None:
         self._late_s = late_s
@@ -275,12 +285,13 @@ class TestCase(base.TestCase):
         late_s: float = 0, **parts: Any,
     ) -> Any:
         """Return the task as another conductor would run it."""
-        mine = self.world.api.parts
+        mine, later = self.world.api.parts, self.later(late_s)
         return kind(**{
-            'database': mine.database, 'targets': mine.targets,
+            'database': later.database,
+            'targets': target.Targets(later.databases, mine.transports),
             'cell0': mine.cell0,
             'scheduler': scheduler_rpc.SchedulerAPI(
-                mine.transports.get(), CLOCK),
+                mine.transports.get(), mine.database.timestamp),
             'compute': mine.compute, 'claims': mine.claims,
             'quotas': mine.quotas, 'clock': LateClock(late_s),
             'host': 'other', 'limits': build_and_schedule.Limits(60),
@@ -289,8 +300,14 @@ class TestCase(base.TestCase):
     def recover(self, late_s: float = 0, **parts: Any) -> None:
         """Take up what lies about, as a conductor does at that time."""
         recoverer.Recoverer(
-            self.world.api.parts.database, self.task(late_s=late_s, **parts),
-            LateClock(late_s), 60).run()
+            self.later(late_s).database, self.task(late_s=late_s, **parts),
+            60, futurist.SynchronousExecutor()).run()
+
+    def later(self, late_s: float, name: str = 'api') -> assembly.Parts:
+        """Return the parts of a process in a deployment that lives later."""
+        parts = assembly.Parts(self.world.conf(name), LateClock(late_s))
+        self.addCleanup(parts.close)
+        return parts
 
     # The invariants.
 

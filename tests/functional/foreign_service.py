@@ -51,7 +51,7 @@ def make(conf):
         database, targets,
         cell0.Cell0(database, cells, targets, clock, 'orchestra'),
         scheduler.SchedulerAPI(
-            transports.get(options.placement), clock_.Clock()),
+            transports.get(options.placement), database.timestamp),
         compute.ComputeAPIs(),
         sql.SQLClaims(databases.get(options.claims, 'claims')),
         noop.NoopQuotaDriver(conf, clock), clock, 'orchestra',

@@ -82,9 +82,9 @@ class TestCase(base.TestCase):
         cell = self.world.cells[0]
         parts = self.world.agents[cell.hosts[0].name].parts
         stranded_moves.StrandedMoves(
-            parts.cell_database, parts.compute.get(parts.transports.get()),
-            parts.claims, base.LateClock(late_s), 'conductor', 600,
-            10 * LATE_S).run()
+            self.later(late_s, cell.name).cell_database,
+            parts.compute.get(parts.transports.get()), parts.claims,
+            'conductor', 600, 10 * LATE_S).run()
 
     def twice(self):
         """Deliver every message that nobody waits for twice from now on."""

@@ -63,7 +63,9 @@ class TestCase(moving.TestCase):
                       *self.hosts('a2', **MEDIUM),
                       *self.hosts('a3', **SMALL)],
             'cell2': self.hosts('b1', **SMALL)}, filter_scheduler={
-                'weight_classes': 'RAMWeigher'})
+                'weight_classes': 'RAMWeigher'}, conductor={
+                # What is repeated late is to be worked on too.
+                'scheduling_timeout': 60})
         self.world.api.flavors.create('huge', 1, 2 * 65536, 10)
         self.addCleanup(self.post.quiet)
 

@@ -27,9 +27,8 @@ class TestBusyAndFailingHosts(base.TestCase):
         """Return builds in progress, and those that failed in a row."""
         self.known.refresh(context.admin())
         table = self.known.table
-        with self.known.lock:
-            row = table.row(self.provider('cell1', host))
-            return (table['num_io_ops'][row], table['failed_builds'][row])
+        row = table.row(self.provider('cell1', host))
+        return (table['num_io_ops'][row], table['failed_builds'][row])
 
     def reports(self, host, *figures):
         self.until(lambda: self.figures(host) == figures,

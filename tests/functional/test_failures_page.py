@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of failures and of states say what there is."""
+"""The pages of failures, of the audit and of states say what there is."""
 
 import importlib
 import re
 
+from cellsched.audit import findings
 from cellsched.db.cell import states
 from tests.unit import base
 from tests.unit import tidy
@@ -30,6 +31,20 @@ class TestFailures(base.TestCase):
                     if isinstance(each, type) for method in dir(each)}
             self.assertTrue(
                 [each for each in tests if each.startswith('test_')], name)
+
+
+class TestAudit(base.TestCase):
+
+    def test_each_kind_of_finding_is_told_beside_its_invariant(self):
+        text = (PAGES / 'admin' / 'audit.rst').read_text(encoding='utf-8')
+        sections = re.split(r'(?m)^([SL]\d+), ', text)
+        told = {}
+        for invariant, section in zip(sections[1::2], sections[2::2]):
+            for row in re.findall(r'(?m)^   \* - (``.*)$', section):
+                told.update(dict.fromkeys(
+                    re.findall(r'``([\w-]+)(?:.…)?``', row), invariant))
+
+        self.assertEqual(findings.KINDS, told)
 
 
 class TestStates(base.TestCase):

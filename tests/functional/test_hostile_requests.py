@@ -10,7 +10,6 @@ import uuid
 
 import oslo_messaging
 
-from cellsched import clock
 from cellsched import context
 from cellsched import exception
 from cellsched import objects
@@ -127,8 +126,7 @@ class TestStraightToTheScheduler(HostileTestCase):
     def setUp(self):
         super().setUp()
         self.scheduler = scheduler.SchedulerAPI(
-            self.world.api.parts.transports.get(), clock.Clock(),
-            timeout_s=30)
+            self.world.api.parts.transports.get(), timeout_s=30)
         self.uuid = str(uuid.uuid4())
 
     def select(self, spec, uuids=None):

@@ -97,7 +97,8 @@ class TestLateAnswers(repeating.TestCase):
         self.recover(moving.LATE_S)
 
         self.rests('active', 'a1', kept)
-        self.assertEqual(3, self.post.count()[repeating.SELECT])
+        # Who gave up had asked twice.
+        self.assertEqual(5, self.post.count()[repeating.SELECT])
         self.assertDelivered(times)
 
     def test_move_whose_place_is_claimed_too_late(self):

@@ -60,7 +60,7 @@ class TestNewHosts(base.TestCase):
         self.deploy({'cell1': ['same'], 'cell2': ['b1']})
         self.assertEqual({'same', 'b1'}, {
             found.host for found in self.built(min_count=2)})
-        self.world.start_host(
+        second = self.world.start_host(
             'cell2', deployment.Host('same', memory_mb=2 ** 20))
 
         found = self.built(min_count=4)
@@ -73,6 +73,11 @@ class TestNewHosts(base.TestCase):
         cells = self.cells()
         for word in ('same', cells['cell1'].identity, cells['cell2'].identity):
             self.assertIn(word, self.logs.output)
+        # Its agent ends with its next report.
+        [report] = [function for function, *_ in second.periodic
+                    if 'report' in function.__name__]
+        error = self.assertRaises(exception.HostNameTaken, report)
+        self.assertEqual('a host of another cell', error.by)
 
     def test_discovery_refuses_it_with_both_cells_and_maps_the_others(self):
         self.deploy({'cell1': ['same'], 'cell2': ['b1']})
@@ -120,3 +125,43 @@ class TestNewHosts(base.TestCase):
         self.assertRaisesRegex(
             exception.ConfigurationInvalid, r'\[database\] connection',
             assembly.compute, conf)
+
+
+class TestLeavingHosts(base.TestCase):
+
+    def unmap(self, *hosts):
+        table = models.host_mappings
+        with self.world.api.parts.database.writer() as connection:
+            connection.execute(
+                sa.delete(table).where(table.c.host.in_(hosts)))
+
+    def test_host_whose_mapping_has_gone_is_used_no_more(self):
+        self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1']})
+        self.built(min_count=3)
+        self.unmap('a1', 'b1')
+
+        found = self.built(min_count=3)
+
+        self.assertEqual({('ACTIVE', 'a2')}, {
+            (each.status, each.host) for each in found})
+        self.assertClaimsMatch()
+
+    def test_host_that_leaves_when_it_was_chosen_costs_no_build(self):
+        self.deploy({'cell1': ['a1', 'a2']}, reached=self.reached)
+        self.chosen = None
+
+        [found] = self.built()
+
+        self.assertIn(self.chosen, ('a1', 'a2'))
+        self.assertEqual(
+            ('ACTIVE', ({'a1', 'a2'} - {self.chosen}).pop()),
+            (found.status, found.host))
+        self.assertClaimsMatch()
+
+    def reached(self, step):
+        if step == 'Schedule' and self.chosen is None:
+            held = self.held(*self.listed())
+            hosts = {self.provider('cell1', host): host
+                     for host in ('a1', 'a2')}
+            self.chosen = hosts[held[0].provider]
+            self.unmap(self.chosen)

@@ -262,7 +262,7 @@ class TestRepeats(RecoveryTestCase):
 
                 def do(self, builds):
                     second.run(base.USER, [uuid])
-                    raise exception.CellUnreachable(cell='x', reason='y')
+                    raise exception.ClaimConflict(consumer='x')
 
             class FailingTask(build_and_schedule.BuildAndSchedule):
 

@@ -6,7 +6,6 @@ import uuid
 import oslo_messaging
 
 from cellsched.cells import versions as cell_versions
-from cellsched import clock
 from cellsched import context
 from cellsched.db.cell import models
 from cellsched import exception
@@ -140,7 +139,7 @@ class TestOlderSchedulers(OlderServers):
 
     def select(self, pin):
         return scheduler.SchedulerAPI(
-            self.transport, clock.Clock(), version_cap=pin
+            self.transport, version_cap=pin
         ).select_destinations(
             context.admin(), builders.request(num_instances=2), UUIDS,
             return_objects=False, return_alternates=False)

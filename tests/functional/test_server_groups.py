@@ -10,7 +10,7 @@ class Recording(scheduler.SchedulerAPI):
     """A scheduler's client that keeps the groups of what it asks."""
 
     def __init__(self, transport):
-        super().__init__(transport, base.CLOCK)
+        super().__init__(transport)
         self.groups = []
 
     def select_destinations(self, context, spec_obj, *args, **kwargs):

@@ -151,3 +151,18 @@ class TestBroker(killed.Killed):
         for uuid in uuids:
             self.assertEnds(uuid, 'ACTIVE')
         self.remove(*uuids)
+
+    def test_broker_that_takes_nothing_keeps_no_user_waiting(self):
+        self.start('conductor', 'api')
+        self.broker.set_full(True)
+        self.addCleanup(self.broker.set_full, False)
+
+        uuids = self.create('full', count=2)
+
+        self.assertIn('did not take it within', self.logs.output)
+        for uuid in uuids:
+            self.assertEqual('BUILD', self.world.status(uuid))
+        self.broker.set_full(False)
+        for uuid in uuids:
+            self.assertEnds(uuid, 'ACTIVE')
+        self.remove(*uuids)

@@ -31,7 +31,9 @@ SOON: Mapping[str, Mapping[str, Any]] = {
                 'rpc_response_timeout': 2, 'long_rpc_timeout': 10},
     'conductor': {
         'build_lease': 1, 'recovery_interval': 0.3, 'cast_timeout': 1,
-        'cast_attempts': 2},
+        'cast_check_interval': 0.3, 'cast_attempts': 2, 'retry_delay': 0.3,
+        'scheduling_timeout': 2},
+    'api': {'send_timeout': 2},
     'cells': {'timeout': 5},
     # Who was started just now is known to be up.
     'scheduler': {'refresh_interval': 0},

@@ -3,7 +3,7 @@
 
 It reads orders from its standard input and writes what becomes of them, each
 a line of JSON. A service is forked from it, which takes no time, and kills
-itself with SIGKILL when its task has come to a step.
+itself with SIGKILL, or another signal, when its task has come to a step.
 """
 
 import json
@@ -81,14 +81,17 @@ def serve(order):
 
 
 def dying(order):
-    """Return what kills this process at a step, the so-and-so-manieth time."""
+    """Return what kills this process at a step, the so-and-so-manieth time.
+
+    With SIGSTOP it is stopped.
+    """
     left = [order.get('times', 1)]
 
     def reached(step):
         if step == order.get('die_at'):
             left[0] -= 1
             if not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), order.get('signal', signal.SIGKILL))
     return reached
 
 

@@ -41,7 +41,7 @@ class TestNetwork(base.RPCTestCase):
                            self.targets.append)))
         self.server = server.server(
             self.simulated.get(BROKER), 'topic', 'host', [self.endpoint],
-            clock.Clock())
+            clock.Clock().timestamp)
         self.addCleanup(self.server.wait)
         self.addCleanup(self.server.stop)
         self.server.start()
