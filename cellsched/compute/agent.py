@@ -2,6 +2,7 @@
 """What a compute agent answers over RPC."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -74,6 +75,8 @@ class Agent:
             else contextlib.nullcontext())
         self._reached = reached
         self._locks = locks
+        #: Whether something could not be gone on with.
+        self._is_left = False
 
     def build_and_run_instance(
         self, context: context_.RequestContext, instance: objects.Instance,
@@ -85,7 +88,8 @@ class Agent:
         order = orders.Order(context, instance, request_spec,
                              filter_properties, node, host_list)
         # Who waits for its turn has begun nothing, and can be deleted.
-        with self._turn, self._lock(instance.uuid):
+        with (self._left_if_cut_off(), self._turn,
+              self._lock(instance.uuid)):
             had_networks = self._progress.begin(order)
             if had_networks is None:
                 self._pass_over(instance.uuid)
@@ -97,7 +101,7 @@ class Agent:
         self, context: context_.RequestContext, instance: objects.Instance
     ) -> None:
         """Remove a server and give back what it holds."""
-        with self._lock(instance.uuid):
+        with self._left_if_cut_off(), self._lock(instance.uuid):
             self._terminate(context, instance)
 
     def resume(self) -> None:
@@ -127,6 +131,25 @@ class Agent:
             # that is waited for here.
             with self._turn:
                 self._take_up(uuid, self._resume_build)
+
+    def resume_soon(self) -> None:
+        """Take up what was cut off from a database, if anything was.
+
+        That is known here, and need not wait until it is looked for.
+        """
+        if self._is_left:
+            self._is_left = False
+            with self._left_if_cut_off():
+                self.resume()
+
+    @contextlib.contextmanager
+    def _left_if_cut_off(self) -> Iterator[None]:
+        """Have what is done here taken up soon if a database goes away."""
+        try:
+            yield
+        except exception.DatabaseUnreachable:
+            self._is_left = True
+            raise
 
     def _lock(self, uuid: str, blocking: bool = True) -> Any:
         return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks,
@@ -318,6 +341,9 @@ class Agent:
                     instance = on_host.get(connection, uuid)
                 if instance is not None:
                     how(instance)
+        except exception.DatabaseUnreachable as exc:
+            self._is_left = True
+            LOG.warning('%s cannot be taken up yet: %s', uuid, exc)
         except lockutils.AcquireLockFailedException:
             LOG.debug('%s is being worked on', uuid)
         except Exception:
@@ -348,8 +374,11 @@ class Agent:
             self._end_in_error(order, exception.BuildAborted(
                 uuid=uuid, reason='it was interrupted, and what its host was '
                 'told is lost'), self._host)
-        elif not self._claims.held([uuid]):
-            # It was given back when the build was handed on the last time.
+        elif order.provider not in {
+                each.provider
+                for each in self._claims.held([uuid]).get(uuid, ())}:
+            # It was given back when the build was handed on the last time. A
+            # scheduler that was asked twice may have claimed another since.
             self._driver.destroy(instance)
             self._hand_on(order, exception.BuildFailed(
                 uuid=uuid, reason='it was interrupted'))

@@ -10,7 +10,6 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
-from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
@@ -49,8 +48,7 @@ class MovingAgent:
     def __init__(
         self, host: str, database: session.Database,
         claims: claims_base.ClaimStore, driver: virt_base.Driver,
-        compute_: compute.ComputeAPI, clock: clock_.Clock,
-        network: network_base.NetworkAPI,
+        compute_: compute.ComputeAPI, network: network_base.NetworkAPI,
         reached: Callable[[str], None] = lambda step: None,
         locks: Any = None,
     ) -> None:
@@ -59,8 +57,7 @@ class MovingAgent:
         self._driver = driver
         self._compute = compute_
         self._network = network
-        self._moving = moving.Moving(claims, clock, host)
-        self._clock = clock
+        self._moving = moving.Moving(claims, host)
         self._reached = reached
         self._locks = locks
 
@@ -124,7 +121,7 @@ class MovingAgent:
                 with self._database.writer() as connection:
                     server_moves.advance(
                         connection, move.uuid, [server_moves.FINISHED],
-                        server_moves.DONE, self._clock.now())
+                        server_moves.DONE, self._database.now())
 
     def clean_up(self) -> None:
         """Remove what left this host while it was down."""
@@ -221,7 +218,7 @@ class MovingAgent:
                 return None
             assert move is not None and move.kind.begin is not None
             begun = instances.transit(
-                connection, uuid, move.kind.begin, self._clock.now(),
+                connection, uuid, move.kind.begin, self._database.now(),
                 host=move.source_compute)
             row = instances.get(connection, uuid)
             begun = begun or _is_begun(row, move)
@@ -257,7 +254,7 @@ class MovingAgent:
             if begun:
                 server_moves.advance(
                     connection, move.uuid, server_moves.UNMOVED,
-                    server_moves.MIGRATING, self._clock.now())
+                    server_moves.MIGRATING, self._database.now())
         if not begun:
             self._pass_over(move)
             return None
@@ -267,8 +264,9 @@ class MovingAgent:
         self, move: server_moves.Migration, values: dict[str, Any]
     ) -> bool:
         """Tell the server's row where it is now, if it still is to be."""
-        kind, now = move.kind, self._clock.now()
+        kind = move.kind
         with self._database.writer() as connection:
+            now = self._database.now()
             server_moves.hold(connection, move.instance_uuid)
             current = server_moves.get(connection, move.uuid)
             if current is None or current.status != server_moves.MIGRATING:

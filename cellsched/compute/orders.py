@@ -21,6 +21,7 @@ class Order:
     :param spec: the request spec, or None where nothing was kept
     :param properties: what goes along from one try to the next
     :param hosts: what is left to try if this host fails
+    :param provider: what was claimed for it here, where that is known
     """
 
     context: context_.RequestContext
@@ -29,6 +30,7 @@ class Order:
     properties: Mapping[str, Any]
     node: str
     hosts: Sequence[objects.Selection]
+    provider: str | None = None
 
     @property
     def retry(self) -> Mapping[str, Any] | None:
@@ -65,7 +67,8 @@ def kept(
     if cast is not None:
         said = serializer.Serializer().deserialize_entity(
             None, jsonutils.loads(cast.message))
+    first, *hosts = said.get('selections') or [None]
     return Order(
         context_.of_owner(instance), instance, said.get('request_spec'),
         said.get('filter_properties') or {}, instance.node or '',
-        said.get('selections', [])[1:])
+        hosts, first and first.compute_node_uuid)

@@ -12,16 +12,23 @@ from oslo_serialization import jsonutils
 from oslo_utils import uuidutils
 
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
+from cellsched.compute import host_name
 from cellsched.compute import outcomes as outcomes_
+from cellsched.compute import provider_config as provider_config_
 from cellsched.compute import stats
+from cellsched.db.cell import agent_runs
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import image_properties
 from cellsched.db.cell import instances
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 from cellsched.rpc import compute
 from cellsched.virt import base as virt_base
+
+#: What every node of an agent says, as those of Nova's agents do: by that
+#: who reads it in a claim store knows whose it is.
+TRAITS = frozenset({'COMPUTE_NODE', 'OWNER_NOVA'})
 
 #: Transactions that a report may lose before it fails. Hosts move the same
 #: lanes of the feed, and strict databases have one of two lose then.
@@ -35,21 +42,30 @@ class Tracker:
     only what the host has, what it keeps for itself, and what it is busy with.
 
     :param outcomes: of the builds on this host
+    :param provider_config: what files say of the nodes; by default nothing
+    :param name: keeps others from the host's name; by default nobody does
     """
 
     def __init__(
         self, conf: cfg.ConfigOpts, database: session.Database,
         claims: claims_base.ClaimStore, driver: virt_base.Driver,
-        clock: clock_.Clock, outcomes: outcomes_.Outcomes,
+        outcomes: outcomes_.Outcomes,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
+        provider_config: provider_config_.ProviderConfig | None = None,
+        name: host_name.HostName | None = None,
     ) -> None:
+        self._name = name
+        self._provider_config = (
+            provider_config or provider_config_.ProviderConfig(None))
         self._conf = conf
         self._database = database
         self._claims = claims
         self._driver = driver
-        self._clock = clock
         self._outcomes = outcomes
         self._new_uuid = new_uuid
+        # What the cell last said of the servers here, and of their images.
+        self._servers: Sequence[Any] = ()
+        self._images: Sequence[Any] = ()
         # What was last said of each node, to the cell and to the store.
         self._told: dict[str, Mapping[str, Any]] = {}
         self._providers: dict[str, str] = {}
@@ -63,17 +79,39 @@ class Tracker:
         can wait for the next report, and builds need not wait for it.
 
         The service is reported last: a host is chosen only when its nodes and
-        inventories are known.
+        inventories are known. The times are by the clock of the cell's
+        database, for others judge by them.
+
+        :raises cellsched.exception.HostNameTaken: another agent has its name
         """
-        now = self._clock.now()
+        now = self._database.now()
+        self._keep_name()
         nodes = self._driver.nodes()
+        self._provider_config.follow()
         with self._database.reader() as connection:
             servers = instances.count_states(connection, self._conf.host)
+            if servers != self._servers:
+                # They need not be looked at while no server changes.
+                self._images = image_properties.count(
+                    connection, self._conf.host)
+                self._servers = servers
         for node, resources in nodes.items():
             self._report_node(node, resources, servers, now)
         self._write(
             services.report, self._new_uuid(), self._conf.host,
             services.COMPUTE, compute.TOPIC, now, compute.SERVICE_VERSION)
+        if self._name is not None:
+            self._name.take(self._write)
+
+    def _keep_name(self) -> None:
+        if self._name is None:
+            return
+        with self._database.reader() as connection:
+            seen = agent_runs.look(connection, self._conf.host)
+        if self._name.keep(seen, self._write):
+            # Somebody else may have said what it has.
+            self._told.clear()
+            self._reported.clear()
 
     def _report_node(
         self, node: str, resources: virt_base.NodeResources,
@@ -84,8 +122,12 @@ class Tracker:
         values['stats'] = _text({
             **resources.stats,
             **stats.of_servers(row for row in servers if row.node == node),
+            **stats.of_images(
+                said for on, *said in self._images if on == node),
             'failed_builds': self._outcomes.failed_in_a_row(node)})
-        if self._told.get(node) != values:
+        # A file may name the node by the uuid that it gets only now.
+        while self._told.get(node) != (
+                values := {**values, 'traits': self._traits(node, resources)}):
             self._providers[node] = self._write(
                 compute_nodes.save, self._new_uuid(), self._conf.host, node,
                 values, now)
@@ -128,7 +170,8 @@ class Tracker:
         ram_mb = self._reserved_ram_mb(resources)
         disk_gb = self._reserved_disk_gb()
         return {
-            'vcpus': resources.vcpus, 'vcpus_used': 0,
+            'vcpus': resources.vcpus,
+            'vcpus_used': self._conf.reserved_host_cpus,
             'memory_mb': resources.memory_mb, 'memory_mb_used': ram_mb,
             'free_ram_mb': resources.memory_mb - ram_mb,
             'local_gb': resources.local_gb, 'local_gb_used': disk_gb,
@@ -139,10 +182,13 @@ class Tracker:
             'supported_instances': _text(resources.supported_instances),
             'host_ip': resources.host_ip,
             'metrics': _text(resources.metrics),
-            'traits': _text(sorted(resources.traits)),
             'cpu_allocation_ratio': cpu,
             'ram_allocation_ratio': ram, 'disk_allocation_ratio': disk,
         }
+
+    def _traits(self, node: str, resources: virt_base.NodeResources) -> str:
+        said = self._provider_config.traits(node, self._providers.get(node))
+        return _text(sorted(TRAITS | resources.traits | said))
 
     def _ratios(self) -> tuple[float, float, float]:
         return self._ratio('cpu'), self._ratio('ram'), self._ratio('disk')

@@ -6,12 +6,15 @@ import dataclasses
 import datetime
 from typing import Any
 
+from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched.db import feed
 from cellsched.db import session
+
+LOG = log.getLogger(__name__)
 
 _NODES = models.compute_nodes
 _SERVICES = models.services
@@ -89,13 +92,26 @@ def changes(
                         for table in (_NODES, _SERVICES))
         complete = False
     return Changes(
-        until, complete, connection.execute(_ALL_NODES.where(nodes)).all(),
+        until, complete,
+        _whole(connection.execute(_ALL_NODES.where(nodes)).all()),
         connection.execute(_ALL_SERVICES.where(found)).all())
 
 
 def nothing(token: feed.Token) -> Changes:
     """Return that nothing changed, where the token is still the same."""
     return Changes(token, False, [], [])
+
+
+def _whole(nodes: Sequence[Any]) -> Sequence[Any]:
+    """Return the nodes that say which they are; the others are logged."""
+    partial = [row.uuid for row in nodes
+               if row.uuid is None or row.host is None]
+    if not partial:
+        return nodes
+    LOG.warning('Compute nodes %s have no host or no uuid and are left out',
+                partial)
+    return [row for row in nodes
+            if row.uuid is not None and row.host is not None]
 
 
 def delete(

@@ -19,7 +19,8 @@ def list_hosts(connection: sa.Connection, binary: str) -> list[str]:
     """Return the hosts that run a service, alive or not."""
     return list(connection.execute(
         sa.select(_TABLE.c.host)
-        .where(_TABLE.c.binary == binary, _TABLE.c.deleted == 0)
+        .where(_TABLE.c.binary == binary, _TABLE.c.deleted == 0,
+               _TABLE.c.host.is_not(None))
         .order_by(_TABLE.c.id)).scalars())
 
 

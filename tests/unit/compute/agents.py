@@ -55,8 +55,9 @@ class AgentTestCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.cell = self.useFixture(databases.CellDatabase()).database
         self.clock = clock.FakeClock()
+        self.cell = self.useFixture(
+            databases.CellDatabase(self.clock)).database
         self.claims = memory.MemoryClaims()
         self.provider = samples.uuids(1)[0]
         self.claims.set_inventory(

@@ -24,7 +24,7 @@ class MoverTestCase(agents.AgentTestCase):
         self.agents = {
             host: agent_moving.MovingAgent(
                 host, self.cell, self.claims, driver, self.compute,
-                self.clock, self.network)
+                self.network)
             for host, driver in self.drivers.items()}
 
     def transit(self, name, **values):

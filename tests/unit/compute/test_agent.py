@@ -140,7 +140,7 @@ class TestDeletion(agents.AgentTestCase):
         self.build()
         self.delete()
         release = self.claims.release
-        conductor = moving.Moving(self.claims, self.clock, 'conductor')
+        conductor = moving.Moving(self.claims, 'conductor')
 
         def released(consumers):
             self.claims.release = release

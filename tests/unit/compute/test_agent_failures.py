@@ -136,7 +136,7 @@ class TestFailure(agents.AgentTestCase):
         self.build(hosts=['host2'])
 
         self.assertState('error', None, None)
-        self.assertIn('RuntimeError', self.fault)
+        self.assertIn('that operators find in the logs', self.fault)
         self.assertNotIn('secret', self.fault)
         self.assertNotIn('host1', self.fault)
         self.assertFalse(self.holds)

@@ -2,10 +2,10 @@
 """An agent that was killed takes up what it left lying."""
 
 from concurrent import futures
-import threading
 
 from oslo_serialization import jsonutils
 
+from cellsched.claims import base as claims_base
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
 from cellsched import exception
@@ -30,8 +30,11 @@ class TestResume(agents.AgentTestCase):
             'instance_uuid': self.uuid, 'host': 'host1', 'node': 'node1',
             'cast_at': 1.0, 'message': jsonutils.dumps({
                 'selections': [
-                    objects.Selection(service_host=host, nodename=host)
-                    .obj_to_primitive() for host in ('host1', 'host2')],
+                    objects.Selection(
+                        service_host=host, nodename=host,
+                        compute_node_uuid=provider).obj_to_primitive()
+                    for host, provider in (
+                        ('host1', self.provider), ('host2', 'other'))],
                 'request_spec': objects.RequestSpec(
                     instance_uuid=self.uuid,
                     requested_networks=['one']).obj_to_primitive(),
@@ -167,6 +170,49 @@ class TestResume(agents.AgentTestCase):
         self.assertEqual(1, len(self.conductor.sent))
         self.assertEqual(1, len(self.driver.spawned))
         self.assertNetworks()
+
+    def test_build_whose_claim_is_of_another_host_is_not_built_here(self):
+        """A scheduler that was asked twice claims when it was given back."""
+        killed = self.kill_at('Begin')
+        other = samples.uuids(1)[0]
+        self.claims.set_inventory(other, {'VCPU': claims_base.Inventory(8)})
+        self.claims.release([self.uuid])
+        self.claims.claim([claims_base.Claim(self.uuid, other, {'VCPU': 1})])
+
+        killed.resume()
+
+        self.assertState('building', None, None)
+        self.assertEqual(1, len(self.conductor.sent))
+        self.assertEqual([], self.driver.spawned)
+        self.assertEqual({}, self.claims.held([self.uuid]))
+
+    def test_build_that_was_cut_off_from_its_database_goes_on_soon(self):
+        left = ['Spawn']
+
+        def reached(step):
+            if step in left:
+                left.remove(step)
+                raise exception.DatabaseUnreachable(
+                    schema='cell', url='x', reason='it restarts')
+
+        agent = self.make_agent('host1', reached=reached)
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.build, by=agent)
+        self.assertState('building', 'spawning', 'host1')
+
+        left.append('Spawn')
+        agent.resume_soon()
+        self.assertState('building', 'spawning', 'host1')
+        agent.resume_soon()
+
+        self.assertActiveOnce()
+
+    def test_nothing_is_looked_for_where_nothing_was_cut_off(self):
+        agent = self.kill_at('Begin')
+
+        agent.resume_soon()
+
+        self.assertState('building', 'spawning', 'host1')
 
     def test_build_that_was_handed_on_is_left_to_the_conductors(self):
         self.driver.error = exception.BuildFailed(uuid='x', reason='broke')
@@ -348,39 +394,3 @@ class TestStrays(agents.AgentTestCase):
         self.agent.resume()
 
         self.assertEqual([foreign.uuid], self.driver.list_instances())
-
-
-class TestTurns(agents.AgentTestCase):
-
-    def check(self, builds_max, wanted, at_once):
-        """Let so many builds come; see how many are done at the same time."""
-        begun = threading.Semaphore(0)
-        agent = self.make_agent(
-            'host1', builds_max=builds_max,
-            reached=lambda step: step == 'Begin' and begun.release())
-        uuids = samples.uuids(wanted)
-        with self.cell.writer() as connection:
-            instances.create(connection, map(samples.instance, uuids),
-                             self.clock.now())
-        go_on = self.driver.hold_builds()
-        with futures.ThreadPoolExecutor(wanted) as threads:
-            try:
-                builds = [threads.submit(
-                    agent.build_and_run_instance, agents.USER,
-                    samples.instance(uuid), None, {}, 'node1', {}, [])
-                    for uuid in uuids]
-                for _ in range(at_once):
-                    self.assertTrue(begun.acquire(timeout=agents.DEADLINE_S))
-                futures.wait(builds, 0.05)
-                self.assertFalse(begun.acquire(blocking=False))
-            finally:
-                go_on.set()
-            for build in builds:
-                build.result(agents.DEADLINE_S)
-        self.assertEqual(sorted(uuids), self.driver.list_instances())
-
-    def test_others_wait_for_their_turn(self):
-        self.check(builds_max=2, wanted=5, at_once=2)
-
-    def test_without_a_bound_all_are_done_at_once(self):
-        self.check(builds_max=0, wanted=5, at_once=5)

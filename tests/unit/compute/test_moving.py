@@ -67,7 +67,8 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual({'own': 'host1'}, self.places)
         self.assertEqual(['host1'], self.running)
         self.assertEqual(server_moves.ERROR, self.status(move))
-        self.assertIn('failed on this host: no', self.fault)
+        self.assertEqual(
+            f'The migration of {self.uuid} failed: no', self.fault)
         self.assertNetworks('host1')
         self.assertEqual([], self.compute.sent)
 
@@ -112,6 +113,18 @@ class TestMigration(mover.MoverTestCase):
         self.assertEqual([], self.running)
         self.assertEqual({}, self.places)
         self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertIsNone(self.fault)
+
+    def test_server_that_fails_while_it_is_deleted_has_no_fault(self):
+        move = self.accept()
+        driver = self.drivers['host2']
+        driver.error = exception.BuildFailed(uuid=self.uuid, reason='no')
+        driver.when_up = self.delete
+
+        self.tell('migrate_in', move)
+
+        self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertIsNone(self.fault)
 
     def test_source_that_cannot_be_told_keeps_nothing_back(self):
         move = self.accept()

@@ -43,15 +43,19 @@ class TestKept(base.TestCase):
         order = orders.kept(instance, build_casts.BuildCast(
             instance.uuid, 'host1', 'node1', jsonutils.dumps({
                 'selections': [
-                    objects.Selection(service_host=host).obj_to_primitive()
+                    objects.Selection(
+                        service_host=host, compute_node_uuid=f'uuid of {host}'
+                    ).obj_to_primitive()
                     for host in ('host1', 'host2', 'host3')],
                 'request_spec': objects.RequestSpec(
                     requested_networks=['one']).obj_to_primitive(),
                 'filter_properties': {'retry': {'num_attempts': 2}}}), 1.0))
 
         self.assertEqual(
-            (2, 'node1', ['one'], ['host2', 'host3'], 'project', 'user'),
-            (order.tried, order.node, order.requested_networks,
+            (2, 'node1', 'uuid of host1', ['one'], ['host2', 'host3'],
+             'project', 'user'),
+            (order.tried, order.node, order.provider,
+             order.requested_networks,
              [each.service_host for each in order.hosts],
              order.context.project_id, order.context.user_id))
 

@@ -3,6 +3,8 @@
 
 import json
 
+from cellsched.compute import provider_config
+from cellsched.compute import tracker
 from cellsched.db.cell import hosts
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
@@ -63,19 +65,53 @@ class TestFigures(tracking.TrackerTestCase):
         self.assertEqual('192.0.2.7', read['host_ip'])
         self.assertEqual(
             [{'name': 'm', 'value': 0.5}], json.loads(read['metrics']))
-        self.assertEqual({'HW_B', 'CUSTOM_A'}, read['traits'])
+        self.assertEqual({'HW_B', 'CUSTOM_A', 'COMPUTE_NODE', 'OWNER_NOVA'},
+                         read['traits'])
         self.assertEqual({'nests': 2}, json.loads(read['stats']))
 
     def test_driver_that_says_no_more_than_it_must_is_read_as_well(self):
         self.tracker().report()
 
         read = self.read()
-        self.assertEqual(('', (), '', frozenset(), 0, 0), tuple(
+        self.assertEqual(('', (), None, tracker.TRAITS, 0, 0), tuple(
             read[name] for name in (
                 'cpu_info', 'supported_instances', 'host_ip', 'traits',
                 'num_io_ops', 'failed_builds')))
         self.assertEqual([], json.loads(read['metrics']))
         self.assertEqual('', self.logs.output)
+
+    def test_traits_of_files_are_told_beside_those_of_the_driver(self):
+        uuid = samples.uuids(1)[0]
+        path = self.temporary_directory() / 'provider.yaml'
+        more = provider_config.ProviderConfig(str(path.parent))
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, traits=frozenset({'HW_B'}))}
+        reports = self.tracker(provider_config=more, new_uuid=lambda: uuid)
+        for name, trait in (('$COMPUTE_NODE', 'CUSTOM_A'),
+                            (uuid, 'CUSTOM_UUID')):
+            path.write_text(
+                "meta: {schema_version: '1.0'}\nproviders:\n"
+                f"- identification: {{uuid: '{name}'}}\n"
+                f'  traits: {{additional: [{trait}]}}\n')
+
+            reports.report()
+
+            self.assertEqual({'HW_B', trait, *tracker.TRAITS},
+                             self.read()['traits'])
+
+    def test_node_that_a_file_names_by_uuid_has_its_traits_at_once(self):
+        uuid = samples.uuids(1)[0]
+        path = self.temporary_directory() / 'provider.yaml'
+        path.write_text(
+            "meta: {schema_version: '1.0'}\nproviders:\n"
+            f"- identification: {{uuid: '{uuid}'}}\n"
+            '  traits: {additional: [CUSTOM_UUID]}\n')
+
+        self.tracker(
+            provider_config=provider_config.ProviderConfig(str(path.parent)),
+            new_uuid=lambda: uuid).report()
+
+        self.assertIn('CUSTOM_UUID', self.read()['traits'])
 
     def test_text_of_cpu_info_stays_as_it_is(self):
         self.driver.found = {'node1': virt.NodeResources(
@@ -84,6 +120,39 @@ class TestFigures(tracking.TrackerTestCase):
         self.tracker().report()
 
         self.assertEqual('{"model":  "x"}', self.read()['cpu_info'])
+
+    def test_images_of_servers_are_told_by_node(self):
+        self.driver.found = {name: virt.NodeResources(4, 8192, 100)
+                             for name in ('node1', 'node2')}
+        [uuid, other] = samples.uuids(2)
+        with self.cell.writer() as connection:
+            instances.create(
+                connection, [samples.instance(each, host='host1', node='node1')
+                             for each in (uuid, other)], self.clock.now(),
+                dict.fromkeys((uuid, other), {'os_distro': 'x'}))
+        reports = self.tracker()
+
+        reports.report()
+        [first, second] = figures.of_nodes(
+            self.changes().nodes, 'cell1')['image_props']
+        self.assertEqual(((('os_distro', 'x', 2),), ()), (first, second))
+
+        with self.cell.writer() as connection:
+            instances.update(connection, uuid, {'image_ref': 'new'},
+                             self.clock.now())
+        reports.report()
+        self.assertEqual((('os_distro', 'x', 1),), self.read()['image_props'])
+
+    def test_images_are_looked_at_only_where_servers_changed(self):
+        self.add()
+        reports = self.tracker()
+        reports.report()
+        for added, expected in (0, 0), (1, 1), (0, 0):
+            self.add(added)
+            with recording.recorded(self.cell) as statements:
+                reports.report()
+            self.assertEqual(expected, sum(
+                'instance_system_metadata' in text for text, _ in statements))
 
     def test_servers_of_each_node_are_counted(self):
         self.driver.found = {

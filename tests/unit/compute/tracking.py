@@ -2,6 +2,7 @@
 """A tracker with its cell, a claim store, and a driver that it asks."""
 
 from oslo_config import cfg
+from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from cellsched.claims import memory
@@ -41,21 +42,23 @@ class TrackerTestCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.cell = self.useFixture(databases.CellDatabase()).database
         self.clock = clock.FakeClock()
+        self.cell = self.useFixture(
+            databases.CellDatabase(self.clock)).database
         self.claims = Claims()
         self.driver = Driver()
         self.outcomes = outcomes.Outcomes()
 
-    def tracker(self, **options):
+    def tracker(self, provider_config=None, new_uuid=None, name=None,
+                **options):
         conf = cfg.ConfigOpts()
         default.register_opts(conf)
         conf([], default_config_files=[], default_config_dirs=[])
-        for name, value in {'host': 'host1', **options}.items():
-            conf.set_override(name, value)
+        for option, value in {'host': 'host1', **options}.items():
+            conf.set_override(option, value)
         return tracker.Tracker(
-            conf, self.cell, self.claims, self.driver, self.clock,
-            self.outcomes)
+            conf, self.cell, self.claims, self.driver, self.outcomes,
+            new_uuid or uuidutils.generate_uuid, provider_config, name)
 
     def rows(self, table):
         with self.cell.reader() as connection:
