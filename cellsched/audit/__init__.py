@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must hold of all servers at all times, checked and mended.
 
-``facts`` reads what is known of servers everywhere; ``fates``, ``holding`` and
-``reasons`` judge it, ``hosts`` what is mapped and ``capacity`` the claim
-store's figures; ``checks`` goes through a whole deployment, ``repairs`` mends
-what can be, and ``claims`` releases leaked claims while a conductor runs.
+``facts`` reads what is known of servers everywhere, and ``sizes`` what was
+asked for; ``fates``, ``holding``, ``tasks`` and ``reasons`` judge it,
+``hosts`` what is mapped, ``capacity`` the claim store's figures and
+``providers`` who they are of; ``checks`` goes through a whole deployment,
+``repairs`` and ``rows`` mend what can be, and ``claims`` releases leaked
+claims while a conductor runs. To add a finding, add its kind to ``findings``
+and to the page on the audit.
 """

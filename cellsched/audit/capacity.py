@@ -32,13 +32,14 @@ def check(
     open_: set[str] | None = None
     for _ in range(_WALKS_MAX):
         before = store.usages()
-        sums = _add_up(store, page, seen)
+        sums, holders = _add_up(store, page, seen)
         changed = {usage.provider for usage
                    in store.usages(since=before.token).usages}
         for usage in before.usages:
             if usage.provider not in changed and (
                     open_ is None or usage.provider in open_):
-                found += _compare(usage, sums[usage.provider])
+                found += _compare(usage, sums[usage.provider],
+                                  holders[usage.provider])
         open_ = changed if open_ is None else changed & open_
         seen = _ignore
         if not open_:
@@ -52,37 +53,42 @@ def _ignore(held: Held) -> None:
 
 def _add_up(
     store: claims_base.ClaimStore, page: int, seen: Callable[[Held], None]
-) -> dict[str, collections.Counter[str]]:
+) -> tuple[dict[str, collections.Counter[str]], collections.Counter[str]]:
+    """Return what is taken of providers, and how many consumers take it."""
     sums: dict[str, collections.Counter[str]] = collections.defaultdict(
         collections.Counter)
+    holders: collections.Counter[str] = collections.Counter()
     after = ''
     while consumers := store.consumers(after, page):
         held = store.held(consumers)
         for claims in held.values():
             for claim in claims:
                 sums[claim.provider].update(claim.resources)
+                holders[claim.provider] += 1
         seen(held)
         after = consumers[-1]
-    return sums
+    return sums, holders
 
 
 def _compare(
-    usage: claims_base.Usage, taken: Mapping[str, int]
+    usage: claims_base.Usage, taken: Mapping[str, int], holders: int
 ) -> Iterator[findings.Finding]:
+    if usage.consumers != holders:
+        yield findings.Finding(
+            'miscounted-consumers', usage.provider,
+            f'has claims of {holders} consumers, and the claim store counts '
+            f'{usage.consumers}', action=findings.Action.RECOUNT)
     for resource in sorted(usage.used.keys() | taken.keys()):
         used = usage.used.get(resource, 0)
         real = taken.get(resource, 0)
         capacity = usage.capacity.get(resource, 0)
         if real > capacity:
             yield findings.Finding(
-                'S1', f'over-capacity:{resource}', usage.provider,
+                f'over-capacity:{resource}', usage.provider,
                 f'has {capacity} of {resource}, and {real} is claimed',
                 advice='move servers away, or let the host offer more again')
         if used != real:
             yield findings.Finding(
-                'S1', f'miscounted:{resource}', usage.provider,
+                f'miscounted:{resource}', usage.provider,
                 f'has claims of {real} of {resource}, and the claim store '
-                f'counts {used}',
-                advice='the claim store offers no way to count again; it '
-                       'refuses claims, or takes too many, until its figure '
-                       'is corrected in its database')
+                f'counts {used}', action=findings.Action.RECOUNT)

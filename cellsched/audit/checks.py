@@ -14,8 +14,10 @@ from cellsched.audit import fates
 from cellsched.audit import findings
 from cellsched.audit import holding
 from cellsched.audit import hosts
+from cellsched.audit import providers
 from cellsched.audit import reasons
 from cellsched.audit import repairs
+from cellsched.audit import tasks
 from cellsched.claims import moving
 from cellsched import clock as clock_
 from cellsched.db.api import surveying as api
@@ -38,6 +40,7 @@ def judge(facts: facts_.Facts) -> Iterator[findings.Finding]:
     """Yield all that is wrong with a server."""
     yield from fates.check(facts)
     yield from holding.check(facts)
+    yield from tasks.check(facts)
     yield from reasons.check(facts)
 
 
@@ -103,7 +106,7 @@ class Auditor:
         for uuids in itertools.chain(
                 self._reader.pages(api.mapped_after),
                 self._reader.pages(api.requested_after)):
-            for facts in self._reader.facts(uuids).values():
+            for facts in self._reader.facts(uuids, asked=True).values():
                 if any(judge(facts)):
                     suspects.add(facts.uuid)
                 if facts.moved:
@@ -140,6 +143,7 @@ class Auditor:
 
         if store is not None:
             found += capacity.check(store, self._reader.page, look)
+            found += providers.check(self._reader, store)
         found += self._unheard()
         return found, foreign
 
@@ -147,14 +151,14 @@ class Auditor:
         self, suspects: Iterable[str]
     ) -> Iterator[findings.Finding]:
         for uuids in statements.chunks(sorted(suspects)):
-            facts = self._reader.facts(uuids, everywhere=True)
+            facts = self._reader.facts(uuids, everywhere=True, asked=True)
             for each in facts.values():
                 yield from judge(each)
 
     def _unheard(self) -> list[findings.Finding]:
         names = self._reader.names()
         return [findings.Finding(
-            'S2', 'cell-unreachable', cell,
+            'cell-unreachable', cell,
             f'nothing is known of the servers of this cell: {reason}',
             names.get(cell, cell), cell, None,
             'bring its database back, and audit again')
@@ -163,7 +167,12 @@ class Auditor:
     def _fix(self, report: findings.Report, moved: set[str]) -> None:
         """Repair what is left, and look again."""
         before = report.left
-        wanted = [each for each in before if each.action]
+        for provider in sorted({
+                each.of for each in before
+                if each.action is findings.Action.RECOUNT}):
+            self._repairs.recount(provider)
+        wanted = [each for each in before
+                  if each.action and each.is_of_server]
         suspects = {each.of for each in wanted}
         for _ in range(_ROUNDS_MAX):
             if not any(each.action for each in wanted):
@@ -175,7 +184,7 @@ class Auditor:
         report.left = [each for each in after
                        if each.of in suspects or each.key in known]
         report.left += [each for each in before if each.of not in suspects
-                        and _is_of_server(each)]
+                        and each.is_of_server]
         keys = {each.key for each in report.left}
         report.repaired = [each for each in before if each.key not in keys]
 
@@ -184,7 +193,7 @@ class Auditor:
         for each in wanted:
             by_server.setdefault(each.of, []).append(each)
         for uuids in statements.chunks(by_server):
-            facts = self._reader.facts(uuids, everywhere=True)
+            facts = self._reader.facts(uuids, everywhere=True, asked=True)
             for uuid in uuids:
                 self._repair_one(facts[uuid], {
                     each.key for each in by_server[uuid]})
@@ -201,8 +210,7 @@ class Auditor:
             except exception.CellschedException as exc:
                 LOG.warning('%s of %s cannot be repaired: %s',
                             finding.kind, finding.of, exc.format_message())
-
-
-def _is_of_server(finding: findings.Finding) -> bool:
-    return not finding.invariant == 'S1' and finding.kind not in (
-        'cell-unreachable', 'host-elsewhere')
+            except Exception:
+                # The others are not to wait until this is mended.
+                LOG.exception('%s of %s cannot be repaired', finding.kind,
+                              finding.of)

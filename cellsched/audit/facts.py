@@ -9,14 +9,18 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+from cellsched.audit import sizes
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
 from cellsched import context as context_
+from cellsched.db.api import build_requests
+from cellsched.db.api import host_mappings
 from cellsched.db.api import surveying as api
 from cellsched.db.cell import surveying as cell_
 from cellsched.db import session
+from cellsched import exception
 from cellsched import objects
 
 #: How many servers are looked at together.
@@ -30,6 +34,10 @@ class Facts:
     """What is known of one server.
 
     :param rows: by cells' uuids; those of deleted servers too
+    :param broken: why its build request can never be built, if that was
+        looked at
+    :param size: what it is to take, if that was looked at
+    :param host_cells: cells of the hosts that rows beside its mapping name
     :param claims: what it holds
     :param moved: what it holds where it is moved to
     :param unheard: cells that did not answer
@@ -44,6 +52,9 @@ class Facts:
     moved: Sequence[claims_base.Claim]
     unheard: frozenset[str]
     names: Mapping[str, str]
+    broken: exception.RequestUnreadable | None = None
+    size: sizes.Size | None = None
+    host_cells: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def visible(self) -> dict[str, cell_.Row]:
         """Return the rows that are not deleted, in cells that have hosts."""
@@ -76,6 +87,7 @@ class Reader:
         self._cells = cells
         self._gatherer = gatherer
         self._context = context_.admin()
+        self._sizes = sizes.Sizes()
         #: Why cells did not answer, by their uuids.
         self.unheard: dict[str, str] = {}
 
@@ -93,12 +105,14 @@ class Reader:
                 for uuid, cell in self.cells().items()}
 
     def facts(
-        self, uuids: Iterable[str], everywhere: bool = False
+        self, uuids: Iterable[str], everywhere: bool = False,
+        asked: bool = False,
     ) -> dict[str, Facts]:
         """Return what is known of servers.
 
         :param everywhere: look in all cells, and not only in those where
             their mappings say that they are
+        :param asked: look at what was asked for too
         """
         uuids = list(dict.fromkeys(uuids))
         # Claims come first: who holds one afterwards had it after all.
@@ -107,6 +121,10 @@ class Reader:
             # A request goes when the mapping is there and says so.
             requested = api.requested(connection, uuids)
             mappings = api.mappings(connection, uuids)
+            read = build_requests.read(
+                connection, requested) if asked else []
+            texts = api.specs(connection, uuids) if asked else {}
+        broken = {entry.request.instance_uuid: entry.broken for entry in read}
         wanted: dict[str, list[str]] = {cell: [] for cell in self.cells()}
         for uuid in uuids:
             mapping = mappings.get(uuid)
@@ -119,11 +137,15 @@ class Reader:
             # They were mapped since the cells were read.
             self._cells.refresh()
         rows = self._rows(wanted)
+        host_cells = self._host_cells(rows, mappings)
         names, unheard = self.names(), frozenset(self.unheard)
         return {uuid: Facts(
             uuid, mappings.get(uuid), uuid in requested,
             rows.get(uuid, {}), held.get(uuid, ()),
-            held.get(moving.consumer(uuid), ()), unheard, names)
+            held.get(moving.consumer(uuid), ()), unheard, names,
+            broken.get(uuid),
+            self._sizes.of(uuid, texts.get(uuid)) if asked else None,
+            host_cells)
             for uuid in uuids}
 
     def known(self, uuids: Sequence[str]) -> set[str]:
@@ -188,6 +210,20 @@ class Reader:
             for uuid, row in rows.items():
                 found.setdefault(uuid, {})[cell] = row
         return found
+
+    def _host_cells(
+        self, rows: Mapping[str, Mapping[str, cell_.Row]],
+        mappings: Mapping[str, api.Mapping],
+    ) -> dict[str, str]:
+        hosts = {
+            row.host for uuid, there in rows.items()
+            for cell, row in there.items()
+            if row.host and uuid in mappings and mappings[uuid].cell != cell}
+        if not hosts:
+            return {}
+        with self.database.reader() as connection:
+            return {host: cell.uuid for host, cell in
+                    host_mappings.get_many(connection, hosts).items()}
 
     def _held(
         self, uuids: Sequence[str]

@@ -5,18 +5,47 @@ import dataclasses
 import enum
 
 
+#: Kinds of findings, and the invariant that each breaks. A kind may be told of
+#: a resource class, which follows it after a colon.
+KINDS = {
+    'over-capacity': 'S1', 'miscounted': 'S1', 'miscounted-consumers': 'S1',
+    'wrong-capacity': 'S1', 'provider-unknown': 'S1',
+    'no-fate': 'S2', 'two-cells': 'S2', 'cell-and-cell0': 'S2',
+    'request-left': 'S2', 'request-of-deleted': 'S2',
+    'request-unreadable': 'S2', 'deleted-visible': 'S2',
+    'cell-unreachable': 'S2',
+    'undecided': 'S3', 'row-unmapped': 'S3', 'request-unmapped': 'S3',
+    'row-lost': 'S3', 'row-elsewhere': 'S3', 'host-elsewhere': 'S3',
+    'host-unmapped': 'S3',
+    'claim-leaked': 'S4', 'move-claim-leaked': 'S4', 'unclaimed': 'S4',
+    'claim-elsewhere': 'S4', 'claim-second': 'S4', 'claim-amount': 'S4',
+    'no-reason': 'S13', 'no-action': 'S13', 'spec-missing': 'S13',
+    'spec-unreadable': 'S13',
+    'build-stranded': 'L1', 'task-stranded': 'L1', 'move-stranded': 'L1',
+    'deleting-stranded': 'L1',
+}
+
+
 class Action(enum.Enum):
     """A repair that is safe; its value says what it does."""
 
     BURY = 'record it in cell0, with the reason that its build was lost'
+    BURY_REQUEST = 'record it in cell0, with what its request lacks'
     PURGE = 'remove the row, which never was on a host'
     DECIDE = 'map it to the cell that has it'
+    REMAP = 'map it to the cell where its row, its host and its claim are'
     MAP = 'map it, with the project and the user that are known'
     FORGET = 'delete the build request'
     DELETE = 'mark the row as deleted'
     RELEASE = 'release the claim'
     RELEASE_MOVE = 'release the claim of the move'
     CLAIM = 'claim what it takes, if there is room'
+    RECLAIM = 'claim what it takes where it is, if there is room for both ' \
+        'meanwhile, in place of what it holds'
+    RECOUNT = 'have the claim store count anew'
+    FAIL = 'put it into ERROR, with the reason that nobody built it'
+    TAKE_BACK = 'take its task back, with the reason that nobody did it'
+    GIVE_UP = 'give the move up, with the reason that nobody made it'
     EXPLAIN = 'record that the reason is not known'
 
 
@@ -24,8 +53,7 @@ class Action(enum.Enum):
 class Finding:
     """Something that must not be.
 
-    :param invariant: which one it breaks: ``S1``, ``S2``, …
-    :param kind: a short name of what it is
+    :param kind: a short name of what it is, one of :data:`KINDS`
     :param of: uuid of the server or of the provider, or name of the host
     :param cell: the cell's name, where it is about one
     :param cell_uuid: that cell
@@ -33,7 +61,6 @@ class Finding:
     :param advice: what a human may do where none is
     """
 
-    invariant: str
     kind: str
     of: str
     text: str
@@ -43,9 +70,20 @@ class Finding:
     advice: str = ''
 
     @property
-    def key(self) -> tuple[str, str, str, str | None]:
+    def invariant(self) -> str:
+        """Which one it breaks: ``S1``, ``S2``, …"""
+        return KINDS[self.kind.partition(':')[0]]
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether it is about a server, and not a provider, host or cell."""
+        return self.invariant != 'S1' and self.kind not in (
+            'cell-unreachable', 'host-elsewhere', 'host-unmapped')
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
         """What two findings of the same have in common."""
-        return self.invariant, self.kind, self.of, self.cell_uuid
+        return self.kind, self.of, self.cell_uuid
 
     @property
     def repair(self) -> str:

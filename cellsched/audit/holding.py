@@ -2,11 +2,13 @@
 """Who holds a claim is a server or is to be one: S4."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 import enum
 
 from cellsched.audit import facts as facts_
 from cellsched.audit import fates
 from cellsched.audit import findings
+from cellsched.db.cell import states
 from cellsched.db.cell import surveying
 from cellsched import objects
 
@@ -28,29 +30,65 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
     cell = facts.mapping.cell if facts.mapping else None
     if facts.claims and state is Due.NOTHING:
         yield fates.found(
-            facts, 'S4', 'claim-leaked',
+            facts, 'claim-leaked',
             f'holds a claim on {facts.claims[0].provider}, and takes nothing',
             cell, Action.RELEASE)
     if move_leaks(facts, state):
         yield fates.found(
-            facts, 'S4', 'move-claim-leaked',
+            facts, 'move-claim-leaked',
             f'holds a claim on {facts.moved[0].provider} to be moved there, '
             'and is not being moved', cell, Action.RELEASE_MOVE)
     row = _row(facts)
-    if state is Due.SOMETHING and not facts.claims and not facts.moved:
+    size = facts.size
+    if state is not Due.SOMETHING or size is not None and (
+            size.resources == {}):
+        return
+    if not facts.claims and not facts.moved:
         yield fates.found(
-            facts, 'S4', 'unclaimed', 'takes room, and holds no claim', cell,
+            facts, 'unclaimed', 'takes room, and holds no claim', cell,
             Action.CLAIM if row is not None and row.provider else None,
             'nobody knows where; delete it, unless its build goes on')
-    if (row is not None and state is Due.SOMETHING and row.provider
-            and row.task_state is None and not row.moving
-            and facts.claims and row.provider not in {
-                claim.provider for claim in (*facts.claims, *facts.moved)}):
+    elif row is not None and at_rest(facts, row):
+        yield from _at_rest(facts, cell, row)
+
+
+def at_rest(facts: facts_.Facts, row: surveying.Row) -> bool:
+    """Whether a server is on a node, and is to hold one claim, on that."""
+    return (row.provider is not None and row.task_state is None
+            and not row.moving and not facts.moved
+            and row.vm_state not in (None, states.WAITING.vm_state))
+
+
+def _at_rest(
+    facts: facts_.Facts, cell: str | None, row: surveying.Row
+) -> Iterator[findings.Finding]:
+    held = {claim.provider: claim.resources for claim in facts.claims}
+    size = facts.size
+    here = held.pop(row.provider or '', None)
+    action = Action.RECLAIM if size is None or size.resources else None
+    unknown = 'nobody knows what it takes, as its request specification is ' \
+        'lost'
+    if here is None:
         yield fates.found(
-            facts, 'S4', 'claim-elsewhere',
+            facts, 'claim-elsewhere',
             f'is on {row.provider}, and holds a claim on '
-            f'{facts.claims[0].provider}', cell, None,
-            'move it to where its claim is, or migrate it, which claims anew')
+            + ', '.join(sorted(held)), cell, action, unknown)
+    elif held:
+        yield fates.found(
+            facts, 'claim-second',
+            f'is on {row.provider}, and holds a claim on '
+            + ', '.join(sorted(held)) + ' too', cell, action, unknown)
+    elif size is not None and size.resources is not None and (
+            dict(here) != size.resources):
+        yield fates.found(
+            facts, 'claim-amount',
+            f'takes {_amounts(size.resources)}, and holds a claim of '
+            + _amounts(here), cell, action)
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ', '.join(f'{amount} {resource}'
+                     for resource, amount in sorted(resources.items()))
 
 
 def due(facts: facts_.Facts) -> Due:

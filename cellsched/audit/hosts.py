@@ -8,23 +8,34 @@ from cellsched.db.cell import surveying
 
 
 def check(reader: facts_.Reader) -> list[findings.Finding]:
-    """Return the hosts that are mapped to another cell.
+    """Return the hosts that are mapped to another cell, or not any more.
 
-    One that is not mapped at all is mapped by the next scheduler that sees
-    it.
+    One that was never mapped is, by the next scheduler that sees it.
     """
     found = []
     names = reader.names()
-    nodes = reader.ask(
+    there = reader.ask(
         lambda cell, connection: surveying.nodes(connection), reader.cells())
-    for cell, hosts in nodes.items():
+    for cell, nodes in there.items():
+        # Whether one of its nodes was known as mapped, by host.
+        hosts: dict[str, bool] = {}
+        for node in nodes.values():
+            hosts[node.host] = node.mapped or hosts.get(node.host, False)
         with reader.database.reader() as connection:
-            mapped = host_mappings.get_many(connection, hosts.values())
-        for host in sorted(set(hosts.values())):
-            if host in mapped and mapped[host].uuid != cell:
+            mapped = host_mappings.get_many(connection, hosts)
+        for host, was_mapped in sorted(hosts.items()):
+            if host not in mapped:
+                if was_mapped:
+                    found.append(findings.Finding(
+                        'host-unmapped', host,
+                        'has a compute node in this cell, and its mapping has '
+                        'gone', names[cell], cell, None,
+                        'map it with cell_v2 discover_hosts --by-service, or '
+                        'delete what is left of it in the cell'))
+            elif mapped[host].uuid != cell:
                 other = names.get(mapped[host].uuid, mapped[host].uuid)
                 found.append(findings.Finding(
-                    'S3', 'host-elsewhere', host,
+                    'host-elsewhere', host,
                     f'has a compute node in this cell, and is mapped to '
                     f'{other}', names[cell], cell, None,
                     'let its agent report to one of them only, and delete '

@@ -22,10 +22,10 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
         return
     if not (row.reason or '').strip():
         yield fates.found(
-            facts, 'S13', 'no-reason', 'is in ERROR and nothing says why',
+            facts, 'no-reason', 'is in ERROR and nothing says why',
             cell, findings.Action.EXPLAIN)
     if cell == objects.CELL0_UUID and not row.failed_action:
         yield fates.found(
-            facts, 'S13', 'no-action',
+            facts, 'no-action',
             'is in cell0 without a failed action that names its request',
             cell, findings.Action.EXPLAIN)

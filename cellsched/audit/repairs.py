@@ -10,9 +10,12 @@ from collections.abc import Mapping
 import contextlib
 from typing import Any
 
+from oslo_utils import uuidutils
+
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.audit import holding
+from cellsched.audit import rows as rows_
 from cellsched.cells import cell0 as cell0_
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -20,16 +23,18 @@ from cellsched.claims import moving
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.api import build_requests
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import surveying as api
-from cellsched.db.cell import instance_actions
-from cellsched.db.cell import instance_faults
-from cellsched.db.cell import instances
 from cellsched.db.cell import surveying
 from cellsched import exception
 from cellsched import objects
 
 Action = findings.Action
+
+#: Seconds to lease a request for that is to be buried.
+_LEASE_S = 60.0
 
 
 class Repairs:
@@ -47,19 +52,25 @@ class Repairs:
         self._targets = targets
         self._cell0 = cell0
         self._clock = clock
-        self._host = host
+        rows = rows_.RowRepairs(reader, targets, clock, host)
         self._by_action: Mapping[Action, Callable[
             [findings.Finding, facts_.Facts], None]] = {
                 Action.BURY: self._bury,
+                Action.BURY_REQUEST: self._bury_request,
+                Action.REMAP: self._remap,
+                Action.FAIL: rows.fail,
+                Action.TAKE_BACK: rows.take_back,
+                Action.GIVE_UP: rows.give_up,
+                Action.RECLAIM: self._reclaim,
                 Action.PURGE: self._purge,
                 Action.DECIDE: self._decide,
                 Action.MAP: self._map,
                 Action.FORGET: self._forget,
-                Action.DELETE: self._delete,
+                Action.DELETE: rows.delete,
                 Action.RELEASE: self._release,
                 Action.RELEASE_MOVE: self._release,
                 Action.CLAIM: self._claim,
-                Action.EXPLAIN: self._explain,
+                Action.EXPLAIN: rows.explain,
             }
 
     def repair(
@@ -72,6 +83,11 @@ class Repairs:
         """
         assert finding.action is not None
         self._by_action[finding.action](finding, facts)
+
+    def recount(self, provider: str) -> None:
+        """Have the claim store count anew; that is safe at any time."""
+        if self._reader.claims is not None:
+            self._reader.claims.recount(provider)
 
     def release(self, uuid: str, action: Action) -> bool:
         """Release a claim that was found leaked; return whether it was.
@@ -116,7 +132,6 @@ class Repairs:
 
     def _claim(self, finding: findings.Finding, facts: facts_.Facts) -> None:
         assert facts.mapping is not None and finding.cell_uuid is not None
-        spec = self._spec(facts.uuid)
         row = facts.rows[finding.cell_uuid]
         if row.provider is None or self._reader.claims is None:
             return
@@ -124,8 +139,45 @@ class Repairs:
             now = surveying.lock(connection, facts.uuid)
             if now is not None and now.provider == row.provider and (
                     holding.due_in_cell(now) is holding.Due.SOMETHING):
-                self._reader.claims.claim([claims_base.Claim(
-                    facts.uuid, row.provider, spec.resources())])
+                self._reader.claims.claim([
+                    self._right(facts, row, facts.uuid)])
+
+    def _reclaim(
+        self, finding: findings.Finding, facts: facts_.Facts
+    ) -> None:
+        """Claim in the name of a move, and let what is held follow it.
+
+        So it never holds nothing. Nobody else claims in that name as long as
+        the row is held and the server is not moved.
+        """
+        assert finding.cell_uuid is not None
+        store, row = self._reader.claims, facts.rows[finding.cell_uuid]
+        if store is None:
+            return
+        name = moving.consumer(facts.uuid)
+        with self._cell(finding.cell_uuid).writer() as connection:
+            if surveying.lock(connection, facts.uuid) != row:
+                return
+            store.claim([self._right(facts, row, name)])
+            store.transfer(name, facts.uuid)
+
+    def _right(
+        self, facts: facts_.Facts, row: surveying.Row, consumer: str
+    ) -> claims_base.Claim:
+        """Return what a server that is on a host is to hold."""
+        size = facts.size
+        if size is None or size.resources is None:
+            raise exception.RequestUnreadable(
+                uuid=facts.uuid, what='request specification',
+                problem=size.problem if size else 'was not looked at')
+        assert row.provider is not None and row.host is not None
+        group = None
+        if size.group is not None:
+            with self._database.reader() as connection:
+                group = instance_groups.find(connection, size.group)
+        return claims_base.Claim(
+            consumer, row.provider, size.resources,
+            claims_base.membership(group, row.host, facts.uuid))
 
     def _bury(self, finding: findings.Finding, facts: facts_.Facts) -> None:
         instance = self._instance(facts.uuid)
@@ -138,6 +190,59 @@ class Repairs:
                 reason='its record was lost, as an audit found'))
         if self._reader.claims is not None:
             self._reader.claims.release([facts.uuid])
+
+    def _bury_request(
+        self, finding: findings.Finding, facts: facts_.Facts
+    ) -> None:
+        """Do what a conductor that takes the request up would do."""
+        owner, now = uuidutils.generate_uuid(), self._clock.steady()
+        with self._database.writer() as connection:
+            leased = build_requests.lease(
+                connection, [facts.uuid], owner, now, now + _LEASE_S)
+        for entry in leased:
+            if entry.broken is None:
+                continue
+            if self._cell0.bury(
+                    context_.admin(), [self._instance(facts.uuid)],
+                    entry.broken, owner) and self._reader.claims is not None:
+                self._reader.claims.release([facts.uuid])
+
+    def _remap(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+        """Map a server where all else says that it is.
+
+        Its row there is held meanwhile, and looked for once more where it is
+        mapped to.
+        """
+        before, after = facts.mapping, finding.cell_uuid
+        assert before is not None and before.cell is not None
+        assert after is not None
+        row = facts.rows[after]
+        with api.holding(self._database) as connection:
+            if api.lock(connection, facts.uuid) != before or (
+                    api.requested(connection, [facts.uuid])):
+                return
+            with self._cell(before.cell).reader() as elsewhere:
+                if surveying.rows(elsewhere, [facts.uuid]):
+                    return
+            hosts = host_mappings.get_many(connection, [row.host or ''])
+            there = hosts.get(row.host or '')
+            if there is None or there.uuid != after:
+                return
+            with self._cell(after).writer() as here:
+                if surveying.lock(here, facts.uuid) == row:
+                    self._map_to(connection, facts.uuid, before.cell, there)
+
+    def _map_to(
+        self, connection: Any, uuid: str, before: str,
+        cell: objects.CellMapping,
+    ) -> None:
+        arguments = uuid, before, cell.id, self._clock.now()
+        if self._database.engine.dialect.name != 'sqlite':
+            api.remap(connection, *arguments)
+            return
+        # There it only reads; see holding.
+        with self._database.writer() as writing:
+            api.remap(writing, *arguments)
 
     def _purge(self, finding: findings.Finding, facts: facts_.Facts) -> None:
         assert finding.cell_uuid is not None
@@ -173,56 +278,35 @@ class Repairs:
     def _forget(self, finding: findings.Finding, facts: facts_.Facts) -> None:
         with self._database.writer() as connection:
             if api.lock(connection, facts.uuid) == facts.mapping:
-                api.forget(connection, facts.uuid, self._clock.timestamp())
-
-    def _delete(self, finding: findings.Finding, facts: facts_.Facts) -> None:
-        assert finding.cell_uuid is not None
-        with self._cell(finding.cell_uuid).writer() as connection:
-            instances.delete(
-                connection, facts.uuid, self._clock.now(), host=None)
-
-    def _explain(
-        self, finding: findings.Finding, facts: facts_.Facts
-    ) -> None:
-        assert finding.cell_uuid is not None
-        now = self._clock.now()
-        with self._cell(finding.cell_uuid).writer() as connection:
-            row = surveying.lock(connection, facts.uuid)
-            if row is None or row != facts.rows[finding.cell_uuid]:
-                return
-            if finding.kind == 'no-reason':
-                instance_faults.record(
-                    connection, facts.uuid, exception.BuildAborted(
-                        uuid=facts.uuid, reason='nobody recorded why'),
-                    self._host, now)
-            else:
-                instance_actions.create_all(
-                    connection, {facts.uuid: context_.admin()}, 'create',
-                    now, message='Error')
+                api.forget(connection, facts.uuid,
+                           self._database.timestamp())
 
     def _instance(self, uuid: str) -> objects.Instance:
         """Return a server as its request had it, as far as that is known."""
-        spec = self._spec(uuid)
         with self._database.reader() as connection:
             owner = api.owner(connection, uuid)
         if owner is None:
             raise exception.InstanceMappingNotFound(uuid=uuid)
-        flavor, image = spec.flavor, spec.get('image')
-        return objects.Instance(
+        instance = objects.Instance(
             uuid=uuid, project_id=owner[0], user_id=owner[1],
-            display_name=f'Server {uuid}',
-            image_ref=image.get('id') if image else None, vm_state='error',
+            display_name=f'Server {uuid}', vm_state='error')
+        spec = self._spec(uuid)
+        if spec is None or not spec.get('flavor'):
+            return instance
+        flavor, image = spec.flavor, spec.get('image')
+        return instance.but(
+            image_ref=image.get('id') if image else None,
             vcpus=flavor.vcpus, memory_mb=flavor.memory_mb,
             root_gb=flavor.root_gb, ephemeral_gb=flavor.get('ephemeral_gb'),
             instance_type_id=flavor.get('id'), flavor=flavor,
             availability_zone=spec.get('availability_zone'))
 
-    def _spec(self, uuid: str) -> objects.RequestSpec:
+    def _spec(self, uuid: str) -> objects.RequestSpec | None:
         with self._database.reader() as connection:
-            spec = api.spec(connection, uuid)
-        if spec is None:
-            raise exception.BuildRequestNotFound(uuid=uuid)
-        return spec
+            try:
+                return api.spec(connection, uuid)
+            except objects.READ_ERRORS:
+                return None
 
     def _cell(self, uuid: str) -> Any:
         return self._targets.database(self._reader.cells()[uuid])

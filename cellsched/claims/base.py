@@ -294,6 +294,21 @@ class ClaimStore(abc.ABC):
             refuses it
         """
 
+    def recount(self, provider: str) -> bool:
+        """Set a provider's figures to what its claims and inventory say.
+
+        For a store that keeps what is taken of a provider, how many take it
+        or what it can give beside what these follow from: should they differ,
+        by a defect or by who wrote into the store, it refuses what fits or
+        takes what does not. Must be safe beside all other calls, and change
+        nothing where the figures are right. May cost in proportion to all
+        claims. A store whose figures cannot differ has nothing to do.
+
+        :returns: whether something was wrong; of a provider that the store
+            never heard of nothing is
+        """
+        return False
+
     @abc.abstractmethod
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in the memory of one process."""
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -111,6 +112,23 @@ class MemoryClaims(base.ClaimStore):
             if self._inventories.get(provider) != inventory:
                 self._inventories[provider] = dict(inventory)
                 self._note([provider])
+
+    def recount(self, provider: str) -> bool:
+        with self._lock:
+            claims = [claim for held in self._held.values() for claim in held
+                      if claim.provider == provider]
+            used: collections.Counter[str] = collections.Counter()
+            for claim in claims:
+                used.update(claim.resources)
+            known = self._used.get(provider, {})
+            if len(claims) == self._consumers.get(provider, 0) and all(
+                    used[name] == known.get(name, 0)
+                    for name in used.keys() | known.keys()):
+                return False
+            self._used[provider] = dict(used)
+            self._consumers[provider] = len(claims)
+            self._note([provider])
+            return True
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None

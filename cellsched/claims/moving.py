@@ -6,6 +6,7 @@ has gone there; what it gets meanwhile is claimed in another name. When its
 row says that it is there, that becomes what it holds.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 import uuid as uuid_
@@ -13,12 +14,12 @@ import uuid as uuid_
 from oslo_log import log
 
 from cellsched.claims import base
-from cellsched import clock as clock_
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
+from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
@@ -47,10 +48,8 @@ class Moving:
     """
 
     def __init__(
-        self, claims: base.ClaimStore, clock: clock_.Clock, host: str
-    ) -> None:
+        self, claims: base.ClaimStore, host: str) -> None:
         self._claims = claims
-        self._clock = clock
         self._host = host
 
     def give_up(
@@ -58,34 +57,43 @@ class Moving:
         reason: Exception,
         statuses: Sequence[str] = server_moves.UNMOVED,
         revert: str | None = None,
+        tell: Callable[[], None] = lambda: None,
     ) -> bool:
         """End a move whose server has not gone; return whether that did it.
 
-        The server is what it was, or in ERROR after a rebuild; it is left
-        alone if it is being deleted. What was claimed for the move is given
+        The server is what it was, or in ERROR after a rebuild. One that is
+        being deleted is left alone, and nothing has failed then: no fault is
+        recorded. What was claimed for the move is given
         back, by whoever comes last.
 
         :param statuses: of which the move must be in one
         :param revert: the transition of the server, if it is not that of all
             such moves
+        :param tell: is called when a move was ended whose server stays
         """
-        now, uuid = self._clock.now(), move.instance_uuid
+        uuid = move.instance_uuid
         with database.writer() as connection:
+            now = database.now()
             server_moves.hold(connection, uuid)
             ended = server_moves.advance(
                 connection, move.uuid, statuses, server_moves.ERROR, now)
-            if ended:
+            stays = ended and _stays(instances.get(connection, uuid))
+            if stays:
                 instances.transit(
                     connection, uuid, revert or move.kind.revert, now,
                     host=move.source_compute)
                 instance_faults.record(
-                    connection, uuid, reason, self._host, now)
+                    connection, uuid, reason, self._host, now,
+                    move.migration_type)
+            if ended:
                 instance_actions.finish(
                     connection, uuid, move.kind.action, now, 'Error')
             self._settle(connection, uuid)
         if ended:
             LOG.warning('The %s of %s is given up: %s',
                         move.migration_type, uuid, reason)
+        if stays:
+            tell()
         return ended
 
     def complete(
@@ -95,10 +103,11 @@ class Moving:
 
         May be done again at any point, and by several at once.
         """
-        now, uuid = self._clock.now(), move.instance_uuid
+        uuid = move.instance_uuid
         after = (server_moves.FINISHED if move.kind.leaves
                  else server_moves.DONE)
         with database.writer() as connection:
+            now = database.now()
             server_moves.hold(connection, uuid)
             current = server_moves.get(connection, move.uuid)
             if current is None or current.status != server_moves.MOVED:
@@ -130,3 +139,8 @@ class Moving:
         elif server_moves.live(connection, uuid) is None:
             self._claims.release(
                 names([uuid]) if row.host is None else [consumer(uuid)])
+
+
+def _stays(row: objects.Instance | None) -> bool:
+    """Whether a server is not deleted, nor being deleted."""
+    return row is not None and row.task_state != 'deleting'

@@ -26,7 +26,8 @@ class Audit(base.Lister):
     Looks into the API database, all cells, cell0 and the claim store, for
     what breaks an invariant: S1, no host gives more than it has; S2, each
     server has one fate; S3, its mapping says where it is; S4, claims are
-    those of servers; S13, who failed is told why. What is wrong is looked at
+    those of servers, of what these take; L1, somebody is at work on what has
+    not ended; S13, who failed is told why. What is wrong is looked at
     again after --settle seconds, as it may have been on its way; what is
     wrong both times is listed.
 

@@ -4,7 +4,8 @@
 ``schema`` has the tables and ``migrations`` their history; ``reading`` and
 ``writing`` have the statements, ``at_once`` the one that most claims on
 PostgreSQL need; ``demand`` adds up what a batch moves, and ``shaping`` makes
-it into parts of statements; ``grouping`` has what server groups need.
+it into parts of statements; ``grouping`` has what server groups need, and
+``recounting`` what sets figures right.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from cellsched.claims import base
 from cellsched.claims import deciding
 from cellsched.claims.sql import at_once
 from cellsched.claims.sql import reading
+from cellsched.claims.sql import recounting
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import writing
 from cellsched.db import feed
@@ -162,6 +164,13 @@ class SQLClaims(base.ClaimStore):
                     connection, provider, inventory, new=known is None)
 
         _repeat(attempt)
+
+    def recount(self, provider: str) -> bool:
+        def attempt() -> bool:
+            with self._database.writer() as connection:
+                return recounting.recount(connection, provider)
+
+        return _repeat(attempt)
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None

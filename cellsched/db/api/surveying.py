@@ -31,6 +31,10 @@ _REQUESTED = sa.select(_REQUESTS.c.instance_uuid).where(
     statements.in_list(_REQUESTS.c.instance_uuid))
 
 
+_SPECS_OF = sa.select(_SPECS.c.instance_uuid, _SPECS.c.spec).where(
+    statements.in_list(_SPECS.c.instance_uuid))
+
+
 @dataclasses.dataclass(frozen=True)
 class Mapping:
     """What the API database says of a server.
@@ -84,12 +88,39 @@ def requested(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
                 _REQUESTED, {'these': chunk}).scalars()}
 
 
+def specs(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, str]:
+    """Return what was asked for, by server, as it is kept."""
+    return {uuid: text for chunk in statements.chunks(uuids)
+            for uuid, text in connection.execute(
+                _SPECS_OF, {'these': chunk})}
+
+
 def spec(connection: sa.Connection, uuid: str) -> objects.RequestSpec | None:
-    """Return what was asked for, or None."""
+    """Return what was asked for, or None; it may be none that can be read."""
     found = connection.execute(sa.select(_SPECS.c.spec).where(
         _SPECS.c.instance_uuid == uuid)).scalar()
     return None if found is None else objects.RequestSpec.obj_from_primitive(
         jsonutils.loads(found))
+
+
+def remap(
+    connection: sa.Connection, uuid: str, before: str, after: int,
+    now: datetime.datetime,
+) -> bool:
+    """Map a server to another cell; return whether it was as expected.
+
+    :param before: uuid of the cell that it is mapped to
+    :param after: id of the cell that it is to be mapped to
+    """
+    return bool(connection.execute(
+        sa.update(_TABLE).where(
+            _TABLE.c.instance_uuid == uuid,
+            _TABLE.c.queued_for_delete.is_not(sa.true()),
+            _TABLE.c.cell_id == sa.select(_CELLS.c.id).where(
+                _CELLS.c.uuid == before).scalar_subquery())
+        .values(cell_id=after, updated_at=now)).rowcount)
 
 
 def owner(
@@ -149,5 +180,6 @@ def _after(
 ) -> list[tuple[int, str]]:
     rows: Any = connection.execute(
         sa.select(table.c.id, table.c.instance_uuid)
-        .where(table.c.id > after).order_by(table.c.id).limit(limit))
+        .where(table.c.id > after, table.c.instance_uuid.is_not(None))
+        .order_by(table.c.id).limit(limit))
     return [(row.id, row.instance_uuid) for row in rows]

@@ -2,21 +2,27 @@
 """Queries for who audits a cell: its servers, a page at a time."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
 import datetime
 from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
 from cellsched.db import statements
 
 _TABLE = models.instances
 _NODES = models.compute_nodes
 _ACTIONS = models.instance_actions
+_CASTS = models.build_casts
 _MOVES = models.migrations
+_SERVICES = models.services
 
 #: States of a migration that has come to its end, Nova's among them.
 ENDED = ('cancelled', 'completed', 'confirmed', 'done', 'error', 'failed',
@@ -27,21 +33,49 @@ _ROWS = (
         _TABLE.c.uuid, _TABLE.c.vm_state, _TABLE.c.task_state, _TABLE.c.host,
         _TABLE.c.node, _TABLE.c.launched_at, _TABLE.c.deleted,
         _TABLE.c.project_id, _TABLE.c.user_id,
-        _NODES.c.uuid.label('provider'))
+        _NODES.c.uuid.label('provider'), _CASTS.c.casts,
+        _SERVICES.c.id.label('service'))
     .outerjoin_from(_TABLE, _NODES, sa.and_(
         _NODES.c.host == _TABLE.c.host,
         _NODES.c.hypervisor_hostname == _TABLE.c.node,
         _NODES.c.deleted == 0))
+    .outerjoin(_CASTS, _CASTS.c.instance_uuid == _TABLE.c.uuid)
+    .outerjoin(_SERVICES, sa.and_(
+        _SERVICES.c.host == _TABLE.c.host,
+        _SERVICES.c.binary == services.COMPUTE, _SERVICES.c.deleted == 0))
     .where(statements.in_list(_TABLE.c.uuid)))
 
-_MOVING = sa.select(_MOVES.c.instance_uuid).where(
+_MOVING = sa.select(
+    _MOVES.c.instance_uuid, _MOVES.c.migration_type, _MOVES.c.status,
+).where(
     statements.in_list(_MOVES.c.instance_uuid), _MOVES.c.deleted == 0,
-    sa.func.coalesce(_MOVES.c.status, '').not_in(ENDED))
+    sa.func.coalesce(_MOVES.c.status, '').not_in(ENDED),
+).order_by(_MOVES.c.id)
 
 _FAILED = sa.select(_ACTIONS.c.instance_uuid).where(
     statements.in_list(_ACTIONS.c.instance_uuid),
     sa.func.coalesce(_ACTIONS.c.request_id, '') != '',
     _ACTIONS.c.message.is_not(None))
+
+
+class Move(NamedTuple):
+    """A move that goes on; see :mod:`cellsched.db.cell.server_moves`."""
+
+    kind: str
+    status: str
+
+
+class Node(NamedTuple):
+    """A compute node.
+
+    :param mapped: whether a scheduler has seen its host as mapped
+    :param offers: by resource class what it has, what of that it keeps for
+        itself, and how often it gives the rest
+    """
+
+    host: str
+    mapped: bool
+    offers: Mapping[str, tuple[int, int, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +86,11 @@ class Row:
     :param reason: what its last fault says, of one in ERROR
     :param failed_action: whether an action of a request that is known is
         recorded as failed, of one in ERROR
-    :param moving: whether it has a migration that has not ended
+    :param moving: whether it has a migration that has not ended; after one
+        that goes on no more its old host may still have to clean up
+    :param move: the migration that goes on
+    :param cast: whether its cell keeps what a host was told of its build
+    :param served: whether its host has a compute service, alive or not
     """
 
     vm_state: str | None
@@ -66,6 +104,9 @@ class Row:
     reason: str | None = None
     failed_action: bool = False
     moving: bool = False
+    move: Move | None = None
+    cast: bool = False
+    served: bool = False
 
     @property
     def ran(self) -> bool:
@@ -112,8 +153,10 @@ def rows(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, Row]:
         there = connection.execute(_ROWS, {'these': chunk}).all()
         if not there:
             continue
-        moving = set(connection.execute(
-            _MOVING, {'these': [row.uuid for row in there]}).scalars())
+        moving: dict[str, list[Move]] = {}
+        for uuid, kind, status in connection.execute(
+                _MOVING, {'these': [row.uuid for row in there]}):
+            moving.setdefault(uuid, []).append(Move(kind, status))
         wrong = [row.uuid for row in there
                  if row.vm_state == 'error' and not row.deleted]
         reasons, failed = _reasons(connection, wrong)
@@ -122,7 +165,10 @@ def rows(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, Row]:
                 row.vm_state, row.task_state, row.host, row.launched_at,
                 bool(row.deleted), row.project_id, row.user_id, row.provider,
                 reasons.get(row.uuid), row.uuid in failed,
-                row.uuid in moving)
+                row.uuid in moving, next((
+                    move for move in moving.get(row.uuid, ())
+                    if move.status != server_moves.FINISHED), None),
+                row.casts is not None, row.service is not None)
     return found
 
 
@@ -133,10 +179,18 @@ def lock(connection: sa.Connection, uuid: str) -> Row | None:
     return rows(connection, [uuid]).get(uuid)
 
 
-def nodes(connection: sa.Connection) -> dict[str, str]:
-    """Return the compute nodes' hosts, by the nodes' uuids."""
-    return {row.uuid: row.host for row in connection.execute(
-        sa.select(_NODES.c.uuid, _NODES.c.host).where(_NODES.c.deleted == 0))}
+def nodes(connection: sa.Connection) -> dict[str, Node]:
+    """Return the compute nodes that say whose they are, by their uuids."""
+    return {
+        row.uuid: Node(row.host, bool(row.mapped and row.mapped > 0), {
+            'VCPU': (row.vcpus, row.vcpus_used,
+                     row.cpu_allocation_ratio or 1.0),
+            'MEMORY_MB': (row.memory_mb, row.memory_mb_used,
+                          row.ram_allocation_ratio or 1.0),
+            'DISK_GB': (row.local_gb, row.local_gb_used,
+                        row.disk_allocation_ratio or 1.0)})
+        for row in connection.execute(sa.select(_NODES).where(
+            _NODES.c.deleted == 0, _NODES.c.host.is_not(None)))}
 
 
 def purge_unrun(connection: sa.Connection, uuid: str) -> bool:

@@ -2,6 +2,7 @@
 
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_leases
 from cellsched.db.api import surveying
 from tests.unit.db.api import base
 from tests.unit.db import samples
@@ -44,6 +45,47 @@ class TestSurveying(base.TestCase):
 
         self.assertEqual(
             {*others}, self.read(surveying.requested, self.uuids))
+
+    def test_specifications_are_told_as_they_are_kept(self):
+        first, second, third, *_ = self.uuids
+        self.write(samples.spoil, first, 'request_specs', spec='nonsense')
+        self.write(samples.spoil, second, 'request_specs')
+
+        found = self.read(surveying.specs, [first, second, third])
+
+        self.assertEqual({first, third}, {*found})
+        self.assertEqual('nonsense', found[first])
+        self.assertIn(third, found[third])
+
+    def test_mapping_is_changed_if_it_is_as_expected(self):
+        first, deleted, *_ = self.uuids
+        other = samples.map_cell(self.database, samples.cell('other'))
+        self.write(instance_mappings.decide, [first, deleted], self.cell.id,
+                   samples.NOW)
+        self.write(instance_mappings.mark_deleted, [deleted], samples.NOW)
+
+        def remap(uuid):
+            return self.write(surveying.remap, uuid, self.cell.uuid,
+                              other.id, samples.NOW)
+
+        self.assertEqual((True, False, False), (
+            remap(first), remap(first), remap(deleted)))
+        self.assertEqual(other.uuid, self.read(
+            surveying.mappings, [first])[first].cell)
+
+    def test_request_of_no_server_is_passed_over(self):
+        lost, *others = self.uuids
+        self.write(samples.spoil, lost, 'build_requests', instance='x',
+                   instance_uuid=None)
+
+        self.assertEqual(others, [
+            uuid for _, uuid in self.read(surveying.requested_after, 0, 9)])
+        self.assertEqual(others[::-1], [
+            each.instance_uuid for each in self.read(
+                build_requests.list_all)])
+        self.assertEqual(others, [each.uuid for each in self.read(
+            request_leases.list_overdue,
+            request_leases.Due(1e10, samples.LATER), 9)])
 
     def test_request_is_forgotten_unless_somebody_leases_it(self):
         first, second, *_ = self.uuids

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from cellsched import context
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
 from cellsched.db.cell import surveying
 from cellsched import exception
 from tests.unit.db.cell import base
@@ -59,7 +61,42 @@ class TestSurveying(base.TestCase):
 
         self.assertEqual((node, True),
                          (self.row(uuid).provider, self.row(uuid).ran))
-        self.assertEqual({node: 'host'}, self.read(surveying.nodes))
+        self.assertEqual(
+            {node: surveying.Node('host', False, {
+                'VCPU': (8, 0, 4.0), 'MEMORY_MB': (16384, 512, 1.0),
+                'DISK_GB': (100, 1, 1.0)})},
+            self.read(surveying.nodes))
+
+    def test_row_tells_who_is_at_work_on_it(self):
+        uuid, other, *_ = self.uuids
+        self.assertEqual((None, False, False, False), self.work(uuid))
+
+        self.write(build_casts.create, [
+            build_casts.BuildCast(uuid, 'host', 'node', '{}', 1.0)])
+        self.assertEqual((None, False, True, False), self.work(uuid))
+
+        self.write(services.report, samples.uuids(1)[0], 'host',
+                   services.COMPUTE, 'compute', samples.NOW)
+        self.write(samples.put, uuid, {'host': 'host'})
+        self.assertEqual((None, False, True, True), self.work(uuid))
+
+        for status in server_moves.DONE, server_moves.FINISHED:
+            self.move(uuid, status)
+        self.assertEqual((None, True, True, True), self.work(uuid))
+
+        self.move(uuid, server_moves.PREPARING)
+        self.assertEqual(
+            (('migration', 'preparing'), True, True, True), self.work(uuid))
+        self.assertEqual((None, False, False, False), self.work(other))
+
+    def move(self, uuid, status):
+        self.write(server_moves.create, server_moves.Migration(
+            samples.uuids(1)[0], uuid, server_moves.MIGRATION, status),
+            context.admin(), samples.NOW)
+
+    def work(self, uuid):
+        row = self.row(uuid)
+        return row.move, row.moving, row.cast, row.served
 
     def test_row_in_error_has_its_last_reason_and_its_action(self):
         uuid, *_ = self.uuids
