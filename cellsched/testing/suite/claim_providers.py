@@ -142,6 +142,26 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
     def told(self, usages: Iterable[base.Usage]) -> set[str]:
         return {usage.provider for usage in usages}
 
+    # Figures.
+
+    def test_figures_that_are_right_stay(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8, MEMORY_MB=100)
+        claims = [self.make_claim(provider, VCPU=2, MEMORY_MB=1)
+                  for _ in range(2)]
+        store.claim(claims)
+        store.release([claims[0].consumer])
+        token = store.usages().token
+
+        self.assertFalse(store.recount(provider))
+
+        self.assertUsed(store, provider, 1, VCPU=2, MEMORY_MB=1)
+        self.assertCapacity(store, provider, VCPU=8, MEMORY_MB=100)
+        self.assertEqual(token, store.usages().token)
+
+    def test_unknown_provider_has_no_figures(self) -> None:
+        self.assertFalse(self.make_store().recount(str(uuid.uuid4())))
+
     # Processes.
 
     def test_peer_sees_what_was_taken(self) -> None:

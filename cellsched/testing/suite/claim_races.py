@@ -48,6 +48,30 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         self.assertEqual([None] * 4 * _THREADS, outcomes)
         self.assertUsed(store, provider, 4 * _THREADS, VCPU=4 * _THREADS)
 
+    def test_figures_are_right_at_every_moment(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=1000)
+        found: list[bool] = []
+
+        def take_and_give_back(store: base.ClaimStore) -> None:
+            for _ in range(5):
+                claim = self.make_claim(provider, VCPU=2)
+                moved = str(uuid.uuid4())
+                store.claim([claim])
+                store.transfer(claim.consumer, moved)
+                store.release([moved])
+
+        def count(store: base.ClaimStore) -> None:
+            found.extend(store.recount(provider) for _ in range(10))
+
+        outcomes = self.race(store, [
+            call for _ in range(_THREADS // 2)
+            for call in (take_and_give_back, take_and_give_back, count)])
+
+        self.assertEqual([None] * len(outcomes), outcomes)
+        self.assertEqual({False}, {*found})
+        self.assertUsed(store, provider, 0)
+
     def test_batches_in_any_order_do_not_stop_each_other(self) -> None:
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=1000) for _ in range(6)]

@@ -18,12 +18,14 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.testing import clock as clocks
 from tests.unit.cells import base
@@ -80,14 +82,25 @@ class TestCase(base.TestCase):
     # What there is.
 
     def add_host(self, cell, host):
-        self.providers[host] = self.write(
-            self.cell(cell), compute_nodes.save, samples.uuids(1)[0], host,
-            f'node-{host}', samples.NODE, samples.NOW)
-        self.claims.set_inventory(self.providers[host], {
-            name: claims_base.Inventory(4 * amount)
-            for name, amount in SIZE.items()})
+        self.offer(cell, host, 4)
+        self.write(self.cell(cell), services.report, samples.uuids(1)[0],
+                   host, services.COMPUTE, 'compute', samples.NOW)
         self.write(self.database, host_mappings.create_missing, [host],
                    self.by_name[cell].id, samples.NOW)
+
+    def offer(self, cell, host, servers):
+        """Let a host have room for so many servers, and say so."""
+        has = {name: servers * amount for name, amount in SIZE.items()}
+        self.providers[host] = self.write(
+            self.cell(cell), compute_nodes.save, samples.uuids(1)[0], host,
+            f'node-{host}', {
+                **samples.NODE, 'vcpus': has['VCPU'],
+                'memory_mb': has['MEMORY_MB'], 'local_gb': has['DISK_GB'],
+                'memory_mb_used': 0, 'local_gb_used': 0,
+                'cpu_allocation_ratio': 1.0}, samples.NOW)
+        self.claims.set_inventory(self.providers[host], {
+            name: claims_base.Inventory(amount)
+            for name, amount in has.items()})
 
     def cell(self, name):
         return self.targets.database(self.by_name[name])
@@ -139,9 +152,43 @@ class TestCase(base.TestCase):
     def change_row(self, uuid, cell, **values):
         self.write(self.cell(cell), samples.put, uuid, values)
 
-    def take(self, uuid, host):
-        self.claims.claim([
-            claims_base.Claim(uuid, self.providers[host], SIZE)])
+    def take(self, uuid, host, **resources):
+        self.claims.claim([claims_base.Claim(
+            uuid, self.providers[host], resources or SIZE)])
+
+    def cast(self, uuid, cell, host='a1'):
+        """Let a cell keep what a host was told."""
+        self.write(self.cell(cell), build_casts.create, [
+            build_casts.BuildCast(uuid, host, f'node-{host}', '{}', 1.0)])
+
+    def building(self, cell='cell1', **values):
+        """Return a server whose cell builds it."""
+        uuid = self.accept()
+        self.decide(uuid, cell)
+        self.put_row(uuid, cell, **values)
+        self.forget(uuid)
+        return uuid
+
+    def spoil(self, uuid, table, **values):
+        self.write(self.database, samples.spoil, uuid, table, **values)
+
+    def mapped(self, uuid):
+        """Return the name of the cell that a server is mapped to."""
+        mapping = self.read(
+            self.database, instance_mappings.get_many, [uuid])[uuid]
+        return mapping.cell_mapping and mapping.cell_mapping.name
+
+    def held(self, uuid):
+        return {claim.provider: dict(claim.resources)
+                for claim in self.claims.held([uuid]).get(uuid, ())}
+
+    def row(self, uuid, cell):
+        with self.cell(cell).reader() as connection:
+            return instances.get(connection, uuid)
+
+    def reason(self, uuid, cell):
+        return self.read(
+            self.cell(cell), instance_faults.latest, [uuid]).get(uuid)
 
     def running(self, cell='cell1', host='a1'):
         """Return a server as it is to be."""
@@ -178,10 +225,11 @@ class TestCase(base.TestCase):
         self.write(self.cell(cell), instances.delete, uuid, samples.NOW)
         return uuid
 
-    def move(self, uuid, cell='cell1', status=server_moves.PREPARING):
+    def move(self, uuid, cell='cell1', status=server_moves.PREPARING,
+             kind=server_moves.MIGRATION):
         """Let a server be moved, or have been."""
         migration = server_moves.Migration(
-            samples.uuids(1)[0], uuid, server_moves.MIGRATION, status)
+            samples.uuids(1)[0], uuid, kind, status, 'a1', 'node-a1')
         self.write(self.cell(cell), server_moves.create, migration,
                    context.admin(), samples.NOW)
         return moving.consumer(uuid)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from cellsched.claims import moving
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import models as api_models
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from tests.unit.audit import base
@@ -112,6 +114,86 @@ class TestRequested(base.TestCase):
         self.assertLeft(('S3', 'row-elsewhere', uuid, 'cell1'))
 
 
+class TestUnreadable(base.TestCase):
+
+    def broken(self):
+        """Yield requests that are broken, each in its way, and the reason."""
+        for table, values, reason in (
+                ('build_requests', {'instance': 'x'}, 'cannot be read'),
+                ('request_specs', {'spec': 'x'}, 'cannot be read'),
+                ('request_specs', {}, 'is missing')):
+            uuid = self.accept()
+            self.spoil(uuid, table, **values)
+            yield uuid, reason
+
+    def test_request_that_cannot_be_built_is_buried_with_the_reason(self):
+        made = dict(self.broken())
+        for uuid in made:
+            self.take(uuid, 'a1')
+
+        self.assertMends(*(
+            ('S2', 'request-unreadable', uuid, '') for uuid in made))
+
+        for uuid, reason in made.items():
+            self.assertEqual('cell0', self.mapped(uuid))
+            self.assertIn(reason, self.reason(uuid, 'cell0'))
+            row = self.row(uuid, 'cell0')
+            self.assertEqual(('project', 'user'),
+                             (row.project_id, row.user_id))
+            self.assertEqual({}, self.held(uuid))
+
+    def test_request_that_a_conductor_leases_is_left_to_it(self):
+        made = dict(self.broken())
+        self.write(self.database, build_requests.lease, made, 'somebody',
+                   self.clock.timestamp(), self.clock.timestamp() + 60)
+
+        self.assertFound(*(
+            ('S2', 'request-unreadable', uuid, '') for uuid in made),
+            fix=True)
+
+        for uuid in made:
+            self.assertEqual(set(), self.rows(uuid))
+
+    def test_request_whose_build_was_begun_is_left_to_a_conductor(self):
+        uuid = self.accept()
+        self.decide(uuid, 'cell1')
+        self.spoil(uuid, 'request_specs')
+        self.assertLeft(('S2', 'request-unreadable', uuid, ''))
+
+        self.put_row(uuid, 'cell1')
+        self.assertLeft(('S2', 'request-unreadable', uuid, ''))
+
+    def test_server_that_cannot_be_moved_is_left_to_a_human(self):
+        missing, unreadable = self.running(), self.running()
+        self.spoil(missing, 'request_specs')
+        self.spoil(unreadable, 'request_specs', spec='{}')
+
+        self.assertLeft(('S13', 'spec-missing', missing, 'cell1'),
+                        ('S13', 'spec-unreadable', unreadable, 'cell1'))
+
+    def test_who_has_ended_needs_no_specification(self):
+        for uuid in self.failed(), self.deleted():
+            self.claims.release([uuid])
+            self.spoil(uuid, 'request_specs')
+
+        self.assertClean()
+
+    def test_server_without_any_fate_or_specification_is_buried(self):
+        uuid = self.accept()
+        self.forget(uuid)
+        self.spoil(uuid, 'request_specs', spec='x')
+
+        self.assertMends(('S2', 'no-fate', uuid, ''))
+
+    def test_one_that_is_broken_keeps_no_other(self):
+        made = dict(self.broken())
+        leaked = self.deleted()
+
+        self.assertFound(
+            *(('S2', 'request-unreadable', uuid, '') for uuid in made),
+            ('S4', 'claim-leaked', leaked, 'cell1'))
+
+
 class TestUndecided(base.TestCase):
 
     def test_server_without_any_fate_is_buried_with_the_reason(self):
@@ -215,11 +297,57 @@ class TestDecided(base.TestCase):
 
         self.assertMends(('S3', 'row-lost', uuid, 'cell0'))
 
-    def test_server_that_is_in_another_cell_is_left_to_a_human(self):
+    def test_mapping_that_all_else_contradicts_is_set_right(self):
         uuid = self.running('cell2', 'b1')
         self.map_to(uuid, 'cell1')
 
+        self.assertMends(('S3', 'row-elsewhere', uuid, 'cell2'))
+
+        self.assertEqual('cell2', self.mapped(uuid))
+
+    def test_server_of_which_not_all_says_where_it_is_is_left(self):
+        def claim_elsewhere(uuid):
+            self.claims.release([uuid])
+            self.take(uuid, 'a1')
+
+        for change in (
+                claim_elsewhere,
+                lambda uuid: self.claims.release([uuid]),
+                lambda uuid: self.change_row(uuid, 'cell2', host=None),
+                lambda uuid: self.change_row(uuid, 'cell2', host='unknown'),
+                lambda uuid: self.change_row(uuid, 'cell2', host='a1'),
+                lambda uuid: self.take(moving.consumer(uuid), 'a2')):
+            uuid = self.running('cell2', 'b1')
+            self.map_to(uuid, 'cell1')
+            change(uuid)
+
+            report = self.audit(fix=True)
+
+            [found] = [each for each in report.left
+                       if each.kind == 'row-elsewhere']
+            self.assertEqual((uuid, None), (found.of, found.action))
+            self.assertEqual('cell1', self.mapped(uuid))
+            self.claims.release(moving.names([uuid]))
+            self.write(self.cell('cell2'), instances.purge, [uuid])
+            self.unmap(uuid)
+
+    def test_server_whose_host_is_not_mapped_there_is_left(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, 'cell1')
+        table = api_models.host_mappings
+        self.write(self.database, lambda connection: connection.execute(
+            table.delete()))
+
         self.assertLeft(('S3', 'row-elsewhere', uuid, 'cell2'))
+
+    def test_server_of_which_a_cell_that_is_down_may_know_is_left(self):
+        uuid = self.running()
+        self.map_to(uuid, 'cell0')
+        self.take_down('cell2')
+
+        self.assertEqual([], self.audit(fix=True).repaired)
+
+        self.assertEqual('cell0', self.mapped(uuid))
 
     def test_tombstone_is_as_good_as_a_row(self):
         uuid = self.running()

@@ -2,9 +2,11 @@
 
 from cellsched.audit import checks
 from cellsched.db.api import build_requests
+from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
+from cellsched import exception
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -14,15 +16,12 @@ class TestFences(base.TestCase):
 
     def repair_late(self, uuid, change):
         """Repair what is wrong, which changes just before."""
-        facts = self.reader.facts([uuid], everywhere=True)[uuid]
+        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
         found = [each for each in checks.judge(facts) if each.action]
         self.assertNotEqual([], found)
         change()
         for each in found:
             self.repairs.repair(each, facts)
-
-    def held(self, uuid):
-        return self.claims.held([uuid]).get(uuid, [])
 
     def test_claim_of_what_is_scheduled_again_stays(self):
         uuid = self.failed()
@@ -30,7 +29,7 @@ class TestFences(base.TestCase):
 
         self.repair_late(uuid, lambda: self.map_to(uuid, None))
 
-        self.assertNotEqual([], self.held(uuid))
+        self.assertNotEqual({}, self.held(uuid))
 
     def test_claim_of_what_is_asked_for_again_stays(self):
         uuid = self.failed()
@@ -38,7 +37,7 @@ class TestFences(base.TestCase):
 
         self.repair_late(uuid, lambda: self.request(uuid))
 
-        self.assertNotEqual([], self.held(uuid))
+        self.assertNotEqual({}, self.held(uuid))
 
     def test_claim_of_a_move_stays_that_no_cell_knows_of(self):
         uuid = self.deleted()
@@ -54,7 +53,7 @@ class TestFences(base.TestCase):
 
         self.repair_late(uuid, undecide)
 
-        self.assertNotEqual([], self.held(name))
+        self.assertNotEqual({}, self.held(name))
 
     def test_claim_of_what_is_rebuilt_stays(self):
         uuid = self.failed('cell1')
@@ -63,7 +62,7 @@ class TestFences(base.TestCase):
         self.repair_late(uuid, lambda: self.change_row(
             uuid, 'cell1', vm_state='active', task_state='rebuilding'))
 
-        self.assertNotEqual([], self.held(uuid))
+        self.assertNotEqual({}, self.held(uuid))
 
     def test_claim_of_a_move_that_begins_stays(self):
         uuid = self.running()
@@ -72,7 +71,7 @@ class TestFences(base.TestCase):
 
         self.repair_late(uuid, lambda: self.move(uuid))
 
-        self.assertNotEqual([], self.held(name))
+        self.assertNotEqual({}, self.held(name))
 
     def test_row_that_has_come_to_a_host_is_not_removed(self):
         uuid = self.running()
@@ -137,7 +136,7 @@ class TestFences(base.TestCase):
         self.repair_late(uuid, lambda: self.write(
             self.cell('cell1'), instances.delete, uuid, samples.NOW))
 
-        self.assertEqual([], self.held(uuid))
+        self.assertEqual({}, self.held(uuid))
 
     def test_row_of_a_deleted_server_on_a_host_is_not_marked(self):
         uuid = self.failed('cell1')
@@ -158,3 +157,153 @@ class TestFences(base.TestCase):
         self.change_row(uuid, 'cell1', vm_state='error')
 
         self.assertFound(('S13', 'no-reason', uuid, 'cell1'))
+
+    def test_request_that_can_be_read_again_is_not_buried(self):
+        uuid = self.accept()
+        table = build_requests.models.request_specs
+        with self.database.reader() as connection:
+            text = connection.execute(table.select()).one().spec
+        self.spoil(uuid, 'request_specs', spec='x')
+
+        self.repair_late(uuid, lambda: self.spoil(
+            uuid, 'request_specs', spec=text))
+
+        self.assertEqual(set(), self.rows(uuid))
+
+    def test_request_that_a_conductor_took_up_is_not_buried(self):
+        uuid = self.accept()
+        self.spoil(uuid, 'request_specs')
+
+        self.repair_late(uuid, lambda: self.write(
+            self.database, build_requests.lease, [uuid], 'somebody',
+            self.clock.timestamp(), self.clock.timestamp() + 60))
+
+        self.assertEqual(set(), self.rows(uuid))
+
+    def test_build_of_which_a_host_is_told_goes_on(self):
+        uuid = self.building()
+
+        self.repair_late(uuid, lambda: self.cast(uuid, 'cell1'))
+
+        self.assertEqual('building', self.row(uuid, 'cell1').vm_state)
+
+    def test_build_that_has_begun_goes_on(self):
+        uuid = self.building()
+
+        self.repair_late(uuid, lambda: self.change_row(
+            uuid, 'cell1', host='a1', task_state='spawning'))
+
+        self.assertEqual('building', self.row(uuid, 'cell1').vm_state)
+
+    def test_task_of_a_server_that_is_moved_now_stays(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', task_state='resize_prep')
+
+        self.repair_late(uuid, lambda: self.move(uuid))
+
+        self.assertEqual('resize_prep', self.row(uuid, 'cell1').task_state)
+
+    def test_move_that_its_server_waits_for_now_goes_on(self):
+        uuid = self.running()
+        name = self.move(uuid)
+        self.take(name, 'a2')
+
+        self.repair_late(uuid, lambda: self.change_row(
+            uuid, 'cell1', task_state='resize_prep'))
+
+        self.assertNotEqual({}, self.held(name))
+        self.assertClean()
+
+    def test_server_that_is_moved_now_keeps_what_it_holds(self):
+        uuid = self.running()
+        self.claims.release([uuid])
+        self.take(uuid, 'a2')
+
+        self.repair_late(uuid, lambda: self.move(uuid))
+
+        self.assertEqual([self.providers['a2']], [*self.held(uuid)])
+
+    def test_claim_of_a_move_is_not_taken_for_another(self):
+        uuid = self.running()
+        self.claims.release([uuid])
+        self.take(uuid, 'a2')
+
+        def claim():
+            self.take(base.moving.consumer(uuid), 'a2')
+
+        self.assertRaises(
+            exception.ClaimConflict, self.repair_late, uuid, claim)
+
+        self.assertEqual([self.providers['a2']], [*self.held(uuid)])
+
+    def test_mapping_that_is_right_again_stays(self):
+        for change in (
+                lambda uuid: self.put_row(uuid, 'cell1'),
+                lambda uuid: self.request(uuid),
+                lambda uuid: self.map_to(uuid, 'cell0'),
+                lambda uuid: self.write(
+                    self.database, instance_mappings.mark_deleted, [uuid],
+                    samples.NOW),
+                lambda uuid: self.change_row(uuid, 'cell2', host=None)):
+            uuid = self.running('cell2', 'b1')
+            self.map_to(uuid, 'cell1')
+
+            self.repair_late(uuid, lambda: change(uuid))
+
+            self.assertNotEqual('cell2', self.mapped(uuid))
+            self.claims.release([uuid])
+
+    def test_server_whose_host_is_mapped_elsewhere_now_stays(self):
+        uuid = self.running('cell2', 'b1')
+        self.map_to(uuid, 'cell1')
+        table = host_mappings.models.host_mappings
+
+        def unmap():
+            with self.database.writer() as connection:
+                connection.execute(table.delete())
+
+        self.repair_late(uuid, unmap)
+
+        self.assertEqual('cell1', self.mapped(uuid))
+
+    def test_deletion_that_came_to_a_host_is_left_to_it(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', task_state='deleting', host=None)
+
+        self.repair_late(uuid, lambda: self.change_row(
+            uuid, 'cell1', host='a1'))
+
+        self.assertIsNotNone(self.row(uuid, 'cell1'))
+
+
+class TestTwice(base.TestCase):
+    """Two that audit at a time repair the same."""
+
+    def test_each_repair_may_be_done_again(self):
+        unreadable, lost = self.accept(), self.accept()
+        self.spoil(unreadable, 'request_specs')
+        self.forget(lost)
+        mapped = self.running('cell2', 'b1')
+        self.map_to(mapped, 'cell1')
+        building = self.building()
+        self.take(building, 'a2')
+        task, move, deleting, amount = (self.running() for _ in range(4))
+        self.change_row(task, 'cell1', task_state='rebuilding')
+        self.move(move)
+        self.change_row(deleting, 'cell1', task_state='deleting', host=None)
+        self.claims.release([amount, deleting])
+        self.take(amount, 'a1', VCPU=1)
+
+        for uuid, kind in (
+                (unreadable, 'request-unreadable'), (lost, 'no-fate'),
+                (mapped, 'row-elsewhere'), (building, 'build-stranded'),
+                (task, 'task-stranded'), (move, 'move-stranded'),
+                (deleting, 'deleting-stranded'), (amount, 'claim-amount')):
+            facts = self.reader.facts([uuid], True, True)[uuid]
+            [found] = [each for each in checks.judge(facts) if each.action]
+            self.assertEqual(kind, found.kind)
+            for _ in range(2):
+                self.repairs.repair(found, facts)
+
+        self.claims.release([building])
+        self.assertClean()

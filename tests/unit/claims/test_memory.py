@@ -40,3 +40,16 @@ class TestMemoryClaims(
 
         self.assertHolds(
             self.store, claims.Claim('c', provider, {'VCPU': 1}))
+
+    def test_wrong_figures_are_set_right(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        self.store.claim([self.make_claim(provider, VCPU=3)])
+        for figures, wrong in ((self.store._used, {'VCPU': 5}),
+                               (self.store._used, {'VCPU': 3, 'OTHER': 1}),
+                               (self.store._consumers, 4)):
+            figures[provider] = wrong
+
+            self.assertTrue(self.store.recount(provider))
+
+            self.assertUsed(self.store, provider, 1, VCPU=3)
+            self.assertFalse(self.store.recount(provider))

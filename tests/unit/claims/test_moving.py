@@ -13,7 +13,7 @@ class TestMoving(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.moving = moving.Moving(self.claims, self.clock, 'here')
+        self.moving = moving.Moving(self.claims, 'here')
 
     def give_up(self, move, *args):
         return self.moving.give_up(
@@ -34,6 +34,28 @@ class TestMoving(mover.MoverTestCase):
         self.assertEqual({'own': 'host1'}, self.places)
         self.assertEqual(server_moves.ERROR, self.status(move))
         self.assertIn('Full.', self.fault)
+
+    def test_move_of_a_server_that_stays_is_told_of_once(self):
+        move, told = self.accept(), []
+        for _ in range(2):
+            self.moving.give_up(
+                self.cell, move, KeyError('x'), tell=lambda: told.append(1))
+
+        self.assertEqual([1], told)
+        self.assertEqual(
+            'Migration of instance failed: an error that operators find in '
+            'the logs.', self.fault)
+
+    def test_server_that_is_being_deleted_has_failed_of_nothing(self):
+        move, told = self.accept(), []
+        self.delete()
+
+        self.assertTrue(self.moving.give_up(
+            self.cell, move, KeyError('x'), tell=lambda: told.append(1)))
+
+        self.assertState('active', 'deleting', 'host1')
+        self.assertEqual(([], None), (told, self.fault))
+        self.assertEqual({'own': 'host1'}, self.places)
 
     def test_action_is_marked_as_failed_once(self):
         with self.cell.writer() as connection:

@@ -42,6 +42,19 @@ class TestFilterSuite(base.TestCase):
     def test_filter_without_documentation_is_found(self):
         self.assertFinds('test_class_has_documentation', __doc__=None)
 
+    def test_demands_that_there_are_not_are_found(self):
+        for name in ('hw:numa_nodes', 'flavor.extra_spec', 'new',
+                     'flavor.extra_specs.licence:*'):
+            self.assertFinds('test_reads_are_demands', reads={name})
+        for name in ('flavor.extra_specs.hw:numa_nodes', 'numa_topology',
+                     'flavor.extra_specs.hw:numa_cpus*',
+                     'flavor.extra_specs.resources*',
+                     'flavor.extra_specs.unscoped',
+                     'image.properties.hw_disk_bus'):
+            kind = type('Right', (NumInstancesFilter,), {
+                '__doc__': 'Is right.', 'reads': frozenset({name})})
+            self.assertEqual(set(), runner.failures(Suite, kind))
+
     def test_mask_of_the_wrong_shape_is_found(self):
         self.assertFinds('test_answer_has_an_entry_for_each_host',
                          keep=lambda *args: np.ones(10, dtype=bool))

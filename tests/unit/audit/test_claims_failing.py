@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leaked claims of which some cannot be released."""
+
+from cellsched.audit import claims
+from cellsched import exception
+from tests.unit.audit import base
+
+
+class TestLeakedClaims(base.TestCase):
+
+    def test_one_that_cannot_be_released_keeps_no_other(self):
+        uuids = [self.failed(cell) for cell in ('cell1', 'cell1', 'cell2')]
+        for uuid in uuids:
+            self.take(uuid, 'b1')
+        release = self.claims.release
+        for broken in uuids:
+            leaked = claims.LeakedClaims(self.reader, self.repairs)
+
+            def fail(consumers, broken=broken):
+                if broken in consumers:
+                    raise exception.DatabaseUnreachable(
+                        schema='claims', url='sqlite://', reason='as told')
+                release(consumers)
+
+            self.claims.release = fail
+            leaked.release_leaked()
+            self.assertEqual(
+                len(self.claims.consumers()) - 1, leaked.release_leaked())
+
+            self.assertEqual([broken], self.claims.consumers())
+            self.assertIn(f'The claim of {broken} cannot be released',
+                          self.logs.output)
+            self.claims.release = release
+            self.assertEqual(
+                [0, 1], [leaked.release_leaked() for _ in range(2)])
+            for uuid in uuids:
+                self.take(uuid, 'b1')

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of servers, and what is not."""
+
+from concurrent import futures
+import threading
+
+from cellsched.audit import claims
+from cellsched.audit import facts
+from cellsched.cells import gather
+from cellsched import clock
+from tests.unit.audit import base
+
+
+class TestReader(base.TestCase):
+
+    def test_cell_that_is_silent_is_named_with_the_reason(self):
+        uuid = self.running()
+        released = threading.Event()
+        aim = self.targets.aim
+
+        def slow(context, cell):
+            if cell.name == 'cell1':
+                released.wait(60)
+            return aim(context, cell)
+
+        self.targets.aim = slow
+        executor = futures.ThreadPoolExecutor(4)
+        self.addCleanup(executor.shutdown)
+        self.addCleanup(released.set)
+        reader = facts.Reader(
+            self.database, self.cells, gather.Gatherer(
+                executor, self.targets, clock.Clock(), timeout_s=0.5),
+            self.claims)
+        reader.begin()
+
+        found = reader.facts([uuid])[uuid]
+
+        cell = self.by_name['cell1'].uuid
+        self.assertEqual({cell: 'it did not answer in time'}, reader.unheard)
+        self.assertIn(cell, found.unheard)
+        self.assertEqual({}, dict(found.rows))
+
+    def test_claims_that_only_another_process_sees_are_not_released(self):
+        self.reader.claims = None
+        leaked = claims.LeakedClaims(self.reader, self.repairs)
+
+        self.assertEqual(0, leaked.release_leaked())
+
+
+class TestCell0(base.TestCase):
+
+    def test_server_that_is_in_a_cell_is_not_buried(self):
+        uuid = self.running()
+        self.map_to(uuid, 'cell0')
+
+        self.audit(fix=True)
+
+        self.assertEqual({'cell1'}, self.rows(uuid))

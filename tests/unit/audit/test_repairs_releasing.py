@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Releasing claims that were found leaked, if they still are."""
+
+from cellsched.audit import findings
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import server_moves
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+Action = findings.Action
+
+
+class TestRelease(base.TestCase):
+
+    def test_claim_that_leaks_goes_once(self):
+        uuid = self.deleted()
+
+        self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
+
+        self.assertEqual({}, self.claims.held([uuid]))
+
+    def test_claim_that_does_not_leak_any_more_stays(self):
+        running, accepted, undecided = (
+            self.running(), self.accept(), self.accept())
+        self.take(accepted, 'a2')
+        self.take(undecided, 'a2')
+        self.forget(undecided)
+        for uuid in (running, accepted, undecided):
+            self.assertFalse(self.repairs.release(uuid, Action.RELEASE))
+            self.assertIn(uuid, self.claims.held([uuid]))
+
+    def test_claim_of_who_is_not_known_stays(self):
+        [uuid] = samples.uuids(1)
+        self.take(uuid, 'a1')
+
+        self.assertFalse(self.repairs.release(uuid, Action.RELEASE))
+
+        self.assertIn(uuid, self.claims.held([uuid]))
+
+    def test_claim_of_a_move_that_goes_on_stays(self):
+        uuid = self.running()
+        consumer = self.move(uuid)
+        self.take(consumer, 'a2')
+
+        self.assertFalse(self.repairs.release(uuid, Action.RELEASE_MOVE))
+
+        self.assertIn(consumer, self.claims.held([consumer]))
+
+    def test_each_name_is_released_on_its_own(self):
+        uuid = self.running()
+        consumer = self.move(uuid, status=server_moves.DONE)
+        self.take(consumer, 'a2')
+
+        self.assertTrue(self.repairs.release(uuid, Action.RELEASE_MOVE))
+
+        self.assertEqual({uuid}, {*self.claims.held([uuid, consumer])})
+
+    def test_claim_of_a_deleted_server_without_a_cell_goes(self):
+        uuid = self.accept()
+        self.take(uuid, 'a1')
+        self.forget(uuid)
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+
+        self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
+
+        self.assertEqual({}, self.claims.held([uuid]))
+
+
+class TestOnTheWay(base.TestCase):
+
+    def test_server_that_comes_back_to_a_host_may_hold_a_claim(self):
+        for state in ('error', 'shelved_offloaded'):
+            uuid = self.running()
+            self.move(uuid)
+            self.change_row(uuid, 'cell1', vm_state=state, task_state=None,
+                            host=None, node=None)
+
+            kinds = [each.kind for each in self.audit().left
+                     if each.of == uuid]
+
+            self.assertNotIn('claim-leaked', kinds, state)
+            self.assertFalse(self.repairs.release(uuid, Action.RELEASE))

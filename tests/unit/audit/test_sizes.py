@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from oslo_serialization import jsonutils
+
+from cellsched.audit import sizes
+from cellsched import objects
+from tests.unit import base
+from tests.unit.db import samples
+
+
+def text_of(uuid, **fields):
+    return jsonutils.dumps(objects.RequestSpec(
+        instance_uuid=uuid, flavor=samples.flavor(), **fields,
+    ).obj_to_primitive())
+
+
+class TestSizes(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.sizes = sizes.Sizes()
+
+    def of(self, **fields):
+        [uuid] = samples.uuids(1)
+        return self.sizes.of(uuid, text_of(uuid, **fields))
+
+    def test_size_is_what_was_asked_for(self):
+        self.assertEqual(
+            ({'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10}, None, ''),
+            (self.of().resources, self.of().group, self.of().problem))
+        self.assertNotIn('DISK_GB', self.of(is_bfv=True).resources)
+
+    def test_servers_that_are_alike_are_read_once(self):
+        self.assertIs(self.of(), self.of())
+        self.assertIsNot(self.of(), self.of(is_bfv=True))
+
+    def test_group_is_told(self):
+        group = objects.InstanceGroup(
+            uuid=samples.uuids(1)[0], policy='affinity', rules={})
+
+        self.assertEqual(group.uuid, self.of(instance_group=group).group)
+
+    def test_what_is_lost_has_no_size(self):
+        self.assertIs(sizes.MISSING, self.sizes.of('a', None))
+        without_flavor = jsonutils.dumps(
+            objects.RequestSpec(is_bfv=True).obj_to_primitive())
+        for text in (*samples.UNREADABLE, without_flavor):
+            self.assertIs(sizes.UNREADABLE, self.sizes.of('a', text))

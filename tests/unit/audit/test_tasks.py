@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import hosts
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import states
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+
+class TestBuilds(base.TestCase):
+
+    def test_build_of_which_no_host_was_told_ends_in_error(self):
+        for state in states.SCHEDULING, states.WAITING:
+            uuid = self.building(task_state=state.task_state)
+            self.take(uuid, 'a1')
+
+            self.assertMends(('L1', 'build-stranded', uuid, 'cell1'))
+
+            self.assertEqual('error', self.row(uuid, 'cell1').vm_state)
+            self.assertIn(f'The build of {uuid} was not brought to its end',
+                          self.reason(uuid, 'cell1'))
+            self.assertEqual({}, self.held(uuid))
+
+    def test_build_of_which_a_host_was_told_goes_on(self):
+        for state in states.SCHEDULING, states.WAITING, states.SPAWNING:
+            uuid = self.building(task_state=state.task_state)
+            self.cast(uuid, 'cell1')
+            self.take(uuid, 'a1')
+
+        self.assertClean()
+
+    def test_build_that_its_host_has_begun_is_left_to_it(self):
+        uuid = self.building(task_state='spawning', host='a1', node='node-a1')
+        self.take(uuid, 'a1')
+
+        self.assertLeft(('L1', 'build-stranded', uuid, 'cell1'))
+
+    def test_build_in_a_state_that_nobody_knows_is_left(self):
+        uuid = self.building(vm_state=None, task_state='networking')
+
+        self.assertLeft(('L1', 'build-stranded', uuid, 'cell1'))
+
+
+class TestTasks(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.offer('cell1', 'a1', 40)
+
+    def begun(self):
+        """Yield each kind of a move with each state that waits for it."""
+        for name, kind in server_moves.KINDS.items():
+            for transition in filter(None, (kind.ask, kind.begin)):
+                yield name, kind, states.TRANSITIONS[transition].after
+
+    def server(self, state):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', vm_state=state.vm_state,
+                        task_state=state.task_state)
+        if state.vm_state == 'shelved_offloaded':
+            self.change_row(uuid, 'cell1', host=None, node=None)
+            self.claims.release([uuid])
+        return uuid
+
+    def test_task_of_a_server_that_is_moved_is_no_finding(self):
+        for name, _, state in self.begun():
+            for status in server_moves.UNMOVED:
+                self.move(self.server(state), status=status, kind=name)
+
+        self.assertClean()
+
+    def test_task_that_nobody_does_is_taken_back(self):
+        made = {self.server(state): kind for _, kind, state in self.begun()}
+        before = {uuid: self.row(uuid, 'cell1') for uuid in made}
+        for uuid in made:
+            # It was moved before.
+            self.move(uuid, status=server_moves.DONE)
+
+        self.assertMends(*(
+            ('L1', 'task-stranded', uuid, 'cell1') for uuid in made))
+
+        for uuid, kind in made.items():
+            after = states.TRANSITIONS[kind.revert].after
+            row = self.row(uuid, 'cell1')
+            self.assertEqual(
+                (after.vm_state, None, before[uuid].host),
+                (row.vm_state, row.task_state, row.host))
+            reason = self.reason(uuid, 'cell1')
+            self.assertIn('nobody was at work', reason)
+            self.assertNotIn('build', reason.replace('rebuild', ''))
+
+    def test_host_that_has_still_to_clean_up_does_no_task(self):
+        uuid = self.server(states.RESIZE_PREP)
+        self.move(uuid, status=server_moves.FINISHED)
+
+        self.assertFound(('L1', 'task-stranded', uuid, 'cell1'))
+
+    def test_task_that_nobody_knows_is_left(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', task_state='powering-off')
+
+        self.assertLeft(('L1', 'task-stranded', uuid, 'cell1'))
+
+
+class TestMoves(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        for host in 'a1', 'a2':
+            self.offer('cell1', host, 40)
+
+    def test_live_move_of_a_server_in_error_is_given_up(self):
+        made = []
+        for kind in server_moves.KINDS:
+            for status in server_moves.UNMOVED:
+                uuid = self.running()
+                self.change_row(uuid, 'cell1', vm_state='error')
+                self.write_reason(uuid)
+                self.take(self.move(uuid, status=status, kind=kind), 'a2')
+                made.append(uuid)
+
+        self.assertMends(*(
+            ('L1', 'move-stranded', uuid, 'cell1') for uuid in made))
+
+        for uuid in made:
+            self.assertEqual({}, self.held(base.moving.consumer(uuid)))
+            self.assertEqual(
+                {self.providers['a1']: base.SIZE}, self.held(uuid))
+            self.assertEqual('error', self.row(uuid, 'cell1').vm_state)
+
+    def write_reason(self, uuid):
+        table = base.instance_faults.models.instance_faults
+        self.write(self.cell('cell1'), lambda connection: connection.execute(
+            table.insert().values(
+                instance_uuid=uuid, code=500, message='why', deleted=0,
+                created_at=samples.NOW)))
+
+    def test_move_that_its_server_does_not_wait_for_is_given_up(self):
+        uuid = self.running()
+        self.move(uuid)
+
+        self.assertMends(('L1', 'move-stranded', uuid, 'cell1'))
+
+        self.assertEqual('active', self.row(uuid, 'cell1').vm_state)
+
+    def test_move_that_has_gone_is_its_conductors(self):
+        uuid = self.running()
+        self.move(uuid, status=server_moves.MOVED)
+
+        self.assertClean()
+
+    def test_move_of_a_kind_that_nobody_knows_is_no_finding(self):
+        uuid = self.running()
+        self.move(uuid, kind='live-migration')
+
+        self.assertClean()
+
+
+class TestDeletions(base.TestCase):
+
+    def deleting(self, marked=False, **values):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', task_state='deleting', **values)
+        if marked:
+            self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                       samples.NOW)
+        return uuid
+
+    def test_deletion_that_its_host_has_to_do_is_no_finding(self):
+        self.deleting()
+        self.deleting(marked=True)
+
+        self.assertClean()
+
+    def test_server_that_is_deleted_on_no_host_goes(self):
+        for marked in False, True:
+            uuid = self.deleting(marked, host=None, node=None)
+
+            self.assertMends(('L1', 'deleting-stranded', uuid, 'cell1'))
+
+            self.assertIsNone(self.row(uuid, 'cell1'))
+            self.assertEqual({}, self.held(uuid))
+            mapping = self.read(
+                self.database, instance_mappings.get_many, [uuid])[uuid]
+            self.assertTrue(mapping.queued_for_delete)
+
+    def test_server_that_is_deleted_on_a_host_that_is_gone_goes(self):
+        uuid = self.running('cell2', 'b1')
+        self.change_row(uuid, 'cell2', task_state='deleting')
+        self.write(self.cell('cell2'), hosts.delete, 'b1', samples.NOW)
+        self.claims.release([uuid])
+        self.claims.set_inventory(self.providers['b1'], {})
+
+        self.assertMends(('L1', 'deleting-stranded', uuid, 'cell2'))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Usages that change while they are read."""
+
+import itertools
+
+from cellsched.claims import base as claims
+from cellsched.claims import sql
+from tests.unit.claims.sql import base
+from tests.unit.db import meanwhile
+
+PROVIDERS = [f'p{number}' for number in range(6)]
+
+
+class TestUsages(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.database = self.make_database()
+        self.store = sql.SQLClaims(self.database)
+        self.other = sql.SQLClaims(self.make_database())
+        for provider in PROVIDERS:
+            self.store.set_inventory(
+                provider, {'VCPU': claims.Inventory(total=8)})
+        self.numbers = itertools.count()
+
+    def claim(self):
+        number = next(self.numbers)
+        self.other.claim([claims.Claim(
+            f'c{number}', PROVIDERS[number], {'VCPU': 1})])
+
+    def known(self, changes):
+        return {usage.provider: usage.used.get('VCPU')
+                for usage in changes.usages}
+
+    def check(self, known, since):
+        with meanwhile.between_statements(self.database, self.claim):
+            changes = self.store.usages(since)
+        known |= self.known(changes)
+
+        known |= self.known(self.store.usages(changes.token))
+
+        self.assertLess(1, next(self.numbers))
+        self.assertEqual(self.known(self.other.usages()), known)
+
+    def test_nothing_is_missed_between_the_first_reading_and_the_next(self):
+        self.check({}, None)
+
+    def test_nothing_is_missed_between_any_reading_and_the_next(self):
+        before = self.store.usages()
+        self.claim()
+
+        self.check(self.known(before), before.token)
+
+    def test_nothing_is_missed_after_a_token_of_another_database(self):
+        self.check({}, (2 ** 40,))
+
+
+class TestProviders(base.TestCase):
+    """A consumer of several providers is one on each of them."""
+
+    def setUp(self):
+        super().setUp()
+        self.store = sql.SQLClaims(self.make_database())
+        for provider in PROVIDERS:
+            self.store.set_inventory(
+                provider, {'VCPU': claims.Inventory(total=8)})
+
+    def figures(self):
+        return [(usage.used.get('VCPU'), usage.consumers) for usage
+                in self.store.usages(providers=PROVIDERS[:3]).usages]
+
+    def test_one_consumer_counts_on_each_provider_of_a_batch(self):
+        batch = [claims.Claim('c', 'p0', {'VCPU': 2}),
+                 claims.Claim('c', 'p1', {'VCPU': 3}),
+                 claims.Claim('d', 'p1', {'VCPU': 1})]
+        for _ in range(2):
+            self.store.claim(batch)
+            self.assertEqual([(2, 1), (4, 2), (0, 0)], self.figures())
+
+        self.store.release(['c'])
+
+        self.assertEqual([(0, 0), (1, 1), (0, 0)], self.figures())
