@@ -11,7 +11,6 @@ from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import moving
-from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -50,7 +49,7 @@ class Moves:
         self, database: session.Database, targets: target.Targets,
         reader: listing.Servers, conductor: conductor_rpc.ConductorAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        clock: clock_.Clock, host: str, down_s: float,
+        host: str, down_s: float,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         self._database = database
@@ -58,8 +57,7 @@ class Moves:
         self._reader = reader
         self._conductor = conductor
         self._compute = compute
-        self._moving = moving.Moving(claims, clock, host)
-        self._clock = clock
+        self._moving = moving.Moving(claims, host)
         self._down_s = down_s
         self._new_uuid = new_uuid
 
@@ -99,8 +97,9 @@ class Moves:
         aimed = self._aim(context, uuid, host)
 
         def check(connection: Any, row: objects.Instance) -> None:
-            if services.is_up(connection, row.host, self._clock.now(),
-                              self._down_s):
+            assert aimed.cell is not None
+            if services.is_up(connection, row.host,
+                              aimed.cell.database.now(), self._down_s):
                 raise exception.InvalidField(
                     where='evacuate', field='server',
                     expected='one whose host is down or forced down')
@@ -199,8 +198,9 @@ class Moves:
     ) -> _Accepted:
         """Give a server the task, and record its move, if it may have one."""
         assert aimed.cell is not None
-        what, now = server_moves.KINDS[kind], self._clock.now()
+        what = server_moves.KINDS[kind]
         with aimed.cell.database.writer() as connection:
+            now = aimed.cell.database.now()
             server_moves.hold(connection, uuid)
             row = instances.get(connection, uuid)
             if row is None:

@@ -116,7 +116,7 @@ class Servers:
                     min_count, count))
             uuids = accepting.accept(
                 connection, context, request, sizes, group,
-                self._clock.now(), self._new_uuid)
+                self._database.now(), self._new_uuid)
         self._tell(context, uuids)
         return uuids
 

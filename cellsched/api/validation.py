@@ -33,13 +33,14 @@ class Bounds:
 
     :param instances_max: servers that one request may ask for
     :param limit_max: servers that one listing returns
-    :param hints: names of the scheduler hints that enabled filters read
+    :param hints: names of the scheduler hints that enabled filters read;
+        None for any that does not begin with ``_``
     :param group_members_max: servers that a server group may have
     """
 
     instances_max: int
     limit_max: int
-    hints: frozenset[str]
+    hints: frozenset[str] | None
     group_members_max: int = 1000
 
 
@@ -79,7 +80,8 @@ class ServerRequest:
                 where=where, field='hints',
                 expected=f'a mapping, not {_shown(self.hints)}')
         for hint, values in self.hints.items():
-            _check_hint(where, hint, values, bounds.hints | HINTS)
+            _check_hint_name(where, hint, bounds.hints)
+            _check_hint(where, hint, values)
         if len(self.hints.get('group', [None])) != 1:
             raise exception.InvalidField(
                 where=where, field='hints.group',
@@ -157,14 +159,24 @@ def check_choice(
             expected=f'one of {", ".join(choices)}, not {_shown(value)}')
 
 
-def _check_hint(
-    where: str, hint: Any, values: Any, known: frozenset[str]
+def _check_hint_name(
+    where: str, hint: Any, known: frozenset[str] | None
 ) -> None:
-    if hint not in known:
+    if known is None:
+        check_text(where, 'hints', hint)
+        if hint.startswith('_'):
+            raise exception.InvalidField(
+                where=where, field='hints',
+                expected=f'no name that begins with _, as {_shown(hint)}')
+    elif hint not in known | HINTS:
+        names = ', '.join(sorted(known | HINTS))
         raise exception.InvalidField(
             where=where, field='hints',
             expected='names that are read here, or by an enabled filter ('
-                     f'{", ".join(sorted(known))}), not {_shown(hint)}')
+                     f'{names}), not {_shown(hint)}')
+
+
+def _check_hint(where: str, hint: str, values: Any) -> None:
     if not isinstance(values, (list, tuple)) or (
             not 1 <= len(values) <= HINT_VALUES_MAX):
         raise exception.InvalidField(

@@ -74,15 +74,24 @@ class Cell0:
                          owner, instance_faults.message_of(reason))
             raise
 
-    def exhume(self, uuids: Iterable[str]) -> None:
+    def database(self) -> session.Database:
+        """Return the database of cell0.
+
+        It is to be asked for before a transaction is begun: who looks cells
+        up reads the API database now and then, and others wait for that.
+
+        :raises cellsched.exception.CellMappingNotFound: cell0 is not mapped
+        """
+        return self._targets.database(self._cells.cell0())
+
+    def exhume(self, database: session.Database, uuids: Iterable[str]) -> None:
         """Remove what lies here of servers that are built anew.
 
         May be done again, and must be done before they have a cell.
 
-        :raises cellsched.exception.CellMappingNotFound: cell0 is not mapped
+        :param database: that of cell0
         """
-        cell0 = self._cells.cell0()
-        with self._targets.database(cell0).writer() as connection:
+        with database.writer() as connection:
             instances_.purge(connection, instances_.lock(connection, uuids))
 
     def _bury(
@@ -106,10 +115,15 @@ class Cell0:
                     for entry in read}
         revisions = {entry.request.instance_uuid: entry.revision
                      for entry in read}
+        broken = {entry.request.instance_uuid for entry in read
+                  if entry.broken}
         for instance in instances:
             if instance.uuid in decided:
                 requests.setdefault(instance.uuid, objects.BuildRequest(
                     instance_uuid=instance.uuid, instance=instance))
+            if instance.uuid in broken:
+                # Who buries it may know more.
+                requests[instance.uuid].instance = instance
         database = self._targets.database(cell0)
         new = self._write(database, context, requests, revisions, reason)
         for uuid in new:

@@ -68,12 +68,20 @@ class Discovery:
             expected='the database of a cell that is mapped; see '
                      'cellsched-manage cell_v2 list_cells')
 
+    def owners(
+        self, hosts: Iterable[str]
+    ) -> dict[str, objects.CellMapping]:
+        """Return the cells of hosts; unmapped ones are left out."""
+        with self._database.reader() as connection:
+            return host_mappings.get_many(connection, hosts)
+
     def adopt(
         self, cell: objects.CellMapping, nodes: Sequence[Any]
     ) -> dict[str, objects.CellMapping]:
         """Map the hosts of unmapped nodes of a cell; return their cells.
 
-        The nodes of hosts that are the cell's are remembered as mapped.
+        The nodes of hosts that are the cell's are remembered as mapped, and
+        the others as foreign.
 
         :param nodes: rows with ``uuid`` and ``host``
         """
@@ -82,6 +90,9 @@ class Discovery:
             compute_nodes.mark_mapped(connection, [
                 node.uuid for node in nodes
                 if owners[node.host].uuid == cell.uuid])
+            compute_nodes.mark_foreign(connection, [
+                node.uuid for node in nodes
+                if owners[node.host].uuid != cell.uuid])
         return owners
 
     def discover(
@@ -128,7 +139,7 @@ class Discovery:
         status(f'Looking for compute nodes in cell {cell.identity}.')
         with self._targets.database(cell).reader() as connection:
             nodes = compute_nodes.list_unmapped(connection)
-        before = self._mapped([node.host for node in nodes])
+        before = self.owners([node.host for node in nodes])
         _tell(cell, before, self.adopt(cell, nodes), status, new, doubles)
         status(f'Found {len(nodes)} unmapped compute nodes in cell '
                f'{cell.identity}.')
@@ -140,14 +151,10 @@ class Discovery:
         status(f'Looking for compute services in cell {cell.identity}.')
         with self._targets.database(cell).reader() as connection:
             hosts = services.list_hosts(connection, services.COMPUTE)
-        before = self._mapped(hosts)
+        before = self.owners(hosts)
         _tell(cell, before, self.map_hosts(cell, hosts), status, new, doubles)
         status(f'Found {len(hosts) - len(before)} unmapped hosts in cell '
                f'{cell.identity}.')
-
-    def _mapped(self, hosts: Sequence[str]) -> Mapping[str, Any]:
-        with self._database.reader() as connection:
-            return host_mappings.get_many(connection, hosts)
 
 
 def _tell(

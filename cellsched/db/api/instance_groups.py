@@ -3,8 +3,10 @@
 
 from collections.abc import Iterable
 import datetime
+import functools
 from typing import Any
 
+from oslo_log import log
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
@@ -12,6 +14,8 @@ from cellsched.db.api import models
 from cellsched.db import statements
 from cellsched import exception
 from cellsched import objects
+
+LOG = log.getLogger(__name__)
 
 _TABLE = models.instance_groups
 _MEMBERS = models.instance_group_member
@@ -127,8 +131,17 @@ def remove_members(connection: sa.Connection, uuids: Iterable[str]) -> None:
 
 
 def _from_row(row: sa.Row[Any]) -> objects.InstanceGroup:
-    return objects.InstanceGroup(
-        id=row.id, uuid=row.uuid, name=row.name, project_id=row.project_id,
-        user_id=row.user_id, policy=row.policy,
-        policies=[row.policy] if row.policy else [],
-        rules=jsonutils.loads(row.rules or '{}'), hosts=[])
+    made = functools.partial(
+        objects.InstanceGroup, id=row.id, uuid=row.uuid, name=row.name,
+        project_id=row.project_id, user_id=row.user_id, policy=row.policy,
+        policies=[row.policy] if row.policy else [], hosts=[])
+    try:
+        group = made(rules=jsonutils.loads(row.rules or '{}'))
+        # One that is out of bounds is found here, and not in a decision.
+        _ = group.rules
+        return group
+    except objects.READ_ERRORS:
+        # Without rules a policy is as strict as it can be.
+        LOG.warning('The rules of server group %s cannot be read and are '
+                    'ignored', row.uuid)
+        return made(rules={})

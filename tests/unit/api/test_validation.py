@@ -76,6 +76,18 @@ class TestServerRequest(base.TestCase):
 
         self.assertIn('(group)', str(error))
 
+    def test_hint_that_no_filter_reads_may_be_taken(self):
+        bounds = validation.Bounds(1000, 100, None)
+
+        request(hints={'different_host': ['g'], 'x': ['y']}).check(bounds)
+
+        for hints in ({'_x': ['y']}, {'': ['y']}, {'x\n': ['y']},
+                      {'x' * 256: ['y']}, {5: ['y']}, {'x': []},
+                      {'x': 'y'}):
+            error = self.assertRaises(
+                exception.InvalidField, request(hints=hints).check, bounds)
+            self.assertTrue(error.field.startswith('hints'))
+
     def test_server_group_is_taken_whatever_filters_are_enabled(self):
         bounds = validation.Bounds(1000, 100, frozenset())
         wanted = request(hints={'group': ['g']})

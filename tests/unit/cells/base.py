@@ -24,14 +24,15 @@ class TestCase(base.TestCase):
         self.clock = clock.FakeClock()
         self.context = context.RequestContext(
             user_id='user', project_id='project', overwrite=False)
-        self.database = self.useFixture(databases.APIDatabase()).database
+        self.database = self.useFixture(
+            databases.APIDatabase(self.clock)).database
         self.cells = registry.CellRegistry(self.database, self.clock, 60.0)
         self.world = uuid.uuid4().hex
         conf = cfg.ConfigOpts()
         self.transports = transport.Transports(conf)
         conf([], default_config_files=[], default_config_dirs=[])
         self.addCleanup(self.transports.close)
-        opened = session.Databases(clock.FakeClock())
+        opened = session.Databases(self.clock)
         self.addCleanup(opened.close)
         self.targets = target.Targets(opened, self.transports)
 

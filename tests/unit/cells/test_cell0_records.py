@@ -169,7 +169,8 @@ class TestRecord(RecordCase):
         self.write(self.grave, instances.delete, deleted.uuid, samples.NOW)
 
         for _ in range(2):
-            self.cell0.exhume([made.uuid, deleted.uuid])
+            self.cell0.exhume(
+                self.cell0.database(), [made.uuid, deleted.uuid])
 
         self.assertEqual([deleted.uuid], self.read(
             self.grave, lambda connection: connection.execute(
@@ -200,6 +201,7 @@ class TestCell0Away(RecordCase):
             reason=KeyError('secret'))
 
         self.assertEqual(
-            'Build of instance failed: KeyError It waits for cell0, which is '
-            'not mapped.', self.request_of(made.uuid).failure)
+            'Build of instance failed: an error that operators find in the '
+            'logs. It waits for cell0, which is not mapped.',
+            self.request_of(made.uuid).failure)
         self.assertIsNone(self.request_of(others.uuid).failure)

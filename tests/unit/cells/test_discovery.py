@@ -5,6 +5,7 @@ import sqlalchemy as sa
 
 from cellsched.cells import discovery
 from cellsched.db.api import host_mappings
+from cellsched.db.cell import agent_runs
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
 from cellsched import exception
@@ -110,6 +111,22 @@ class TestAdopt(DiscoveryCase):
                          {host: cell.name for host, cell in owners.items()})
         self.assertEqual([], self.unmapped(self.east))
         self.assertEqual(['b'], self.unmapped(self.west))
+
+    def test_node_of_another_cells_host_is_marked_for_its_agent(self):
+        self.discovery.map_host(self.east, 'a')
+        self.add_nodes(self.west, 'a', 'b')
+        database = self.targets.database(self.west)
+
+        for _ in range(2):
+            self.discovery.adopt(self.west, self.read(
+                database, compute_nodes.list_unmapped))
+
+        self.assertEqual(
+            {'a': True, 'b': False},
+            {host: self.read(database, agent_runs.look, host).foreign
+             for host in ('a', 'b')})
+        # It is asked about until it has a name of its own.
+        self.assertEqual(['a'], self.unmapped(self.west))
 
     def test_nothing_to_adopt_is_no_owner(self):
         self.assertEqual({}, self.adopt(self.east))

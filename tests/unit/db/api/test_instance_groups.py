@@ -48,6 +48,22 @@ class TestInstanceGroups(base.TestCase):
         self.assertEqual((None, [], {'spread': 'cell'}),
                          (made.policy, made.policies, made.rules))
 
+    def test_group_whose_rules_cannot_be_read_keeps_no_other(self):
+        broken, whole = self.create(policy='anti-affinity'), self.create()
+        table = models.instance_group_policy
+        for text in ('nonsense', '[1]', '{"max_server_per_host": "x"}', '7'):
+            self.write(lambda connection: connection.execute(
+                sa.update(table).where(table.c.group_id == broken.id)
+                .values(rules=text)))
+
+            self.assertEqual(
+                [whole.uuid, broken.uuid],
+                [each.uuid for each in self.read(instance_groups.list_all)])
+            found = self.get(broken.uuid)
+            self.assertEqual(('anti-affinity', {}),
+                             (found.policy, found.rules), text)
+        self.assertIn(broken.uuid, self.logs.output)
+
     def test_members_are_there_once_and_in_their_order(self):
         group, other = self.create(), self.create()
         one, two, three = sorted(samples.uuids(3))
