@@ -71,8 +71,20 @@ def list_unmapped(connection: sa.Connection) -> Sequence[Any]:
     """Return ``uuid`` and ``host`` of nodes that are not known as mapped."""
     return connection.execute(
         sa.select(_TABLE.c.uuid, _TABLE.c.host)
-        .where(_MAPPED < 1, _TABLE.c.deleted == 0)
+        .where(_MAPPED < 1, _TABLE.c.deleted == 0,
+               _TABLE.c.host.is_not(None))
         .order_by(_TABLE.c.id)).all()
+
+
+def mark_foreign(connection: sa.Connection, uuids: Iterable[str]) -> None:
+    """Say that the hosts of these nodes have the names of another cell's.
+
+    Their agents read it. It is no change to the feed either.
+    """
+    for chunk in statements.chunks(uuids):
+        connection.execute(
+            sa.update(_TABLE).where(_TABLE.c.uuid.in_(chunk), _MAPPED == 0)
+            .values(mapped=-1))
 
 
 def mark_mapped(connection: sa.Connection, uuids: Iterable[str]) -> None:

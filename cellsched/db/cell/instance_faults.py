@@ -12,24 +12,30 @@ from cellsched import exception
 
 _TABLE = models.instance_faults
 
+#: Errors whose texts say that a build failed.
+_OF_BUILDS = (exception.BuildFailed, exception.BuildAborted)
+
 #: Characters of a message that its column takes.
 MESSAGE_MAX = 255
 
 
 def record(
     connection: sa.Connection, uuid: str, reason: Exception,
-    host: str | None, now: datetime.datetime,
+    host: str | None, now: datetime.datetime, task: str = 'build',
 ) -> None:
     """Record why something failed.
 
     The message is for the server's user. Errors that are meant for users are
-    quoted in it; of others it tells only the kind, since their text may name
-    what users are not to see. The details, for operators, have it all.
+    quoted in it; of others it tells only the kind, in words, since their text
+    may name what users are not to see. The details, for operators, have it
+    all.
+
+    :param task: what failed, as users call it
     """
     connection.execute(sa.insert(_TABLE).values(
         created_at=now, instance_uuid=uuid, deleted=0, host=host,
         code=_code(reason),
-        message=message_of(reason),
+        message=message_of(reason, task),
         details=printable(f'{exception.kind_of(reason)}: {reason}')))
 
 
@@ -55,15 +61,22 @@ def _code(reason: Exception) -> int:
     return exception.CellschedException.code
 
 
-def message_of(reason: Exception) -> str:
-    """Return what users are told of why something failed."""
-    return printable(_message(reason))[:MESSAGE_MAX]
+def message_of(reason: Exception, task: str = 'build') -> str:
+    """Return what users are told of why something failed.
+
+    :param task: what failed, as users call it: a move is no build
+    """
+    return printable(_message(reason, task))[:MESSAGE_MAX]
 
 
-def _message(reason: Exception) -> str:
+def _message(reason: Exception, task: str) -> str:
+    if task != 'build' and isinstance(reason, _OF_BUILDS):
+        # Drivers raise these whatever they build something for.
+        return f'The {task} of {reason.uuid} failed: {reason.reason}'
     if isinstance(reason, exception.CellschedException) and reason.safe:
-        return reason.format_message()
-    return f'Build of instance failed: {exception.kind_of(reason)}'
+        return exception.told(reason)
+    return (f'{task.capitalize()} of instance failed: '
+            f'{exception.told(reason)}.')
 
 
 def printable(text: str) -> str:

@@ -175,6 +175,7 @@ def list_before(
         sa.select(_TABLE).where(
             _TABLE.c.status.in_((*LIVE, FINISHED)),
             _TABLE.c.migration_type.in_(list(KINDS)),
+            _TABLE.c.instance_uuid.is_not(None),
             _TABLE.c.updated_at < before)
         .order_by(_TABLE.c.updated_at, _TABLE.c.id).limit(limit))]
 
@@ -188,6 +189,7 @@ def list_given_up(
         sa.select(_TABLE.c.instance_uuid).distinct().where(
             _TABLE.c.status == ERROR,
             _TABLE.c.migration_type.in_(list(KINDS)),
+            _TABLE.c.instance_uuid.is_not(None),
             _TABLE.c.updated_at.between(after, before))).scalars())
 
 

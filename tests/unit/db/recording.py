@@ -5,17 +5,20 @@ import contextlib
 
 import sqlalchemy as sa
 
+from cellsched.db import server_clock
+
 
 @contextlib.contextmanager
 def recorded(database):
     """Give a list of the statements that are made meanwhile.
 
-    What begins a transaction is not in it.
+    What begins a transaction is not in it, nor what asks for the time.
     """
     statements = []
 
     def listen(connection, cursor, text, parameters, context, many):
-        if not text.startswith('BEGIN'):
+        if not (text.startswith('BEGIN')
+                or text in server_clock.QUERIES.values()):
             statements.append((text, parameters))
 
     sa.event.listen(database.engine, 'before_cursor_execute', listen)

@@ -79,6 +79,20 @@ class TestServers(base.TestCase):
                 database_connection=f'sqlite:///{self.id()}/gone.sqlite')))
         self.cells.refresh()
 
+    def test_request_that_cannot_be_read_is_shown_as_what_it_is(self):
+        broken, whole = self.accept(2)
+        self.write(self.database, samples.spoil, broken, 'build_requests',
+                   instance='nonsense')
+
+        shown = {each.uuid: each for each in self.list_all().servers}
+
+        self.assertEqual({broken, whole}, {*shown})
+        self.assertEqual(
+            ('BUILD', None, f'The build request of {broken} cannot be read.'),
+            (shown[broken].status, shown[broken].name,
+             shown[broken].reason))
+        self.assertEqual(shown[broken], self.get(broken)[0])
+
     def test_server_without_a_cell_is_its_request(self):
         [uuid] = self.accept(display_name='web')
 

@@ -90,6 +90,31 @@ class TestChanges(following.Tests, base.TestCase):
              'last_seen_up': samples.NOW, 'created_at': samples.NOW,
              'deleted': 0}, service._asdict())
 
+    def test_node_without_a_host_keeps_no_other(self):
+        whole = self.save('a', 'one', 8)
+        lost = self.save('b', 'two', 8)
+        self.report('a')
+        self.write(lambda connection: connection.execute(
+            sa.update(models.compute_nodes)
+            .where(models.compute_nodes.c.uuid == lost).values(host=None)))
+
+        self.assertEqual(
+            [whole], [row.uuid for row in self.read(hosts.changes).nodes])
+        self.assertIn(lost, self.logs.output)
+        self.assertEqual(
+            [whole], [row.uuid for row in self.read(
+                compute_nodes.list_unmapped)])
+
+    def test_service_without_a_host_is_no_host(self):
+        self.report('a')
+        self.report('b')
+        self.write(lambda connection: connection.execute(
+            sa.update(models.services)
+            .where(models.services.c.host == 'b').values(host=None)))
+
+        self.assertEqual(
+            ['a'], self.read(services.list_hosts, services.COMPUTE))
+
     def test_services_of_other_kinds_are_left_out(self):
         self.poll()
         self.write(services.report, samples.uuids(1)[0], 'a',

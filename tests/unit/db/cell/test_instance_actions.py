@@ -84,7 +84,8 @@ class TestInstanceActions(base.TestCase):
             self.fail(uuids, exc)
 
         [row] = self.events()
-        self.assertEqual('Build of instance failed: KeyError', row.details)
+        self.assertEqual('Build of instance failed: an error that operators '
+                         'find in the logs.', row.details)
         self.assertIn('secret', row.traceback)
         self.assertEqual(10000, len(row.traceback))
 

@@ -53,23 +53,46 @@ class TestInstanceFaults(base.TestCase):
                       {})(cell='c', reason='r')
         row = self.record(remote)
 
-        self.assertEqual('Build of instance failed: CellUnreachable',
+        self.assertEqual('Build of instance failed: its cell did not answer.',
                          row.message)
         self.assertEqual('CellUnreachable: Cell c did not answer: r',
                          row.details)
         row = self.record(oslo_messaging.RemoteError('KeyError', 'x'))
-        self.assertEqual('Build of instance failed: KeyError', row.message)
+        self.assertEqual('KeyError: Remote error: KeyError x\nNone.',
+                         row.details)
 
-    def test_other_errors_tell_users_only_their_kind(self):
-        for reason in (
-                exception.HostMappingNotFound(host='secret-host'),
-                RuntimeError('secret-host is on fire')):
+    def test_other_errors_tell_users_only_their_kind_in_words(self):
+        for reason, said in (
+                (exception.HostMappingNotFound(host='secret-host'),
+                 'the host that was chosen has left'),
+                (RuntimeError('secret-host is on fire'),
+                 'an error that operators find in the logs')):
             row = self.record(reason)
 
-            self.assertEqual('Build of instance failed: '
-                             f'{type(reason).__name__}', row.message)
+            self.assertEqual(f'Build of instance failed: {said}.',
+                             row.message)
             self.assertEqual(f'{type(reason).__name__}: {reason}',
                              row.details)
+
+    def test_fault_says_what_failed(self):
+        uuid = self.uuids[0]
+        for task, reason, expected in (
+                ('migration', KeyError('x'),
+                 'Migration of instance failed: an error that operators find '
+                 'in the logs.'),
+                ('rebuild', exception.BuildFailed(uuid=uuid, reason='no'),
+                 f'The rebuild of {uuid} failed: no'),
+                ('unshelve', exception.BuildAborted(uuid=uuid, reason='no'),
+                 f'The unshelve of {uuid} failed: no'),
+                ('evacuation', exception.NoValidHost(reason='Full.'),
+                 'No valid host was found. Full.'),
+                ('build', exception.BuildFailed(uuid=uuid, reason='no'),
+                 f'The build of {uuid} failed on this host: no')):
+            self.write(instance_faults.record, uuid, reason, 'h',
+                       samples.NOW, task)
+
+            self.assertEqual(expected, self.read(
+                instance_faults.latest, [uuid])[uuid])
 
     def test_code_is_that_of_the_error(self):
         self.assertEqual(

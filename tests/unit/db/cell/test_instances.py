@@ -6,6 +6,7 @@ import datetime
 import sqlalchemy as sa
 
 from cellsched import context
+from cellsched.db.cell import image_properties
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
@@ -24,10 +25,11 @@ TABLES = (models.instances, models.instance_extra, models.instance_faults,
 
 class InstanceCase(base.TestCase):
 
-    def create(self, *uuids, **fields):
+    def create(self, *uuids, images=None, **fields):
         return self.write(
             instances.create,
-            [samples.instance(uuid, **fields) for uuid in uuids], samples.NOW)
+            [samples.instance(uuid, **fields) for uuid in uuids], samples.NOW,
+            dict.fromkeys(uuids, images))
 
     def one(self, **fields):
         uuid, = self.create(*samples.uuids(1), **fields)
@@ -167,7 +169,40 @@ class TestRead(InstanceCase):
             {('n', 'building', None, 'project', 2),
              ('n', 'building', 'spawning', 'project', 1),
              (None, 'building', 'scheduling', 'other', 1)},
-            set(map(tuple, self.read(instances.count_states, 'a'))))
+            {tuple(row)[:5] for row in self.read(instances.count_states, 'a')})
+
+    def test_counts_differ_once_a_server_is_another_or_changed(self):
+        def count():
+            return self.read(instances.count_states, 'a')
+
+        uuid = self.one(host='a')
+        before = count()
+        self.assertEqual(before, count())
+
+        self.write(instances.update, uuid, {'display_name': 'x'},
+                   samples.LATER)
+        changed = count()
+        self.assertNotEqual(before, changed)
+
+        self.write(instances.delete, uuid, samples.LATER)
+        self.one(host='a')
+        self.assertEqual(1, count()[0].servers)
+        self.assertEqual(before[0].updated_at, count()[0].updated_at)
+        self.assertNotEqual(before, count())
+
+    def test_properties_of_an_image_go_with_the_image(self):
+        uuid = self.one(host='a', images={'os_distro': 'x'})
+        self.assertEqual(1, len(self.read(image_properties.count, 'a')))
+
+        self.write(instances.update, uuid, {'display_name': 'x'},
+                   samples.LATER)
+        self.write(instances.update, uuid, {'image_ref': 'other'},
+                   samples.LATER, host='b')
+        self.assertEqual(1, len(self.read(image_properties.count, 'a')))
+
+        self.write(instances.update, uuid, {'image_ref': 'other'},
+                   samples.LATER)
+        self.assertEqual([], self.read(image_properties.count, 'a'))
 
 
 class TestUpdate(InstanceCase):
