@@ -97,6 +97,17 @@ class RabbitMQ(serving.Server):
                     <<"tests">>).
             """)
 
+    def set_full(self, full: bool) -> None:
+        """Have the broker take no messages, as one that has no memory left.
+
+        Who sends one waits until it is set back.
+        """
+        self._evaluate(f"""
+            ok = vm_memory_monitor:set_vm_memory_high_watermark(
+                {1e-9 if full else 0.4:.10f}),
+            ok.
+        """)
+
     def check_queue(self, name: str, queue: str, quorum: bool) -> None:
         """Make sure that a part has a queue, of this kind.
 

@@ -20,7 +20,8 @@ class TestBuilds(stories.TestCase, base.TestCase):
                     quota={'instances': 20})
 
     def test_servers_are_built_listed_and_deleted(self):
-        found = self.settled([*self.create(NAME, min_count=4),
+        # However they race, as many are built as fit.
+        found = self.settled([*self.create(NAME, min_count=1, max_count=4),
                               *(uuid for _ in range(3)
                                 for uuid in self.create(NAME))])
 

@@ -88,7 +88,8 @@ class TestHostileMessages(base.TestCase):
         self.addCleanup(transports.close)
         # With one thread, what comes first is done first.
         made = server.server(
-            transports.get(url), 'victim', 'host', [Echo()], clock.Clock())
+            transports.get(url), 'victim', 'host', [Echo()],
+            clock.Clock().timestamp)
         made.start(override_pool_size=1)
         self.addCleanup(made.wait)
         self.addCleanup(made.stop)

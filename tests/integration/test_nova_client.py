@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's own client calls the running scheduler through a broker."""
 
+import json
+import pathlib
+import subprocess
+
 import fixtures
 
 from tests.integration import base
@@ -9,7 +13,11 @@ from tests.integration.nova import caller
 from tests.integration.nova import moves
 from tests.integration.nova import news
 from tests.integration.nova import wishes
+from tests.integration import processes
 from tests.integration import serving
+from tests.unit.scheduler import test_demand_catalogue
+
+NAMES = pathlib.Path(__file__).parent / 'nova' / 'names.py'
 
 
 class TestQuorumQueues(
@@ -26,6 +34,20 @@ class TestClassicQueues(
 
     def test_queue_of_the_scheduler_is_of_the_kind(self):
         self.world.check_queue()
+
+
+class TestNames(base.TestCase):
+
+    def test_names_that_are_recorded_are_those_of_nova(self):
+        python = base.installed(caller.python)
+
+        told = subprocess.run(
+            [python, '-I', NAMES], cwd=self.directory, check=True, text=True,
+            env=processes.environment(), stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL).stdout
+
+        self.assertEqual(json.loads(told), json.loads(
+            test_demand_catalogue.NAMES.read_text()))
 
 
 class TestEnvironment(base.TestCase):

@@ -17,12 +17,16 @@ from tests.integration import sharing
 
 ROOT = str(pathlib.Path(__file__).parents[2])
 
-#: Says where the shared server is, which it starts if nobody has.
+#: Says where the shared server is, which it starts if nobody has: in one
+#: write, because two processes say it at once.
 ASK = '''
+import sys
 from tests.integration import servers
 server = servers.shared(servers.PostgreSQL)
 with servers.Part(server) as part:
-    print("directory:", server.directory, "url:", part.url("one"), flush=True)
+    sys.stdout.write(
+        f"directory: {server.directory} url: {part.url('one')}\\n")
+    sys.stdout.flush()
 '''
 
 

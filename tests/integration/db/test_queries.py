@@ -14,6 +14,7 @@ from tests.unit.db.api import test_flavors
 from tests.unit.db.api import test_host_mappings
 from tests.unit.db.api import test_instance_groups
 from tests.unit.db.api import test_instance_mappings
+from tests.unit.db.api import test_request_leases
 from tests.unit.db.api import test_request_specs
 from tests.unit.db.api import test_surveying as test_api_surveying
 from tests.unit.db.cell import test_belongings
@@ -60,11 +61,19 @@ class TestLease(base.APITestCase, test_build_requests.TestLease):
     pass
 
 
-class TestBatch(base.APITestCase, test_build_requests.TestBatch):
+class TestBatches(base.APITestCase, test_request_leases.TestBatches):
     pass
 
 
-class TestOverdue(base.APITestCase, test_build_requests.TestOverdue):
+class TestOverdue(base.APITestCase, test_request_leases.TestOverdue):
+    pass
+
+
+class TestClaim(base.APITestCase, test_request_leases.TestClaim):
+    pass
+
+
+class TestExtend(base.APITestCase, test_request_leases.TestExtend):
     pass
 
 

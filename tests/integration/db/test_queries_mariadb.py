@@ -88,7 +88,15 @@ class TestLease(base.OnMariaDB, test_queries.TestLease):
     pass
 
 
-class TestBatch(base.OnMariaDB, test_queries.TestBatch):
+class TestBatches(base.OnMariaDB, test_queries.TestBatches):
+    pass
+
+
+class TestClaim(base.OnMariaDB, test_queries.TestClaim):
+    pass
+
+
+class TestExtend(base.OnMariaDB, test_queries.TestExtend):
     pass
 
 

@@ -13,6 +13,8 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
+from cellsched.db.api import request_leases
+from cellsched.db import statements
 from tests.integration.db import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -100,3 +102,44 @@ class TestRaces(base.APITestCase):
 
 class TestRacesOnMariaDB(base.OnMariaDB, TestRaces):
     pass
+
+
+class TestLocked(base.APITestCase):
+    """What is locked, as by who undoes a build, keeps nobody waiting."""
+
+    def setUp(self):
+        super().setUp()
+        self.database = self.make_database()
+        self.uuids = samples.uuids(2)
+        samples.accept(self.database, self.uuids)
+        self.due = request_leases.Due(1060.0, samples.LATER)
+
+    def test_locked_batch_is_left_out_of_what_is_claimed(self):
+        held, free = self.uuids
+        with self.database.writer() as holding, \
+                self.database.writer() as claiming:
+            statements.lock(
+                holding, models.build_requests.c.instance_uuid, [held])
+            claiming.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
+
+            self.assertEqual([[free]], request_leases.claim(
+                claiming, [[held], [free]], 'owner', self.due, 1120.0))
+
+    def test_locked_lease_is_left_out_of_what_is_extended(self):
+        held, free = self.uuids
+        with self.database.writer() as connection:
+            build_requests.lease(
+                connection, self.uuids, 'owner', 1000.0, 1060.0)
+        with self.database.writer() as holding, \
+                self.database.writer() as extending:
+            statements.lock(
+                holding, models.build_requests.c.instance_uuid, [held])
+            extending.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
+
+            request_leases.extend(
+                extending, dict.fromkeys(self.uuids, 'owner'), 1120.0)
+
+        with self.database.writer() as connection:
+            self.assertEqual([held], [
+                each.request.instance_uuid for each in build_requests.lease(
+                    connection, self.uuids, 'next', 1060.0, 1120.0)])

@@ -30,9 +30,9 @@ ZONES = {'cell1': 'nova', 'cell2': 'east'}
 #: The cell of each host.
 HOSTS = {host.name: cell.name for cell in CELLS for host in cell.hosts}
 
-FILTERS = ('RetryFilter', 'AvailabilityZoneFilter', 'ComputeFilter',
-           'DifferentHostFilter', 'SameHostFilter',
-           'ServerGroupAffinityFilter', 'ServerGroupAntiAffinityFilter')
+FILTERS = ('AvailabilityZoneFilter', 'ComputeFilter', 'DifferentHostFilter',
+           'SameHostFilter', 'ServerGroupAffinityFilter',
+           'ServerGroupAntiAffinityFilter')
 
 
 class Answering(fixtures.Fixture):

@@ -22,9 +22,10 @@ class Answers(base.TestCase):
         cell = answering.HOSTS[host]
         self.assertEqual((SELECTION, '1.1'), (told['class'], told['version']))
         self.assertEqual(
-            {claim.provider: {'resources': {
+            {'allocations': {claim.provider: {'resources': {
                 'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 2}}},
-            json.loads(fields.pop('allocation_request'))['allocations'])
+             'mappings': {'': [claim.provider]}},
+            json.loads(fields.pop('allocation_request')))
         self.assertEqual(
             {'class': 'nova.objects.request_spec.SchedulerLimits',
              'version': '1.0', 'fields': {

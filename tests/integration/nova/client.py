@@ -59,12 +59,13 @@ def request_spec(ctxt, said):
     count, group = said.pop('num_instances', 1), said.pop('group', None)
     target, zone = said.pop('destination', None), said.pop('zone', None)
     uuid, image = said.pop('instance_uuid'), said.pop('image', {})
+    numa = said.pop('numa_memory_mb', None)
     flavor = objects.Flavor(
         ctxt, id=1, flavorid='small', name='small', swap=0, ephemeral_gb=0,
         rxtx_factor=1.0, is_public=True, disabled=False,
         **{'extra_specs': {}, **said.pop('flavor')})
     spec = objects.RequestSpec.from_components(
-        ctxt, uuid, image, flavor, None,
+        ctxt, uuid, image, flavor, numa and numa_topology(ctxt, numa),
         objects.InstancePCIRequests(ctxt, instance_uuid=uuid, requests=[]),
         # What is left has the names that it has there.
         said, group and instance_group(ctxt, group), zone,
@@ -75,6 +76,13 @@ def request_spec(ctxt, said):
     spec.network_metadata = objects.NetworkMetadata(
         physnets=set(), tunneled=False)
     return spec
+
+
+def numa_topology(ctxt, memory_mb):
+    """Return a topology of one cell with CPUs that it shares."""
+    return objects.InstanceNUMATopology(ctxt, cells=[
+        objects.InstanceNUMACell(
+            ctxt, id=0, cpuset={0}, pcpuset=set(), memory=memory_mb)])
 
 
 def instance_group(ctxt, said):

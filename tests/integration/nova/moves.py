@@ -43,3 +43,42 @@ class Moves(base.TestCase):
         processes.wait_until(
             lambda: not self.world.held_by(self.uuids[0]),
             'its claim to be released')
+
+    def test_build_that_fails_gets_another_host_each_time(self):
+        for pin in (None, 'pike'):
+            uuids, tried, providers = base.new(1), [], []
+            for _ in range(3):
+                host = self.host_of(self.selected(
+                    uuids, pin, objects=pin is None, alternates=False,
+                    retry={'num_attempts': len(tried), 'hosts': [
+                        [each, each] for each in tried]}))
+
+                self.assertNotIn(host, tried)
+                # It holds that one and no other.
+                [provider] = [claim.provider for name in moves.names(uuids)
+                              for claim in self.world.held_by(name)]
+                self.assertNotIn(provider, providers)
+                tried.append(host)
+                providers.append(provider)
+
+    def test_server_gets_another_image_where_it_is_and_claims_nothing(self):
+        before = self.world.held_by(self.uuids[0])
+        wishes = {'force_hosts': [self.host], 'force_nodes': [self.host],
+                  'scheduler_hints': {'_nova_check_type': ['rebuild']}}
+
+        [[told]] = self.selected(self.uuids, alternates=False, **wishes)
+
+        self.assertEqual((self.host, 'null', None), tuple(
+            told['fields'][name] for name in (
+                'service_host', 'allocation_request',
+                'allocation_request_version')))
+        for pin in base.OLDER:
+            self.assertEqual(self.host, self.host_of(self.selected(
+                self.uuids, pin, objects=False, alternates=False, **wishes)))
+        self.assertEqual(before, self.world.held_by(self.uuids[0]))
+
+    @staticmethod
+    def host_of(answer):
+        [told] = answer
+        return (told['host'] if isinstance(told, dict)
+                else told[0]['fields']['service_host'])
