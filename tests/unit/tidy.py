@@ -20,6 +20,13 @@ MADE = re.compile(r'\.git|\.venv.*|\.stestr|\.tox|\.eggs|\.hypothesis|'
 
 BODY_LINES_MAX = 50
 MODULE_LINES_MAX = 400
+
+#: Modules with more lines, which were looked at, and why they stay whole.
+LOOKED_AT = {
+    'cellsched/hosts/table.py':
+        'what loaders write and what decisions note share a lock',
+    'tests/unit/hosts/test_table_writing.py': 'as the module that it tests',
+}
 PLUGIN_LINES_MAX = 100
 
 #: Models, errors, field lists and histories are as long as they are.
@@ -41,9 +48,9 @@ PLUGINS = {
 }
 
 #: Modules among the plug-ins that are none: contracts, and what some share.
-NO_PLUGINS = ('attributes', 'base', 'deciding', 'extra_specs_ops', 'freeing',
-              'image_needs',
-              'json_operands', 'json_query', 'loading', 'moving', 'rows')
+NO_PLUGINS = ('attribute_kinds', 'attributes', 'base', 'deciding',
+              'extra_specs_ops', 'freeing', 'image_needs', 'json_operands',
+              'json_order', 'json_query', 'loading', 'moving', 'rows')
 
 #: Who may import it, by the top of the module's name.
 RESERVED = {
@@ -122,7 +129,10 @@ def long_modules(source):
         return
     else:
         limit = MODULE_LINES_MAX
-    if source.lines > limit:
+    if source.path in LOOKED_AT:
+        if source.lines <= limit:
+            yield f'needs no exception from at most {limit} lines'
+    elif source.lines > limit:
         yield f'has {source.lines} lines, of at most {limit}'
 
 
