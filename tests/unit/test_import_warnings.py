@@ -14,6 +14,9 @@ ENTRANCES = ('cellsched.assembly', 'cellsched.cmd.launch', 'cellsched.conf',
              'cellsched.filters.base', 'cellsched.notify.senders',
              'cellsched.rpc.client')
 
+#: What an old release of webob has Python warn of; it is not of eventlet.
+CGI = "'cgi' is"
+
 TIMEOUT_S = 120
 
 
@@ -29,7 +32,7 @@ class TestImportWarnings(base.TestCase):
 
     def test_imports_warn_of_nothing_whoever_asks_for_warnings(self):
         for name in ENTRANCES:
-            for options in (), ('-W', 'error'):
+            for options in (), ('-W', 'error', '-W', f'ignore:{CGI}'):
                 with self.subTest(name=name, options=options):
                     self.run_python(*options, '-c', f'import {name}')
 
@@ -39,6 +42,7 @@ class TestImportWarnings(base.TestCase):
             'import numpy\n'
             'import warnings\n'
             'warnings.simplefilter("error", DeprecationWarning)\n'
+            f'warnings.filterwarnings("ignore", "{CGI}")\n'
             'before = list(warnings.filters)\n'
             'import cellsched.assembly\n'
             'print(before == warnings.filters)\n')).strip())
