@@ -45,6 +45,8 @@ class MergedColumns:
         self.snapshot = snapshot
         #: How much of the overlay is in the columns.
         self.position = 0
+        #: How many changes were in overlays, up to those in the columns.
+        self.seen = 0
         #: How often something was taken or given back.
         self.takings = 0
         #: What was made of the columns, until any of them changes.
@@ -87,12 +89,13 @@ class MergedColumns:
 
     def follow(
         self, snapshot: snapshot_.Snapshot,
-        overlay: Sequence[tuple[int, Changes]],
+        overlay: Sequence[tuple[int, Changes]], earlier: int,
     ) -> None:
         """Read this snapshot, and what was chosen on it since.
 
         :param overlay: rows of the snapshot and how they change, to which
             more are added and none is taken away
+        :param earlier: how many changes were in overlays before those
         """
         if snapshot is not self.snapshot:
             self._begin(snapshot)
@@ -101,6 +104,7 @@ class MergedColumns:
             for row, changed in overlay[self.position:end]:
                 self._add(row, changed)
             self.position = end
+        self.seen = earlier + end
 
     def take(self, row: int, resources: Mapping[str, int]) -> None:
         """Count one more instance on a host, for this decision only."""

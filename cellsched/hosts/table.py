@@ -73,10 +73,12 @@ class _Published(NamedTuple):
 
     :param overlay: rows of the snapshot on which something was chosen since,
         and how that changes them; only ever added to
+    :param earlier: how many changes were in overlays before those in this one
     """
 
     snapshot: snapshot_.Snapshot
     overlay: list[tuple[int, merged_columns.Changes]]
+    earlier: int = 0
 
 
 class HostTable:
@@ -120,6 +122,8 @@ class HostTable:
         self._pending = pending.Pending()
         # By node, what was noted and is not in the columns yet.
         self._takings: dict[str, list[Taking]] = {}
+        # How many changes were in overlays when a node was chosen last.
+        self._noted_at: dict[str, int] = {}
         # Columns that are no published snapshot's.
         self._private = set(self._columns)
         self._rows_changed = self._lasting_changed = True
@@ -169,12 +173,12 @@ class HostTable:
         :param now: wall clock time, seconds since the epoch
         :param located: compute node uuids by instance uuid
         """
-        snapshot, overlay = self._current()
+        snapshot, overlay, earlier = self._current()
         try:
             columns = self._idle.pop()
         except IndexError:
             columns = merged_columns.MergedColumns(snapshot)
-        columns.follow(snapshot, overlay)
+        columns.follow(snapshot, overlay, earlier)
         return view_.Hosts(columns, now, dict(located or {}))
 
     def reuse(self, hosts: view_.Hosts) -> None:
@@ -206,24 +210,26 @@ class HostTable:
                  for row, resources in columns.taken]
         with self._lock:
             if check is not Check.NOTHING and self._is_behind(columns) and (
-                    check is Check.UNTOUCHED and self._is_touched(columns)
+                    check is Check.UNTOUCHED
+                    and self._is_touched(columns, taken)
                     or not self._has_room(taken)):
                 return None
             takings = [Taking(node, resources, hosts.now)
                        for node, resources in taken]
-            snapshot, overlay = self._published
+            snapshot, overlay, earlier = self._published
             for taking in takings:
                 self._takings.setdefault(taking.node, []).append(taking)
                 row = snapshot.rows.get(taking.node)
                 if row is not None:
                     overlay.append((
                         row, merged_columns.changes(taking.resources)))
+                    self._noted_at[taking.node] = earlier + len(overlay)
         return takings
 
     def undo(self, takings: Iterable[Taking]) -> None:
         """Count no more what was noted and not confirmed."""
         with self._lock:
-            snapshot, overlay = self._published
+            snapshot, overlay, _ = self._published
             for taking in takings:
                 self._remove(taking)
                 row = snapshot.rows.get(taking.node)
@@ -247,17 +253,20 @@ class HostTable:
 
     def _is_behind(self, columns: merged_columns.MergedColumns) -> bool:
         """Whether anything happened since the columns followed the table."""
-        snapshot, overlay = self._published
+        snapshot, overlay, _ = self._published
         return (columns.snapshot is not snapshot or self._changed
                 or columns.position < len(overlay))
 
-    def _is_touched(self, columns: merged_columns.MergedColumns) -> bool:
-        """Whether others chose hosts that were taken in these columns."""
-        snapshot, overlay = self._published
-        if columns.snapshot is not snapshot:
-            return False
-        others = {row for row, _ in overlay[columns.position:]}
-        return not others.isdisjoint(row for row, _ in columns.taken)
+    def _is_touched(
+        self, columns: merged_columns.MergedColumns,
+        taken: Iterable[tuple[str, Any]],
+    ) -> bool:
+        """Whether others chose nodes since these columns followed the table.
+
+        It does not matter what was published since.
+        """
+        return any(self._noted_at.get(node, 0) > columns.seen
+                   for node, _ in taken)
 
     def _has_room(
         self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]]
@@ -323,10 +332,13 @@ class HostTable:
                 self.cells.copy(), {} if lasting else before.kept,
                 extrema_.Extrema() if self._rows_changed
                 else before.extrema.without(self._private))
-            self._published = _Published(snapshot, [
+            overlay = [
                 (self._rows[node], merged_columns.changes(taking.resources))
                 for node, takings in self._takings.items()
-                if node in self._rows for taking in takings])
+                if node in self._rows for taking in takings]
+            seen = self._published.earlier + len(self._published.overlay)
+            self._published = _Published(
+                snapshot, overlay, seen - len(overlay))
             self._private = set()
             self._changed = self._rows_changed = False
             self._lasting_changed = False
@@ -386,7 +398,10 @@ class HostTable:
             self._fold()
             stay = np.ones(self._length, dtype=bool)
             stay[list(gone)] = False
-            self._pending.forget(self.written('uuid')[~stay])
+            left = self.written('uuid')[~stay]
+            self._pending.forget(left)
+            for uuid in left:
+                self._noted_at.pop(uuid, None)
             for name, column in self._columns.items():
                 self._columns[name] = column[:self._length][stay]
             self._length = int(stay.sum())

@@ -307,6 +307,21 @@ class TestTakings(base.TestCase):
         self.assertEqual(2, len(self.hosts.note(
             second, table.Check.ROOM)))
 
+    def test_nor_is_it_where_much_was_published_since(self):
+        first, second, third = (
+            self.choose(0), self.choose(0), self.choose(1))
+        takings = self.hosts.note(first)
+        self.hosts.put(['y'], {'last_seen_up': 5.0})
+        self.hosts.publish()
+        self.hosts.confirm(takings)
+        self.hosts.put(['y'], {'last_seen_up': 6.0})
+        self.hosts.publish()
+
+        self.assertIsNone(self.hosts.note(second))
+
+        self.assertEqual(1, len(self.hosts.note(third)))
+        self.assertEqual(1, len(self.hosts.note(self.choose(0))))
+
     def test_choice_without_room_is_not_noted(self):
         view = self.choose(0)
         self.hosts.set_usage('x', {'VCPU': 1}, {}, 0)
