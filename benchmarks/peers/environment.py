@@ -77,8 +77,9 @@ def fill(directory, python):
     # Settings of an environment around this one are not for that.
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')}
+    # What is not compiled here is when it is imported, which most is never.
     subprocess.run(
-        [python, '-m', 'pip', 'install', '--quiet',
+        [python, '-m', 'pip', 'install', '--quiet', '--no-compile',
          '--disable-pip-version-check', '--requirement', REQUIREMENTS],
         env=env, check=True, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT)

@@ -88,5 +88,4 @@ class TestByPsycopg(TestGrouping):
 
     parameters = '&prepare_threshold=0'
 
-    def make_url(self, name):
-        return servers.by_psycopg(super().make_url(name))
+    by_driver = staticmethod(servers.by_psycopg)

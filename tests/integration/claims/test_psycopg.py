@@ -11,18 +11,20 @@ from tests.integration import base
 from tests.integration.claims import test_at_once
 from tests.integration.claims import test_sql
 from tests.integration import servers
+from tests.unit.claims import model
 
 
 class ByPsycopg:
 
     parameters = '&prepare_threshold=0'
 
-    def make_url(self, name):
-        return servers.by_psycopg(super().make_url(name))
+    by_driver = staticmethod(servers.by_psycopg)
 
 
-class TestSQLClaims(ByPsycopg, test_sql.TestSQLClaims):
-    pass
+class TestRaces(ByPsycopg, test_sql.OnPostgreSQL, model.ModelTests,
+                claim_groups.ClaimGroups, claim_races.ClaimRaces,
+                base.TestCase):
+    """What the whole suite says of the other driver is not said again."""
 
 
 class TestSerializable(ByPsycopg, test_sql.OnPostgreSQL,

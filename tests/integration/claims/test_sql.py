@@ -27,10 +27,16 @@ from tests.unit.claims import model
 
 
 class OnServer:
-    """Makes stores whose database is on a server."""
+    """Makes stores in a database on a server, which tests share.
+
+    To make tables takes a server longer than most tests.
+    """
 
     #: The kind of the server.
     server = None
+
+    #: Removes all rows of tables.
+    empty = None
 
     #: SQL: how many sessions wait for a lock.
     waiting_query = None
@@ -43,11 +49,17 @@ class OnServer:
 
     def make_tables(self):
         """Have a database whose tables are empty."""
-        self.url = self.make_url('claims')
-        schema.SCHEMA.sync(self.make_database())
+        self.url = self.by_driver(base.installed(
+            databases.shared_url, self.server, schema.SCHEMA))
+        with self.make_database().writer() as connection:
+            self.empty(connection, [
+                schema.providers, schema.inventories, schema.allocations,
+                schema.members])
 
-    def make_url(self, name):
-        return self.part_of(self.server).url(name)
+    @staticmethod
+    def by_driver(url):
+        """Return the URL for the driver that the test is about."""
+        return url
 
     def connection_parameters(self):
         """Return more of what the driver is told."""
@@ -83,6 +95,8 @@ class OnPostgreSQL(OnServer):
 
     server = servers.PostgreSQL
 
+    empty = staticmethod(databases.empty_on_postgresql)
+
     waiting_query = (
         'SELECT count(*) FROM pg_stat_activity WHERE '
         "datname = current_database() AND wait_event_type = 'Lock'")
@@ -99,25 +113,15 @@ class OnPostgreSQL(OnServer):
 
 
 class OnMariaDB(OnServer):
-    """Makes stores in a database that tests share.
-
-    To make tables takes the server longer than most tests.
-    """
 
     server = mariadb.MariaDB
+
+    empty = staticmethod(databases.empty_on_mariadb)
 
     waiting_query = (
         'SELECT count(*) FROM information_schema.innodb_trx '
         'JOIN information_schema.processlist ON id = trx_mysql_thread_id '
         "WHERE trx_state = 'LOCK WAIT' AND db = DATABASE()")
-
-    def make_tables(self):
-        self.url = base.installed(
-            databases.shared_url, self.server, schema.SCHEMA)
-        with self.make_database().writer() as connection:
-            databases.empty_on_mariadb(connection, [
-                schema.providers, schema.inventories, schema.allocations,
-                schema.members])
 
 
 class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
@@ -132,8 +136,9 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
                 context, schema.METADATA))
 
     def test_missing_schema_names_the_command(self):
-        database = session.Database(self.make_url('empty'), 'claims',
-                                    clock=clock.Clock())
+        database = session.Database(
+            self.by_driver(self.part_of(self.server).url('empty')), 'claims',
+            clock=clock.Clock())
         self.addCleanup(database.close)
         store = sql.SQLClaims(database)
 

@@ -31,6 +31,12 @@ def shared_url(server, schema):
     return url
 
 
+def empty_on_postgresql(connection, tables):
+    """Remove all rows of tables; numbers of new ones begin at 1."""
+    names = ', '.join(table.name for table in tables)
+    connection.execute(sa.text(f'TRUNCATE {names} RESTART IDENTITY CASCADE'))
+
+
 def empty_on_mariadb(connection, tables):
     """Remove all rows of tables; numbers of new ones begin at 1."""
     # To truncate a table is to make it anew, so only those are truncated
@@ -86,9 +92,7 @@ class TestCase(base.TestCase):
         return self.database
 
     def empty(self, connection, tables):
-        names = ', '.join(table.name for table in tables)
-        connection.execute(sa.text(
-            f'TRUNCATE {names} RESTART IDENTITY CASCADE'))
+        empty_on_postgresql(connection, tables)
 
 
 class OnMariaDB:

@@ -154,7 +154,7 @@ class ModelTests:
 
     @hypothesis.given(calls=CALLS)
     @hypothesis.settings(
-        deadline=None, max_examples=100,
+        deadline=None, max_examples=50,
         suppress_health_check=[hypothesis.HealthCheck.differing_executors])
     def test_any_calls_have_the_outcome_that_the_model_says(self, calls):
         prefix = f'{next(_examples)}-'

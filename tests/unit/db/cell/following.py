@@ -85,7 +85,7 @@ class Tests(Writing):
     # Each class has a database of its own, and is a test of its own.
     @hypothesis.given(CALLS)
     @hypothesis.settings(
-        deadline=None, max_examples=60,
+        deadline=None, max_examples=30,
         suppress_health_check=[hypothesis.HealthCheck.differing_executors])
     def test_who_follows_knows_what_one_knows_who_reads_all(self, calls):
         self.database = self.make_database()
