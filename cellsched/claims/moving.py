@@ -112,7 +112,7 @@ class Moving:
             current = server_moves.get(connection, move.uuid)
             if current is None or current.status != server_moves.MOVED:
                 return False
-            if move.kind.leaves and instances.get(connection, uuid):
+            if move.kind.leaves:
                 self._claims.transfer(consumer(uuid), uuid)
             server_moves.advance(
                 connection, move.uuid, [server_moves.MOVED], after, now)

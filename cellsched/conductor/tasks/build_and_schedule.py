@@ -104,7 +104,7 @@ class BuildAndSchedule:
         self._limits = limits
         self._new_uuid = new_uuid
         self._reached = reached
-        self._notifier = notifier
+        self._notifier = notifier or tasks.TaskNotifier()
         #: What this process has leased; somebody is to renew it.
         self.leases = leases_.Leases(database, limits.lease_s)
         #: What is to be tried again; somebody is to do that.

@@ -53,7 +53,7 @@ def restrict(
     """
     asked = objects.RequestSpec.obj_from_primitive(spec.obj_to_primitive())
     destination = objects.Destination(
-        cell=cell, node=None, allow_cross_cell_move=False)
+        cell=cell, allow_cross_cell_move=False)
     if move.migration_type == server_moves.REBUILD:
         destination.host = move.source_compute
         destination.node = move.source_node

@@ -268,14 +268,14 @@ class Cast(base.Step):
     def __init__(
         self, targets: target.Targets, compute: compute_rpc.ComputeAPIs,
         claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
-        notifier: tasks.TaskNotifier | None = None,
+        notifier: tasks.TaskNotifier,
     ) -> None:
         self._targets = targets
         self._compute = compute
         self._claims = claims
         self._clock = clock
         self._host = host
-        self._notifier = notifier or tasks.TaskNotifier()
+        self._notifier = notifier
 
     def do(self, builds: Sequence[base.Build]) -> None:
         for cell, batch in base.by_cell(builds):
@@ -348,8 +348,8 @@ def _by_batch(builds: Sequence[base.Build]) -> list[quota.Batch]:
         batches.setdefault(id(build.batch), []).append(build)
     return [
         quota.Batch(
-            batch[0].request.project_id, batch[0].instance.user_id,
-            [quota.Build(build.uuid, build.instance.vcpus,
-                         build.instance.memory_mb) for build in batch],
-            batch[0].batch.needed if batch[0].batch else 1)
-        for batch in batches.values()]
+            build.request.project_id, build.instance.user_id,
+            [quota.Build(each.uuid, each.instance.vcpus,
+                         each.instance.memory_mb) for each in batch],
+            build.batch.needed if build.batch else 1)
+        for batch in batches.values() for build in batch[:1]]

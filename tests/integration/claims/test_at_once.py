@@ -14,6 +14,7 @@ from cellsched.claims.sql import at_once
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import writing
 from cellsched.db import refusing
+from cellsched.db import statements
 from cellsched import exception
 from cellsched.testing.suite import claim_cases
 from cellsched.testing.suite import claim_races
@@ -85,6 +86,17 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         batch = [self.make_claim(self.make_provider(self.store, VCPU=9),
                                  VCPU=1 + number) for number in range(9)]
 
+        self.assertLess((1, 0), self.statements(batch))
+
+        for claim in batch:
+            self.assertHolds(self.store, claim)
+
+    def test_long_batch_is_taken_with_care(self):
+        self.patch(statements, 'CHUNK', 4)
+        batch = [self.make_claim(self.providers[0], VCPU=1)
+                 for _ in range(5)]
+
+        self.assertEqual((1, 0), self.statements(batch[:4]))
         self.assertLess((1, 0), self.statements(batch))
 
         for claim in batch:

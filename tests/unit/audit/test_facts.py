@@ -4,10 +4,13 @@
 from concurrent import futures
 import threading
 
+import sqlalchemy as sa
+
 from cellsched.audit import claims
 from cellsched.audit import facts
 from cellsched.cells import gather
 from cellsched import clock
+from cellsched.db.api import models
 from tests.unit.audit import base
 
 
@@ -39,6 +42,19 @@ class TestReader(base.TestCase):
         self.assertEqual({cell: 'it did not answer in time'}, reader.unheard)
         self.assertIn(cell, found.unheard)
         self.assertEqual({}, dict(found.rows))
+
+    def test_cell_without_a_name_goes_by_its_uuid(self):
+        cell = self.by_name['cell1']
+        table = models.cell_mappings
+        with self.database.writer() as connection:
+            connection.execute(sa.update(table).where(
+                table.c.id == cell.id).values(name=None))
+        self.cells.refresh()
+
+        names = self.reader.names()
+
+        self.assertEqual(cell.uuid, names[cell.uuid])
+        self.assertEqual('cell2', names[self.by_name['cell2'].uuid])
 
     def test_claims_that_only_another_process_sees_are_not_released(self):
         self.reader.claims = None

@@ -208,6 +208,11 @@ class TestUndecided(base.TestCase):
                              [uuid]).values()
         self.assertIn('lost', reason)
         self.assertEqual({}, self.claims.held([uuid]))
+        flavor = samples.instance(uuid).flavor
+        row = self.row(uuid, 'cell0')
+        self.assertEqual(
+            (flavor.vcpus, flavor.memory_mb, flavor.root_gb, flavor.id),
+            (row.vcpus, row.memory_mb, row.root_gb, row.instance_type_id))
 
     def test_server_that_runs_and_is_mapped_to_no_cell_is_mapped(self):
         uuid = self.running('cell2', 'b1')

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from cellsched.audit import checks
+from cellsched.cells import cell0
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -179,6 +180,33 @@ class TestFences(base.TestCase):
             self.clock.timestamp(), self.clock.timestamp() + 60))
 
         self.assertEqual(set(), self.rows(uuid))
+
+    def test_nor_is_one_that_a_conductor_takes_up_at_the_last_moment(self):
+        uuid = self.accept()
+        self.take(uuid, 'a1')
+        self.spoil(uuid, 'request_specs')
+        bury = cell0.Cell0.bury
+
+        def late(*args):
+            self.spoil(uuid, 'build_requests', lease_owner='somebody')
+            return bury(*args)
+
+        self.patch(cell0.Cell0, 'bury', late)
+        self.repair_late(uuid, lambda: None)
+
+        self.assertEqual(set(), self.rows(uuid))
+        self.assertNotEqual({}, self.held(uuid))
+
+    def test_request_is_buried_where_claims_are_another_process_s(self):
+        uuid = self.accept()
+        self.take(uuid, 'a1')
+        self.spoil(uuid, 'request_specs')
+        self.reader.claims = None
+
+        self.repair_late(uuid, lambda: None)
+
+        self.assertEqual({'cell0'}, self.rows(uuid))
+        self.assertNotEqual({}, self.held(uuid))
 
     def test_build_of_which_a_host_is_told_goes_on(self):
         uuid = self.building()

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import sqlalchemy as sa
+
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import hosts
+from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
 from tests.unit.audit import base
@@ -89,6 +92,14 @@ class TestTasks(base.TestCase):
             reason = self.reason(uuid, 'cell1')
             self.assertIn('nobody was at work', reason)
             self.assertNotIn('build', reason.replace('rebuild', ''))
+            self.assertEqual('audit', self.blamed(uuid))
+
+    def blamed(self, uuid):
+        """Return who says that a server in cell1 has failed."""
+        table = models.instance_faults
+        with self.cell('cell1').reader() as connection:
+            return connection.execute(sa.select(table.c.host).where(
+                table.c.instance_uuid == uuid)).scalar_one()
 
     def test_host_that_has_still_to_clean_up_does_no_task(self):
         uuid = self.server(states.RESIZE_PREP)

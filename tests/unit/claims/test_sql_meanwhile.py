@@ -5,6 +5,8 @@ import itertools
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
+from cellsched.claims.sql import writing
+from cellsched import exception
 from tests.unit.claims.sql import base
 from tests.unit.db import meanwhile
 
@@ -53,6 +55,27 @@ class TestUsages(base.TestCase):
 
     def test_nothing_is_missed_after_a_token_of_another_database(self):
         self.check({}, (2 ** 40,))
+
+
+class TestLost(base.TestCase):
+
+    def test_claim_whose_transaction_lost_is_made_again(self):
+        store = sql.SQLClaims(self.make_database())
+        store.set_inventory('p0', {'VCPU': claims.Inventory(total=8)})
+        take, lost = writing.take, []
+
+        def losing(*args):
+            if len(lost) < 2:
+                lost.append(args)
+                raise exception.TransactionLost(
+                    schema='claims', reason='another one was first')
+            return take(*args)
+
+        self.patch(writing, 'take', losing)
+
+        self.assertEqual(1, store.claim([
+            claims.Claim('c', 'p0', {'VCPU': 2})]))
+        self.assertEqual({'c'}, set(store.held(['c'])))
 
 
 class TestProviders(base.TestCase):

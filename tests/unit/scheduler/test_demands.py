@@ -154,3 +154,16 @@ class TestRule(base.TestCase):
         [line] = self.logs.output.splitlines()
         self.assertIn(CONTEXT.request_id, line)
         self.assertIn('request field ignore_hosts (other hosts)', line)
+
+
+class TestNames(base.TestCase):
+
+    def test_names_and_their_beginnings_are_known(self):
+        for known in ('numa_topology', 'flavor.extra_specs.hw:numa_nodes',
+                      'flavor.extra_specs.resources*',
+                      'image.properties.hw_numa_*', 'request_level_params.*',
+                      'flavor.extra_specs.quota:cpu_shares'):
+            self.assertTrue(demands.is_known(known), known)
+        for unknown in ('numa_topologie', 'image.properties.hw_nmua_*',
+                        'request_level_param', 'numa_topologie*'):
+            self.assertFalse(demands.is_known(unknown), unknown)

@@ -143,6 +143,14 @@ class TestSnapshotPlan(PlanTestCase):
         self.assertEqual([['b']], self.plan(planner)[0])
         self.assertEqual([], self.plan()[0])
 
+    def test_chance_decides_among_the_best_as_it_does_for_requests(self):
+        self.scheduler.conf.set_override(
+            'host_subset_size', 2, 'filter_scheduler')
+        planner = self.on_snapshot()
+
+        self.assertEqual({'a', 'b'}, {
+            self.plan(planner)[0][0][0] for _ in range(20)})
+
     def test_cells_that_were_silent_are_told(self):
         taken = self.scheduler.loader.snapshot(hosts.CONTEXT)
         taken.silent = ['south']

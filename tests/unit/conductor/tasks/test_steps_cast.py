@@ -9,6 +9,7 @@ from cellsched.conductor.tasks import deciding
 from cellsched.conductor.tasks import steps
 from cellsched.db.cell import models
 from cellsched import exception
+from cellsched.notify import tasks
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
 
@@ -30,7 +31,7 @@ class TestCast(leased.StepTestCase):
 
     def step(self):
         return steps.Cast(self.targets, self.compute, self.claims,
-                          self.clock, 'conductor')
+                          self.clock, 'conductor', tasks.TaskNotifier())
 
     def client(self, cell):
         return self.compute.get(
