@@ -223,6 +223,8 @@ class TestGoingThrough(base.TestCase):
 
         self.assertEqual(sorted(told), told)
         self.assertEqual(self.auditor.size(), told[-1])
+        # It is told of the first pages, and not when all is over.
+        self.assertIn(2, told)
 
     def test_without_claims_the_rest_is_checked(self):
         reader = facts.Reader(

@@ -126,6 +126,16 @@ class TestUnreadable(base.TestCase):
             self.spoil(uuid, table, **values)
             yield uuid, reason
 
+    def test_deleted_server_is_looked_for_in_every_cell(self):
+        for waits, shows in ('cell1', 'cell2'), ('cell2', 'cell1'):
+            uuid = self.running(waits, 'a1' if waits == 'cell1' else 'b1')
+            self.put_row(uuid, shows, vm_state='active', task_state=None)
+            self.change_row(uuid, waits, task_state='deleting')
+            self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                       samples.NOW)
+
+            self.assertMends(('S2', 'deleted-visible', uuid, shows))
+
     def test_request_that_cannot_be_built_is_buried_with_the_reason(self):
         made = dict(self.broken())
         for uuid in made:

@@ -132,6 +132,14 @@ class TestRightClaims(base.TestCase):
 
         self.assertHolds(uuid, 'a1')
 
+    def test_server_in_no_state_may_hold_what_it_will(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', vm_state=None)
+        self.claims.release([uuid])
+        self.take(uuid, 'a2')
+
+        self.assertFound(('L1', 'build-stranded', uuid, 'cell1'))
+
     def test_second_claim_goes(self):
         uuid = self.running()
         self.hold(uuid, 'a1', 'a2')

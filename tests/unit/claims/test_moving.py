@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How moves end, and what becomes of their claims."""
 
+import sqlalchemy as sa
+
 from cellsched.claims import moving
 from cellsched.db.cell import instance_actions
+from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched import exception
 from tests.unit.compute import agents
@@ -34,6 +37,9 @@ class TestMoving(mover.MoverTestCase):
         self.assertEqual({'own': 'host1'}, self.places)
         self.assertEqual(server_moves.ERROR, self.status(move))
         self.assertIn('Full.', self.fault)
+        with self.cell.reader() as connection:
+            self.assertIsNotNone(connection.scalar(
+                sa.select(models.migrations.c.updated_at)))
 
     def test_move_of_a_server_that_stays_is_told_of_once(self):
         move, told = self.accept(), []

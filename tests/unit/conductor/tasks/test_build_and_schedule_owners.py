@@ -1,9 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds that failed here, and that another conductor leases by now."""
 
+import copy
+
 from cellsched.db.api import build_requests
+from cellsched.db.cell import instances
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import ends
+from tests.unit.conductor.tasks import leased
+from tests.unit.db import samples
+
+
+class TestPurge(leased.StepTestCase):
+
+    def test_cell_that_cannot_be_written_keeps_no_other(self):
+        first, second = builds = self.builds(['a1', 'b1'])
+        with self.targets.database(second.cell).writer() as connection:
+            instances.create(
+                connection, [samples.instance(second.uuid)], samples.NOW)
+        first.cell = copy.copy(first.cell)
+        first.cell.database_connection = 'sqlite:////nowhere/gone.sqlite'
+
+        self.task()._purge(builds)
+
+        self.assertIn(f"may have rows of ['{first.uuid}']", self.logs.output)
+        self.assertEqual({}, self.rows(second.uuid))
 
 
 class TestBurial(base.TestCase):

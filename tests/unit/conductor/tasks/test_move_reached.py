@@ -68,6 +68,17 @@ class TestMove(base.TestCase):
         self.assertEqual('MoveGiveUp', self.steps[-1])
         self.assertEqual(server_moves.ERROR, self.status(move))
 
+    def test_move_of_a_server_that_has_gone_names_it(self):
+        move = self.accept_move()
+        with self.writer() as connection:
+            instances.delete(connection, move.instance_uuid, samples.NOW)
+
+        self.run_move(move.instance_uuid, move.uuid)
+
+        self.assertEqual(server_moves.ERROR, self.status(move))
+        reason = exception.InstanceNotFound(uuid=move.instance_uuid)
+        self.assertIn(f'is given up: {reason}', self.logs.output)
+
     def test_what_nobody_expected_gives_the_move_up_too(self):
         def fail(**arguments):
             raise KeyError('as told')
