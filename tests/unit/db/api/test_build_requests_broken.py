@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests of which something is lost or cannot be read."""
 
+import copy
 import json
 
 import hypothesis
@@ -108,7 +109,7 @@ class TestLeasing(BrokenCase):
                 part = (said if name.startswith('nova_object')
                         else said['nova_object.data'])
                 if isinstance(part, dict):
-                    part[name] = value
+                    part[name] = copy.deepcopy(value)
             self.spoil(broken, table, **{column: json.dumps(said)})
 
         leased = self.lease([broken, whole])
