@@ -50,8 +50,11 @@ class Killed(base.TestCase):
             return (status,) if status in statuses and (
                 status == 'ACTIVE' or not self.world.held(uuid)) else None
 
-        [status] = processes.wait_until(
-            ended, f'{uuid} to be one of {statuses}')
+        try:
+            [status] = processes.wait_until(
+                ended, f'{uuid} to be one of {statuses}')
+        except TimeoutError as exc:
+            raise TimeoutError(f'{exc}: {self.world.describe(uuid)}') from exc
         rows = self.world.rows(uuid)
         self.assertFalse(self.world.requested(uuid))
         if status is None:

@@ -167,6 +167,12 @@ class World(deployment.Deployment):
         row = self._row(mapping, uuid)
         return row and row.vm_state
 
+    def describe(self, uuid: str) -> dict[str, Any]:
+        """Return all that there is of a server."""
+        return {'status': self.status(uuid), 'mapped': self.mapped(uuid),
+                'rows': self.rows(uuid), 'request': self._request(uuid),
+                'held': self.held(uuid)}
+
     def failure(self, uuid: str) -> str | None:
         """Return what a request says of why it failed."""
         request = self._request(uuid)
