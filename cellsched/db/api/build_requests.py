@@ -19,11 +19,13 @@ _SPECS = models.request_specs
 
 _INSERT = sa.insert(_TABLE).inline()
 
+# MariaDB would look for what has expired by the index of that, and lock what
+# is none of these.
 _LEASE = (
     sa.update(_TABLE)
     .where(statements.in_list(_TABLE.c.instance_uuid),
-           sa.or_(_TABLE.c.lease_expires_at.is_(None),
-                  _TABLE.c.lease_expires_at <= sa.bindparam('now')))
+           sa.func.coalesce(_TABLE.c.lease_expires_at, 0.0)
+           <= sa.bindparam('now'))
     .values(lease_owner=sa.bindparam('owner'),
             lease_expires_at=sa.bindparam('until'),
             lease_count=_TABLE.c.lease_count + 1))
@@ -44,13 +46,11 @@ _RENEW = (
 _PRESENT = sa.select(_TABLE.c.instance_uuid).where(
     statements.in_list(_TABLE.c.instance_uuid))
 
-_HELD = (
+_HELD = statements.by_index(
     sa.select(_TABLE.c.instance_uuid, _TABLE.c.revision,
               _TABLE.c.lease_owner)
-    .where(statements.in_list(_TABLE.c.instance_uuid))
-    .order_by(_TABLE.c.id).with_for_update())
-
-_DROP = sa.delete(_TABLE).where(statements.in_list(_TABLE.c.instance_uuid))
+    .where(statements.in_list(_TABLE.c.instance_uuid)),
+    _TABLE.c.instance_uuid).with_for_update()
 
 _ONE = sa.select(_TABLE).where(_TABLE.c.instance_uuid == sa.bindparam('uuid'))
 
@@ -265,5 +265,4 @@ def delete(
 
 def drop(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Delete requests that are held, as :func:`held` says."""
-    for chunk in statements.chunks(uuids):
-        connection.execute(_DROP, {'these': chunk})
+    statements.delete_locked(connection, _TABLE.c.instance_uuid, uuids)

@@ -44,10 +44,10 @@ _DELETED = sa.select(_TABLE.c.id).where(
 # it would look at them all.
 _MANY = sa.select(_TABLE).where(statements.in_list(_TABLE.c.uuid))
 
-_LOCK = (
+_LOCK = statements.by_index(
     sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.deleted)
-    .where(statements.in_list(_TABLE.c.uuid))
-    .order_by(_TABLE.c.id).with_for_update())
+    .where(statements.in_list(_TABLE.c.uuid)), _TABLE.c.uuid
+).with_for_update()
 
 _STATES = (_TABLE.c.node, _TABLE.c.vm_state, _TABLE.c.task_state,
            _TABLE.c.project_id)

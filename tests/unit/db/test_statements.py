@@ -225,33 +225,46 @@ class TestDialects(StatementCase):
 
 class TestLock(StatementCase):
 
-    def test_values_found_are_returned_by_id(self):
+    def test_values_found_are_returned_in_their_order(self):
         self.insert(row('b'))
         self.insert(row('a'))
 
         with self.database.writer() as connection:
-            self.assertEqual(['b', 'a'], statements.lock(
-                connection, KEY, ['a', 'b', 'c']))
+            self.assertEqual(['a', 'b'], statements.lock(
+                connection, KEY, ['b', 'a', 'c']))
 
-    def test_rows_are_locked_where_the_database_can(self):
+    def said(self, url, function, *arguments):
         said = []
 
-        def execute(statement, parameters=None):
+        def execute(statement, parameters):
             said.append(str(statement.compile(dialect=engine.dialect)))
             return types.SimpleNamespace(scalars=lambda: [])
 
-        for url, column, count in (
-                ('postgresql+psycopg2://', 'host', 1),
-                ('mysql+pymysql://', 'id', 2)):
-            said.clear()
-            engine = sa.create_mock_engine(url, execute)
+        engine = sa.create_mock_engine(url, execute)
+        function(engine, *arguments)
+        return said
 
-            statements.lock(engine, KEY, ['a'])
+    def test_rows_are_locked_where_the_database_can(self):
+        for url in 'postgresql+psycopg2://', 'mysql+pymysql://':
+            said, = self.said(url, statements.lock, KEY, ['a'])
 
-            self.assertEqual(count, len(said))
-            self.assertIn(f'WHERE host_mappings.{column} ', said[-1])
-            self.assertTrue(said[-1].endswith(
-                'ORDER BY host_mappings.id FOR UPDATE'), said)
+            self.assertTrue(said.endswith(
+                'ORDER BY host_mappings.host FOR UPDATE'), said)
+
+            said, = self.said(url, statements.lock_free, KEY, ['a'])
+
+            self.assertTrue(said.endswith('FOR UPDATE SKIP LOCKED'), said)
+
+    def test_mysql_reads_by_an_index_that_begins_with_the_column(self):
+        members = models.instance_group_member.c
+        for column, index in (
+                (KEY, 'uniq_host_mappings0host'),
+                (members.instance_uuid, 'instance_group_member_instance_idx'),
+                (models.aggregates.c.uuid, 'aggregate_uuid_idx')):
+            for url in 'mysql+pymysql://', 'mariadb+pymysql://':
+                said, = self.said(url, statements.lock, column, ['a'])
+
+                self.assertIn(f' FORCE INDEX ({index}) ', said)
 
 
 class TestDeleteCounted(StatementCase):
@@ -293,16 +306,13 @@ class TestDeleteCounted(StatementCase):
         self.assertEqual(30, sum(map(len, told)))
         self.assertEqual(set(hosts), set().union(*told))
 
-    def test_mysql_deletes_one_by_one_in_order(self):
+    def test_mysql_locks_by_the_index_and_deletes_one_by_one(self):
         said = []
 
-        # Ids are found, then locked in their order, in which rows go.
-        answers = {('c', 'a', 'b'): [7, 8], (7, 8): ['c', 'a']}
-
         def execute(statement, parameters):
-            said.append(parameters['these'])
-            return types.SimpleNamespace(scalars=lambda: answers[
-                tuple(parameters['these'])])
+            said.append((str(statement.compile(dialect=engine.dialect)),
+                         parameters['these']))
+            return types.SimpleNamespace(scalars=lambda: ['a', 'c'])
 
         for url in 'mysql+pymysql://', 'mariadb+pymysql://':
             said.clear()
@@ -311,4 +321,10 @@ class TestDeleteCounted(StatementCase):
             self.assertEqual({'a', 'c'}, statements.delete_counted(
                 engine, KEY, ['c', 'a', 'b']))
 
-            self.assertEqual([['c', 'a', 'b'], [7, 8], ['c'], ['a']], said)
+            locks, *deletions = said
+            self.assertIn(
+                'FORCE INDEX (uniq_host_mappings0host)', locks[0])
+            self.assertIn('ORDER BY host_mappings.host FOR UPDATE', locks[0])
+            self.assertEqual(['c', 'a', 'b'], locks[1])
+            self.assertEqual([['a'], ['c']], [
+                values for _, values in deletions])

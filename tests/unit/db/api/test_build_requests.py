@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for builds that were accepted and have no cell yet."""
 
+import functools
+
 from oslo_db import exception as db_exc
 
 from cellsched.db.api import build_requests
@@ -95,6 +97,24 @@ class TestBuildRequests(BuildRequestCase):
 
         self.assertEqual(20, sum(map(len, told)))
         self.assertEqual(set(uuids), set().union(*told))
+
+    def test_those_who_work_on_one_and_on_many_do_not_wait_in_a_circle(self):
+        uuids = self.accept(16)
+        self.lease(uuids)
+
+        def drop(those):
+            with self.database.writer() as connection:
+                build_requests.drop(connection, build_requests.held(
+                    connection, dict.fromkeys(those, 'me')))
+
+        told = racing.race(
+            *[lambda: self.lease(uuids)] * 2,
+            *[lambda: [self.lease([uuid]) for uuid in uuids]] * 2,
+            *[functools.partial(drop, uuids[start::4]) for start in range(4)],
+            lambda: self.renew(uuids), lambda: self.renew(uuids[::-1]))
+
+        self.assertEqual([], [
+            each for each in told if isinstance(each, Exception)])
 
 
 class TestLease(BuildRequestCase):

@@ -157,7 +157,7 @@ class TestDialects(base.TestCase):
             locked, changed = self.said(f'postgresql+{driver}://')
 
             self.assertTrue(locked.endswith(
-                'ORDER BY instances.id FOR UPDATE'), locked)
+                'ORDER BY instances.uuid FOR UPDATE'), locked)
             self.assertIn('UPDATE instances SET', changed)
             self.assertIn('RETURNING instances.uuid', changed)
 
@@ -165,7 +165,8 @@ class TestDialects(base.TestCase):
         locked, *changed = self.said('mysql+pymysql://')
 
         self.assertTrue(locked.endswith(
-            'ORDER BY instances.id FOR UPDATE'), locked)
+            'ORDER BY instances.uuid FOR UPDATE'), locked)
+        self.assertIn('FORCE INDEX (uniq_instances0uuid)', locked)
         self.assertEqual(3, len(changed))
         for statement in changed:
             self.assertNotIn('RETURNING', statement)
