@@ -45,6 +45,8 @@ main() {
     PATH=$environment/bin:$PATH
     # stestr would run tests by this one.
     unset PYTHON
+    # Hundreds of processes start; each would compile all that it imports.
+    unset PYTHONDONTWRITEBYTECODE
     cd "$top"
     if [ "$1" = simulation ]; then
         shift
