@@ -49,9 +49,9 @@ def run(parameters, repeat):
     With them goes how many commits a build made.
     """
     cells = [
-        deployment.Cell(f'cell{number}', [
-            deployment.Host(f'cell{number}-host{place}', vcpus=512,
-                            memory_mb=2 ** 20, disk_gb=10000)
+        deployment.DeployedCell(f'cell{number}', [
+            deployment.DeployedHost(f'cell{number}-host{place}', vcpus=512,
+                                    memory_mb=2 ** 20, disk_gb=10000)
             for place in range(parameters['hosts'])])
         for number in range(parameters['cells'])]
     samples = {'build': [], 'accepted to ACTIVE': [], 'floor': []}

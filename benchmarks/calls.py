@@ -32,7 +32,7 @@ import reading
 
 from cellsched import clock
 from cellsched.cmd import launch
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import context
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
@@ -207,11 +207,11 @@ def node(api, request, instance):
 
 
 def connected(files):
-    return transport.Transports(loading.load(files=files, dirs=[]))
+    return transport.Transports(loader.load(files=files, dirs=[]))
 
 
 def plain(files):
     """Return a transport as oslo.messaging makes it."""
-    conf = loading.load(files=files, dirs=[])
-    loading.register_messaging(conf)
+    conf = loader.load(files=files, dirs=[])
+    loader.register_messaging(conf)
     return oslo_messaging.get_rpc_transport(conf, conf.transport_url)

@@ -90,7 +90,7 @@ def groups_of(parameters):
 def table(said, kind=table_.HostTable):
     """Return a host table of a document, and where its instances are."""
     hosts = said['hosts']
-    aggregates = {each['id']: aggregate_.Aggregate(**each)
+    aggregates = {each['id']: aggregate_.HostAggregate(**each)
                   for each in said['aggregates']}
 
     def column(name, of=lambda value: value):

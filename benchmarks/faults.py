@@ -28,7 +28,7 @@ import threading
 import time
 
 from cellsched import assembly
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import exception
 
 # The deployment that the tests set up is good here too.
@@ -98,7 +98,7 @@ class World:
             workers=1, options=parameters.get('options') or {}))
         directory = self._deployment.directory
         self._cells = [parts.url(name).rpartition('/')[2] for name in names]
-        conf = loading.load(files=[str(directory / 'api.conf')], dirs=[])
+        conf = loader.load(files=[str(directory / 'api.conf')], dirs=[])
         self.api = assembly.api(
             conf, assembly.Parts(conf, reached=self._reached))
         stack.callback(self.api.close)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from cellsched import assembly
 from cellsched.claims import base as claims
 from cellsched.claims.sql import schema as claims_schema
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.db import api as api_schema
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
@@ -45,7 +45,7 @@ def parts(hosts, cells, api_url=None, options=''):
             f'transport_url = local://{uuid.uuid4().hex}/api\n'
             f'[api_database]\nconnection = {api_url}\n{options}',
             encoding='utf-8')
-        made = assembly.Parts(loading.load(files=[str(file)], dirs=[]))
+        made = assembly.Parts(loader.load(files=[str(file)], dirs=[]))
         try:
             api_schema.SCHEMA.sync(made.database)
             made.claims.sync()

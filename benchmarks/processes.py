@@ -35,7 +35,7 @@ import time
 import builds
 
 from cellsched import assembly
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import context
 
 # The deployment that the tests set up is good here too.
@@ -144,7 +144,7 @@ class World:
                 for cell in range(parameters['cells'])},
             workers=1, options=parameters.get('options') or {}))
         directory = self._deployment.directory
-        conf = loading.load(files=[str(directory / 'api.conf')], dirs=[])
+        conf = loader.load(files=[str(directory / 'api.conf')], dirs=[])
         self.api = assembly.api(
             conf, assembly.Parts(conf, reached=self._reached))
         stack.callback(self.api.close)

@@ -14,12 +14,12 @@ import decision
 from oslo_config import cfg
 
 from cellsched.conf import opts
-from cellsched.filters import loading as filters
+from cellsched.filters import registry as filters
 from cellsched.filters import rows
+from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler import pipeline
 from cellsched.testing import builders
-from cellsched.weighers import loading as weighers
+from cellsched.weighers import registry as weighers
 
 
 class Watchful(rows.BaseHostFilter):

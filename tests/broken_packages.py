@@ -40,11 +40,11 @@ class AbstractStore(claims.ClaimStore):
     pass
 
 
-class AbstractDriver(virt.Driver):
+class AbstractDriver(virt.ComputeDriver):
     pass
 
 
-class AbstractScheduler(drivers.Driver):
+class AbstractScheduler(drivers.SchedulerDriver):
     pass
 
 
@@ -52,7 +52,7 @@ class AbstractNetwork(networks.NetworkAPI):
     pass
 
 
-class AbstractQuotas(quota.Quotas):
+class AbstractQuotas(quota.QuotaDriver):
     pass
 
 

@@ -42,7 +42,7 @@ class Aggregates:
 
     def create(
         self, name: str, metadata: Mapping[str, str] | None = None
-    ) -> aggregates.Aggregate:
+    ) -> aggregates.AggregateRow:
         """Add an aggregate without hosts and return it.
 
         :raises cellsched.exception.InvalidField: names the field and the
@@ -57,7 +57,7 @@ class Aggregates:
                               metadata, self._clock.now())
         return self.get(name)
 
-    def get(self, name: str) -> aggregates.Aggregate:
+    def get(self, name: str) -> aggregates.AggregateRow:
         """Return an aggregate by its id or its name.
 
         :raises cellsched.exception.InvalidField: no name that can be kept
@@ -67,14 +67,14 @@ class Aggregates:
         with self._database.reader() as connection:
             return aggregates.get(connection, name)
 
-    def list_all(self) -> list[aggregates.Aggregate]:
+    def list_all(self) -> list[aggregates.AggregateRow]:
         """Return every aggregate, the oldest first."""
         with self._database.reader() as connection:
             return aggregates.list_all(connection)
 
     def set_metadata(
         self, name: str, metadata: Mapping[str, str | None]
-    ) -> aggregates.Aggregate:
+    ) -> aggregates.AggregateRow:
         """Change some keys and return the aggregate; None removes a key.
 
         :raises cellsched.exception.InvalidField: names the field and the
@@ -88,7 +88,7 @@ class Aggregates:
 
     def add_hosts(
         self, name: str, hosts: Sequence[str]
-    ) -> aggregates.Aggregate:
+    ) -> aggregates.AggregateRow:
         """Add hosts that are mapped to cells and return the aggregate.
 
         Those that are in it stay there.
@@ -110,7 +110,7 @@ class Aggregates:
 
     def remove_hosts(
         self, name: str, hosts: Sequence[str]
-    ) -> aggregates.Aggregate:
+    ) -> aggregates.AggregateRow:
         """Take hosts out and return the aggregate.
 
         :raises cellsched.exception.InvalidField: names the field and the
@@ -139,7 +139,7 @@ class Aggregates:
 
     def _change(
         self, name: str, query: Callable[..., None], values: Any
-    ) -> aggregates.Aggregate:
+    ) -> aggregates.AggregateRow:
         # Who changes one waits here for who changes another, so what is
         # checked after the change is not about to become wrong.
         number = self.get(name).id

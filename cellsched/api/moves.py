@@ -10,7 +10,7 @@ from oslo_utils import uuidutils
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched import context as context_
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -20,7 +20,7 @@ from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
-from cellsched.listing import instances as listing
+from cellsched.listing import servers as listing
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
@@ -47,7 +47,7 @@ class Moves:
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        reader: listing.Servers, conductor: conductor_rpc.ConductorAPI,
+        reader: listing.ServerListing, conductor: conductor_rpc.ConductorAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
         host: str, down_s: float,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
@@ -57,7 +57,7 @@ class Moves:
         self._reader = reader
         self._conductor = conductor
         self._compute = compute
-        self._moving = moving.Moving(claims, host)
+        self._moving = moves.MoveClaims(claims, host)
         self._down_s = down_s
         self._new_uuid = new_uuid
 

@@ -49,7 +49,7 @@ class CellUsage:
 
     cell: str
     answers: bool
-    usage: instance_mappings.Usage
+    usage: instance_mappings.ProjectUsage
 
 
 class Quotas:
@@ -61,7 +61,8 @@ class Quotas:
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, driver: base.Quotas, clock: clock_.Clock,
+        gatherer: gather.Gatherer, driver: base.QuotaDriver,
+        clock: clock_.Clock,
     ) -> None:
         self._database = database
         self._cells = cells
@@ -102,7 +103,7 @@ class Quotas:
         answered = self._gatherer.gather(context, cells, _ask).results
         return [
             CellUsage(cell.name or cell.uuid, cell.uuid in answered,
-                      usages.get(cell.uuid, instance_mappings.Usage()))
+                      usages.get(cell.uuid, instance_mappings.ProjectUsage()))
             for cell in sorted(cells, key=lambda cell: cell.name or '')]
 
     def set(

@@ -10,11 +10,11 @@ from typing import Any
 from oslo_log import log
 from oslo_utils import uuidutils
 
-from cellsched.api import accepting
+from cellsched.api import acceptance
 from cellsched.api import block_devices
-from cellsched.api import deleting
-from cellsched.api import retrying
-from cellsched.api import revising
+from cellsched.api import deletion
+from cellsched.api import retry as retry_
+from cellsched.api import revision
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -24,8 +24,8 @@ from cellsched.db.api import flavors
 from cellsched.db.api import instance_groups
 from cellsched.db import session
 from cellsched import exception
-from cellsched.listing import instances as listing
 from cellsched.listing import server
+from cellsched.listing import servers as listing
 from cellsched import objects
 from cellsched.quota import base as quota_base
 from cellsched.rpc import compute as compute_rpc
@@ -51,10 +51,10 @@ class Servers:
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        reader: listing.Servers, conductor: conductor_rpc.ConductorAPI,
+        reader: listing.ServerListing, conductor: conductor_rpc.ConductorAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        clock: clock_.Clock, quotas: quota_base.Quotas,
-        bounds: validation.Bounds,
+        clock: clock_.Clock, quotas: quota_base.QuotaDriver,
+        bounds: validation.ServerBounds,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         reached: Callable[[str], None] = lambda step: None,
     ) -> None:
@@ -66,10 +66,10 @@ class Servers:
         self._bounds = bounds
         self._new_uuid = new_uuid
         self._reached = reached
-        self._deletion = deleting.Deletion(
+        self._deletion = deletion.Deletion(
             database, targets, compute, claims, clock, reached)
-        self._revision = revising.Revision(database, targets, clock)
-        self._retry = retrying.Retry(database, targets, clock)
+        self._revision = revision.Revision(database, targets, clock)
+        self._retry = retry_.Retry(database, targets, clock)
 
     def create(
         self, context: context_.RequestContext, name: str, flavor: str,
@@ -114,7 +114,7 @@ class Servers:
                 request, max_count=self._quotas.check(
                     connection, context.project_id, context.user_id, sizes,
                     min_count, count))
-            uuids = accepting.accept(
+            uuids = acceptance.accept(
                 connection, context, request, sizes, group,
                 self._database.now(), self._new_uuid)
         self._tell(context, uuids)

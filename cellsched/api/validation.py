@@ -28,7 +28,7 @@ _SHOWN_MAX = 60
 
 
 @dataclasses.dataclass(frozen=True)
-class Bounds:
+class ServerBounds:
     """The bounds that a deployment sets.
 
     :param instances_max: servers that one request may ask for
@@ -58,7 +58,7 @@ class ServerRequest:
     tags: Any = ()
     block_device_mappings: Any = ()
 
-    def check(self, bounds: Bounds) -> None:
+    def check(self, bounds: ServerBounds) -> None:
         """Make sure that it can be taken as it is.
 
         :raises cellsched.exception.InvalidField: names the field and the

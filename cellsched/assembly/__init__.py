@@ -33,8 +33,8 @@ from cellsched.compute import host_name
 from cellsched.compute import outcomes as outcomes_
 from cellsched.compute import provider_config
 from cellsched.compute import tracker
-from cellsched.conductor import leftovers
 from cellsched.conductor import lost_builds
+from cellsched.conductor import network_leftovers
 from cellsched.conductor import recoverer
 from cellsched.conductor import service as conductor_service
 from cellsched.conductor.tasks import build_and_schedule
@@ -42,19 +42,19 @@ from cellsched.conductor.tasks import build_instances
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
-from cellsched.filters import loading as filters
-from cellsched.listing import instances as listing
-from cellsched.network import freeing
-from cellsched.notify import notifier
+from cellsched.filters import registry as filters
+from cellsched.listing import servers as listing
+from cellsched.network import deallocation
+from cellsched.notify import scheduler_notifier
 from cellsched import plugins
+from cellsched.rpc import background_sender
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
-from cellsched.rpc import sending
 from cellsched.rpc import server as rpc_server
-from cellsched.scheduler import checking
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler import request_validation
 from cellsched.scheduler import service as scheduler_service
 
 _Made = TypeVar('_Made')
@@ -108,10 +108,11 @@ def scheduler(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
     driver = enabled.make(
-        conf, plugins.DRIVERS, drivers.Driver, conf, parts)
+        conf, plugins.DRIVERS, drivers.SchedulerDriver, conf, parts)
     manager = scheduler_service.Scheduler(
-        driver, conf.scheduler.max_attempts, checking.bounds(conf.scheduler),
-        notifier.Notifier(
+        driver, conf.scheduler.max_attempts, request_validation.bounds(
+            conf.scheduler),
+        scheduler_notifier.SchedulerNotifier(
             parts.transports.notifications(), conf.host,
             conf.notifications.notification_format,
             conf.notifications.versioned_notifications_topics, parts.clock),
@@ -169,7 +170,7 @@ def conductor(conf: cfg.ConfigOpts, parts: Parts) -> Service:
         cell_schema.SCHEMA.check(parts.cell_database)
         endpoints.append(conductor_service.CellConductor(
             _build_instances(parts)))
-        periodic.append((leftovers.NetworkLeftovers(
+        periodic.append((network_leftovers.NetworkLeftovers(
             parts.cell_database, _freeing(parts)).run,
             conf.conductor.network_sweep_interval))
         periodic += moves.stranded(parts)
@@ -230,12 +231,13 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
 def api(conf: cfg.ConfigOpts, parts: Parts) -> API:
     """Return what a front end calls."""
     api_schema.SCHEMA.check(parts.database)
-    reader = listing.Servers(
+    reader = listing.ServerListing(
         parts.database, parts.cells, parts.targets, parts.gatherer)
-    bounds = validation.Bounds(
+    bounds = validation.ServerBounds(
         conf.scheduler.max_instances_per_request, conf.api.max_limit,
         filters.hints(conf), conf.api.server_group_members)
-    send = sending.Sender(parts.senders, conf.api.send_timeout)
+    send = background_sender.BackgroundSender(
+        parts.senders, conf.api.send_timeout)
     conductor_ = conductor_rpc.ConductorAPI(
         parts.transports.get(), conf.api.send_retries,
         conf.upgrade_levels.conductor, send=send)
@@ -287,7 +289,7 @@ def _build_and_schedule(parts: Parts) -> build_and_schedule.BuildAndSchedule:
             conf.conductor.scheduling_timeout, conf.long_rpc_timeout,
             conf.upgrade_levels.scheduler, scheduler_rpc.VERSION),
         parts.compute, parts.claims, parts.quotas, parts.clock, conf.host,
-        build_and_schedule.Limits(
+        build_and_schedule.TaskLimits(
             conf.conductor.build_lease, conf.conductor.build_deadline,
             conf.conductor.build_attempts, conf.conductor.joint_transactions,
             conf.conductor.retry_delay, conf.conductor.retries,
@@ -304,7 +306,7 @@ def _lost_builds(parts: Parts) -> lost_builds.LostBuilds:
         conductor_rpc.ConductorAPIs(
             conf.conductor.send_retries, conf.upgrade_levels.conductor,
             conductor_rpc.BUILD_INSTANCES),
-        lost_builds.Patience(
+        lost_builds.RetryPolicy(
             conf.conductor.cast_timeout, conf.conductor.cast_attempts,
             conf.service_down_time), parts.builders)
 
@@ -317,8 +319,9 @@ def _build_instances(parts: Parts) -> build_instances.BuildInstances:
         parts.task_notifier, _freeing(parts).free)
 
 
-def _freeing(parts: Parts) -> freeing.Freeing:
-    return freeing.Freeing(parts.network, parts.cell_database, parts.clock)
+def _freeing(parts: Parts) -> deallocation.NetworkDeallocation:
+    return deallocation.NetworkDeallocation(
+        parts.network, parts.cell_database, parts.clock)
 
 
 def _share_a_file(conf: cfg.ConfigOpts) -> bool:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from cellsched.api import moves
 from cellsched.assembly import parts as parts_
-from cellsched.compute import moving
+from cellsched.compute import moves as moves_
 from cellsched.conductor import service
 from cellsched.conductor import stranded_moves
 from cellsched.conductor.tasks import move
-from cellsched.listing import instances as listing
+from cellsched.listing import servers as listing
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
@@ -43,16 +43,16 @@ def stranded(
         conf.service_down_time).run, deadline_s / _LOOKS)]
 
 
-def agent(parts: parts_.Parts) -> moving.MovingAgent:
+def agent(parts: parts_.Parts) -> moves_.MovingAgent:
     """Return what an agent answers."""
-    return moving.MovingAgent(
+    return moves_.MovingAgent(
         parts.conf.host, parts.cell_database, parts.claims, parts.driver,
         parts.compute.get(parts.transports.get()), parts.network,
         parts.reached, parts.instance_locks)
 
 
 def api(
-    parts: parts_.Parts, reader: listing.Servers,
+    parts: parts_.Parts, reader: listing.ServerListing,
     conductor_: conductor_rpc.ConductorAPI, compute: compute_rpc.ComputeAPIs,
 ) -> moves.Moves:
     """Return what a front end calls."""

@@ -25,13 +25,13 @@ from cellsched.db import cell as cell_schema
 from cellsched.db import session
 from cellsched import exception
 from cellsched.network import base as network
-from cellsched.notify import tasks as notify_tasks
+from cellsched.notify import task_notifier as notify_tasks
 from cellsched import plugins
 from cellsched import quota
 from cellsched.quota import base as quota_base
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import transport
-from cellsched.scheduler import recorder
+from cellsched.scheduler.explanation import recorder
 from cellsched.virt import base as virt
 
 
@@ -147,15 +147,15 @@ class Parts:
             self.database, self.clock, self.conf.scheduler.decision_retention)
 
     @functools.cached_property
-    def quotas(self) -> quota_base.Quotas:
+    def quotas(self) -> quota_base.QuotaDriver:
         """The quota driver."""
         return quota.load(self.conf, self.clock)
 
     @functools.cached_property
-    def driver(self) -> virt.Driver:
+    def driver(self) -> virt.ComputeDriver:
         """The virtualisation driver of this host."""
         return enabled.make(
-            self.conf, plugins.VIRT, virt.Driver, self.conf, self.clock)
+            self.conf, plugins.VIRT, virt.ComputeDriver, self.conf, self.clock)
 
     @functools.cached_property
     def network(self) -> network.NetworkAPI:

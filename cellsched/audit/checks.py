@@ -9,19 +9,19 @@ import itertools
 from oslo_log import log
 
 from cellsched.audit import capacity
+from cellsched.audit import claim_holders
 from cellsched.audit import facts as facts_
 from cellsched.audit import fates
 from cellsched.audit import findings
-from cellsched.audit import holding
 from cellsched.audit import hosts
 from cellsched.audit import providers
 from cellsched.audit import reasons
 from cellsched.audit import repairs
 from cellsched.audit import tasks
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched import clock as clock_
-from cellsched.db.api import surveying as api
-from cellsched.db.cell import surveying
+from cellsched.db.api import audit_queries as api
+from cellsched.db.cell import audit_queries
 from cellsched.db import statements
 from cellsched import exception
 
@@ -39,7 +39,7 @@ Progress = Callable[[int], None]
 def judge(facts: facts_.Facts) -> Iterator[findings.Finding]:
     """Yield all that is wrong with a server."""
     yield from fates.check(facts)
-    yield from holding.check(facts)
+    yield from claim_holders.check(facts)
     yield from tasks.check(facts)
     yield from reasons.check(facts)
 
@@ -65,20 +65,20 @@ class Auditor:
         with self._reader.database.reader() as connection:
             mapped = api.count(connection)
         rows = self._reader.ask(
-            lambda cell, connection: surveying.count(connection),
+            lambda cell, connection: audit_queries.count(connection),
             self._reader.cells())
         return mapped + sum(rows.values())
 
     def run(
         self, settle_s: float, fix: bool = False,
         progress: Progress = lambda done: None,
-    ) -> findings.Report:
+    ) -> findings.AuditReport:
         """Look for what is wrong, and repair what is safe to repair.
 
         :param settle_s: seconds between the two looks
         :param progress: is told how much of :meth:`size` was gone through
         """
-        report = findings.Report()
+        report = findings.AuditReport()
         self._reader.begin()
         suspects, moved = self._scan(progress)
         first, foreign = self._everything(suspects, moved)
@@ -110,10 +110,10 @@ class Auditor:
                 if any(judge(facts)):
                     suspects.add(facts.uuid)
                 if facts.moved:
-                    moved.add(moving.consumer(facts.uuid))
+                    moved.add(moves.consumer(facts.uuid))
             done += len(uuids)
             progress(done)
-        for pages in self._reader.cell_pages(surveying.present_after):
+        for pages in self._reader.cell_pages(audit_queries.present_after):
             for cell, uuids in pages.items():
                 suspects |= self._misplaced(cell, uuids)
                 done += len(uuids)
@@ -164,7 +164,7 @@ class Auditor:
             'bring its database back, and audit again')
             for cell, reason in self._reader.unheard.items()]
 
-    def _fix(self, report: findings.Report, moved: set[str]) -> None:
+    def _fix(self, report: findings.AuditReport, moved: set[str]) -> None:
         """Repair what is left, and look again."""
         before = report.left
         for provider in sorted({

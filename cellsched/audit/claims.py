@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from oslo_log import log
 
+from cellsched.audit import claim_holders
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
-from cellsched.audit import holding
 from cellsched.audit import repairs
-from cellsched.db.cell import surveying
+from cellsched.db.cell import audit_queries
 
 LOG = log.getLogger(__name__)
 
@@ -80,14 +80,14 @@ class LeakedClaims:
             known = self._reader.known(consumers)
             yield [uuid for uuid in consumers if uuid in known]
             after = consumers[-1]
-        for pages in self._reader.cell_pages(surveying.moved_after):
+        for pages in self._reader.cell_pages(audit_queries.moved_after):
             for uuids in pages.values():
                 yield list(dict.fromkeys(uuids))
 
 
 def _leaks(facts: facts_.Facts) -> Iterator[Action]:
-    state = holding.due(facts)
-    if facts.claims and state is holding.Due.NOTHING:
+    state = claim_holders.due(facts)
+    if facts.claims and state is claim_holders.Due.NOTHING:
         yield Action.RELEASE
-    if holding.move_leaks(facts, state):
+    if claim_holders.move_leaks(facts, state):
         yield Action.RELEASE_MOVE

@@ -13,12 +13,12 @@ from cellsched.audit import sizes
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched import context as context_
+from cellsched.db.api import audit_queries as api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
-from cellsched.db.api import surveying as api
-from cellsched.db.cell import surveying as cell_
+from cellsched.db.cell import audit_queries as cell_
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
@@ -45,18 +45,18 @@ class Facts:
     """
 
     uuid: str
-    mapping: api.Mapping | None
+    mapping: api.MappingRow | None
     requested: bool
-    rows: Mapping[str, cell_.Row]
+    rows: Mapping[str, cell_.ServerRow]
     claims: Sequence[claims_base.Claim]
     moved: Sequence[claims_base.Claim]
     unheard: frozenset[str]
     names: Mapping[str, str]
     broken: exception.RequestUnreadable | None = None
-    size: sizes.Size | None = None
+    size: sizes.ServerSize | None = None
     host_cells: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def visible(self) -> dict[str, cell_.Row]:
+    def visible(self) -> dict[str, cell_.ServerRow]:
         """Return the rows that are not deleted, in cells that have hosts."""
         return {cell: row for cell, row in self.rows.items()
                 if not row.deleted and cell != objects.CELL0_UUID}
@@ -142,7 +142,7 @@ class Reader:
         return {uuid: Facts(
             uuid, mappings.get(uuid), uuid in requested,
             rows.get(uuid, {}), held.get(uuid, ()),
-            held.get(moving.consumer(uuid), ()), unheard, names,
+            held.get(moves.consumer(uuid), ()), unheard, names,
             broken.get(uuid),
             self._sizes.of(uuid, texts.get(uuid)) if asked else None,
             host_cells)
@@ -201,8 +201,8 @@ class Reader:
 
     def _rows(
         self, wanted: Mapping[str, Sequence[str]]
-    ) -> dict[str, dict[str, cell_.Row]]:
-        found: dict[str, dict[str, cell_.Row]] = {}
+    ) -> dict[str, dict[str, cell_.ServerRow]]:
+        found: dict[str, dict[str, cell_.ServerRow]] = {}
         answers = self.ask(
             lambda cell, connection: cell_.rows(connection, wanted[cell]),
             [cell for cell, uuids in wanted.items() if uuids])
@@ -212,8 +212,8 @@ class Reader:
         return found
 
     def _host_cells(
-        self, rows: Mapping[str, Mapping[str, cell_.Row]],
-        mappings: Mapping[str, api.Mapping],
+        self, rows: Mapping[str, Mapping[str, cell_.ServerRow]],
+        mappings: Mapping[str, api.MappingRow],
     ) -> dict[str, str]:
         hosts = {
             row.host for uuid, there in rows.items()
@@ -230,4 +230,4 @@ class Reader:
     ) -> dict[str, list[claims_base.Claim]]:
         if self.claims is None:
             return {}
-        return self.claims.held(moving.names(uuids))
+        return self.claims.held(moves.names(uuids))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.audit import sizes
-from cellsched.db.cell import surveying
+from cellsched.db.cell import audit_queries
 from cellsched import objects
 
 Action = findings.Action
@@ -169,7 +169,7 @@ def belongs(facts: facts_.Facts, cell: str) -> bool:
 
 
 def _unasked(
-    facts: facts_.Facts, cell: str, row: surveying.Row
+    facts: facts_.Facts, cell: str, row: audit_queries.ServerRow
 ) -> Iterator[findings.Finding]:
     """Yield that nobody knows what was asked for, where that is needed."""
     if (facts.size is not None and facts.size.problem and not row.deleted
@@ -184,7 +184,8 @@ def _unasked(
 
 
 def _several(
-    facts: facts_.Facts, rows: dict[str, surveying.Row], right: str | None
+    facts: facts_.Facts, rows: dict[str, audit_queries.ServerRow],
+    right: str | None
 ) -> Iterator[findings.Finding]:
     """Yield the rows that a server has beside the right one.
 

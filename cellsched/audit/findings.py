@@ -94,7 +94,7 @@ class Finding:
 
 
 @dataclasses.dataclass
-class Report:
+class AuditReport:
     """What an audit found, and what became of it.
 
     :param left: what is wrong still

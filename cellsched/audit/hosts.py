@@ -4,7 +4,7 @@
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.db.api import host_mappings
-from cellsched.db.cell import surveying
+from cellsched.db.cell import audit_queries
 
 
 def check(reader: facts_.Reader) -> list[findings.Finding]:
@@ -15,7 +15,8 @@ def check(reader: facts_.Reader) -> list[findings.Finding]:
     found = []
     names = reader.names()
     there = reader.ask(
-        lambda cell, connection: surveying.nodes(connection), reader.cells())
+        lambda cell, connection: audit_queries.nodes(connection),
+        reader.cells())
     for cell, nodes in there.items():
         # Whether one of its nodes was known as mapped, by host.
         hosts: dict[str, bool] = {}

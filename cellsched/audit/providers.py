@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
-from cellsched.db.cell import surveying
+from cellsched.db.cell import audit_queries
 
 #: How far a capacity may be from the right one, as a share of it: databases
 #: keep ratios in few digits.
@@ -24,9 +24,9 @@ def check(
     """
     usages = store.usages().usages
     names = reader.names()
-    nodes: dict[str, tuple[str, surveying.Node]] = {}
+    nodes: dict[str, tuple[str, audit_queries.NodeRow]] = {}
     for cell, there in reader.ask(
-            lambda cell, connection: surveying.nodes(connection),
+            lambda cell, connection: audit_queries.nodes(connection),
             reader.cells()).items():
         nodes.update((uuid, (cell, node)) for uuid, node in there.items())
     for usage in usages:
@@ -45,7 +45,7 @@ def check(
 
 
 def _compare(
-    usage: claims_base.Usage, node: surveying.Node, cell: str,
+    usage: claims_base.Usage, node: audit_queries.NodeRow, cell: str,
     names: Mapping[str, str],
 ) -> Iterator[findings.Finding]:
     for resource, offer in node.offers.items():

@@ -12,22 +12,22 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
+from cellsched.audit import claim_holders
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
-from cellsched.audit import holding
 from cellsched.audit import rows as rows_
 from cellsched.cells import cell0 as cell0_
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched import clock as clock_
 from cellsched import context as context_
+from cellsched.db.api import audit_queries as api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
-from cellsched.db.api import surveying as api
-from cellsched.db.cell import surveying
+from cellsched.db.cell import audit_queries
 from cellsched import exception
 from cellsched import objects
 
@@ -109,20 +109,20 @@ class Repairs:
         return True
 
     def _still_leaks(
-        self, held: contextlib.ExitStack, mapping: api.Mapping,
+        self, held: contextlib.ExitStack, mapping: api.MappingRow,
         uuid: str, action: Action,
     ) -> bool:
         """Look at the row, and hold it, as long as the stack is open."""
         if mapping.cell is None:
             return mapping.deleted
         connection = held.enter_context(self._cell(mapping.cell).writer())
-        row = surveying.lock(connection, uuid)
+        row = audit_queries.lock(connection, uuid)
         if row is None or mapping.cell == objects.CELL0_UUID:
             return mapping.deleted or mapping.cell == objects.CELL0_UUID
         if action is Action.RELEASE_MOVE:
             return row.deleted or (
                 row.task_state is None and not row.moving)
-        return holding.due_in_cell(row) is holding.Due.NOTHING
+        return claim_holders.due_in_cell(row) is claim_holders.Due.NOTHING
 
     def _release(
         self, finding: findings.Finding, facts: facts_.Facts
@@ -136,9 +136,10 @@ class Repairs:
         if row.provider is None or self._reader.claims is None:
             return
         with self._cell(finding.cell_uuid).writer() as connection:
-            now = surveying.lock(connection, facts.uuid)
+            now = audit_queries.lock(connection, facts.uuid)
             if now is not None and now.provider == row.provider and (
-                    holding.due_in_cell(now) is holding.Due.SOMETHING):
+                    claim_holders.due_in_cell(now)
+                    is claim_holders.Due.SOMETHING):
                 self._reader.claims.claim([
                     self._right(facts, row, facts.uuid)])
 
@@ -154,15 +155,15 @@ class Repairs:
         store, row = self._reader.claims, facts.rows[finding.cell_uuid]
         if store is None:
             return
-        name = moving.consumer(facts.uuid)
+        name = moves.consumer(facts.uuid)
         with self._cell(finding.cell_uuid).writer() as connection:
-            if surveying.lock(connection, facts.uuid) != row:
+            if audit_queries.lock(connection, facts.uuid) != row:
                 return
             store.claim([self._right(facts, row, name)])
             store.transfer(name, facts.uuid)
 
     def _right(
-        self, facts: facts_.Facts, row: surveying.Row, consumer: str
+        self, facts: facts_.Facts, row: audit_queries.ServerRow, consumer: str
     ) -> claims_base.Claim:
         """Return what a server that is on a host is to hold."""
         size = facts.size
@@ -222,14 +223,14 @@ class Repairs:
                     api.requested(connection, [facts.uuid])):
                 return
             with self._cell(before.cell).reader() as elsewhere:
-                if surveying.rows(elsewhere, [facts.uuid]):
+                if audit_queries.rows(elsewhere, [facts.uuid]):
                     return
             hosts = host_mappings.get_many(connection, [row.host or ''])
             there = hosts.get(row.host or '')
             if there is None or there.uuid != after:
                 return
             with self._cell(after).writer() as here:
-                if surveying.lock(here, facts.uuid) == row:
+                if audit_queries.lock(here, facts.uuid) == row:
                     self._map_to(connection, facts.uuid, before.cell, there)
 
     def _map_to(
@@ -251,7 +252,7 @@ class Repairs:
                     api.requested(connection, [facts.uuid])):
                 return
             with self._cell(finding.cell_uuid).writer() as cell:
-                surveying.purge_unrun(cell, facts.uuid)
+                audit_queries.purge_unrun(cell, facts.uuid)
 
     def _decide(self, finding: findings.Finding, facts: facts_.Facts) -> None:
         assert finding.cell_uuid is not None
@@ -313,4 +314,4 @@ class Repairs:
 
 
 def _holder(uuid: str, action: Action) -> str:
-    return moving.consumer(uuid) if action is Action.RELEASE_MOVE else uuid
+    return moves.consumer(uuid) if action is Action.RELEASE_MOVE else uuid

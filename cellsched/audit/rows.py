@@ -12,15 +12,15 @@ from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.audit import tasks
 from cellsched.cells import target
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.api import instance_mappings
+from cellsched.db.cell import audit_queries
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
-from cellsched.db.cell import surveying
 from cellsched.db import session
 from cellsched import exception
 
@@ -40,7 +40,7 @@ class RowRepairs:
         self._targets = targets
         self._clock = clock
         self._host = host
-        self._moving = None if reader.claims is None else moving.Moving(
+        self._moving = None if reader.claims is None else moves.MoveClaims(
             reader.claims, host)
 
     def delete(self, finding: findings.Finding, facts: facts_.Facts) -> None:
@@ -125,7 +125,7 @@ class RowRepairs:
         """Give a connection where the row is held and as it was, or None."""
         assert finding.cell_uuid is not None
         with self._cell(finding.cell_uuid).writer() as connection:
-            row = surveying.lock(connection, facts.uuid)
+            row = audit_queries.lock(connection, facts.uuid)
             same = row == facts.rows[finding.cell_uuid]
             yield connection if same else None
 

@@ -17,7 +17,7 @@ _ITS_UUID = '00000000-0000-0000-0000-000000000000'
 
 
 @dataclasses.dataclass(frozen=True)
-class Size:
+class ServerSize:
     """What a server is to take.
 
     :param resources: by resource class; None where nobody knows
@@ -30,8 +30,8 @@ class Size:
     problem: str = ''
 
 
-MISSING = Size(problem='is missing')
-UNREADABLE = Size(problem='cannot be read')
+MISSING = ServerSize(problem='is missing')
+UNREADABLE = ServerSize(problem='cannot be read')
 
 
 class Sizes:
@@ -44,7 +44,7 @@ class Sizes:
     def __init__(self) -> None:
         self._read = functools.lru_cache(_KEPT_MAX)(_read)
 
-    def of(self, uuid: str, text: str | None) -> Size:
+    def of(self, uuid: str, text: str | None) -> ServerSize:
         """Return the size of a server.
 
         :param text: its request specification as it is kept; None if there
@@ -55,11 +55,11 @@ class Sizes:
         return self._read(text.replace(uuid, _ITS_UUID))
 
 
-def _read(text: str) -> Size:
+def _read(text: str) -> ServerSize:
     try:
         spec = objects.RequestSpec.obj_from_primitive(jsonutils.loads(text))
         group = spec.get('instance_group')
-        return Size(spec.resources(), group.uuid if group else None)
+        return ServerSize(spec.resources(), group.uuid if group else None)
     except (*objects.READ_ERRORS, NotImplementedError):
         # The last is raised for a field that is not there.
         return UNREADABLE

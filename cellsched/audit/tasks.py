@@ -7,9 +7,9 @@ from typing import NamedTuple
 from cellsched.audit import facts as facts_
 from cellsched.audit import fates
 from cellsched.audit import findings
+from cellsched.db.cell import audit_queries
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
-from cellsched.db.cell import surveying
 from cellsched import objects
 
 Action = findings.Action
@@ -51,7 +51,7 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
             'find out who gave it this task, which nobody here does')
 
 
-def is_stranded(row: surveying.Row) -> bool:
+def is_stranded(row: audit_queries.ServerRow) -> bool:
     """Whether a row has a move that has not gone, and does not wait for it."""
     if row.move is None or row.move.status not in server_moves.UNMOVED:
         return False
@@ -68,7 +68,7 @@ class Revert(NamedTuple):
     task: str
 
 
-def reverting(row: surveying.Row) -> Revert | None:
+def reverting(row: audit_queries.ServerRow) -> Revert | None:
     """Return what takes a server's task back, if anything does."""
     return _REVERTS.get(states.State(row.vm_state or '', row.task_state))
 
@@ -81,7 +81,7 @@ _REVERTS = {
 
 
 def _build(
-    facts: facts_.Facts, cell: str, row: surveying.Row
+    facts: facts_.Facts, cell: str, row: audit_queries.ServerRow
 ) -> findings.Finding:
     failable = row.host is None and states.State(
         row.vm_state or '', row.task_state) in states.OF_BUILD

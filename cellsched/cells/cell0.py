@@ -19,7 +19,7 @@ from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances as instances_
 from cellsched.db import session
 from cellsched import exception
-from cellsched.notify import tasks
+from cellsched.notify import task_notifier
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -40,14 +40,14 @@ class Cell0:
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
         targets: target.Targets, clock: clock_.Clock, host: str,
-        notifier: tasks.TaskNotifier | None = None,
+        notifier: task_notifier.TaskNotifier | None = None,
     ) -> None:
         self._database = database
         self._cells = cells
         self._targets = targets
         self._clock = clock
         self._host = host
-        self._notifier = notifier or tasks.TaskNotifier()
+        self._notifier = notifier or task_notifier.TaskNotifier()
 
     def bury(
         self, context: context_.RequestContext,

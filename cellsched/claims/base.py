@@ -137,7 +137,7 @@ class Usage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Changes:
+class UsageChanges:
     """Providers that changed, and the token to ask from next time.
 
     A provider may be reported again without a change. One that was removed
@@ -312,7 +312,7 @@ class ClaimStore(abc.ABC):
     @abc.abstractmethod
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
-    ) -> Changes:
+    ) -> UsageChanges:
         """Return the providers that changed since a token, or all of them.
 
         Must return every change that was visible to anyone before the call.

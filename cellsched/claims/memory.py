@@ -14,7 +14,7 @@ from typing import Self
 from oslo_config import cfg
 
 from cellsched.claims import base
-from cellsched.claims import deciding
+from cellsched.claims import validation
 
 
 class MemoryClaims(base.ClaimStore):
@@ -44,14 +44,14 @@ class MemoryClaims(base.ClaimStore):
         return cls()
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        deciding.check_claims(claims)
+        validation.check_claims(claims)
         with self._lock:
-            taken = deciding.outstanding(
+            taken = validation.outstanding(
                 claims, self._holdings(claim.consumer for claim in claims))
-            violation = deciding.find_violation(taken, self._told(taken))
+            violation = validation.find_violation(taken, self._told(taken))
             if violation is not None:
                 raise violation
-            refusal = deciding.find_refusal(
+            refusal = validation.find_refusal(
                 taken, self._inventories, self._used)
             if refusal is not None:
                 raise refusal
@@ -75,7 +75,7 @@ class MemoryClaims(base.ClaimStore):
             self._note(claim.provider for claim in released)
 
     def transfer(self, source: str, target: str) -> bool:
-        deciding.check_transfer(source, target)
+        validation.check_transfer(source, target)
         with self._lock:
             if source not in self._held:
                 return False
@@ -94,7 +94,7 @@ class MemoryClaims(base.ClaimStore):
             return True
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
-        deciding.check_limit(limit)
+        validation.check_limit(limit)
         with self._lock:
             return sorted(
                 consumer for consumer in self._held if consumer > after
@@ -107,7 +107,7 @@ class MemoryClaims(base.ClaimStore):
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
-        deciding.check_inventory(provider, inventory)
+        validation.check_inventory(provider, inventory)
         with self._lock:
             if self._inventories.get(provider) != inventory:
                 self._inventories[provider] = dict(inventory)
@@ -132,14 +132,14 @@ class MemoryClaims(base.ClaimStore):
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
-    ) -> base.Changes:
+    ) -> base.UsageChanges:
         with self._lock:
             if providers is not None:
                 known = dict.fromkeys(providers)
-                return base.Changes(since, [
+                return base.UsageChanges(since, [
                     self._usage(provider) for provider in known
                     if provider in self._inventories])
-            return base.Changes(self._changes, [
+            return base.UsageChanges(self._changes, [
                 self._usage(provider) for provider in self._after(since or 0)])
 
     def _holdings(

@@ -42,7 +42,7 @@ class _One(base.ShowOne):
                'hosts')
 
     def _values(
-        self, aggregate: 'aggregates.Aggregate'
+        self, aggregate: 'aggregates.AggregateRow'
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return self.columns, (
             aggregate.id, aggregate.name, aggregate.uuid,
@@ -230,6 +230,6 @@ def _pairs(texts: Iterable[str]) -> dict[str, str]:
     return pairs
 
 
-def _properties_of(aggregate: 'aggregates.Aggregate') -> dict[str, str]:
+def _properties_of(aggregate: 'aggregates.AggregateRow') -> dict[str, str]:
     return {key: value for key, value in aggregate.metadata.items()
             if key != _ZONE_KEY}

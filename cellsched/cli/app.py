@@ -122,9 +122,9 @@ class App(app.App):
 
         :raises cellsched.exception.ConfigurationInvalid: names file and field
         """
-        from cellsched.conf import loading
+        from cellsched.conf import loader
 
-        conf = loading.load([
+        conf = loader.load([
             *(f'--config-file={path}' for path in self.options.config_file),
             *(f'--config-dir={path}' for path in self.options.config_dir)])
         # Who waits at a terminal wants to know at once, and can try again.

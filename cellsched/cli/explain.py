@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from typing import TYPE_CHECKING
 
+from cellsched.cli import decision_text
 from cellsched.cli import report
-from cellsched.cli import telling
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cellsched.db.api import decisions
 
 
-class Explain(report.Report):
+class Explain(report.ReportCommand):
     """Show how a scheduler decided on a server.
 
     Shows what was asked for, how many hosts each stage and each filter left,
@@ -48,13 +48,16 @@ class Explain(report.Report):
         found = self._find(parsed_args.name, parsed_args.all)
         told = []
         for each in found:
-            telling.check(each.document)
+            decision_text.check(each.document)
             told.append({**each.document,
-                         'why_not_second': telling.reason(each.document)})
+                         'why_not_second': decision_text.reason(
+                             each.document)})
         self.show(parsed_args.format, told if parsed_args.all else told[0],
                   self._lines(told, parsed_args.name))
 
-    def _find(self, name: str, everything: bool) -> 'list[decisions.Decision]':
+    def _find(
+        self, name: str, everything: bool
+    ) -> 'list[decisions.DecisionRow]':
         from cellsched.api import validation
         from cellsched.db.api import decisions
 
@@ -75,7 +78,7 @@ class Explain(report.Report):
             if number:
                 yield '-' * 79
             server = name if name in minutes['instances'] else None
-            yield from telling.lines(minutes, cells, server)
+            yield from decision_text.lines(minutes, cells, server)
 
     def _cells(self) -> Mapping[str, str]:
         return {cell.uuid: cell.name or cell.uuid

@@ -89,7 +89,7 @@ class Audit(base.Lister):
                                  ('repaired', report.repaired))
             for each in found]
 
-    def _tell(self, report: 'findings.Report') -> None:
+    def _tell(self, report: 'findings.AuditReport') -> None:
         from cellsched.claims import base as claims_base
 
         if claims_base.Trait.SHARED in self.app.parts.claims.traits:

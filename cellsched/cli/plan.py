@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from oslo_utils import uuidutils
 
+from cellsched.cli import decision_text
 from cellsched.cli import report
+from cellsched.cli import request_options
 from cellsched.cli import server
-from cellsched.cli import telling
-from cellsched.cli import wishes
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ALTERNATES_MAX = 100
 _SIZE_MAX = 2 ** 31 - 1
 
 
-class Plan(report.Report):
+class Plan(report.ReportCommand):
     """Decide where servers would go, and take nothing.
 
     Decides with the configured filters and weighers, on the hosts as they are
@@ -53,7 +53,7 @@ class Plan(report.Report):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        wishes.add_arguments(parser)
+        request_options.add_arguments(parser)
         parser.add_argument('--count', type=int, metavar='COUNT', default=1,
                             help='how many servers; by default 1')
         parser.add_argument(
@@ -66,23 +66,23 @@ class Plan(report.Report):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        from cellsched.scheduler import checking
-        from cellsched.scheduler import minutes
+        from cellsched.scheduler.explanation import decision_document
+        from cellsched.scheduler import request_validation
 
         args = parsed_args
         request = self._request(args)
         uuids = [uuidutils.generate_uuid() for _ in range(args.count)]
         request.instance_uuid, request.num_instances = uuids[0], args.count
-        checking.check(request, uuids, dataclasses.replace(
-            checking.bounds(self.app.conf.scheduler),
+        request_validation.check(request, uuids, dataclasses.replace(
+            request_validation.bounds(self.app.conf.scheduler),
             instances_max=args.count))
         planner, cells = self._planner(args)
         places, decision = planner.plan(
             self.app.context(), request, uuids, args.alternates)
-        made = minutes.of(
+        made = decision_document.of(
             decision, request, uuids, None, self.app.clock.now())
         data = {**made, 'fits': bool(places),
-                'why_not_second': telling.reason(made),
+                'why_not_second': decision_text.reason(made),
                 'places': [_place(uuid, place, cells)
                            for uuid, place in zip(uuids, places)]}
         self.show(args.format, data, _lines(data, cells))
@@ -119,12 +119,13 @@ class Plan(report.Report):
             project_id=self.app.context().project_id,
             user_id=self.app.context().user_id)
         if args.request is not None:
-            said = wishes.read(args.request)
+            said = request_options.read(args.request)
             for name in said.fields:
                 if said.obj_attr_is_set(name):
                     setattr(request, name, getattr(said, name))
         self._add_flavor(request, args)
-        properties = wishes.pairs('--image-property', args.image_property)
+        properties = request_options.pairs(
+            '--image-property', args.image_property)
         if properties:
             image = request.image or objects.ImageMeta()
             before = dict(image.properties.items()) if image.get(
@@ -169,7 +170,7 @@ class Plan(report.Report):
             request.flavor = flavor
         flavor = request.flavor
         flavor.extra_specs = {**(flavor.get('extra_specs') or {}),
-                              **wishes.extra_specs(args)}
+                              **request_options.extra_specs(args)}
 
     def _add_group(
         self, request: 'objects.RequestSpec', args: argparse.Namespace
@@ -188,7 +189,7 @@ class Plan(report.Report):
     ) -> None:
         """Refuse what an API or a scheduler would refuse."""
         from cellsched.api import validation
-        from cellsched.filters import loading
+        from cellsched.filters import registry
 
         conf, flavor = self.app.conf, request.flavor
         for option, field, least in (('--vcpus', 'vcpus', 1),
@@ -204,9 +205,9 @@ class Plan(report.Report):
             'plan', flavor.get('name') or 'sizes', None,
             request.availability_zone, request.scheduler_hints or {},
             args.count, args.count,
-        ).check(validation.Bounds(
+        ).check(validation.ServerBounds(
             conf.scheduler.max_instances_per_request, conf.api.max_limit,
-            loading.hints(conf)))
+            registry.hints(conf)))
         for name in ('--force-host', '--ignore-host'):
             for host in getattr(args, name[2:].replace('-', '_')):
                 validation.check_text('options', name, host)
@@ -224,10 +225,10 @@ def _place(
 
 
 def _lines(data: Mapping[str, Any], cells: Mapping[str, str]) -> Iterator[str]:
-    yield from telling.lines(data, cells)
+    yield from decision_text.lines(data, cells)
     if any(place['alternates'] for place in data['places']):
         yield ''
-        yield from telling.table(('Server', 'Host', 'Alternates'), [
+        yield from decision_text.table(('Server', 'Host', 'Alternates'), [
             (place['instance'], place['host'], place['alternates'])
             for place in data['places']])
 

@@ -121,21 +121,21 @@ def _check(kind: str, field: str, found: Any) -> None:
     :raises cellsched.exception.ConfigurationInvalid: it is none
     """
     from cellsched.claims import base as claims
-    from cellsched.filters import loading as filters
+    from cellsched.filters import registry as filters
     from cellsched.hosts import column_providers
     from cellsched.network import base as network
     from cellsched.quota import base as quota
     from cellsched.scheduler.drivers import base as drivers
     from cellsched.virt import base as virt
-    from cellsched.weighers import loading as weighers
+    from cellsched.weighers import registry as weighers
 
     checks: dict[str, Callable[[str, Any], object]] = {
         'columns': column_providers.check, 'filter': filters.check,
         'weigher': weighers.check}
     bases: dict[str, type] = {
-        'claims': claims.ClaimStore, 'driver': drivers.Driver,
-        'network': network.NetworkAPI, 'quota': quota.Quotas,
-        'virt': virt.Driver}
+        'claims': claims.ClaimStore, 'driver': drivers.SchedulerDriver,
+        'network': network.NetworkAPI, 'quota': quota.QuotaDriver,
+        'virt': virt.ComputeDriver}
     if kind in checks:
         checks[kind](field, found)
     else:

@@ -11,7 +11,7 @@ import yaml
 from cellsched.cli import base
 
 
-class Report(base.Command):
+class ReportCommand(base.Command):
     """A command that shows a document: to people, or as data."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -129,7 +129,7 @@ class Scenario:
     """What a scenario file says."""
 
     path: pathlib.Path
-    cells: Sequence[deployment.Cell]
+    cells: Sequence[deployment.DeployedCell]
     aggregates: Mapping[str, Mapping[str, str]]
     flavors: Sequence[Mapping[str, Any]]
     requests: Sequence[Request]
@@ -156,7 +156,7 @@ def load(path: pathlib.Path) -> Scenario:
             member_of[host].append(aggregate['name'])
     return Scenario(
         path=path,
-        cells=[deployment.Cell(cell['name'], [
+        cells=[deployment.DeployedCell(cell['name'], [
             _host(host, member_of[host['name']]) for host in cell['hosts']])
             for cell in document['cells']],
         aggregates={aggregate['name']: aggregate.get('metadata', {})
@@ -168,11 +168,11 @@ def load(path: pathlib.Path) -> Scenario:
 
 def _host(
     host: Mapping[str, Any], aggregates: Iterable[str]
-) -> deployment.Host:
+) -> deployment.DeployedHost:
     fields = dict(host)
     behaviour = fields.pop('faults', {})
     named = [*fields.pop('aggregates', ()), *aggregates]
-    return deployment.Host(
+    return deployment.DeployedHost(
         behaviour=behaviour, aggregates=list(dict.fromkeys(named)), **fields)
 
 

@@ -17,7 +17,7 @@ from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched.cli import app
-    from cellsched.cli import waiting
+    from cellsched.cli import server_watch
     from cellsched.listing import server
 
 _COLUMNS = ('ID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
@@ -217,15 +217,15 @@ def read_hints(pairs: Iterable[str]) -> dict[str, list[str]]:
     return hints
 
 
-def watching(app: 'app.Shell', uuids: Sequence[str]) -> 'waiting.Watch':
+def watching(app: 'app.Shell', uuids: Sequence[str]) -> 'server_watch.Watch':
     """Return what looks at servers."""
-    from cellsched.cli import waiting
+    from cellsched.cli import server_watch
 
-    return waiting.Watch(app.api.servers, app.context(), uuids)
+    return server_watch.Watch(app.api.servers, app.context(), uuids)
 
 
 def wait_for(
-    app: 'app.Shell', watch: 'waiting.Watch', timeout_s: int, what: str,
+    app: 'app.Shell', watch: 'server_watch.Watch', timeout_s: int, what: str,
     settled: Callable[['server.Server'], bool],
 ) -> int:
     """Wait for servers; return the exit code."""
@@ -241,7 +241,7 @@ def wait_for(
 
 
 def wait_until_built(
-    app: 'app.Shell', watch: 'waiting.Watch', timeout_s: int
+    app: 'app.Shell', watch: 'server_watch.Watch', timeout_s: int
 ) -> int:
     """Wait until servers are built or have failed; return the exit code."""
     try:

@@ -16,7 +16,7 @@ from oslo_service import service
 
 from cellsched import assembly
 from cellsched.cmd import log_queue
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import exception
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
@@ -43,7 +43,7 @@ def run(
     """
     program = pathlib.Path(sys.argv[0]).name
     try:
-        conf = loading.load(sys.argv[1:])
+        conf = loader.load(sys.argv[1:])
         _set_up_logging(conf)
         count = workers(conf) or processutils.get_worker_count()
         transport.Transports(conf).check()

@@ -25,7 +25,7 @@ from cellsched.db.cell import server_moves
 from cellsched.db import session
 from cellsched import exception
 from cellsched.network import base as network_base
-from cellsched.network import freeing
+from cellsched.network import deallocation
 from cellsched import objects
 from cellsched.rpc import compute
 from cellsched.rpc import conductor as conductor_rpc
@@ -53,7 +53,7 @@ class Agent:
 
     def __init__(
         self, host: str, database: session.Database,
-        claims: claims_base.ClaimStore, driver: virt_base.Driver,
+        claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
         conductor: conductor_rpc.ConductorAPI, clock: clock_.Clock,
         outcomes: outcomes_.Outcomes, network: network_base.NetworkAPI,
         builds_max: int = 0,
@@ -68,8 +68,9 @@ class Agent:
         self._clock = clock
         self._outcomes = outcomes
         self._network = network
-        self._progress = progress.Progress(host, database, clock)
-        self._freeing = freeing.Freeing(network, database, clock)
+        self._progress = progress.ProgressReports(host, database, clock)
+        self._freeing = deallocation.NetworkDeallocation(
+            network, database, clock)
         self._turn: contextlib.AbstractContextManager[Any] = (
             clock.semaphore(builds_max) if builds_max
             else contextlib.nullcontext())

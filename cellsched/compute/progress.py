@@ -12,7 +12,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import networks
 from cellsched.db import session
 from cellsched import exception
-from cellsched import together
+from cellsched import group_commit
 
 #: Nova's number for a server that runs.
 RUNNING = 1
@@ -54,7 +54,7 @@ class _News:
              'network_allocated': True}, expected)
 
 
-class Progress:
+class ProgressReports:
     """Says in the rows of servers that their builds begin and end here.
 
     What is to be said while a transaction says it of others is said in the
@@ -67,7 +67,7 @@ class Progress:
         self._host = host
         self._database = database
         self._clock = clock
-        self._together = together.Together(
+        self._together = group_commit.GroupCommit(
             self._say, make_lock=clock.lock)
 
     def begin(self, order: orders.Order) -> bool | None:

@@ -48,7 +48,7 @@ class Tracker:
 
     def __init__(
         self, conf: cfg.ConfigOpts, database: session.Database,
-        claims: claims_base.ClaimStore, driver: virt_base.Driver,
+        claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
         outcomes: outcomes_.Outcomes,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         provider_config: provider_config_.ProviderConfig | None = None,

@@ -32,7 +32,7 @@ _GROWTH_MAX = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long to wait for compute hosts.
 
     :param timeout_s: seconds within which a host takes a build up that it is
@@ -86,7 +86,7 @@ class LostBuilds:
         self, database: session.Database, cells: registry.CellRegistry,
         gatherer: gather.Gatherer, targets: target.Targets,
         compute: compute_rpc.ComputeAPIs,
-        conductors: conductor_rpc.ConductorAPIs, patience: Patience,
+        conductors: conductor_rpc.ConductorAPIs, patience: RetryPolicy,
         executor: futures.Executor, page: int = 200,
     ) -> None:
         self._database = database

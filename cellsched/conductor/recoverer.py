@@ -10,7 +10,7 @@ from oslo_log import log
 from oslo_utils import uuidutils
 
 from cellsched.conductor.tasks import build_and_schedule
-from cellsched.conductor.tasks import retrying
+from cellsched.conductor.tasks import retries
 from cellsched import context as context_
 from cellsched.db.api import request_leases
 from cellsched.db import session
@@ -65,7 +65,7 @@ class Recoverer:
         for attempt in self._claimed():
             self._begin(attempt)
 
-    def _begin(self, attempt: retrying.Attempt) -> None:
+    def _begin(self, attempt: retries.Attempt) -> None:
         while len(self._under_way) >= self._at_once:
             _, self._under_way = futures.wait(
                 self._under_way, return_when=futures.FIRST_COMPLETED)
@@ -73,12 +73,12 @@ class Recoverer:
             each for each in self._under_way if not each.done()}
         self._under_way.add(self._executor.submit(self._try, attempt))
 
-    def _claimed(self) -> Iterator[retrying.Attempt]:
+    def _claimed(self) -> Iterator[retries.Attempt]:
         """Yield overdue batches, leased so that no other conductor begins."""
         after = 0
         while True:
             with self._database.reader() as connection:
-                due = request_leases.Due(
+                due = request_leases.LeaseDeadline(
                     self._database.timestamp(),
                     self._database.now() - datetime.timedelta(
                         seconds=self._lease_s))
@@ -93,8 +93,8 @@ class Recoverer:
             after = page[-1].id
 
     def _claim(
-        self, batches: list[list[str]], due: request_leases.Due
-    ) -> Iterator[retrying.Attempt]:
+        self, batches: list[list[str]], due: request_leases.LeaseDeadline
+    ) -> Iterator[retries.Attempt]:
         owner = self._new_uuid()
         with self._database.writer() as connection:
             claimed = request_leases.claim(
@@ -104,9 +104,9 @@ class Recoverer:
         for batch in claimed:
             LOG.warning('Taking up the builds of %s, which were left lying',
                         batch)
-            yield retrying.Attempt(context_.admin(), batch, owner)
+            yield retries.Attempt(context_.admin(), batch, owner)
 
-    def _try(self, attempt: retrying.Attempt) -> None:
+    def _try(self, attempt: retries.Attempt) -> None:
         try:
             self._task.attempt(attempt)
         except Exception:

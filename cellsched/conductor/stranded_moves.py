@@ -7,7 +7,7 @@ import datetime
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched import context as context_
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
@@ -47,7 +47,7 @@ class StrandedMoves:
     ) -> None:
         self._database = database
         self._compute = compute
-        self._moving = moving.Moving(claims, host)
+        self._moving = moves.MoveClaims(claims, host)
         self._deadline_s = deadline_s
         self._down_s = down_s
         self._moves_max = moves_max

@@ -118,7 +118,7 @@ def changed(
 
 
 def follows(since: Token, until: Token) -> bool:
-    """Whether a token may be an earlier one of the same feed.
+    """Return whether a token may be an earlier one of the same feed.
 
     It is not where the database was made anew or restored from a copy.
     """

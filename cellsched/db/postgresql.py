@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What psycopg2 and psycopg 3 are told that SQLAlchemy does not tell them."""
+"""Settings of psycopg2 and psycopg 3 beyond those of SQLAlchemy."""
 
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from cellsched.db import refusing
+from cellsched.db import guarded_statements
 from cellsched import exception
 
 _THRESHOLD = 'prepare_threshold'
@@ -57,6 +57,7 @@ def _forget_plans(context: Any) -> None:
     They would fail for as long as they are open.
     """
     error = context.original_exception
-    if refusing.state(error) == _NOT_SUPPORTED and _OUTDATED in str(error):
+    if (guarded_statements.state(error) == _NOT_SUPPORTED
+            and _OUTDATED in str(error)):
         context.is_disconnect = True
         raise PlanOutdated(_OUTDATED)

@@ -22,9 +22,9 @@ from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched import clock as clock_
-from cellsched.db import opening
+from cellsched.db import engines
+from cellsched.db import guarded_statements
 from cellsched.db import postgresql
-from cellsched.db import refusing
 from cellsched.db import server_clock
 from cellsched import exception
 from cellsched import urls
@@ -115,7 +115,7 @@ class Database:
 
     def _opened(self) -> sa.Engine:
         try:
-            return opening.open_(self.url, self.options, self._clock)
+            return engines.open_(self.url, self.options, self._clock)
         except Exception as exc:
             ours = self.translate(exc)
             if ours is None:
@@ -286,7 +286,7 @@ class _Use:
                 isolation_level=connection.default_isolation_level)
         connection.begin()
         if connection.dialect.name == 'sqlite':
-            opening.begin_immediate(connection)
+            engines.begin_immediate(connection)
 
     def __exit__(
         self, kind: Any, exc: BaseException | None, traceback: Any
@@ -311,14 +311,14 @@ class _Use:
 
 
 def _lost(exc: BaseException) -> bool:
-    """Whether the server gave another transaction precedence.
+    """Return whether the server gave another transaction precedence.
 
     PostgreSQL does so where its default isolation was made stricter, as late
     as at the commit, and MariaDB where it checks that what is changed is what
     was read. oslo.db does not know the first, and old releases neither.
     """
     orig = getattr(exc, 'orig', None)
-    return (refusing.state(orig) == _SERIALIZATION_FAILURE
+    return (guarded_statements.state(orig) == _SERIALIZATION_FAILURE
             or getattr(orig, 'args', ())[:1] == (_RECORD_CHANGED,))
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
 
-from cellsched.db import lists
+from cellsched.db import array_parameters
 from cellsched.db import mysql
 
 _Where = TypeVar('_Where', sa.Select[Any], sa.Delete)
@@ -32,7 +32,7 @@ def in_list(
     It is for statements that are built once, as constants: to build one and
     to look it up takes longer than a database takes to run it.
     """
-    return lists.OneOf(column, name)
+    return array_parameters.InList(column, name)
 
 
 def among(column: Any, name: str, several: bool) -> sa.ColumnElement[bool]:

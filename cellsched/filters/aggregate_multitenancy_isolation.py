@@ -75,7 +75,7 @@ def _verdicts(hosts: view.Hosts) -> Verdicts:
         int(hosts['aggregates'].max(initial=0)) + 1, allowed, {})
 
 
-def _projects(aggregates: Iterable[aggregate.Aggregate]) -> frozenset[str]:
+def _projects(aggregates: Iterable[aggregate.HostAggregate]) -> frozenset[str]:
     aggregates = list(aggregates)
     return frozenset[str]().union(*(
         aggregate.values(aggregates, key) for each in aggregates

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a host's attribute by its name alone."""
+"""Kinds of host attributes, told by their names alone."""
 
 from cellsched.hosts import columns
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users and flavors may name of a host: columns, and keys in JSON."""
+"""Host attributes that users and flavors may name: columns, and JSON keys."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

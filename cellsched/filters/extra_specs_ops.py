@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a flavor's extra spec asks of a value, by an operator.
+"""Operators of extra specs: conditions that a value has to meet.
 
 The first word may be an operator; operands are separated by spaces.
 

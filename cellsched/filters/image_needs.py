@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What images say of the hosts that they need, read and checked."""
+"""Properties by which images restrict hosts, read and checked."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

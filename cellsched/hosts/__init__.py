@@ -2,7 +2,7 @@
 """Hosts as the scheduler sees them: columns of a table.
 
 ``columns`` says which there are, ``table`` holds them, ``state`` shows one row
-as an object with Nova's attribute names, ``loader`` fills the table from the
-cells' databases and the claim store. A plug-in may bring columns of its own
+as an object with Nova's attribute names. Nothing here reads a database:
+``cellsched.inventory`` fills the table. A plug-in may bring columns of its own
 by the entry points of ``cellsched.hosts.columns``.
 """

@@ -15,7 +15,7 @@ ZONE_KEY = 'availability_zone'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Aggregate:
+class HostAggregate:
     """An aggregate: hosts that an operator says something about.
 
     Two aggregates are never equal, even if they say the same.
@@ -61,12 +61,12 @@ class Aggregate:
         return None
 
 
-def values(aggregates: Iterable[Aggregate], key: str) -> frozenset[str]:
+def values(aggregates: Iterable[HostAggregate], key: str) -> frozenset[str]:
     """Return what any of the aggregates says for a key."""
     return frozenset[str]().union(*(each.values(key) for each in aggregates))
 
 
-def least(aggregates: Iterable[Aggregate], key: str) -> float | None:
+def least(aggregates: Iterable[HostAggregate], key: str) -> float | None:
     """Return the least number that the aggregates say for a key, if any."""
     numbers = [number for each in aggregates
                if (number := each.number(key)) is not None]

@@ -47,7 +47,7 @@ STANDARD = (
     Column('cell', CODED, '', 'uuid of the cell'),
     Column('availability_zone', CODED, '', 'name of the availability zone'),
     Column('aggregates', CODED, (), 'the host aggregates, a tuple of '
-           ':class:`~cellsched.hosts.aggregate.Aggregate` by their ids'),
+           ':class:`~cellsched.hosts.aggregate.HostAggregate` by their ids'),
     Column('traits', CODED, frozenset(), 'names of what the host can do, a '
            'frozenset'),
     Column('service_disabled', 'bool', False, 'an operator disabled it'),

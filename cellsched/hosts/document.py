@@ -25,9 +25,9 @@ from typing import Any
 
 from cellsched import exception
 from cellsched.hosts import aggregate as aggregate_
+from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import facts
-from cellsched.hosts import reading
+from cellsched.hosts import snapshot_schema
 from cellsched.hosts import table as table_
 
 FORMAT = 'cellsched-hosts'
@@ -88,9 +88,11 @@ def parse(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError:
-        raise reading.invalid('document', 'less nested lists') from None
+        raise snapshot_schema.invalid(
+            'document', 'less nested lists') from None
     except ValueError as exc:
-        raise reading.invalid('document', f'JSON: {exc!s:.200}') from None
+        raise snapshot_schema.invalid(
+            'document', f'JSON: {exc!s:.200}') from None
 
 
 def load(
@@ -104,29 +106,30 @@ def load(
         forgotten
     :raises cellsched.exception.InvalidField: names the field
     """
-    reading.check_keys(document, '', {
+    snapshot_schema.check_keys(document, '', {
         'format', 'version', 'taken_at', 'silent', 'cells', 'aggregates',
         'columns'}, {'format', 'version', 'taken_at', 'columns'})
     if document['format'] != FORMAT or document['version'] != VERSION:
-        raise reading.invalid(
+        raise snapshot_schema.invalid(
             'version', f'format {FORMAT!r} and version {VERSION}, which is '
             'what this release reads')
-    now = reading.number('taken_at', document['taken_at'], 0, _TIME_MAX)
+    now = snapshot_schema.number(
+        'taken_at', document['taken_at'], 0, _TIME_MAX)
     table = table_.HostTable(
-        (*columns_.STANDARD, *extra_columns), facts.Cells(half_life_s))
+        (*columns_.STANDARD, *extra_columns), cell_health.Cells(half_life_s))
     names = _load_cells(document.get('cells', []), table.cells)
     groups = _load_aggregates(document.get('aggregates', []))
-    silent = [reading.shown(f'silent[{place}]', each) for place, each
-              in reading.items('silent', document.get('silent', []),
-                               CELLS_MAX)]
+    silent = [snapshot_schema.shown(f'silent[{place}]', each) for place, each
+              in snapshot_schema.items('silent', document.get('silent', []),
+                                       CELLS_MAX)]
     _load_columns(table, document['columns'], groups)
     return HostDocument(table, now, names, silent)
 
 
 def _cell(
-    uuid: str, name: str, known: facts.Cell | None
+    uuid: str, name: str, known: cell_health.CellHealth | None
 ) -> dict[str, Any]:
-    known = known or facts.Cell()
+    known = known or cell_health.CellHealth()
     return {'uuid': uuid, 'name': name, **dataclasses.asdict(known)}
 
 
@@ -147,87 +150,90 @@ def _column(table: table_.HostTable, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, aggregate_.Aggregate):
+    if isinstance(value, aggregate_.HostAggregate):
         return value.id
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _load_cells(given: Any, cells: facts.Cells) -> dict[str, str]:
+def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
     names: dict[str, str] = {}
-    for place, said in reading.items('cells', given, CELLS_MAX):
+    for place, said in snapshot_schema.items('cells', given, CELLS_MAX):
         where = f'cells[{place}]'
-        reading.check_keys(
+        snapshot_schema.check_keys(
             said, where, {'uuid', 'name', 'heard_at', 'failures',
                           'failed_at'}, {'uuid', 'name'})
-        uuid = reading.text(f'{where}.uuid', said['uuid'], 36)
+        uuid = snapshot_schema.text(f'{where}.uuid', said['uuid'], 36)
         if uuid in names:
-            raise reading.invalid(f'{where}.uuid', 'each cell once')
-        names[uuid] = reading.shown(f'{where}.name', said['name'])
+            raise snapshot_schema.invalid(f'{where}.uuid', 'each cell once')
+        names[uuid] = snapshot_schema.shown(f'{where}.name', said['name'])
         if said.get('heard_at') is not None:
-            cells.heard(uuid, reading.number(
+            cells.heard(uuid, snapshot_schema.number(
                 f'{where}.heard_at', said['heard_at'], 0, _TIME_MAX))
         if said.get('failures'):
             cells.failed(uuid, *(
-                reading.number(f'{where}.{name}', said.get(name), 0, most)
-                for name, most in (('failures', reading.NUMBER_MAX),
+                snapshot_schema.number(
+                    f'{where}.{name}', said.get(name), 0, most)
+                for name, most in (('failures', snapshot_schema.NUMBER_MAX),
                                    ('failed_at', _TIME_MAX))))
     return names
 
 
-def _load_aggregates(given: Any) -> dict[int, aggregate_.Aggregate]:
-    found: dict[int, aggregate_.Aggregate] = {}
-    for place, said in reading.items('aggregates', given, AGGREGATES_MAX):
+def _load_aggregates(given: Any) -> dict[int, aggregate_.HostAggregate]:
+    found: dict[int, aggregate_.HostAggregate] = {}
+    for place, said in snapshot_schema.items(
+        'aggregates', given, AGGREGATES_MAX):
         where = f'aggregates[{place}]'
         names = {'id', 'uuid', 'name', 'metadata'}
-        reading.check_keys(said, where, names, names)
+        snapshot_schema.check_keys(said, where, names, names)
         number = said['id']
         if type(number) is not int or number in found:
-            raise reading.invalid(
+            raise snapshot_schema.invalid(
                 f'{where}.id', 'a whole number that no other has')
         metadata = said['metadata']
         if not isinstance(metadata, dict):
-            raise reading.invalid(f'{where}.metadata', 'texts by key')
-        found[number] = aggregate_.Aggregate(
-            number, reading.text(f'{where}.uuid', said['uuid'], 36),
-            reading.text(f'{where}.name', said['name']), {
-                reading.text(f'{where}.metadata', key):
-                reading.text(f'{where}.metadata', value, least=0)
+            raise snapshot_schema.invalid(f'{where}.metadata', 'texts by key')
+        found[number] = aggregate_.HostAggregate(
+            number, snapshot_schema.text(f'{where}.uuid', said['uuid'], 36),
+            snapshot_schema.text(f'{where}.name', said['name']), {
+                snapshot_schema.text(f'{where}.metadata', key):
+                snapshot_schema.text(f'{where}.metadata', value, least=0)
                 for key, value in metadata.items()})
     return found
 
 
 def _load_columns(
     table: table_.HostTable, given: Any,
-    groups: Mapping[int, aggregate_.Aggregate],
+    groups: Mapping[int, aggregate_.HostAggregate],
 ) -> None:
-    reading.check_keys(given, 'columns', None, set(_NEEDED))
-    count = len(reading.items('columns.uuid', given['uuid'], HOSTS_MAX))
+    snapshot_schema.check_keys(given, 'columns', None, set(_NEEDED))
+    count = len(
+        snapshot_schema.items('columns.uuid', given['uuid'], HOSTS_MAX))
     values = {}
     rooms = 0
     for name, said in given.items():
         spec = table.specs.get(name)
         if spec is None:
             rooms += 1
-            reading.check_room(name, rooms, ROOMS_MAX)
-        column = reading.column(f'columns.{name}', said, spec, count)
+            snapshot_schema.check_room(name, rooms, ROOMS_MAX)
+        column = snapshot_schema.column(f'columns.{name}', said, spec, count)
         if name == 'aggregates':
             column = [_group(groups, ids) for ids in column]
         values[name] = column
     uuids = values.pop('uuid')
     if len(set(uuids)) < count:
-        raise reading.invalid('columns.uuid', 'each host once')
+        raise snapshot_schema.invalid('columns.uuid', 'each host once')
     table.put(uuids, values)
 
 
 def _group(
-    groups: Mapping[int, aggregate_.Aggregate], ids: Iterable[Any]
-) -> tuple[aggregate_.Aggregate, ...]:
+    groups: Mapping[int, aggregate_.HostAggregate], ids: Iterable[Any]
+) -> tuple[aggregate_.HostAggregate, ...]:
     try:
         return tuple(groups[number] for number in ids)
     except (KeyError, TypeError):
-        raise reading.invalid(
+        raise snapshot_schema.invalid(
             'columns.aggregates', 'ids of aggregates that are there'
         ) from None
 

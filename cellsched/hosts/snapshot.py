@@ -10,10 +10,10 @@ from typing import Any
 import numpy.typing as npt
 
 from cellsched import exception
-from cellsched.hosts import coding as coding_
+from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
+from cellsched.hosts import dictionary_encoding as coding_
 from cellsched.hosts import extrema as extrema_
-from cellsched.hosts import facts
 
 Column = npt.NDArray[Any]
 
@@ -37,9 +37,9 @@ class Snapshot:
     version: int
     specs: Mapping[str, columns_.Column]
     columns: Mapping[str, Column]
-    codings: Mapping[str, coding_.Coding]
+    codings: Mapping[str, coding_.DictionaryEncoding]
     rows: Mapping[str, int]
-    cells: facts.Cells
+    cells: cell_health.Cells
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)
     extrema: extrema_.Extrema = dataclasses.field(
         default_factory=extrema_.Extrema)
@@ -47,7 +47,7 @@ class Snapshot:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def coding(self, name: str) -> coding_.Coding:
+    def coding(self, name: str) -> coding_.DictionaryEncoding:
         """Return the values of a coded column.
 
         :raises cellsched.exception.ColumnNotFound: no such column, or it is

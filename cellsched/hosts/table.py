@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from cellsched import exception
-from cellsched.hosts import coding as coding_
+from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
+from cellsched.hosts import dictionary_encoding as coding_
 from cellsched.hosts import extrema as extrema_
-from cellsched.hosts import facts
+from cellsched.hosts import inflight_builds
 from cellsched.hosts import merged_columns
-from cellsched.hosts import pending
 from cellsched.hosts import snapshot as snapshot_
 from cellsched.hosts import view as view_
 
@@ -102,24 +102,24 @@ class HostTable:
 
     def __init__(
         self, columns: Iterable[columns_.Column] = columns_.STANDARD,
-        cells: facts.Cells | None = None,
+        cells: cell_health.Cells | None = None,
     ) -> None:
         self.specs = {column.name: column for column in columns}
         #: What was heard of cells.
-        self.cells = cells or facts.Cells()
+        self.cells = cells or cell_health.Cells()
         # Held for moments, and never while something blocks.
         self._lock = threading.RLock()
         self._columns = {
             name: np.empty(0, dtype=spec.stored)
             for name, spec in self.specs.items()}
         self._codings = {
-            name: coding_.Coding(spec.default)
+            name: coding_.DictionaryEncoding(spec.default)
             for name, spec in self.specs.items()
             if spec.dtype == columns_.CODED}
         self._length = 0
         self._rows: dict[str, int] = {}
         # Builds that are in the columns and that no host reported yet.
-        self._pending = pending.Pending()
+        self._pending = inflight_builds.InflightBuilds()
         # By node, what was noted and is not in the columns yet.
         self._takings: dict[str, list[Taking]] = {}
         # How many changes were in overlays when a node was chosen last.
@@ -157,7 +157,7 @@ class HostTable:
         """The snapshot that was published last."""
         return self._current().snapshot
 
-    def coding(self, name: str) -> coding_.Coding:
+    def coding(self, name: str) -> coding_.DictionaryEncoding:
         """Return the values of a coded column; see ``Snapshot.coding``."""
         return self.snapshot.coding(name)
 

@@ -14,9 +14,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import extrema
-from cellsched.hosts import facts
 from cellsched.hosts import merged_columns
 from cellsched.hosts import snapshot as snapshot_
 
@@ -321,7 +321,7 @@ class Hosts:
         if name == 'cell_builds':
             facts_ = np.bincount(whole['cell'], whole['num_io_ops'], count)
         else:
-            facts_ = facts.free_shares(whole, count)
+            facts_ = cell_health.free_shares(whole, count)
         return facts_.take(self['cell'])
 
 

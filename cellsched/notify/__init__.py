@@ -4,8 +4,8 @@
 A notification says that something began or ended. Nobody answers it, and what
 it is about goes on whether it could be sent or not. It goes by oslo.messaging,
 in the forms and under the names that Nova uses. To add one, write its payload
-in ``payloads``, a method of :class:`cellsched.notify.notifier.Notifier` or of
-:class:`cellsched.notify.tasks.TaskNotifier`, and samples in
+in ``payloads``, a method of ``scheduler_notifier.SchedulerNotifier`` or of
+``task_notifier.TaskNotifier``, and samples in
 ``doc/source/_static/notifications``.
 """
 

@@ -169,7 +169,7 @@ class Time(Kind):
         return super().write(obj, value)
 
 
-class Object(Kind):
+class ObjectKind(Kind):
 
     def read(self, obj: Any, value: Any) -> Any:
         if type(value) is not dict:
@@ -216,7 +216,7 @@ _KINDS: dict[type[fields.Field], type[Kind]] = {
     fields.IntegerField: Integer,
     fields.ListOfObjectsField: Objects,
     fields.ListOfStringsField: Texts,
-    fields.ObjectField: Object,
+    fields.ObjectField: ObjectKind,
     fields.StringField: Text,
     fields.UUIDField: Text,
     RawField: Document,

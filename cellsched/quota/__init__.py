@@ -2,7 +2,7 @@
 """Quotas: how much a project may have.
 
 ``base`` is the contract, every other module a driver. To add one, subclass
-``base.Quotas``, or ``db.DbQuotaDriver`` where only the limits come from
+``base.QuotaDriver``, or ``db.DbQuotaDriver`` where only the limits come from
 elsewhere, and name it in the entry points of ``cellsched.quota``.
 """
 
@@ -14,10 +14,10 @@ from cellsched import plugins
 from cellsched.quota import base
 
 
-def load(conf: cfg.ConfigOpts, clock: clock_.Clock) -> base.Quotas:
+def load(conf: cfg.ConfigOpts, clock: clock_.Clock) -> base.QuotaDriver:
     """Return the driver that a deployment configures.
 
     :raises cellsched.exception.ConfigurationInvalid: there is none of that
         name that can be used
     """
-    return enabled.make(conf, plugins.QUOTA, base.Quotas, conf, clock)
+    return enabled.make(conf, plugins.QUOTA, base.QuotaDriver, conf, clock)

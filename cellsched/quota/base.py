@@ -17,7 +17,7 @@ from cellsched import objects
 RESOURCES = ('instances', 'cores', 'ram')
 
 
-class Build(NamedTuple):
+class QuotaBuild(NamedTuple):
     """A server that is to be counted from now on."""
 
     uuid: str
@@ -25,7 +25,7 @@ class Build(NamedTuple):
     memory_mb: int
 
 
-class Batch(NamedTuple):
+class QuotaBatch(NamedTuple):
     """Servers that a user asked for together.
 
     :param builds: have build requests; what is deleted meanwhile counts for
@@ -36,11 +36,11 @@ class Batch(NamedTuple):
 
     project_id: str | None
     user_id: str | None
-    builds: Sequence[Build]
+    builds: Sequence[QuotaBuild]
     min_count: int = 1
 
 
-class Quotas(abc.ABC):
+class QuotaDriver(abc.ABC):
     """Says how many servers a project may have.
 
     It is asked twice. :meth:`check` tells users early that they want too
@@ -97,7 +97,7 @@ class Quotas(abc.ABC):
 
     @abc.abstractmethod
     def admit_all(
-        self, connection: Any, batches: Iterable[Batch]
+        self, connection: Any, batches: Iterable[QuotaBatch]
     ) -> dict[str, exception.OverQuota]:
         """Return those that do not fit, by uuid; the others are admitted.
 
@@ -116,8 +116,8 @@ class Quotas(abc.ABC):
 
     def admit(
         self, connection: Any, project_id: str | None, user_id: str | None,
-        builds: Sequence[Build], min_count: int = 1,
+        builds: Sequence[QuotaBuild], min_count: int = 1,
     ) -> dict[str, exception.OverQuota]:
         """Admit one batch; the same as :meth:`admit_all` otherwise."""
         return self.admit_all(
-            connection, [Batch(project_id, user_id, builds, min_count)])
+            connection, [QuotaBatch(project_id, user_id, builds, min_count)])

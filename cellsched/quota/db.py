@@ -18,7 +18,7 @@ from cellsched.quota import base
 _TOO_LARGE = 413
 
 
-class DbQuotaDriver(base.Quotas):
+class DbQuotaDriver(base.QuotaDriver):
     """Limits projects, and users in projects.
 
     A project's limits are its own, of the table ``quotas``; else those of the
@@ -60,7 +60,7 @@ class DbQuotaDriver(base.Quotas):
         raise _over(room, wanted)
 
     def admit_all(
-        self, connection: Any, batches: Iterable[base.Batch]
+        self, connection: Any, batches: Iterable[base.QuotaBatch]
     ) -> dict[str, exception.OverQuota]:
         if not self._recheck:
             return {}
@@ -97,7 +97,7 @@ class DbQuotaDriver(base.Quotas):
         for project_id, user_id in limits:
             users.setdefault(project_id, set()).update(
                 () if user_id is None else (user_id,))
-        used: dict[quotas.Owner, instance_mappings.Usage] = {}
+        used: dict[quotas.Owner, instance_mappings.ProjectUsage] = {}
         for project_id, those in users.items():
             for each in those or (None,):
                 owners = (project_id, None), (project_id, each)
@@ -133,7 +133,7 @@ class _Room:
             self.used[resource] += amount
 
 
-def _owner(batch: base.Batch) -> quotas.Owner:
+def _owner(batch: base.QuotaBatch) -> quotas.Owner:
     return batch.project_id or '', batch.user_id
 
 
@@ -156,7 +156,7 @@ def _limited(limits: Mapping[str, int]) -> dict[str, int]:
 
 
 def _refused(
-    room: Sequence[_Room], batch: base.Batch
+    room: Sequence[_Room], batch: base.QuotaBatch
 ) -> dict[str, exception.OverQuota]:
     """Take what fits of a batch; return the others, with the reason."""
     builds = batch.builds
@@ -183,7 +183,7 @@ def _refused(
     return dict.fromkeys(refused, error)
 
 
-def _sum(builds: Iterable[base.Build]) -> dict[str, int]:
+def _sum(builds: Iterable[base.QuotaBuild]) -> dict[str, int]:
     total = dict.fromkeys(base.RESOURCES, 0)
     for build in builds:
         for resource, amount in _size(build.vcpus, build.memory_mb).items():

@@ -9,7 +9,7 @@ from cellsched import objects
 from cellsched.quota import base
 
 
-class NoopQuotaDriver(base.Quotas):
+class NoopQuotaDriver(base.QuotaDriver):
     """Limits nothing, and asks nobody.
 
     For deployments whose users are limited elsewhere or not at all.
@@ -28,6 +28,6 @@ class NoopQuotaDriver(base.Quotas):
         return max_count
 
     def admit_all(
-        self, connection: Any, batches: Iterable[base.Batch]
+        self, connection: Any, batches: Iterable[base.QuotaBatch]
     ) -> dict[str, exception.OverQuota]:
         return {}

@@ -10,7 +10,7 @@ import oslo_messaging
 
 from cellsched import context as request_context
 from cellsched import exception
-from cellsched.rpc import sending
+from cellsched.rpc import background_sender
 from cellsched.rpc import serializer
 from cellsched.rpc import versions
 
@@ -37,8 +37,8 @@ class Client:
     :param now: returns seconds since the epoch by a clock that the servers go
         by too; without it a call has no deadline
     :param send: what casts are sent by, such as a
-        :class:`cellsched.rpc.sending.Sender`; by default the calling thread
-        sends them, however long that takes
+        :class:`cellsched.rpc.background_sender.BackgroundSender`; by default
+        the calling thread sends them, however long that takes
     :raises cellsched.exception.ConfigurationInvalid: it is above the cap
     """
 
@@ -49,7 +49,7 @@ class Client:
         retries_max: int | None = None, version_cap: versions.Cap = None,
         version_min: str | None = None,
         now: Callable[[], float] | None = None,
-        send: sending.Send = sending.directly,
+        send: background_sender.Send = background_sender.directly,
     ) -> None:
         versions.check(topic, version_cap, version_min)
         self._topic = topic

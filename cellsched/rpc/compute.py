@@ -10,8 +10,8 @@ import oslo_messaging
 
 from cellsched import context as request_context
 from cellsched import objects
+from cellsched.rpc import background_sender
 from cellsched.rpc import client
-from cellsched.rpc import sending
 from cellsched.rpc import versions
 
 TOPIC = 'compute'
@@ -43,7 +43,7 @@ class ComputeAPI(client.Client):
     def __init__(
         self, transport: oslo_messaging.Transport,
         retries_max: int | None = None, version_cap: versions.Cap = None,
-        send: sending.Send = sending.directly,
+        send: background_sender.Send = background_sender.directly,
     ) -> None:
         super().__init__(
             transport, TOPIC, '6.0', retries_max=retries_max,
@@ -141,7 +141,7 @@ class ComputeAPIs:
 
     def __init__(
         self, retries_max: int | None = None, version_cap: versions.Cap = None,
-        send: sending.Send = sending.directly,
+        send: background_sender.Send = background_sender.directly,
     ) -> None:
         self._options = (
             retries_max, versions.cap(TOPIC, VERSION, version_cap), send)

@@ -13,7 +13,7 @@ from oslo_versionedobjects import exception as ovo_exception
 from cellsched import context as request_context
 from cellsched import exception
 from cellsched.rpc import dispatcher as dispatcher_
-from cellsched.rpc import errors
+from cellsched.rpc import remote_exceptions
 from cellsched.rpc import serializer
 
 
@@ -70,7 +70,7 @@ class Arguments(serializer.Serializer):
 def server(
     transport: oslo_messaging.Transport, topic: str, host: str,
     endpoints: Sequence[Any], now: Callable[[], float] | None = None,
-    error_form: str = errors.OURS,
+    error_form: str = remote_exceptions.OURS,
 ) -> oslo_messaging.MessageHandlingServer:
     """Return a server of a topic, to be started.
 
@@ -86,7 +86,7 @@ def server(
     """
     dispatcher = dispatcher_.Dispatcher(
         [*endpoints, BaseAPI(topic)], Arguments(), now,
-        errors.translation(error_form))
+        remote_exceptions.translation(error_form))
     # oslo.messaging asks the global configuration, which may be another.
     conf = transport.conf
     if 'rpc_ping_enabled' in conf and conf.rpc_ping_enabled:

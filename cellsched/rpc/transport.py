@@ -9,7 +9,7 @@ import threading
 from oslo_config import cfg
 import oslo_messaging
 
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import exception
 from cellsched import plugins
 from cellsched.rpc import broker_check
@@ -42,7 +42,7 @@ class Transports:
         self, conf: cfg.ConfigOpts,
         allowed_remote_exmods: Iterable[str] = ('cellsched.exception',),
     ) -> None:
-        loading.register_messaging(conf)
+        loader.register_messaging(conf)
         self._conf = conf
         self._allowed_remote_exmods = list(allowed_remote_exmods)
         self._lock = threading.Lock()

@@ -11,23 +11,23 @@ from cellsched.claims import memory
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.hosts import document as document_
-from cellsched.scheduler import claiming
 from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler import placing
+from cellsched.scheduler.placement import claim_batching
+from cellsched.scheduler.placement import placer
 
 
 def on_snapshot(
     conf: cfg.ConfigOpts, snapshot: document_.HostDocument,
     random: random_.Random,
-) -> placing.Placing:
+) -> placer.Placer:
     """Return what plans with the configured filters and weighers.
 
     It knows of no claims: where instances are is not in a snapshot.
     """
     still: Any = Still(snapshot)
-    return placing.Placing(
+    return placer.Placer(
         still, filter_scheduler.pipeline_of(conf),
-        claiming.Together(memory.MemoryClaims()),
+        claim_batching.ClaimBatcher(memory.MemoryClaims()),
         _Then(snapshot.now), filter_scheduler.taste_of(conf, random), 2,
         _refuse_to_record,
         slow_plugin_s=conf.scheduler.slow_plugin_seconds,

@@ -11,13 +11,13 @@ from oslo_utils import uuidutils
 
 from cellsched import context as context_
 from cellsched import exception
-from cellsched.notify import notifier as notifier_
+from cellsched.notify import scheduler_notifier as notifier_
 from cellsched import objects
 from cellsched.objects import legacy_reading
 from cellsched.rpc import scheduler
-from cellsched.scheduler import checking
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import base
+from cellsched.scheduler import request_validation
 
 LOG = log.getLogger(__name__)
 
@@ -42,8 +42,9 @@ class Scheduler:
     target = oslo_messaging.Target(version=scheduler.VERSION)
 
     def __init__(
-        self, driver: base.Driver, attempts_max: int,
-        bounds: checking.Bounds, notifier: notifier_.Notifier,
+        self, driver: base.SchedulerDriver, attempts_max: int,
+        bounds: request_validation.RequestBounds,
+        notifier: notifier_.SchedulerNotifier,
         reached: Callable[[str], None] = lambda step: None,
         ignores_hints: bool = False, ignores_demands: bool = False,
     ) -> None:
@@ -81,7 +82,7 @@ class Scheduler:
         for name, value in (('return_objects', return_objects),
                             ('return_alternates', return_alternates)):
             if not isinstance(value, bool):
-                raise checking.invalid(name, 'true or false')
+                raise request_validation.invalid(name, 'true or false')
         if spec_obj is _NOT_GIVEN:
             spec_obj = legacy_reading.request_spec(
                 request_spec, filter_properties)
@@ -104,11 +105,13 @@ class Scheduler:
         said = (aggregates.objects
                 if isinstance(aggregates, objects.AggregateList)
                 else [aggregates])
-        checking.check_length('aggregates', said, self._bounds.values_max)
+        request_validation.check_length(
+            'aggregates', said, self._bounds.values_max)
         for each in said:
             _check_aggregate('aggregates', each)
-            checking.check_length('aggregates.hosts', each.get('hosts'),
-                                  self._bounds.values_max)
+            request_validation.check_length(
+                'aggregates.hosts', each.get('hosts'),
+                self._bounds.values_max)
         self._ask(self._driver.update_aggregates, said)
 
     def delete_aggregate(
@@ -130,7 +133,8 @@ class Scheduler:
         :raises cellsched.exception.InvalidField: names the field
         """
         if not isinstance(instance_info, objects.InstanceList):
-            raise checking.invalid('instance_info', 'an InstanceList')
+            raise request_validation.invalid(
+                'instance_info', 'an InstanceList')
         self._hear(host_name, 'instance_info', [
             each.get('uuid') for each in instance_info.objects], False)
 
@@ -142,8 +146,8 @@ class Scheduler:
 
         :raises cellsched.exception.InvalidField: names the field
         """
-        checking.check_host('host_name', host_name)
-        checking.check_ids('instance_uuid', [instance_uuid])
+        request_validation.check_host('host_name', host_name)
+        request_validation.check_ids('instance_uuid', [instance_uuid])
         self._ask(self._driver.delete_instance, host_name, instance_uuid)
 
     def sync_instance_info(
@@ -166,9 +170,9 @@ class Scheduler:
         :raises cellsched.exception.InvalidField: names the field
         """
         hints = self._driver.hints
-        checking.check(
+        request_validation.check(
             spec, uuids, self._bounds, hints, not self._ignores_hints)
-        unknown = checking.unknown_hints(spec, hints)
+        unknown = request_validation.unknown_hints(spec, hints)
         if unknown:
             LOG.debug('No enabled filter reads the scheduler hints %s',
                       ', '.join(unknown), context=context)
@@ -196,11 +200,11 @@ class Scheduler:
     def _hear(
         self, host: Any, field: str, uuids: Any, complete: bool
     ) -> None:
-        checking.check_host('host_name', host)
+        request_validation.check_host('host_name', host)
         if not isinstance(uuids, list):
-            raise checking.invalid(field, 'a list of uuids')
-        checking.check_length(field, uuids, self._bounds.values_max)
-        checking.check_ids(field, uuids)
+            raise request_validation.invalid(field, 'a list of uuids')
+        request_validation.check_length(field, uuids, self._bounds.values_max)
+        request_validation.check_ids(field, uuids)
         self._ask(self._driver.update_instances, host, uuids, complete)
 
     def _ask(
@@ -228,6 +232,6 @@ class Scheduler:
 
 def _check_aggregate(field: str, value: Any) -> None:
     if not isinstance(value, objects.Aggregate):
-        raise checking.invalid(field, 'an Aggregate')
+        raise request_validation.invalid(field, 'an Aggregate')
     if value.get('id') is None:
-        raise checking.invalid(f'{field}.id', 'a number')
+        raise request_validation.invalid(f'{field}.id', 'a number')

@@ -9,7 +9,7 @@ from typing import Any
 
 from cellsched.api import flavors
 from cellsched import assembly
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.db import api as api_schema
 from cellsched.db.api import cell_mappings
 from cellsched.db import cell as cell_schema
@@ -158,4 +158,4 @@ def _conf(path: pathlib.Path, *sources: Mapping[str, Any]) -> Any:
         for line in (f'[{group}]', *(
             f'{name} = {value}' for name, value in values.items()))),
         encoding='utf-8')
-    return settings.Settings(loading.load(files=[str(path)], dirs=[]))
+    return settings.Settings(loader.load(files=[str(path)], dirs=[]))

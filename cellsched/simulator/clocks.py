@@ -11,7 +11,7 @@ from cellsched.simulator import locks
 BEGINNING = 1_700_000_000.0
 
 
-class Clock(clock.Clock):
+class SimulatedClock(clock.Clock):
     """The clock of a process.
 
     :param passed: returns the seconds that passed in the run
@@ -45,11 +45,11 @@ class Clock(clock.Clock):
     def sleep(self, seconds: float) -> None:
         self._wait(lambda: False, seconds)
 
-    def lock(self) -> locks.Lock:
-        return locks.Lock(self._wait)
+    def lock(self) -> locks.SimulatedLock:
+        return locks.SimulatedLock(self._wait)
 
-    def event(self) -> locks.Event:
-        return locks.Event(self._wait)
+    def event(self) -> locks.SimulatedEvent:
+        return locks.SimulatedEvent(self._wait)
 
-    def semaphore(self, value: int) -> locks.Semaphore:
-        return locks.Semaphore(self._wait, value)
+    def semaphore(self, value: int) -> locks.SimulatedSemaphore:
+        return locks.SimulatedSemaphore(self._wait, value)

@@ -13,7 +13,7 @@ from typing import Any
 Wait = Callable[[Callable[[], bool], float | None], bool]
 
 
-class Semaphore:
+class SimulatedSemaphore:
     """Has so many places.
 
     :raises ValueError: more are released than were acquired
@@ -46,7 +46,7 @@ class Semaphore:
         self.release()
 
 
-class Lock(Semaphore):
+class SimulatedLock(SimulatedSemaphore):
     """Has one place."""
 
     def __init__(self, wait: Wait) -> None:
@@ -56,7 +56,7 @@ class Lock(Semaphore):
         return not self._free
 
 
-class Event:
+class SimulatedEvent:
     """Is set, or not yet."""
 
     def __init__(self, wait: Wait) -> None:

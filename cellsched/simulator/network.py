@@ -2,12 +2,12 @@
 """Brokers: what is sent waits in a queue until it is delivered.
 
 Clients and servers are those of oslo.messaging, on a transport whose driver
-is :class:`Driver`. A client's call comes to the driver, which has it wait in
-the simulation. A server, when it is started, tells the driver its target, and
-from then on can be delivered to. Only its executor is left out, as the threads
-of that are beyond the simulation's control: a message goes straight to the
-server's public ``dispatcher``, in the activity that the simulation made for
-it, and the reply goes back as the server would send it.
+is :class:`SimulatedDriver`. A client's call comes to the driver, which has it
+wait in the simulation. A server, when it is started, tells the driver its
+target, and from then on can be delivered to. Only its executor is left out, as
+the threads of that are beyond the simulation's control: a message goes
+straight to the server's public ``dispatcher``, in the activity that the
+simulation made for it, and the reply goes back as the server would send it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cellsched.simulator import stores
 
 
 @dataclasses.dataclass
-class Call:
+class SimulatedCall:
     """A caller that waits for a reply; the first one that comes counts."""
 
     reply: str | None = None
@@ -46,7 +46,7 @@ class Letter:
     topic: str
     server: str | None
     text: str
-    call: Call | None
+    call: SimulatedCall | None
     method: str
     not_before: float = 0.0
 
@@ -87,7 +87,9 @@ class Listener:
             incoming.reply(result)
 
 
-def _reply(method: str, call: Call, gate: stores.Gate, text: str) -> None:
+def _reply(
+    method: str, call: SimulatedCall, gate: stores.Gate, text: str
+) -> None:
     gate.enter(f'reply to {method}')
     if call.reply is None:
         call.reply = text
@@ -126,7 +128,7 @@ class _Started:
     cleanup = stop
 
 
-class Driver(local.Driver):
+class SimulatedDriver(local.Driver):
     """A process's way to a broker, as a driver of oslo.messaging.
 
     :param broker: URL of the broker
@@ -157,7 +159,7 @@ class Driver(local.Driver):
         self, target: oslo_messaging.Target, method: str, text: str,
         timeout_s: float | None, monitor_s: float | None,
     ) -> str | None:
-        call = Call()
+        call = SimulatedCall()
         self._send(target, method, text, call)
         patience_s = min(filter(None, (timeout_s, monitor_s)))
         if not self._wait(lambda: call.reply is not None, patience_s):
@@ -184,7 +186,7 @@ class Driver(local.Driver):
 
     def _send(
         self, target: oslo_messaging.Target, method: str, text: str,
-        call: Call | None,
+        call: SimulatedCall | None,
     ) -> None:
         letter = Letter(
             self._broker, target.topic, target.server, text, call, method)
@@ -192,13 +194,15 @@ class Driver(local.Driver):
         self._post(letter)
 
 
-class Transports:
+class SimulatedTransports:
     """The transports of a process, as ``cellsched.rpc.transport`` has them.
 
     :param driver: makes the way to the broker of a URL
     """
 
-    def __init__(self, conf: Any, driver: Callable[[str], Driver]) -> None:
+    def __init__(
+        self, conf: Any, driver: Callable[[str], SimulatedDriver]
+    ) -> None:
         self._conf = conf
         self._driver = driver
         self._open: dict[tuple[type, str], Any] = {}

@@ -74,7 +74,7 @@ class Process(stores.Gate):
         self._make = make
         self._world = world
         self._random = random.Random(f'{world.seed} {name}')
-        self.clock = clocks.Clock(lambda: world.now, world.wait)
+        self.clock = clocks.SimulatedClock(lambda: world.now, world.wait)
         #: What survives a death: servers go on when their agent is gone.
         self.driver: Any = None
         self.service: Any = None
@@ -90,7 +90,7 @@ class Process(stores.Gate):
         parts = assembly.Parts(
             self.conf, self.clock, random.Random(self._random.random()),
             self._world.claims_of(self),
-            stores.Databases(
+            stores.SimulatedDatabases(
                 self._world.stores, self, self._world.clock),
             self._transports(),
             reached=self._reached, new_uuid=self._new_uuid)
@@ -148,9 +148,10 @@ class Process(stores.Gate):
         self._world.pause(f'reached {step}')
 
     def _transports(self) -> Any:
-        return network.Transports(self.conf, lambda url: network.Driver(
-            self.conf, url, self, self._world.post, self._world.wait,
-            self._targets.append))
+        return network.SimulatedTransports(
+            self.conf, lambda url: network.SimulatedDriver(
+                self.conf, url, self, self._world.post, self._world.wait,
+                self._targets.append))
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))

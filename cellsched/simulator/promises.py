@@ -279,7 +279,7 @@ class Promises:
             raise Broken('S4', f'{sorted(runs)} run, {sorted(active)} are '
                                'to run')
 
-    def _check_batch(self, batch: users_.Batch) -> None:
+    def _check_batch(self, batch: users_.UserBatch) -> None:
         lost = [uuid for uuid in batch.uuids if uuid not in self._cells]
         if lost:
             raise Broken('S2', f'{lost} were accepted, and nothing is known '

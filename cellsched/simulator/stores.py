@@ -93,7 +93,7 @@ class Gate:
             self.depth -= 1
 
 
-class Database(session.Database):
+class SimulatedDatabase(session.Database):
     """A store as one process opens it.
 
     :param clock: that of its server
@@ -134,7 +134,7 @@ class Database(session.Database):
         """Close nothing: the connection is everybody's."""
 
 
-class Databases(session.Databases):
+class SimulatedDatabases(session.Databases):
     """The stores that a process can reach, by their URLs.
 
     :param clock: that of their servers
@@ -151,7 +151,7 @@ class Databases(session.Databases):
     def get(
         self, url: str, schema: str, options: Mapping[str, Any] | None = None
     ) -> session.Database:
-        return Database(
+        return SimulatedDatabase(
             self._stores[url], schema, self._gate, self._server_clock)
 
 

@@ -17,7 +17,7 @@ USER = context.RequestContext(
 
 
 @dataclasses.dataclass
-class Batch:
+class UserBatch:
     """Servers that one request asked for.
 
     :param uuids: what was answered; empty as long as nothing was
@@ -52,7 +52,7 @@ class Users:
 
     def __init__(self, chance: random.Random) -> None:
         self._random = chance
-        self.batches: list[Batch] = []
+        self.batches: list[UserBatch] = []
         #: Servers that are to be deleted, and those of which it was said
         #: that they are.
         self.unwanted: set[str] = set()
@@ -78,7 +78,7 @@ class Users:
     def _plan(self) -> None:
         chance = self._random
         most = chance.choice((1, 1, 1, 2, 3))
-        batch = Batch(
+        batch = UserBatch(
             chance.choice(('small', 'small', 'large', 'large', 'huge')),
             chance.randint(1, most), most)
         self.batches.append(batch)
@@ -109,7 +109,7 @@ class Users:
             wish.not_before = chance.choice((0.0, 0.0, 0.1, 0.5, 50.0))
         self.wishes += wishes
 
-    def _create(self, servers: Any, batch: Batch) -> None:
+    def _create(self, servers: Any, batch: UserBatch) -> None:
         batch.uuids = servers.create(
             USER, 'server', batch.flavor, min_count=batch.min_count,
             max_count=batch.max_count)

@@ -25,7 +25,7 @@ class World:
         #: Seconds that passed.
         self.now = 0.0
         #: The clock of database servers, which is right.
-        self.clock = clocks.Clock(lambda: self.now, self.wait)
+        self.clock = clocks.SimulatedClock(lambda: self.now, self.wait)
         self.network = network.Network()
         self.processes: dict[str, processes.Process] = {}
 

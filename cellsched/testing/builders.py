@@ -100,9 +100,9 @@ def table(
     return result
 
 
-def aggregate(number: int = 1, **metadata: str) -> aggregate_.Aggregate:
+def aggregate(number: int = 1, **metadata: str) -> aggregate_.HostAggregate:
     """Return an aggregate with this metadata."""
-    return aggregate_.Aggregate(
+    return aggregate_.HostAggregate(
         number, str(uuid.UUID(int=number)), f'aggregate{number}', metadata)
 
 

@@ -28,7 +28,7 @@ class Sent(NamedTuple):
     arguments: dict[str, Any]
 
 
-class Scheduler(scheduler.SchedulerAPI):
+class FakeScheduler(scheduler.SchedulerAPI):
     """A scheduler's client that answers what a function returns or raises.
 
     :param answer: takes the arguments of the call by keyword
@@ -70,38 +70,38 @@ class _Keeping:
             Sent(context, method, server, _travelled(arguments)))
 
 
-class Compute(_Keeping, compute.ComputeAPI):
+class FakeCompute(_Keeping, compute.ComputeAPI):
     """An agents' client that keeps in ``sent`` what it is to send.
 
     As long as ``failure`` is set, that is raised instead.
     """
 
 
-class ComputeAPIs(compute.ComputeAPIs):
+class FakeComputeAPIs(compute.ComputeAPIs):
     """The same for each transport that is asked for, in ``clients``."""
 
     def __init__(self) -> None:
-        self.clients: dict[Any, Compute] = {}
+        self.clients: dict[Any, FakeCompute] = {}
 
-    def get(self, transport: Any) -> Compute:
-        return self.clients.setdefault(transport, Compute())
+    def get(self, transport: Any) -> FakeCompute:
+        return self.clients.setdefault(transport, FakeCompute())
 
 
-class Conductor(_Keeping, conductor.ConductorAPI):
+class FakeConductor(_Keeping, conductor.ConductorAPI):
     """A conductors' client that keeps in ``sent`` what it is to send.
 
     As long as ``failure`` is set, that is raised instead.
     """
 
 
-class ConductorAPIs(conductor.ConductorAPIs):
+class FakeConductorAPIs(conductor.ConductorAPIs):
     """The same for each transport that is asked for, in ``clients``."""
 
     def __init__(self) -> None:
-        self.clients: dict[Any, Conductor] = {}
+        self.clients: dict[Any, FakeConductor] = {}
 
-    def get(self, transport: Any) -> Conductor:
-        return self.clients.setdefault(transport, Conductor())
+    def get(self, transport: Any) -> FakeConductor:
+        return self.clients.setdefault(transport, FakeConductor())
 
 
 def _travelled(entity: Any) -> Any:

@@ -23,7 +23,7 @@ from oslo_utils import uuidutils
 
 from cellsched import assembly
 from cellsched import clock as clock_
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.db import api as api_schema
 from cellsched.db.api import aggregates
 from cellsched.db.api import cell_mappings
@@ -38,7 +38,7 @@ Options = Mapping[str, Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class DeployedHost:
     """A host; memory in MB, disk in GB.
 
     :param behaviour: options of ``[fake_virt]``, such as ``fail_builds``
@@ -54,11 +54,11 @@ class Host:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class DeployedCell:
     """A cell and its hosts."""
 
     name: str
-    hosts: Sequence[Host]
+    hosts: Sequence[DeployedHost]
 
 
 class Deployment:
@@ -74,7 +74,7 @@ class Deployment:
     """
 
     def __init__(
-        self, directory: pathlib.Path, cells: Sequence[Cell],
+        self, directory: pathlib.Path, cells: Sequence[DeployedCell],
         aggregates_: Mapping[str, Mapping[str, str]] | None = None,
         options: Options | None = None, clock: clock_.Clock | None = None,
         reached: Callable[[str], None] = lambda step: None,
@@ -110,7 +110,7 @@ class Deployment:
     def conf(self, *names: str) -> cfg.ConfigOpts:
         """Return the configuration of these files of the deployment."""
         etc = self.directory / 'etc'
-        return loading.load(
+        return loader.load(
             files=[str(etc / f'{name}.conf') for name in names], dirs=[])
 
     def start(self) -> None:
@@ -131,7 +131,7 @@ class Deployment:
             self.stop()
             raise
 
-    def start_host(self, cell: str, host: Host) -> assembly.Service:
+    def start_host(self, cell: str, host: DeployedHost) -> assembly.Service:
         """Start the agent of one more host."""
         # In a directory of their own, for a cell may have any name too.
         name = f'hosts/{host.name}'

@@ -46,7 +46,7 @@ class NodeResources:
     stats: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-class Driver(abc.ABC):
+class ComputeDriver(abc.ABC):
     """Builds and removes servers on one host.
 
     Calls may block for as long as a build takes. The agent makes one call for

@@ -22,7 +22,7 @@ _TRAITS = frozenset(f'COMPUTE_{kind}_{name}' for kind, names in {
 _ARCHITECTURES = frozenset(os_traits.get_traits('HW_ARCH_'))
 
 
-class FakeDriver(base.Driver):
+class FakeDriver(base.ComputeDriver):
     """Keeps servers in memory, for tests, demonstrations and simulations.
 
     What it has and how it misbehaves is said by the options of

@@ -13,7 +13,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util import docutils
 
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.hosts import columns
 from cellsched import objects
 from cellsched import plugins
@@ -109,7 +109,7 @@ class ObjectFields(_Listing):
 class Demands(_Listing):
 
     def lines(self) -> list[str]:
-        always = filter_scheduler.always(loading.load(files=[], dirs=[]))
+        always = filter_scheduler.always(loader.load(files=[], dirs=[]))
         stages = [*map(type, always),
                   *plugins.load_shipped(plugins.FILTERS).values()]
         lines = ['.. list-table::', '   :header-rows: 1',

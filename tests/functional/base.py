@@ -104,7 +104,7 @@ class TestCase(base.TestCase):
         logger.setLevel(logging.INFO)
 
     def deploy(
-        self, cells: Mapping[str, Iterable[str | deployment.Host]],
+        self, cells: Mapping[str, Iterable[str | deployment.DeployedHost]],
         aggregates: Mapping[str, Mapping[str, str]] | None = None,
         reached: Callable[[str], None] = lambda step: None,
         **options: Mapping[str, Any],
@@ -117,8 +117,9 @@ class TestCase(base.TestCase):
         """
         self.world = deployment.Deployment(
             self.temporary_directory(), [
-                deployment.Cell(name, [
-                    deployment.Host(host) if isinstance(host, str) else host
+                deployment.DeployedCell(name, [
+                    deployment.DeployedHost(host)
+                    if isinstance(host, str) else host
                     for host in hosts])
                 for name, hosts in cells.items()],
             aggregates, at_once(options), reached=reached,
@@ -294,7 +295,7 @@ class TestCase(base.TestCase):
                 mine.transports.get(), mine.database.timestamp),
             'compute': mine.compute, 'claims': mine.claims,
             'quotas': mine.quotas, 'clock': LateClock(late_s),
-            'host': 'other', 'limits': build_and_schedule.Limits(60),
+            'host': 'other', 'limits': build_and_schedule.TaskLimits(60),
             **parts})
 
     def recover(self, late_s: float = 0, **parts: Any) -> None:

@@ -55,7 +55,7 @@ def make(conf):
         compute.ComputeAPIs(),
         sql.SQLClaims(databases.get(options.claims, 'claims')),
         noop.NoopQuotaDriver(conf, clock), clock, 'orchestra',
-        build_and_schedule.Limits(lease_s=60))
+        build_and_schedule.TaskLimits(lease_s=60))
     server = oslo_messaging.get_rpc_server(
         transports.get(options.listen),
         oslo_messaging.Target(topic='orchestra', server='pit'),

@@ -5,7 +5,7 @@ import fixtures
 from oslo_messaging.rpc import client
 import sqlalchemy as sa
 
-from cellsched.claims import moving
+from cellsched.claims import moves as moves_
 from cellsched.conductor import stranded_moves
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
@@ -34,16 +34,17 @@ class TestCase(base.TestCase):
         """Start a deployment; what is in ``at`` happens at its steps."""
         self.world = deployment.Deployment(
             self.temporary_directory(), [
-                deployment.Cell(name, hosts) for name, hosts in (cells or {
-                    'cell1': self.hosts('a1', 'a2'),
-                    'cell2': self.hosts('b1', memory_mb=1024)}).items()],
+                deployment.DeployedCell(name, hosts) for name, hosts in (
+                    cells or {
+                        'cell1': self.hosts('a1', 'a2'),
+                        'cell2': self.hosts('b1', memory_mb=1024)}).items()],
             options=base.at_once(options), reached=self.reach)
         self.world.start()
         self.addCleanup(self.world.stop)
         self.world.api.flavors.create('small', 1, 512, 10)
 
     def hosts(self, *names, **what):
-        return [deployment.Host(name, **what) for name in names]
+        return [deployment.DeployedHost(name, **what) for name in names]
 
     def reach(self, step):
         happens = self.at.pop(step, lambda: None)
@@ -137,7 +138,7 @@ class TestCase(base.TestCase):
         self.assertEqual((vm_state, host), (row.vm_state, row.host))
         self.assertClaimsMatch()
         self.soon(lambda: self.assertNotIn(
-            moving.consumer(uuid), self.holding(uuid)))
+            moves_.consumer(uuid), self.holding(uuid)))
         self.assertIsIn('cell1', uuid)
         self.soon(lambda: self.assertEqual(
             [host] if host else [], self.running(uuid)))
@@ -149,7 +150,7 @@ class TestCase(base.TestCase):
         self.soon(lambda: self.assertEqual([], self.running(uuid)))
 
     def holding(self, uuid):
-        return self.world.api.parts.claims.held(moving.names([uuid]))
+        return self.world.api.parts.claims.held(moves_.names([uuid]))
 
     def running(self, uuid):
         """Return the hosts that have a server."""

@@ -58,7 +58,7 @@ class TestAgentRestart(base.TestCase):
         self.deploy({'cell1': []}, DEFAULT={'network_driver': 'fake'},
                     conductor={'network_sweep_interval': 1},
                     fake_network={'records': self.path})
-        self.world.start_host('cell1', deployment.Host(
+        self.world.start_host('cell1', deployment.DeployedHost(
             'a1', behaviour=behaviour)).stop()
 
         dead = []

@@ -165,9 +165,9 @@ class TestCommands(unit_base.TestCase):
         out, _ = self.run_python('-c', '''
 import sys
 sys.path.insert(0, 'doc/ext')
+from cellsched import plugins
 import commands
 import plugin_lists
-from cellsched import plugins
 for kind in plugins.KINDS:
     print(*plugin_lists.names(kind))
 print(*commands.names('cellsched.cli'))

@@ -2,7 +2,7 @@
 """Hosts tell what they are busy with and what failed, and are avoided."""
 
 from cellsched import context
-from cellsched.hosts import loader
+from cellsched.inventory import loader
 from cellsched.testing import deployment
 from tests.functional import base
 
@@ -17,9 +17,9 @@ class TestBusyAndFailingHosts(base.TestCase):
                        filter_scheduler=filters)
         parts = self.world.api.parts
         # What another scheduler knows.
-        self.known = loader.Loader(
+        self.known = loader.InventoryLoader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, loader.Pace(), 'nova')
+            parts.claims, parts.clock, loader.RefreshPolicy(), 'nova')
         for host in hosts:
             self.assertEqual((0, 0), self.figures(host.name))
 
@@ -45,7 +45,7 @@ class TestBusyAndFailingHosts(base.TestCase):
 
     def test_host_counts_as_busy_until_its_build_is_done(self):
         self.deploy(
-            deployment.Host('a1'), max_io_ops_per_host=1,
+            deployment.DeployedHost('a1'), max_io_ops_per_host=1,
             enabled_filters=['ComputeFilter', 'IoOpsFilter'])
         go_on = self.driver('a1').hold_builds()
         first = self.create()
@@ -64,9 +64,9 @@ class TestBusyAndFailingHosts(base.TestCase):
 
     def test_host_on_which_a_build_failed_is_avoided_until_one_succeeds(self):
         self.deploy(
-            deployment.Host('a1', memory_mb=LARGE,
-                            behaviour={'fail_builds': 1}),
-            deployment.Host('a2'))
+            deployment.DeployedHost('a1', memory_mb=LARGE,
+                                    behaviour={'fail_builds': 1}),
+            deployment.DeployedHost('a2'))
         self.world.api.flavors.create('for a1 only', 1, LARGE // 2, 10)
         self.assertEqual(0, self.failures())
 

@@ -146,7 +146,7 @@ class TestCell0Down(base.TestCase):
     def test_what_it_could_not_take_has_one_fate_if_room_is_there_now(self):
         uuid = self.refused()
         self.bring_back('cell0')
-        self.world.start_host('cell1', base.deployment.Host(
+        self.world.start_host('cell1', base.deployment.DeployedHost(
             'a2', memory_mb=2 ** 20))
 
         self.recover(LATE_S)

@@ -64,7 +64,7 @@ class TestChurn(base.TestCase):
 
     def test_each_server_has_its_fate_and_nothing_is_left_of_the_rest(self):
         self.deploy({f'cell{number}': [
-            deployment.Host(f'{name}{number}', vcpus=6, behaviour={
+            deployment.DeployedHost(f'{name}{number}', vcpus=6, behaviour={
                 'fail_builds': 3, 'abort_builds': 1, 'build_delay': delay})
             for name, delay in (('fast', 0), ('slow', 0.02))]
             for number in range(1, 4)})

@@ -79,7 +79,7 @@ class TestConcurrentDecisions(base.TestCase):
         super().setUp()
         self.deploy(
             {f'cell{cell}': [
-                deployment.Host(f'{cell}-{number}', vcpus=10 + number)
+                deployment.DeployedHost(f'{cell}-{number}', vcpus=10 + number)
                 for number in range(6)] for cell in range(3)},
             filter_scheduler={'enabled_filters': (
                 'ComputeFilter', 'RamFilter', 'NumInstancesFilter',

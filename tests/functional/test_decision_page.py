@@ -36,7 +36,7 @@ class TestDecisionPage(base.TestCase):
     def deploy_page(self, **options):
         """Start the deployment that the page speaks of."""
         self.deploy({
-            'north': ['n1', deployment.Host('n2', memory_mb=32768)],
+            'north': ['n1', deployment.DeployedHost('n2', memory_mb=32768)],
             'south': ['s1']}, **options)
         self.world.api.flavors.create('m1.small', 1, 2048, 20)
 

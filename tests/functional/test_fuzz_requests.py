@@ -41,9 +41,9 @@ class TestFuzz(base.TestCase):
         # What is chosen for those who claim nothing counts for a while.
         room = {'vcpus': 10 ** 6, 'memory_mb': 10 ** 8, 'disk_gb': 10 ** 7}
         self.deploy(
-            {'cell1': [deployment.Host(
+            {'cell1': [deployment.DeployedHost(
                 'hosta', availability_zone='moon', **room)],
-             'cell2': [deployment.Host('hostb', **room)]},
+             'cell2': [deployment.DeployedHost('hostb', **room)]},
             filter_scheduler={
                 'enabled_filters': test_hostile_requests.FILTERS,
                 'max_io_ops_per_host': 10 ** 6,

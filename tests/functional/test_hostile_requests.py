@@ -39,7 +39,8 @@ class HostileTestCase(base.TestCase):
     def setUp(self):
         super().setUp()
         self.deploy(
-            {'cell1': [deployment.Host('a1', availability_zone='moon')],
+            {'cell1': [
+                deployment.DeployedHost('a1', availability_zone='moon')],
              'cell2': ['b1']},
             filter_scheduler={'enabled_filters': FILTERS,
                               'max_io_ops_per_host': 1000})

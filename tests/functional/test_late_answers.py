@@ -5,8 +5,8 @@ import threading
 
 import fixtures
 
-from cellsched.claims import moving as claims_moving
-from cellsched.scheduler import claiming
+from cellsched.claims import moves as claims_moving
+from cellsched.scheduler.placement import claim_batching
 from tests.functional import base
 from tests.functional import moving
 from tests.functional import post
@@ -23,7 +23,7 @@ class TestLateAnswers(repeating.TestCase):
         self.chosen = []
         super().setUp()
         self.addCleanup(self.go_on)
-        claim = claiming.Together.claim
+        claim = claim_batching.ClaimBatcher.claim
 
         def late(together, claims):
             self.chosen.append(claims)
@@ -31,7 +31,8 @@ class TestLateAnswers(repeating.TestCase):
             return claim(together, claims)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.claiming.Together.claim', late))
+            'cellsched.scheduler.placement.claim_batching.ClaimBatcher.claim',
+            late))
 
     def reach(self, step):
         if step == 'Select':

@@ -25,7 +25,7 @@ class TestNewHosts(base.TestCase):
     def test_host_that_starts_later_is_mapped_and_used(self):
         self.deploy({'cell1': [], 'cell2': []})
         [before] = self.built()
-        self.world.start_host('cell2', deployment.Host('late'))
+        self.world.start_host('cell2', deployment.DeployedHost('late'))
         self.assertIsNone(self.cell_of('late'))
 
         [after] = self.built()
@@ -41,7 +41,7 @@ class TestNewHosts(base.TestCase):
         self.deploy({'cell1': []}, scheduler={'refresh_interval': 3600})
         self.assertEqual('ERROR', self.built()[0].status)
 
-        self.world.start_host('cell1', deployment.Host('late'))
+        self.world.start_host('cell1', deployment.DeployedHost('late'))
 
         self.assertEqual('ACTIVE', self.built()[0].status)
 
@@ -61,7 +61,7 @@ class TestNewHosts(base.TestCase):
         self.assertEqual({'same', 'b1'}, {
             found.host for found in self.built(min_count=2)})
         second = self.world.start_host(
-            'cell2', deployment.Host('same', memory_mb=2 ** 20))
+            'cell2', deployment.DeployedHost('same', memory_mb=2 ** 20))
 
         found = self.built(min_count=4)
 
@@ -82,8 +82,8 @@ class TestNewHosts(base.TestCase):
     def test_discovery_refuses_it_with_both_cells_and_maps_the_others(self):
         self.deploy({'cell1': ['same'], 'cell2': ['b1']})
         self.world.api.parts.discovery.discover()
-        self.world.start_host('cell2', deployment.Host('same'))
-        self.world.start_host('cell2', deployment.Host('b2'))
+        self.world.start_host('cell2', deployment.DeployedHost('same'))
+        self.world.start_host('cell2', deployment.DeployedHost('b2'))
 
         error = self.assertRaises(
             exception.HostMappingExists,

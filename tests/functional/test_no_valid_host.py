@@ -38,8 +38,8 @@ class TestNoValidHost(base.TestCase):
             self.assertNotIn('secret', found.reason)
 
     def test_too_many_servers_are_all_buried_and_hold_nothing(self):
-        self.deploy({'cell1': [deployment.Host('a1', vcpus=2)],
-                     'cell2': [deployment.Host('b1', vcpus=2)]})
+        self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],
+                     'cell2': [deployment.DeployedHost('b1', vcpus=2)]})
 
         found = self.built(min_count=5)
 
@@ -51,8 +51,8 @@ class TestNoValidHost(base.TestCase):
         self.assertEqual(['ACTIVE'] * 4, [each.status for each in found])
 
     def test_as_many_as_fit_are_built_if_they_are_enough(self):
-        self.deploy({'cell1': [deployment.Host('a1', vcpus=2)],
-                     'cell2': [deployment.Host('b1', vcpus=2)]})
+        self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],
+                     'cell2': [deployment.DeployedHost('b1', vcpus=2)]})
 
         found = self.built(min_count=3, max_count=6)
 
@@ -67,7 +67,7 @@ class TestNoValidHost(base.TestCase):
         self.assertClaimsMatch()
 
     def test_room_that_became_free_is_found_at_once(self):
-        self.deploy({'cell1': [deployment.Host('a1', vcpus=1)]},
+        self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=1)]},
                     scheduler={'refresh_interval': 3600})
         [first] = self.built()
         [second] = self.built()

@@ -47,7 +47,7 @@ class PayloadCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        hosts = [deployment.Host(
+        hosts = [deployment.DeployedHost(
             host, vcpus=64, memory_mb=memory_mb,
             availability_zone='az1' if host.startswith('a') else None)
             for host, memory_mb in MEMORY_MB.items()]

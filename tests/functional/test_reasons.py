@@ -44,8 +44,8 @@ class TestReasons(base.TestCase):
             models.scheduler_decisions))
 
     def test_refused_build_is_explained_and_planned_again(self):
-        self.deploy({'cell1': ['a1', deployment.Host('a2', vcpus=4)],
-                     'cell2': [deployment.Host('b1', memory_mb=4096)]})
+        self.deploy({'cell1': ['a1', deployment.DeployedHost('a2', vcpus=4)],
+                     'cell2': [deployment.DeployedHost('b1', memory_mb=4096)]})
         [refused] = self.built(flavor='huge')
 
         told = self.explained(refused.uuid)
@@ -66,7 +66,7 @@ class TestReasons(base.TestCase):
                 for word in ('--ignore-host', host))))
 
     def test_chosen_host_is_explained(self):
-        self.deploy({'cell1': ['a1', deployment.Host('a2', vcpus=4)]})
+        self.deploy({'cell1': ['a1', deployment.DeployedHost('a2', vcpus=4)]})
         [built] = self.built()
 
         told = self.explained(built.uuid)
@@ -92,8 +92,8 @@ class TestReasons(base.TestCase):
 
     def test_snapshot_plans_as_the_deployment_does(self):
         self.deploy({
-            'cell1': ['a1', deployment.Host('a2', memory_mb=65536)],
-            'cell2': [deployment.Host(
+            'cell1': ['a1', deployment.DeployedHost('a2', memory_mb=65536)],
+            'cell2': [deployment.DeployedHost(
                 'b1', vcpus=6, availability_zone='moon')]})
         self.built(max_count=3)
         path = self.world.directory / 'hosts.json'

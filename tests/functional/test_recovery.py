@@ -3,8 +3,8 @@
 
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks import base as tasks
 from cellsched.conductor.tasks import build_and_schedule
+from cellsched.conductor.tasks import saga as tasks
 from cellsched.db.cell import models
 from cellsched import exception
 from cellsched.rpc import client

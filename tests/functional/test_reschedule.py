@@ -12,7 +12,8 @@ LARGE = 65536
 
 
 def host(name, memory_mb=16384, **behaviour):
-    return deployment.Host(name, memory_mb=memory_mb, behaviour=behaviour)
+    return deployment.DeployedHost(
+        name, memory_mb=memory_mb, behaviour=behaviour)
 
 
 class TestReschedule(base.TestCase):

@@ -14,7 +14,7 @@ RETRYING = ('Accept', 'Tell', 'Lease', 'Exhume', 'Select', 'Schedule',
             'FindCell', 'Decide', 'WriteRows', 'Release', 'Cast', 'Begin',
             'Spawn', 'Finish')
 
-BIG = deployment.Host('big', vcpus=64, memory_mb=1048576)
+BIG = deployment.DeployedHost('big', vcpus=64, memory_mb=1048576)
 
 DISK = {'source_type': 'blank', 'destination_type': 'local',
         'boot_index': -1, 'volume_size': 7}
@@ -79,7 +79,7 @@ class TestRetry(RetryCase):
 
     def test_server_that_finds_no_host_again_is_buried_again(self):
         uuid = self.buried(tags=['a'], block_device_mappings=[DISK])
-        self.world.start_host('cell2', deployment.Host('b2'))
+        self.world.start_host('cell2', deployment.DeployedHost('b2'))
 
         self.retry(uuid)
 

@@ -93,8 +93,8 @@ class TestLanding(base.TestCase):
     def test_availability_zone_is_kept(self):
         self.deploy({
             'cell1': ['a1'],
-            'cell2': [deployment.Host('b1', availability_zone='lab'),
-                      deployment.Host('b2', availability_zone='lab')]})
+            'cell2': [deployment.DeployedHost('b1', availability_zone='lab'),
+                      deployment.DeployedHost('b2', availability_zone='lab')]})
 
         found = self.built(availability_zone='lab', min_count=3)
         [default] = self.built(availability_zone='nova')
@@ -134,8 +134,8 @@ class TestLanding(base.TestCase):
         self.assertEqual([], self.listed())
 
     def test_hosts_are_filled_to_the_last_place_and_no_further(self):
-        self.deploy({'cell1': [deployment.Host('a1', vcpus=2)],
-                     'cell2': [deployment.Host('b1', vcpus=3)]})
+        self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=2)],
+                     'cell2': [deployment.DeployedHost('b1', vcpus=3)]})
 
         found = self.settled([uuid for _ in range(8)
                               for uuid in self.create()])

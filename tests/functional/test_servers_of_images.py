@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from cellsched import context
 from cellsched.db.api import models as api_models
-from cellsched.hosts import loader
+from cellsched.inventory import loader
 from cellsched.testing import deployment
 from tests.functional import base
 
@@ -20,15 +20,15 @@ class TestServersOfImages(base.TestCase):
     def setUp(self):
         super().setUp()
         self.deploy(
-            {'cell1': [deployment.Host('a1', memory_mb=LARGE),
-                       deployment.Host('a2')]},
+            {'cell1': [deployment.DeployedHost('a1', memory_mb=LARGE),
+                       deployment.DeployedHost('a2')]},
             DEFAULT={'report_interval': 1},
             filter_scheduler={'image_props_weight_multiplier': -1000.0})
         parts = self.world.api.parts
         # What another scheduler knows.
-        self.known = loader.Loader(
+        self.known = loader.InventoryLoader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, loader.Pace(), 'nova')
+            parts.claims, parts.clock, loader.RefreshPolicy(), 'nova')
 
     def images(self, host):
         self.known.refresh(context.admin())

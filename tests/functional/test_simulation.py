@@ -22,10 +22,10 @@ SEEDS = 125
 
 #: Prints what ten seeds do.
 _TRACES = '''
-import hashlib
-import logging
 from cellsched.simulator import arena
 from cellsched.simulator import simulation
+import hashlib
+import logging
 logging.disable(logging.CRITICAL)
 shared = arena.Arena()
 for seed in range(10):

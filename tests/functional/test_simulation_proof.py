@@ -13,7 +13,7 @@ from unittest import mock
 
 import sqlalchemy as sa
 
-from cellsched.claims import deciding
+from cellsched.claims import validation
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
@@ -133,7 +133,7 @@ class TestSimulationProof(base.TestCase):
                             kinds=('freeze',), rate=0.1)
 
     def test_idempotence_of_claims(self):
-        self.assertIsMissed((deciding, 'outstanding', claim_again))
+        self.assertIsMissed((validation, 'outstanding', claim_again))
 
     def test_fence_of_undoing(self):
         """All of it is of one transaction, so that no order can be wrong."""

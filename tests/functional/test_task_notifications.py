@@ -25,7 +25,8 @@ VERSIONED = f'{LEGACY}.error'
 
 
 def host(name, memory_mb=16384, **behaviour):
-    return deployment.Host(name, memory_mb=memory_mb, behaviour=behaviour)
+    return deployment.DeployedHost(
+        name, memory_mb=memory_mb, behaviour=behaviour)
 
 
 class TestTaskNotifications(base.TestCase):

@@ -23,8 +23,9 @@ WRONG_S = 600.0
 COUNT = 12
 
 CELLS = [
-    deployment.Cell(name, [
-        deployment.Host(f'{name}-{number}', vcpus=16) for number in (1, 2)])
+    deployment.DeployedCell(name, [
+        deployment.DeployedHost(f'{name}-{number}', vcpus=16)
+        for number in (1, 2)])
     for name in ('cell1', 'cell2')]
 
 

@@ -26,7 +26,7 @@ class TestCase(base.TestCase):
     """Two cells; ``a1`` and ``b1`` are licensed for a database."""
 
     def deploy_licensed(self, servers='9', **options):
-        a1, b1 = (deployment.Host(name, aggregates=['licensed'])
+        a1, b1 = (deployment.DeployedHost(name, aggregates=['licensed'])
                   for name in ('a1', 'b1'))
         self.deploy(
             {'cell1': [a1, 'a2'], 'cell2': [b1]},

@@ -11,7 +11,7 @@ import fixtures
 
 from cellsched import assembly
 from cellsched.claims import base
-from cellsched.conf import loading
+from cellsched.conf import loader
 from tests.integration import commands
 from tests.integration import processes
 from tests.integration import servers
@@ -101,7 +101,7 @@ class Deployment(fixtures.Fixture):
 
     def held_by(self, uuid: str) -> list[base.Claim]:
         """Return what a server holds, as the claim store says."""
-        conf = loading.load(
+        conf = loader.load(
             files=[str(self.directory / f'{_ABOVE}.conf')], dirs=[])
         parts = assembly.Parts(conf)
         try:

@@ -10,7 +10,7 @@ from oslo_utils import uuidutils
 from cellsched.api import flavors
 from cellsched.claims import sql
 from cellsched import clock
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import context
 from cellsched.db.api import models
 from cellsched.db import session
@@ -106,7 +106,7 @@ class BrokerTestCase(base.TestCase):
     def ping(self, service: processes.Process, url: str) -> str:
         """Return what a conductor answers, once it has started."""
         service.wait_for('has started as host')
-        conf = loading.load(files=[self.configure(url)], dirs=[])
+        conf = loader.load(files=[self.configure(url)], dirs=[])
         transports = transport.Transports(conf)
         self.addCleanup(transports.close)
         sent = client.Client(
@@ -160,7 +160,7 @@ class TestRefusing(BrokerTestCase):
         self.assertIn('cellsched-conductor: The broker at', line)
 
     def check(self, url: str) -> None:
-        conf = loading.load(files=[self.configure(url)], dirs=[])
+        conf = loader.load(files=[self.configure(url)], dirs=[])
         transport.Transports(conf).check()
 
     def test_password_is_not_logged_by_libraries_either(self):
@@ -174,7 +174,7 @@ class TestRefusing(BrokerTestCase):
         self.assertIn('DEBUG amqp', out)
 
     def test_broker_of_notifications_is_named(self):
-        conf = loading.load(files=[self.configure(
+        conf = loader.load(files=[self.configure(
             self.url(), oslo_messaging_notifications={
                 'driver': 'messagingv2',
                 'transport_url': self.url(name='nowhere')})], dirs=[])
@@ -268,7 +268,7 @@ class TestCell(BrokerTestCase):
         self.share()
         cloud = deployment.Deployment(
             self.directory,
-            [deployment.Cell(f'cell{number}', [deployment.Host(
+            [deployment.DeployedCell(f'cell{number}', [deployment.DeployedHost(
                 f'host{number}', availability_zone=f'zone{number}')])
              for number in (1, 2)],
             options=functional.at_once({'filter_scheduler': {

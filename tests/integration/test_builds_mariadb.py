@@ -15,8 +15,8 @@ class TestBuilds(stories.TestCase, base.TestCase):
     def setUp(self):
         super().setUp()
         self.database_url = self.part_of(mariadb.MariaDB).url
-        self.deploy({'cell1': [deployment.Host('a1', vcpus=3)],
-                     'cell2': [deployment.Host('b1', vcpus=2)]},
+        self.deploy({'cell1': [deployment.DeployedHost('a1', vcpus=3)],
+                     'cell2': [deployment.DeployedHost('b1', vcpus=2)]},
                     quota={'instances': 20})
 
     def test_servers_are_built_listed_and_deleted(self):

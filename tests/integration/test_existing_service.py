@@ -8,7 +8,7 @@ import re
 import psycopg2
 
 from cellsched import assembly
-from cellsched.conf import loading
+from cellsched.conf import loader
 from tests.integration import base
 from tests.integration.nova import base as nova_base
 from tests.integration.nova import caller
@@ -96,7 +96,7 @@ class TestExistingService(pages.Following):
 
     def tell_as_nova(self):
         """Have a server's claim released as the page says of computes."""
-        parts = assembly.Parts(loading.load(
+        parts = assembly.Parts(loader.load(
             files=[str(self.directory / 'etc/api.conf')], dirs=[]))
         self.addCleanup(parts.close)
         self.assertIn(self.server, parts.claims.held([self.server]))

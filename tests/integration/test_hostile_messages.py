@@ -12,7 +12,7 @@ import kombu
 import oslo_messaging
 
 from cellsched import clock
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import context
 from cellsched.rpc import client
 from cellsched.rpc import server
@@ -84,7 +84,7 @@ class TestHostileMessages(base.TestCase):
                         f'kombu_missing_consumer_retry_timeout = {RETRY_S}\n')
         url = self.part_of(servers.RabbitMQ).url('hostile')
         transports = transport.Transports(
-            loading.load([], files=[str(path)], dirs=[]))
+            loader.load([], files=[str(path)], dirs=[]))
         self.addCleanup(transports.close)
         # With one thread, what comes first is done first.
         made = server.server(

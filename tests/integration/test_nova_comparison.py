@@ -10,8 +10,8 @@ from oslo_config import cfg
 
 from cellsched.conf import scheduler
 from cellsched import exception
-from cellsched.scheduler import prefilters
-from cellsched.scheduler import required_traits
+from cellsched.scheduler.decision import prefilters
+from cellsched.scheduler.decision import required_traits
 from cellsched.testing import builders
 from tests.integration import base
 from tests.integration.nova import caller

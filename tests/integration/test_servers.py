@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import testtools
 from testtools import matchers
 
-from cellsched.conf import loading
+from cellsched.conf import loader
 from tests.integration import base
 from tests.integration import mariadb
 from tests.integration import processes
@@ -118,7 +118,7 @@ class TestRabbitMQ(TestCase):
     def serve(self, name: str, url: str) -> oslo_messaging.RPCClient:
         """Serve a virtual host, and return a client of it."""
         transport = oslo_messaging.get_rpc_transport(
-            loading.load([], files=[], dirs=[]), url)
+            loader.load([], files=[], dirs=[]), url)
         self.addCleanup(transport.cleanup)
         server = oslo_messaging.get_rpc_server(
             transport, oslo_messaging.Target(topic='echo', server=name),

@@ -5,7 +5,7 @@ import json
 
 from cellsched import assembly
 from cellsched.claims import base as claims_base
-from cellsched.conf import loading
+from cellsched.conf import loader
 from tests.integration import base
 from tests.integration import deployment
 from tests.integration import servers
@@ -102,7 +102,7 @@ class TestStories(base.TestCase):
 
     def leak(self, uuid: str) -> assembly.Parts:
         """Claim for a server again what it held."""
-        parts = assembly.Parts(loading.load(
+        parts = assembly.Parts(loader.load(
             files=[str(self.world.directory / 'api.conf')], dirs=[]))
         self.addCleanup(parts.close)
         [usage, *_] = parts.claims.usages().usages

@@ -7,7 +7,7 @@ import uuid
 from cellsched import assembly
 from cellsched.claims import sql
 from cellsched import clock
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.db import session
 from cellsched.testing import databases
 from tests.unit import base
@@ -50,7 +50,7 @@ class AssemblyTestCase(base.TestCase):
                       if value != '']
         path = self.directory / 'conf'
         path.write_text('\n'.join(lines))
-        return loading.load(files=[str(path)], dirs=[])
+        return loader.load(files=[str(path)], dirs=[])
 
     def conf_for(self, make, **groups):
         """Return what a service needs, and no more."""

@@ -315,7 +315,7 @@ class TestRunning(assembling.AssemblyTestCase):
 
             [server] = service._servers
             driver = server.dispatcher.endpoints[0]._driver
-            self.assertIsInstance(driver, drivers.Driver)
+            self.assertIsInstance(driver, drivers.SchedulerDriver)
             self.assertEqual(kind, type(driver).__name__)
 
     def test_api_reads_and_writes(self):

@@ -5,7 +5,7 @@ from cellsched import claims
 from cellsched.claims import memory
 from cellsched.claims import sql
 from cellsched import clock
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.db import session
 from cellsched import exception
 from tests.unit import base
@@ -23,7 +23,7 @@ class TestLoad(base.TestCase):
         path = self.temporary_directory() / 'cellsched.conf'
         path.write_text('[claims]\n' + ''.join(
             f'{name} = {value}\n' for name, value in options.items()))
-        return claims.load(loading.load(files=[str(path)], dirs=[]), Parts)
+        return claims.load(loader.load(files=[str(path)], dirs=[]), Parts)
 
     def test_store_is_the_one_that_is_named(self):
         self.assertIsInstance(self.load(store='memory'), memory.MemoryClaims)

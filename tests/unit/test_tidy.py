@@ -280,7 +280,7 @@ class TestChecks(base.TestCase):
     def test_columns_know_of_oslo_options_only(self):
         for path in ('cellsched/filters/a.py', 'cellsched/weighers/base.py',
                      'cellsched/hosts/table.py',
-                     'cellsched/scheduler/pipeline.py'):
+                     'cellsched/scheduler/decision/pipeline.py'):
             self.assertAccepts(
                 tidy.oslo_in_columns, path, 'from oslo_config import cfg\n')
             self.assertComplains(

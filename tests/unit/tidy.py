@@ -48,9 +48,9 @@ PLUGINS = {
 }
 
 #: Modules among the plug-ins that are none: contracts, and what some share.
-NO_PLUGINS = ('attribute_kinds', 'attributes', 'base', 'deciding',
-              'extra_specs_ops', 'freeing', 'image_needs', 'json_operands',
-              'json_order', 'json_query', 'loading', 'moving', 'rows')
+NO_PLUGINS = ('attribute_kinds', 'attributes', 'base', 'deallocation',
+              'extra_specs_ops', 'image_needs', 'moves', 'registry', 'rows',
+              'validation')
 
 #: Who may import it, by the top of the module's name.
 RESERVED = {
@@ -80,7 +80,7 @@ CLOCKED = (*ASSEMBLY, 'cellsched/cli/app.py', 'cellsched/rpc/local.py')
 #: Functions of columns; of oslo they know options only.
 COLUMNAR = ('cellsched/filters/*', 'cellsched/weighers/*',
             'cellsched/hosts/table.py', 'cellsched/listing/merge.py',
-            'cellsched/scheduler/pipeline.py')
+            'cellsched/scheduler/decision/pipeline.py')
 
 MACHINE = re.compile(r'(?<![\w.~-])/(?:root|work|home)/')
 REGISTRY = re.compile(

@@ -128,7 +128,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         'rooms', nargs='*', metavar='package|module', type=_room,
-        help=f'such as cellsched/claims or cellsched/scheduler/placing.py; '
+        help=f'such as cellsched/claims or '
+             f'cellsched/scheduler/placement/placer.py; '
              f'by default {", ".join(PACKAGES)}')
     parser.add_argument(
         '--sample', type=_count, metavar='N',

@@ -21,14 +21,14 @@ from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.claims import base
-from cellsched.claims import deciding
-from cellsched.claims.sql import at_once
-from cellsched.claims.sql import reading
-from cellsched.claims.sql import recounting
+from cellsched.claims.sql import queries
+from cellsched.claims.sql import recount as recount_
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import writing
+from cellsched.claims.sql import single_statement
+from cellsched.claims.sql import transactions
+from cellsched.claims import validation
 from cellsched.db import feed
-from cellsched.db import refusing
+from cellsched.db import guarded_statements
 from cellsched.db import session
 from cellsched.db import statements
 from cellsched import exception
@@ -92,21 +92,21 @@ class SQLClaims(base.ClaimStore):
         schema.SCHEMA.sync(self._database)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
-        deciding.check_claims(claims)
+        validation.check_claims(claims)
         left = list(claims)
 
         def attempt() -> None:
             if left:
                 with self._database.writer() as connection:
-                    writing.take(connection, left)
+                    transactions.take(connection, left)
 
         def attempt_at_once() -> None:
-            if not left or not at_once.take(self._database, left):
+            if not left or not single_statement.take(self._database, left):
                 attempt()
 
         def look_again() -> None:
             held = self.held(claim.consumer for claim in claims)
-            left[:] = deciding.outstanding(claims, held)
+            left[:] = validation.outstanding(claims, held)
             self._refuse(left)
 
         _repeat(attempt, look_again, first=attempt_at_once)
@@ -117,26 +117,26 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> None:
             with self._database.writer() as connection:
-                writing.give_back(connection, consumers)
+                transactions.give_back(connection, consumers)
 
         if consumers:
             _repeat(attempt)
 
     def transfer(self, source: str, target: str) -> bool:
-        deciding.check_transfer(source, target)
+        validation.check_transfer(source, target)
 
         def attempt() -> bool:
             with self._database.writer() as connection:
-                return writing.transfer(connection, source, target)
+                return transactions.transfer(connection, source, target)
 
         return _repeat(attempt)
 
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
-        deciding.check_limit(limit)
+        validation.check_limit(limit)
 
         def attempt() -> list[str]:
             with self._database.reader() as connection:
-                return reading.consumers(connection, after, limit)
+                return queries.consumers(connection, after, limit)
 
         return _repeat(attempt)
 
@@ -145,22 +145,22 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> dict[str, list[base.Claim]]:
             with self._database.reader() as connection:
-                return reading.held(connection, consumers)
+                return queries.held(connection, consumers)
 
         return _repeat(attempt)
 
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
-        deciding.check_inventory(provider, inventory)
+        validation.check_inventory(provider, inventory)
 
         def attempt() -> None:
             with self._database.reader() as connection:
-                known = reading.inventory(connection, provider)
+                known = queries.inventory(connection, provider)
             if known is not None and _same(known, inventory):
                 return
             with self._database.writer() as connection:
-                writing.set_inventory(
+                transactions.set_inventory(
                     connection, provider, inventory, new=known is None)
 
         _repeat(attempt)
@@ -168,19 +168,20 @@ class SQLClaims(base.ClaimStore):
     def recount(self, provider: str) -> bool:
         def attempt() -> bool:
             with self._database.writer() as connection:
-                return recounting.recount(connection, provider)
+                return recount_.recount(connection, provider)
 
         return _repeat(attempt)
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
-    ) -> base.Changes:
+    ) -> base.UsageChanges:
         named = None if providers is None else list(providers)
 
-        def attempt() -> base.Changes:
+        def attempt() -> base.UsageChanges:
             with self._database.reader() as connection:
                 if named is not None:
-                    return base.Changes(since, _usages_of(connection, named))
+                    return base.UsageChanges(
+                        since, _usages_of(connection, named))
                 return _usages_since(connection, since)
 
         return _repeat(attempt)
@@ -189,10 +190,10 @@ class SQLClaims(base.ClaimStore):
         """Raise the refusal of a batch unless there is room for it now."""
         def attempt() -> Any:
             with self._database.reader() as connection:
-                return reading.inventories(
+                return queries.inventories(
                     connection, (claim.provider for claim in claims))
 
-        refusal = deciding.find_refusal(claims, *_repeat(attempt))
+        refusal = validation.find_refusal(claims, *_repeat(attempt))
         if refusal is not None:
             raise refusal
 
@@ -201,17 +202,17 @@ def _usages_of(
     connection: sa.Connection, providers: Iterable[str]
 ) -> list[base.Usage]:
     return [usage for chunk in statements.chunks(providers)
-            for usage in reading.usages(connection, reading.named(chunk))]
+            for usage in queries.usages(connection, queries.named(chunk))]
 
 
-def _usages_since(connection: sa.Connection, since: Any) -> base.Changes:
+def _usages_since(connection: sa.Connection, since: Any) -> base.UsageChanges:
     # The token comes first: what is committed later is told twice.
     until = schema.FEED.token(connection)
     if since is None or not feed.follows(since, until):
-        return base.Changes(until, reading.usages(connection))
+        return base.UsageChanges(until, queries.usages(connection))
     if since == until:
-        return base.Changes(until, [])
-    return base.Changes(until, reading.usages(
+        return base.UsageChanges(until, [])
+    return base.UsageChanges(until, queries.usages(
         connection, feed.changed(schema.providers, since, until)))
 
 
@@ -231,7 +232,7 @@ def _repeat(
         try:
             return (attempt if number or first is None else first)()
         except (db_exc.DBDuplicateEntry, exception.TransactionLost,
-                refusing.Refused, writing.NoRoom):
+                guarded_statements.StatementRefused, transactions.NoRoom):
             look_again()
     raise exception.DatabaseError(
         schema='claims',

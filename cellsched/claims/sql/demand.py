@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a batch moves, added up.
+"""Demands of batches of claims, added up.
 
 A multi-create takes the same from many providers, and several times from
 some. What is moved alike on several providers is one statement.
@@ -13,8 +13,8 @@ from cellsched.claims import base
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
-    """What all claims of a batch together take of a provider's resource class.
+class ClassDemand:
+    """Amounts of one resource class that a batch takes from a provider.
 
     :param amount: the sum
     :param smallest: the smallest claim's, which the min unit bounds
@@ -31,17 +31,17 @@ class Share:
 
 
 @dataclasses.dataclass(frozen=True)
-class Demand:
-    """What a batch moves on a provider, of each resource class.
+class BatchDemand:
+    """Amounts of all resource classes that a batch moves on a provider.
 
     :param consumers: of how many consumers
     """
 
     consumers: int
-    shares: tuple[Share, ...]
+    shares: tuple[ClassDemand, ...]
 
 
-def group(claims: Iterable[base.Claim]) -> dict[Demand, list[str]]:
+def group(claims: Iterable[base.Claim]) -> dict[BatchDemand, list[str]]:
     """Return the providers that have the same demand, by demand, in order."""
     amounts: dict[str, dict[str, list[int]]] = {}
     consumers: dict[str, int] = {}
@@ -50,14 +50,15 @@ def group(claims: Iterable[base.Claim]) -> dict[Demand, list[str]]:
         for resource, amount in claim.resources.items():
             provider.setdefault(resource, []).append(amount)
         consumers[claim.provider] = consumers.get(claim.provider, 0) + 1
-    grouped: dict[Demand, list[str]] = {}
+    grouped: dict[BatchDemand, list[str]] = {}
     for uuid in sorted(amounts):
         shares = tuple(_share(resource, taken) for resource, taken
                        in sorted(amounts[uuid].items()))
-        grouped.setdefault(Demand(consumers[uuid], shares), []).append(uuid)
+        demand = BatchDemand(consumers[uuid], shares)
+        grouped.setdefault(demand, []).append(uuid)
     return grouped
 
 
-def _share(resource: str, amounts: list[int]) -> Share:
-    return Share(resource, sum(amounts), min(amounts), max(amounts),
-                 math.gcd(*amounts))
+def _share(resource: str, amounts: list[int]) -> ClassDemand:
+    return ClassDemand(resource, sum(amounts), min(amounts), max(amounts),
+                       math.gcd(*amounts))

@@ -17,11 +17,11 @@ from cellsched.cells import cell0 as cell0_
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
-from cellsched.conductor.tasks import base
 from cellsched.conductor.tasks import deciding
-from cellsched.conductor.tasks import exhuming
+from cellsched.conductor.tasks import exhumation
 from cellsched.conductor.tasks import leases as leases_
-from cellsched.conductor.tasks import retrying
+from cellsched.conductor.tasks import retries as retries_
+from cellsched.conductor.tasks import saga
 from cellsched.conductor.tasks import steps
 from cellsched import context as context_
 from cellsched.db.api import build_requests
@@ -30,18 +30,18 @@ from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_faults as faults
 from cellsched.db.cell import instances
 from cellsched.db import session
-from cellsched.notify import tasks
+from cellsched import group_commit
+from cellsched.notify import task_notifier
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
 from cellsched.rpc import scheduler as scheduler_rpc
-from cellsched import together
 
 LOG = log.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class TaskLimits:
     """What bounds a task.
 
     :param lease_s: seconds for which a batch is ours
@@ -87,10 +87,11 @@ class BuildAndSchedule:
         self, database: session.Database, targets: target.Targets,
         cell0: cell0_.Cell0, scheduler: scheduler_rpc.SchedulerAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        quotas: quota.Quotas, clock: clock_.Clock, host: str, limits: Limits,
+        quotas: quota.QuotaDriver, clock: clock_.Clock, host: str,
+        limits: TaskLimits,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         reached: Callable[[str], None] = lambda step: None,
-        notifier: tasks.TaskNotifier | None = None,
+        notifier: task_notifier.TaskNotifier | None = None,
     ) -> None:
         self._database = database
         self._targets = targets
@@ -104,15 +105,15 @@ class BuildAndSchedule:
         self._limits = limits
         self._new_uuid = new_uuid
         self._reached = reached
-        self._notifier = notifier or tasks.TaskNotifier()
+        self._notifier = notifier or task_notifier.TaskNotifier()
         #: What this process has leased; somebody is to renew it.
         self.leases = leases_.Leases(database, limits.lease_s)
         #: What is to be tried again; somebody is to do that.
-        self.retries = retrying.Retries(
+        self.retries = retries_.Retries(
             clock, limits.retry_delay_s, limits.retries)
-        self._leasing = together.Together(
+        self._leasing = group_commit.GroupCommit(
             self._lease, limits.joined, clock.lock)
-        self._runner = base.Runner(
+        self._runner = saga.Runner(
             self._make_steps(), limits.joined, clock.lock)
 
     def run(
@@ -122,9 +123,9 @@ class BuildAndSchedule:
 
         What fails of something that passes is put into :attr:`retries`.
         """
-        self.attempt(retrying.Attempt(context, uuids))
+        self.attempt(retries_.Attempt(context, uuids))
 
-    def attempt(self, attempt: retrying.Attempt) -> None:
+    def attempt(self, attempt: retries_.Attempt) -> None:
         """Try builds, for the first time or once more; as :meth:`run`."""
         lease = _Lease(attempt.uuids, self._new_uuid(), attempt.owner)
         left: Sequence[str] = ()
@@ -134,7 +135,7 @@ class BuildAndSchedule:
             left = self._put_off(
                 attempt, lease, self._build(attempt.context, lease))
         except Exception as exc:
-            if base.passes(exc):
+            if saga.passes(exc):
                 left = self._put_off(attempt, lease, [
                     entry.request.instance_uuid for entry in lease.leased
                 ] or attempt.uuids)
@@ -149,7 +150,7 @@ class BuildAndSchedule:
                     owner)
 
     def _put_off(
-        self, attempt: retrying.Attempt, lease: '_Lease',
+        self, attempt: retries_.Attempt, lease: '_Lease',
         uuids: Sequence[str],
     ) -> Sequence[str]:
         """Have builds tried again; return those that will be."""
@@ -168,13 +169,13 @@ class BuildAndSchedule:
                      'another conductor', list(lease.uuids))
             return []
         builds = [
-            base.Build(entry.request, entry.spec, context, lease.owner,
+            saga.Build(entry.request, entry.spec, context, lease.owner,
                        entry.revision, entry.tries, failed=entry.broken)
             for entry in leased]
         self._find_earlier([build for build in builds
                             if build.again or build.failed])
         gone_on = self._runner.run(
-            base.Batch(builds, leased[0].min_count),
+            saga.Batch(builds, leased[0].min_count),
             fence=self._fence, reached=self._reached)
         self._bury(
             context, [build for build in builds if build.to_bury],
@@ -209,7 +210,7 @@ class BuildAndSchedule:
                 [entry.request.instance_uuid for entry in each.leased],
                 owner))
 
-    def _find_earlier(self, builds: Sequence[base.Build]) -> None:
+    def _find_earlier(self, builds: Sequence[saga.Build]) -> None:
         """Look up what earlier tries decided, and whose what is broken is."""
         if not builds:
             return
@@ -226,7 +227,7 @@ class BuildAndSchedule:
                     mapping and mapping.user_id)
 
     @contextlib.contextmanager
-    def _fence(self, builds: Sequence[base.Build]) -> Iterator[Any]:
+    def _fence(self, builds: Sequence[saga.Build]) -> Iterator[Any]:
         """Find out which builds are ours to undo, and keep them so.
 
         A lease may have run out, and another conductor taken the build up or
@@ -244,12 +245,12 @@ class BuildAndSchedule:
             yield connection
         self._purge([build for build in builds if build.elsewhere])
 
-    def _leave_begun(self, builds: Sequence[base.Build]) -> None:
+    def _leave_begun(self, builds: Sequence[saga.Build]) -> None:
         """Leave deleted servers to their hosts where they came to one.
 
         Another conductor handed them over then, and there they are deleted.
         """
-        for cell, batch in base.by_any_cell(builds):
+        for cell, batch in saga.by_any_cell(builds):
             uuids = [build.uuid for build in batch]
             begun = set(uuids)
             try:
@@ -264,8 +265,8 @@ class BuildAndSchedule:
             for build in batch:
                 build.finished = build.finished or build.uuid in begun
 
-    def _purge(self, builds: Sequence[base.Build]) -> None:
-        for cell, batch in base.by_cell(builds):
+    def _purge(self, builds: Sequence[saga.Build]) -> None:
+        for cell, batch in saga.by_cell(builds):
             uuids = [build.uuid for build in batch]
             try:
                 with self._targets.database(cell).writer() as connection:
@@ -274,7 +275,7 @@ class BuildAndSchedule:
                 LOG.exception('Cell %s may have rows of %s, which are '
                               'elsewhere', cell.identity, uuids)
 
-    def _make_steps(self) -> list[base.Step]:
+    def _make_steps(self) -> list[saga.Step]:
         """Return the steps in their order; each relies on those before it.
 
         The decision is recorded before the rows that follow from it, and the
@@ -284,7 +285,7 @@ class BuildAndSchedule:
         return [
             deciding.Expire(self._database, self._limits.deadline_s,
                             self._limits.attempts),
-            exhuming.Exhume(
+            exhumation.Exhume(
                 self._database, self._cell0, self._limits.lease_s),
             deciding.Schedule(self._database, self._scheduler, self._claims,
                               self._limits.fenced),
@@ -301,7 +302,7 @@ class BuildAndSchedule:
                        self._clock, self._host, self._notifier),
         ]
 
-    def _explain(self, builds: Sequence[base.Build]) -> None:
+    def _explain(self, builds: Sequence[saga.Build]) -> None:
         """Let requests that stay say what they failed of."""
         for batch in _by_reason(builds):
             uuids, reason = [build.uuid for build in batch], batch[0].failed
@@ -312,14 +313,14 @@ class BuildAndSchedule:
                         connection, uuids, faults.message_of(reason),
                         batch[0].owner, again=False)
             except Exception as exc:
-                LOG.log(logging.WARNING if base.passes(exc)
+                LOG.log(logging.WARNING if saga.passes(exc)
                         else logging.ERROR,
                         '%s cannot say why they failed: %s', uuids,
                         delivery.describe(exc),
-                        exc_info=not base.passes(exc))
+                        exc_info=not saga.passes(exc))
 
     def _bury(
-        self, context: context_.RequestContext, builds: list[base.Build],
+        self, context: context_.RequestContext, builds: list[saga.Build],
         owner: str,
     ) -> None:
         for batch in _by_reason(builds):
@@ -335,7 +336,7 @@ class BuildAndSchedule:
                               [build.uuid for build in batch])
 
 
-def _by_reason(builds: Sequence[base.Build]) -> list[list[base.Build]]:
+def _by_reason(builds: Sequence[saga.Build]) -> list[list[saga.Build]]:
     """Return builds by the error that they failed of."""
     return [list(batch) for _, batch in itertools.groupby(
         builds, key=lambda build: id(build.failed))]

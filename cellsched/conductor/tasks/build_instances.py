@@ -17,7 +17,7 @@ from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances as instances_
 from cellsched.db import session
 from cellsched import exception
-from cellsched.notify import tasks
+from cellsched.notify import task_notifier
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
@@ -43,7 +43,7 @@ class BuildInstances:
     def __init__(
         self, database: session.Database, compute: compute_rpc.ComputeAPI,
         claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
-        attempts_max: int, notifier: tasks.TaskNotifier | None = None,
+        attempts_max: int, notifier: task_notifier.TaskNotifier | None = None,
         free: Callable[[context_.RequestContext, objects.Instance], object]
         = lambda context, instance: None,
     ) -> None:
@@ -54,7 +54,7 @@ class BuildInstances:
         self._clock = clock
         self._host = host
         self._attempts_max = attempts_max
-        self._notifier = notifier or tasks.TaskNotifier()
+        self._notifier = notifier or task_notifier.TaskNotifier()
         self._free = free
 
     def run(

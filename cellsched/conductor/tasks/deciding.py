@@ -14,7 +14,7 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.conductor.tasks import alternates
-from cellsched.conductor.tasks import base
+from cellsched.conductor.tasks import saga
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
@@ -29,7 +29,7 @@ from cellsched.rpc import scheduler as scheduler_rpc
 LOG = log.getLogger(__name__)
 
 
-class Expire(base.Step):
+class Expire(saga.Step):
     """Fail what was tried for too long.
 
     That is by the clock of the API database. Where it jumps, that is no
@@ -47,7 +47,7 @@ class Expire(base.Step):
         self._deadline_s = deadline_s
         self._attempts = attempts
 
-    def do(self, builds: Sequence[base.Build]) -> None:
+    def do(self, builds: Sequence[saga.Build]) -> None:
         now = self._database.timestamp()
         for build in builds:
             accepted = build.request.created_at.replace(tzinfo=datetime.UTC)
@@ -58,7 +58,7 @@ class Expire(base.Step):
                     reason=build.request.get('failure') or 'It did not end.')
 
 
-class Schedule(base.Step):
+class Schedule(saga.Step):
     """Ask the scheduler, once for a batch.
 
     If not all of them fit but as many as were asked for at least, the first
@@ -76,7 +76,7 @@ class Schedule(base.Step):
         self._claims = claims
         self._fenced = fenced
 
-    def do(self, builds: Sequence[base.Build]) -> None:
+    def do(self, builds: Sequence[saga.Build]) -> None:
         wanted = builds
         batch = builds[0].batch
         least = batch.least if batch else 1
@@ -92,7 +92,7 @@ class Schedule(base.Step):
                     build.failed = exc
                 wanted = wanted[:placed]
 
-    def _select(self, builds: Sequence[base.Build]) -> None:
+    def _select(self, builds: Sequence[saga.Build]) -> None:
         spec = builds[0].spec
         spec.num_instances = len(builds)
         if spec.get('instance_group') is not None:
@@ -120,16 +120,16 @@ class Schedule(base.Step):
                         'again', uuids)
         return self._scheduler.select_destinations(context, spec, uuids)
 
-    def undo(self, connection: Any, builds: Sequence[base.Build]) -> None:
+    def undo(self, connection: Any, builds: Sequence[saga.Build]) -> None:
         if self._fenced:
             self._claims.release([build.uuid for build in builds])
 
-    def undone(self, builds: Sequence[base.Build]) -> None:
+    def undone(self, builds: Sequence[saga.Build]) -> None:
         if not self._fenced:
             self._claims.release([build.uuid for build in builds])
 
 
-class FindCell(base.Step):
+class FindCell(saga.Step):
     """Look the chosen hosts up: the scheduler answers hosts, not cells.
 
     A host may have left its cell since it was chosen. Then the first of the
@@ -145,7 +145,7 @@ class FindCell(base.Step):
         self._database = database
         self._alternates = alternates.Alternates(claims)
 
-    def do(self, builds: Sequence[base.Build]) -> None:
+    def do(self, builds: Sequence[saga.Build]) -> None:
         cells = self._cells(
             build.selections[0].service_host for build in builds)
         for build in builds:
@@ -159,7 +159,7 @@ class FindCell(base.Step):
                 self._take_alternate(build, cells)
 
     def _take_alternate(
-        self, build: base.Build, cells: Mapping[str, objects.CellMapping]
+        self, build: saga.Build, cells: Mapping[str, objects.CellMapping]
     ) -> None:
         gone, *others = build.selections
         left = [each for each in others if each.service_host in cells]
@@ -183,7 +183,7 @@ class FindCell(base.Step):
             return host_mappings.get_many(connection, hosts)
 
 
-class Decide(base.Step):
+class Decide(saga.Step):
     """Give the instance its cell, where it has none: this settles its fate.
 
     Only who still leases the request may decide, and has the whole lease
@@ -205,7 +205,7 @@ class Decide(base.Step):
         self._clock = clock
         self._lease_s = lease_s
 
-    def do(self, builds: Sequence[base.Build]) -> None:
+    def do(self, builds: Sequence[saga.Build]) -> None:
         moved = [build for build in builds if build.earlier and build.cell
                  and build.earlier.id != build.cell.id]
         if moved:
@@ -214,7 +214,7 @@ class Decide(base.Step):
         decided: set[str] = set()
         with self._database.writer() as connection:
             mine = self._renew(connection, live)
-            for cell, batch in base.by_cell(live):
+            for cell, batch in saga.by_cell(live):
                 decided |= instance_mappings.decide(
                     connection,
                     [build.uuid for build in batch if build in mine],
@@ -224,19 +224,19 @@ class Decide(base.Step):
             if lost:
                 end_lost(connection, lost)
 
-    def undo(self, connection: Any, builds: Sequence[base.Build]) -> None:
-        for cell, batch in base.by_any_cell(builds):
+    def undo(self, connection: Any, builds: Sequence[saga.Build]) -> None:
+        for cell, batch in saga.by_any_cell(builds):
             instance_mappings.withdraw(
                 connection, [build.uuid for build in batch], cell.id,
                 self._clock.now())
 
     def _renew(
-        self, connection: Any, builds: Sequence[base.Build]
-    ) -> set[base.Build]:
+        self, connection: Any, builds: Sequence[saga.Build]
+    ) -> set[saga.Build]:
         return renew(
             connection, builds, self._database.timestamp() + self._lease_s)
 
-    def _leave_earlier(self, builds: Sequence[base.Build]) -> None:
+    def _leave_earlier(self, builds: Sequence[saga.Build]) -> None:
         """Remove what earlier tries wrote, while nobody else can try."""
         with self._database.writer() as connection:
             mine = self._renew(connection, builds)
@@ -245,7 +245,7 @@ class Decide(base.Step):
                     self._leave(connection, build, build.earlier)
 
     def _leave(
-        self, connection: Any, build: base.Build, cell: objects.CellMapping
+        self, connection: Any, build: saga.Build, cell: objects.CellMapping
     ) -> None:
         try:
             with self._targets.database(cell).writer() as in_cell:
@@ -256,7 +256,7 @@ class Decide(base.Step):
             LOG.exception('Cell %s, which may have %s, cannot be asked',
                           cell.identity, build.uuid)
             build.failed = exc
-            base.put_off([build], exc)
+            saga.put_off([build], exc)
         else:
             instance_mappings.withdraw(
                 connection, [build.uuid], cell.id, self._clock.now())
@@ -274,7 +274,7 @@ def read_group(connection: Any, spec: objects.RequestSpec) -> None:
             if name != 'group'}
 
 
-def end_lost(connection: Any, builds: Sequence[base.Build]) -> None:
+def end_lost(connection: Any, builds: Sequence[saga.Build]) -> None:
     """End builds that somebody else settled, by asking who it was."""
     uuids = [build.uuid for build in builds]
     mappings = instance_mappings.get_many(connection, uuids)
@@ -291,8 +291,8 @@ def end_lost(connection: Any, builds: Sequence[base.Build]) -> None:
 
 
 def renew(
-    connection: Any, builds: Sequence[base.Build], until: float
-) -> set[base.Build]:
+    connection: Any, builds: Sequence[saga.Build], until: float
+) -> set[saga.Build]:
     """Lease requests for longer; return the builds that are ours still.
 
     :param until: in seconds since the epoch

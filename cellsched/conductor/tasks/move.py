@@ -9,7 +9,7 @@ from oslo_log import log
 
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched.conductor.tasks import move_request
 from cellsched import context as context_
 from cellsched.db.api import instance_mappings
@@ -33,7 +33,7 @@ _METHODS = {server_moves.MIGRATION: 'migrate_server',
             server_moves.REBUILD: 'rebuild_server'}
 
 
-class Notifier(Protocol):
+class MoveNotifier(Protocol):
     """Tells who listens what became of a task."""
 
     def failed(
@@ -50,7 +50,7 @@ class Notifier(Protocol):
 
 
 @dataclasses.dataclass
-class Work:
+class MoveWork:
     """A move that is worked on.
 
     :param instance: the server as its cell has it
@@ -90,14 +90,14 @@ class Move:
         self, database: session.Database, targets: target.Targets,
         scheduler: scheduler_rpc.SchedulerAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        host: str, notifier: Notifier | None = None,
+        host: str, notifier: MoveNotifier | None = None,
         reached: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._database = database
         self._targets = targets
         self._scheduler = scheduler
         self._compute = compute
-        self._moving = moving.Moving(claims, host)
+        self._moving = moves.MoveClaims(claims, host)
         self._notifier = notifier
         self._reached = reached
 
@@ -131,7 +131,7 @@ class Move:
                           work.move.migration_type, instance_uuid)
             self._give_up(context, work, exc)
 
-    def _move(self, context: context_.RequestContext, work: Work) -> None:
+    def _move(self, context: context_.RequestContext, work: MoveWork) -> None:
         work.spec = move_request.read(self._database, work.instance)
         selection = None if work.stays else self._select(context, work)
         self._reached('MoveSelect')
@@ -150,7 +150,7 @@ class Move:
     def _prepare(
         self, uuid: str, migration_uuid: str, host: str | None,
         image_ref: str | None,
-    ) -> Work | None:
+    ) -> MoveWork | None:
         """Take a move up; of several that are told of it, one does."""
         with self._database.reader() as connection:
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
@@ -171,11 +171,11 @@ class Move:
             self._moving.give_up(
                 database, move, exception.InstanceNotFound(uuid=uuid))
             return None
-        return Work(move, cell, instance, image_ref or instance.image_ref,
-                    host)
+        return MoveWork(move, cell, instance, image_ref or instance.image_ref,
+                        host)
 
     def _select(
-        self, context: context_.RequestContext, work: Work
+        self, context: context_.RequestContext, work: MoveWork
     ) -> objects.Selection:
         assert work.spec is not None
         move_request.with_image(work.spec, work.image_ref)
@@ -190,7 +190,7 @@ class Move:
         return found
 
     def _decide(
-        self, work: Work, selection: objects.Selection | None
+        self, work: MoveWork, selection: objects.Selection | None
     ) -> bool:
         """Record where the server goes, if it still waits for that."""
         move, instance = work.move, work.instance
@@ -221,7 +221,7 @@ class Move:
             self._keep_image(work)
         return True
 
-    def _keep_image(self, work: Work) -> None:
+    def _keep_image(self, work: MoveWork) -> None:
         """Keep the image for later requests, which go by the row anyway."""
         assert work.spec is not None
         work.instance.image_ref = work.image_ref
@@ -230,7 +230,7 @@ class Move:
                 connection, work.instance.uuid,
                 move_request.saved(work.spec), self._database.now())
 
-    def _cast(self, context: context_.RequestContext, work: Work) -> None:
+    def _cast(self, context: context_.RequestContext, work: MoveWork) -> None:
         aimed = self._targets.aim(context, work.cell)
         assert aimed.cell is not None and work.spec is not None
         client = self._compute.get(aimed.cell.transport)
@@ -243,7 +243,8 @@ class Move:
         tell(aimed, host, work.instance, work.move.uuid, node)
 
     def _give_up(
-        self, context: context_.RequestContext, work: Work, reason: Exception
+        self, context: context_.RequestContext, work: MoveWork,
+        reason: Exception
     ) -> None:
         def tell() -> None:
             after = states.TRANSITIONS[work.move.kind.revert].after

@@ -12,9 +12,9 @@ from oslo_log import log
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
-from cellsched.conductor.tasks import base
 from cellsched.conductor.tasks import deciding
 from cellsched.conductor.tasks import orders
+from cellsched.conductor.tasks import saga
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.cell import belongings
@@ -23,17 +23,17 @@ from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
-from cellsched.notify import tasks
+from cellsched import group_commit
+from cellsched.notify import task_notifier
 from cellsched import objects
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
-from cellsched import together
 
 LOG = log.getLogger(__name__)
 
 
-class WriteRows(base.Step):
+class WriteRows(saga.Step):
     """Write the servers into their cells, each cell in one transaction.
 
     What their hosts will be told is kept with them. A cell that cannot be
@@ -51,18 +51,18 @@ class WriteRows(base.Step):
     def __init__(
         self, database: session.Database, targets: target.Targets,
         clock: clock_.Clock, lease_s: float,
-        notifier: tasks.TaskNotifier | None = None, at_once: int = 1,
+        notifier: task_notifier.TaskNotifier | None = None, at_once: int = 1,
     ) -> None:
         self._database = database
         self._targets = targets
         self._clock = clock
         self._lease_s = lease_s
-        self._notifier = notifier or tasks.TaskNotifier()
+        self._notifier = notifier or task_notifier.TaskNotifier()
         self._at_once = at_once
         self._lock = threading.Lock()
-        self._waiting: dict[int, together.Together[_Rows]] = {}
+        self._waiting: dict[int, group_commit.GroupCommit[_Rows]] = {}
 
-    def do(self, builds: Sequence[base.Build]) -> None:
+    def do(self, builds: Sequence[saga.Build]) -> None:
         again = [build for build in builds if build.again]
         self._write_all([build for build in builds if not build.again],
                         self._write_together)
@@ -77,10 +77,10 @@ class WriteRows(base.Step):
                     build for build in again if build in mine], self._write)
 
     def _write_all(
-        self, builds: Sequence[base.Build],
-        write: Callable[[objects.CellMapping, Sequence[base.Build]], None],
+        self, builds: Sequence[saga.Build],
+        write: Callable[[objects.CellMapping, Sequence[saga.Build]], None],
     ) -> None:
-        for cell, batch in base.by_cell(builds):
+        for cell, batch in saga.by_cell(builds):
             try:
                 write(cell, batch)
             except exception.TransactionLost:
@@ -89,15 +89,15 @@ class WriteRows(base.Step):
                 LOG.exception('Cell %s cannot be written', cell.identity)
                 for build in batch:
                     build.failed = exc
-                base.put_off(batch, exc)
+                saga.put_off(batch, exc)
 
     def _write_together(
-        self, cell: objects.CellMapping, builds: Sequence[base.Build]
+        self, cell: objects.CellMapping, builds: Sequence[saga.Build]
     ) -> None:
         with self._lock:
             waiting = self._waiting.get(cell.id)
             if waiting is None:
-                waiting = self._waiting[cell.id] = together.Together(
+                waiting = self._waiting[cell.id] = group_commit.GroupCommit(
                     self._write_rows, self._at_once, self._clock.lock)
         rows = _Rows(cell, builds)
         waiting.do(rows)
@@ -114,7 +114,7 @@ class WriteRows(base.Step):
                 rows.error = exc
 
     def _write(
-        self, cell: objects.CellMapping, builds: Sequence[base.Build]
+        self, cell: objects.CellMapping, builds: Sequence[saga.Build]
     ) -> None:
         for build in builds:
             build.instance.availability_zone = (
@@ -149,8 +149,8 @@ class WriteRows(base.Step):
                 build.context, build.instance, (None, None),
                 (build.instance.vm_state, build.instance.task_state))
 
-    def undo(self, connection: Any, builds: Sequence[base.Build]) -> None:
-        for cell, batch in base.by_written_cell(builds):
+    def undo(self, connection: Any, builds: Sequence[saga.Build]) -> None:
+        for cell, batch in saga.by_written_cell(builds):
             deleted = [build for build in batch if build.deleted]
             for build in deleted:
                 self._notifier.deleted(build.context, 'start', build.instance)
@@ -171,11 +171,11 @@ class _Rows:
     """Builds that are to be written into a cell, and what went wrong."""
 
     cell: objects.CellMapping
-    builds: Sequence[base.Build]
+    builds: Sequence[saga.Build]
     error: Exception | None = None
 
 
-class Release(base.Step):
+class Release(saga.Step):
     """Delete the build requests: from here on readers see the cells' rows.
 
     Who deletes one owns the outcome. If it is gone its user was faster, and
@@ -191,14 +191,14 @@ class Release(base.Step):
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        quotas: quota.Quotas, clock: clock_.Clock,
+        quotas: quota.QuotaDriver, clock: clock_.Clock,
     ) -> None:
         self._database = database
         self._targets = targets
         self._quotas = quotas
         self._clock = clock
 
-    def do(self, builds: Sequence[base.Build]) -> None:
+    def do(self, builds: Sequence[saga.Build]) -> None:
         left = list(builds)
         while left:
             try:
@@ -207,7 +207,7 @@ class Release(base.Step):
                 self._change(exc.builds)
                 left = [build for build in left if not build.ended]
 
-    def _release(self, builds: Sequence[base.Build]) -> None:
+    def _release(self, builds: Sequence[saga.Build]) -> None:
         with self._database.writer() as connection:
             owners = {build.uuid: build.owner for build in builds}
             ours = build_requests.held(connection, owners)
@@ -225,7 +225,7 @@ class Release(base.Step):
         for build in left:
             build.failed = refused.get(build.uuid)
 
-    def _change(self, builds: Sequence[base.Build]) -> None:
+    def _change(self, builds: Sequence[saga.Build]) -> None:
         """Bring what users changed meanwhile into the cells."""
         with self._database.reader() as connection:
             now = {entry.request.instance_uuid: entry
@@ -237,7 +237,7 @@ class Release(base.Step):
             build.request = entry.request
             build.instance.availability_zone = old.availability_zone
             build.instance.build_attempts = old.build_attempts
-        for cell, batch in base.by_cell(found):
+        for cell, batch in saga.by_cell(found):
             try:
                 with self._targets.database(cell).writer() as connection:
                     for build in batch:
@@ -255,7 +255,7 @@ class Release(base.Step):
                     build.revision = now[build.uuid].revision
 
 
-class Cast(base.Step):
+class Cast(saga.Step):
     """Hand the build to the compute host, on its cell's transport.
 
     Nothing is undone any more. What a broker does not take is left to who
@@ -268,7 +268,7 @@ class Cast(base.Step):
     def __init__(
         self, targets: target.Targets, compute: compute_rpc.ComputeAPIs,
         claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
-        notifier: tasks.TaskNotifier,
+        notifier: task_notifier.TaskNotifier,
     ) -> None:
         self._targets = targets
         self._compute = compute
@@ -277,8 +277,8 @@ class Cast(base.Step):
         self._host = host
         self._notifier = notifier
 
-    def do(self, builds: Sequence[base.Build]) -> None:
-        for cell, batch in base.by_cell(builds):
+    def do(self, builds: Sequence[saga.Build]) -> None:
+        for cell, batch in saga.by_cell(builds):
             try:
                 self._cast_all(cell, batch)
             except delivery.ERRORS as exc:
@@ -289,7 +289,7 @@ class Cast(base.Step):
                             delivery.describe(exc))
 
     def _cast_all(
-        self, cell: objects.CellMapping, builds: Sequence[base.Build]
+        self, cell: objects.CellMapping, builds: Sequence[saga.Build]
     ) -> None:
         aimed: dict[int, context_.RequestContext] = {}
         for build in builds:
@@ -306,14 +306,14 @@ class Cast(base.Step):
                 self._give_up(cell, build, exc)
 
     def _cast(
-        self, aimed: context_.RequestContext, build: base.Build
+        self, aimed: context_.RequestContext, build: saga.Build
     ) -> None:
         assert aimed.cell is not None
         orders.Order.first(build.selections, build.spec).send(
             aimed, self._compute.get(aimed.cell.transport), build.instance)
 
     def _give_up(
-        self, cell: objects.CellMapping, build: base.Build,
+        self, cell: objects.CellMapping, build: saga.Build,
         reason: Exception,
     ) -> None:
         uuid = build.uuid
@@ -336,20 +336,20 @@ class Cast(base.Step):
 class _Changed(Exception):
     """Users changed these since they were read."""
 
-    def __init__(self, builds: Sequence[base.Build]) -> None:
+    def __init__(self, builds: Sequence[saga.Build]) -> None:
         super().__init__(len(builds))
         self.builds = builds
 
 
-def _by_batch(builds: Sequence[base.Build]) -> list[quota.Batch]:
+def _by_batch(builds: Sequence[saga.Build]) -> list[quota.QuotaBatch]:
     """Return builds by what they were accepted with."""
-    batches: dict[int, list[base.Build]] = {}
+    batches: dict[int, list[saga.Build]] = {}
     for build in builds:
         batches.setdefault(id(build.batch), []).append(build)
     return [
-        quota.Batch(
+        quota.QuotaBatch(
             build.request.project_id, build.instance.user_id,
-            [quota.Build(each.uuid, each.instance.vcpus,
-                         each.instance.memory_mb) for each in batch],
+            [quota.QuotaBuild(each.uuid, each.instance.vcpus,
+                              each.instance.memory_mb) for each in batch],
             build.batch.needed if build.batch else 1)
         for batch in batches.values() for build in batch[:1]]

@@ -37,7 +37,7 @@ _CHANGE = sa.update(_TABLE).where(
 
 
 @dataclasses.dataclass(frozen=True)
-class Aggregate:
+class AggregateRow:
     """Hosts that have metadata in common."""
 
     id: int
@@ -48,8 +48,8 @@ class Aggregate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Changes:
-    """What changed of the aggregates; some of it may have been told before.
+class AggregateChanges:
+    """Changes of the aggregates, some of which may have been told before.
 
     :param token: tells what changes from now on
     :param complete: ``aggregates`` are all that there are
@@ -59,13 +59,13 @@ class Changes:
 
     token: feed.Token
     complete: bool
-    aggregates: Sequence[Aggregate]
+    aggregates: Sequence[AggregateRow]
     ids: frozenset[int] | None
 
 
 def changes(
     connection: sa.Connection, since: feed.Token | None = None
-) -> Changes:
+) -> AggregateChanges:
     """Return the aggregates that changed since a token.
 
     Without a token, or with one that this database did not give, all are
@@ -74,25 +74,25 @@ def changes(
     # The token comes first: what is committed later is told again.
     until = models.FEED.token(connection)
     if since == until:
-        return Changes(until, False, [], None)
+        return AggregateChanges(until, False, [], None)
     complete = since is None or not feed.follows(since, until)
     told = (sa.true() if since is None or complete
             else feed.changed(_TABLE, since, until))
     rows = connection.execute(
         sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.name,
                   told.label('told')).order_by(_TABLE.c.id)).all()
-    return Changes(
+    return AggregateChanges(
         until, complete, _filled(connection, [r for r in rows if r.told]),
         frozenset(row.id for row in rows))
 
 
-def list_all(connection: sa.Connection) -> list[Aggregate]:
+def list_all(connection: sa.Connection) -> list[AggregateRow]:
     """Return every aggregate, by id."""
     return _filled(connection, connection.execute(
         sa.select(_TABLE).order_by(_TABLE.c.id)).all())
 
 
-def get(connection: sa.Connection, name: str) -> Aggregate:
+def get(connection: sa.Connection, name: str) -> AggregateRow:
     """Return an aggregate by its id or its name; an id goes first.
 
     :raises cellsched.exception.AggregateNotFound: there is neither
@@ -250,9 +250,9 @@ def _insert_metadata(
 
 def _filled(
     connection: sa.Connection, rows: Sequence[sa.Row]
-) -> list[Aggregate]:
+) -> list[AggregateRow]:
     """Return aggregates with their hosts and metadata."""
-    found = {row.id: Aggregate(row.id, row.uuid, row.name, {}, [])
+    found = {row.id: AggregateRow(row.id, row.uuid, row.name, {}, [])
              for row in rows}
     for chunk in statements.chunks(found):
         for number, host in connection.execute(_HOSTS_OF, {'these': chunk}):

@@ -21,7 +21,7 @@ _NEWEST_FIRST = (_TABLE.c.decided_at.desc(), _TABLE.c.id.desc())
 
 
 @dataclasses.dataclass(frozen=True)
-class Decision:
+class DecisionRow:
     """A decision that is kept.
 
     :param request_id: of the request that asked for it; None if it has none
@@ -37,14 +37,14 @@ class Decision:
 
     @property
     def document(self) -> dict[str, Any]:
-        """How it was made, as plain data."""
+        """The document of the decision, as plain data."""
         found = jsonutils.loads(self.text)
         assert isinstance(found, dict)
         return found
 
 
 def create(
-    connection: sa.Connection, decisions: Iterable[Decision],
+    connection: sa.Connection, decisions: Iterable[DecisionRow],
     now: datetime.datetime,
 ) -> None:
     """Add decisions."""
@@ -65,7 +65,7 @@ def create(
 
 def find(
     connection: sa.Connection, name: str, limit: int | None = None
-) -> list[Decision]:
+) -> list[DecisionRow]:
     """Return the decisions on an instance or a request, the newest first.
 
     :param name: uuid of an instance, or else id of a request
@@ -104,9 +104,9 @@ def purge(connection: sa.Connection, before: float, most: int) -> int:
     return gone
 
 
-def _made(connection: sa.Connection, row: Any) -> Decision:
+def _made(connection: sa.Connection, row: Any) -> DecisionRow:
     instances = connection.execute(
         sa.select(_INSTANCES.c.instance_uuid)
         .where(_INSTANCES.c.decision_uuid == row.uuid)
         .order_by(_INSTANCES.c.id)).scalars().all()
-    return Decision(row.request_id, row.decided_at, instances, row.document)
+    return DecisionRow(row.request_id, row.decided_at, instances, row.document)

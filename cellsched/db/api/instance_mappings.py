@@ -96,8 +96,8 @@ _USED_BY_CELL = (
     .group_by(_CELLS.c.uuid))
 
 
-class Usage(NamedTuple):
-    """How much of their project's quota servers hold.
+class ProjectUsage(NamedTuple):
+    """Amounts of a project's quota that its servers hold.
 
     :param ram: in MB
     :param unsized: how many of the servers were mapped by somebody who does
@@ -220,7 +220,7 @@ def mark_deleted(
 def usage(
     connection: sa.Connection, project_id: str, user_id: str | None = None,
     accepted: bool = False,
-) -> Usage:
+) -> ProjectUsage:
     """Return what the servers of a project hold, or those of a user in it.
 
     A server holds something once it has a cell, which is not cell0, and no
@@ -234,7 +234,7 @@ def usage(
 def usages(
     connection: sa.Connection, project_id: str, user_id: str | None,
     accepted: bool = False,
-) -> list[Usage]:
+) -> list[ProjectUsage]:
     """Return what :func:`usage` does, of a project and of a user in it.
 
     It is that of the project alone where no user is named.
@@ -245,19 +245,19 @@ def usages(
         {'project': project_id, **({'user': user_id} if by_user else {})},
     ).one()
     amounts = [*map(int, row)]
-    return [Usage(*amounts[start:start + 3])
+    return [ProjectUsage(*amounts[start:start + 3])
             for start in range(0, len(amounts), 3)]
 
 
 def usage_by_cell(
     connection: sa.Connection, project_id: str
-) -> dict[str, Usage]:
+) -> dict[str, ProjectUsage]:
     """Return what a project's servers hold in each cell, by its uuid.
 
     Cells in which it has none are left out.
     """
     return {
-        uuid: Usage(*map(int, amounts))
+        uuid: ProjectUsage(*map(int, amounts))
         for uuid, *amounts in connection.execute(
             _USED_BY_CELL, {'project': project_id})}
 

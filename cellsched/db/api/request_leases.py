@@ -29,7 +29,7 @@ _EXTEND = (
     .values(lease_expires_at=sa.bindparam('until')))
 
 
-class Due(NamedTuple):
+class LeaseDeadline(NamedTuple):
     """Until when others had their time.
 
     :param now: seconds since the epoch; leases that ran out by then are over
@@ -49,7 +49,7 @@ class Overdue(NamedTuple):
 
 
 def list_overdue(
-    connection: sa.Connection, due: Due, limit: int, after: int = 0
+    connection: sa.Connection, due: LeaseDeadline, limit: int, after: int = 0
 ) -> list[Overdue]:
     """Return requests that nobody works on, the oldest first.
 
@@ -64,7 +64,7 @@ def list_overdue(
 
 
 def list_batches(
-    connection: sa.Connection, uuids: Sequence[str], due: Due
+    connection: sa.Connection, uuids: Sequence[str], due: LeaseDeadline
 ) -> list[list[str]]:
     """Return what is overdue and was accepted together with these, in order.
 
@@ -90,7 +90,7 @@ def list_batches(
 
 def claim(
     connection: sa.Connection, batches: Sequence[Sequence[str]], owner: str,
-    due: Due, expires_at: float,
+    due: LeaseDeadline, expires_at: float,
 ) -> list[list[str]]:
     """Lease overdue batches that nobody else claims; return these.
 
@@ -134,7 +134,7 @@ def extend(
             'owners': sorted({owners[uuid] for uuid in chunk})})
 
 
-def _is_overdue(table: Any, due: Due) -> sa.ColumnElement[bool]:
+def _is_overdue(table: Any, due: LeaseDeadline) -> sa.ColumnElement[bool]:
     return sa.and_(table.c.instance_uuid.is_not(None), sa.or_(
         table.c.lease_expires_at <= due.now,
         sa.and_(table.c.lease_expires_at.is_(None),

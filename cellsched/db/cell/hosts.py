@@ -39,8 +39,8 @@ _ALL_SERVICES = sa.select(
 
 
 @dataclasses.dataclass(frozen=True)
-class Changes:
-    """What changed of a cell's hosts.
+class HostChanges:
+    """Changes of the hosts of a cell.
 
     Rows are in the order in which they were made: of a host that was deleted
     and came back the last one counts. Some were told before.
@@ -66,7 +66,7 @@ def token(database: session.Database) -> feed.Token:
 def changes(
     connection: sa.Connection, since: feed.Token | None = None,
     until: feed.Token | None = None,
-) -> Changes:
+) -> HostChanges:
     """Return the hosts that changed since a token.
 
     Without a token, or with one that this database did not give, all are
@@ -91,15 +91,15 @@ def changes(
         nodes, found = (feed.changed(table, since, until)
                         for table in (_NODES, _SERVICES))
         complete = False
-    return Changes(
+    return HostChanges(
         until, complete,
         _whole(connection.execute(_ALL_NODES.where(nodes)).all()),
         connection.execute(_ALL_SERVICES.where(found)).all())
 
 
-def nothing(token: feed.Token) -> Changes:
+def nothing(token: feed.Token) -> HostChanges:
     """Return that nothing changed, where the token is still the same."""
-    return Changes(token, False, [], [])
+    return HostChanges(token, False, [], [])
 
 
 def _whole(nodes: Sequence[Any]) -> Sequence[Any]:

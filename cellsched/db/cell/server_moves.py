@@ -39,8 +39,8 @@ UNMOVED = (ACCEPTED, PREPARING, MIGRATING)
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
-    """What a move does to the state of its server.
+class MoveKind:
+    """A kind of move: the transitions that it takes its server through.
 
     :param action: what users call it
     :param ask: the transition to what waits for it, and so on; see
@@ -61,17 +61,17 @@ EVACUATION, MIGRATION, REBUILD = 'evacuation', 'migration', 'rebuild'
 SHELVE, UNSHELVE = 'shelve', 'unshelve'
 
 #: Kinds of moves by their ``migration_type``; Nova has the first two.
-KINDS: Mapping[str, Kind] = {
-    EVACUATION: Kind('evacuate', 'rebuild', 'begin_rebuild',
-                     'finish_rebuild', 'fail_rebuild', leaves=True),
-    MIGRATION: Kind('migrate', 'migrate', 'begin_migrate', 'finish_migrate',
-                    'revert_migrate', leaves=True),
-    REBUILD: Kind('rebuild', 'rebuild', 'begin_rebuild', 'finish_rebuild',
-                  'fail_rebuild'),
-    SHELVE: Kind('shelve', 'offload', None, 'finish_offload',
-                 'revert_offload'),
-    UNSHELVE: Kind('unshelve', 'unshelve', 'begin_unshelve',
-                   'finish_unshelve', 'revert_unshelve'),
+KINDS: Mapping[str, MoveKind] = {
+    EVACUATION: MoveKind('evacuate', 'rebuild', 'begin_rebuild',
+                         'finish_rebuild', 'fail_rebuild', leaves=True),
+    MIGRATION: MoveKind('migrate', 'migrate', 'begin_migrate',
+                        'finish_migrate', 'revert_migrate', leaves=True),
+    REBUILD: MoveKind('rebuild', 'rebuild', 'begin_rebuild', 'finish_rebuild',
+                      'fail_rebuild'),
+    SHELVE: MoveKind('shelve', 'offload', None, 'finish_offload',
+                     'revert_offload'),
+    UNSHELVE: MoveKind('unshelve', 'unshelve', 'begin_unshelve',
+                       'finish_unshelve', 'revert_unshelve'),
 }
 
 
@@ -93,7 +93,7 @@ class Migration:
     dest_node: str | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> MoveKind:
         return KINDS[self.migration_type]
 
 

@@ -14,7 +14,7 @@ from cellsched import context as context_
 from cellsched import objects
 
 
-class Driver(abc.ABC):
+class SchedulerDriver(abc.ABC):
     """Chooses hosts and claims them.
 
     Calls may come from several threads at a time.

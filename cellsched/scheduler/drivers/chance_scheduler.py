@@ -3,11 +3,11 @@
 
 import numpy as np
 
-from cellsched.filters import loading as filters
+from cellsched.filters import registry as filters
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler import pipeline
 from cellsched.weighers import base as weighers
 
 

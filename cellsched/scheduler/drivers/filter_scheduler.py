@@ -11,25 +11,25 @@ from oslo_config import cfg
 
 from cellsched import context as context_
 from cellsched.filters import base as filters_base
-from cellsched.filters import loading as filters
+from cellsched.filters import registry as filters
 from cellsched.hosts import column_providers
-from cellsched.hosts import doubt
-from cellsched.hosts import loader
+from cellsched.inventory import doubt
+from cellsched.inventory import loader
 from cellsched import objects
-from cellsched.scheduler import checking
-from cellsched.scheduler import choosing
-from cellsched.scheduler import claiming
-from cellsched.scheduler import destinations
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import prefilters
 from cellsched.scheduler.drivers import base
+from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import network_needs
-from cellsched.scheduler import pipeline
-from cellsched.scheduler import placing
-from cellsched.scheduler import prefilters
-from cellsched.scheduler import recorder
-from cellsched.weighers import loading as weighers
+from cellsched.scheduler.placement import claim_batching
+from cellsched.scheduler.placement import placer
+from cellsched.scheduler.placement import selection
+from cellsched.scheduler import request_validation
+from cellsched.weighers import registry as weighers
 
 
-class FilterScheduler(base.Driver):
+class FilterScheduler(base.SchedulerDriver):
     """Decides on a table in memory, and lets the claim store arbitrate.
 
     The filters of ``[filter_scheduler] enabled_filters`` say which hosts may
@@ -42,19 +42,20 @@ class FilterScheduler(base.Driver):
     def __init__(self, conf: cfg.ConfigOpts, parts: Any) -> None:
         super().__init__(conf, parts)
         pipeline_ = self.make_pipeline()
-        self.hints = pipeline_.hints | {checking.REBUILD}
-        self.loader = loader.Loader(
+        self.hints = pipeline_.hints | {request_validation.REBUILD}
+        self.loader = loader.InventoryLoader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, loader.Pace(
+            parts.claims, parts.clock, loader.RefreshPolicy(
                 conf.scheduler.refresh_interval,
                 conf.scheduler.full_refresh_interval,
                 conf.scheduler.cell_failure_half_life,
-                doubt.Limits(conf.service_down_time,
-                             conf.scheduler.stale_cell_timeout)),
+                doubt.DoubtLimits(conf.service_down_time,
+                                  conf.scheduler.stale_cell_timeout)),
             conf.default_availability_zone, column_providers.load())
-        self.placing = placing.Placing(
+        self.placing = placer.Placer(
             self.loader, pipeline_,
-            claiming.Together(parts.claims, make_lock=parts.clock.lock),
+            claim_batching.ClaimBatcher(
+                parts.claims, make_lock=parts.clock.lock),
             parts.clock,
             taste_of(conf, parts.random),
             conf.scheduler.claim_attempts, parts.decisions.record,
@@ -133,11 +134,11 @@ def pipeline_of(
 
 def taste_of(
     conf: cfg.ConfigOpts, random: random_.Random
-) -> choosing.Taste:
+) -> selection.SelectionPolicy:
     """Return which of the best hosts is chosen."""
     options = conf.filter_scheduler
-    return choosing.Taste(random, options.host_subset_size,
-                          options.shuffle_best_same_weighed_hosts)
+    return selection.SelectionPolicy(random, options.host_subset_size,
+                                     options.shuffle_best_same_weighed_hosts)
 
 
 def always(conf: cfg.ConfigOpts) -> list[filters_base.Filter]:

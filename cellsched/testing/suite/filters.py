@@ -23,7 +23,7 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched import plugins
 from cellsched.scheduler import demands
-from cellsched.scheduler import diagnosis
+from cellsched.scheduler.explanation import diagnosis
 from cellsched.testing import builders
 from cellsched.testing.suite import plugins as suite
 

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
-from cellsched.claims.sql import at_once
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import writing
-from cellsched.db import refusing
+from cellsched.claims.sql import single_statement
+from cellsched.claims.sql import transactions
+from cellsched.db import guarded_statements
 from cellsched.db import statements
 from cellsched import exception
 from cellsched.testing.suite import claim_cases
@@ -40,12 +40,12 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         """
         commits, alone = [], []
         sa.event.listen(self.database.engine, 'commit', commits.append)
-        execute = at_once._execute
-        self.patch(at_once, '_execute',
+        execute = single_statement._execute
+        self.patch(single_statement, '_execute',
                    lambda *args: alone.append(1) or execute(*args))
         with recording.recorded(self.database) as statements:
             self.store.claim(batch)
-        self.patch(at_once, '_execute', execute)
+        self.patch(single_statement, '_execute', execute)
         return len(statements) + len(alone), len(commits)
 
     def test_what_is_new_and_fits_is_one_statement(self):
@@ -132,7 +132,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         provider = self.providers[0]
         with self.waiting([self.make_claim(provider, VCPU=3)]) as (
                 connection, claiming):
-            writing.take(
+            transactions.take(
                 connection, [claims.Claim('first', provider, {'VCPU': 6})])
         self.assertRaises(exception.ClaimRefused, claiming.result)
 
@@ -144,7 +144,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         self.store.claim([claims.Claim('first', provider, {'VCPU': 6})])
         with self.waiting([self.make_claim(provider, VCPU=3)]) as (
                 connection, claiming):
-            writing.give_back(connection, ['first'])
+            transactions.give_back(connection, ['first'])
         claiming.result()
 
         self.assertUsed(self.store, provider, 1, VCPU=3)
@@ -156,7 +156,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
                      if schema.FEED.lane(str(number)) == lane)
         late = claims.Claim('late', provider, {'VCPU': 3})
         with self.waiting([late]) as (connection, claiming):
-            writing.take(
+            transactions.take(
                 connection, [claims.Claim(early, provider, {'GB': 6})])
             token = self.store.usages().token
         claiming.result()
@@ -221,12 +221,12 @@ class TestAtOnce(AtOnceTests, base.TestCase):
 
         def with_care(batch):
             with self.database.writer() as connection:
-                writing.take(connection, batch)
+                transactions.take(connection, batch)
 
         def churn(number):
             order = providers[number % 4:] + providers[:number % 4]
             way = with_care if number % 3 == 0 else (
-                lambda batch: at_once.take(self.database, batch))
+                lambda batch: single_statement.take(self.database, batch))
 
             def call(store):
                 taken = 0
@@ -235,7 +235,8 @@ class TestAtOnce(AtOnceTests, base.TestCase):
                              for provider in order[:size]]
                     try:
                         way(batch)
-                    except (refusing.Refused, writing.NoRoom):
+                    except (guarded_statements.StatementRefused,
+                            transactions.NoRoom):
                         continue
                     taken += sum(claim.resources['VCPU'] for claim in batch)
                     if size % 2:

@@ -7,8 +7,8 @@ import uuid
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims
-from cellsched.claims.sql import grouping
-from cellsched.claims.sql import writing
+from cellsched.claims.sql import group_members
+from cellsched.claims.sql import transactions
 from cellsched import exception
 from cellsched.testing.suite import claim_groups
 from tests.integration import base
@@ -22,7 +22,7 @@ class GroupingTests(claim_groups.GroupCase):
         """Claim for one while a claim for another is not committed."""
         with futures.ThreadPoolExecutor(1) as pool:
             with self.make_database().writer() as connection:
-                writing.take(connection, [first])
+                transactions.take(connection, [first])
                 claiming = pool.submit(self.store.claim, [second])
                 while not self.waits() and not claiming.done():
                     pass
@@ -43,7 +43,7 @@ class GroupingTests(claim_groups.GroupCase):
             store.release(store.consumers())
 
     def test_it_is_the_lock_that_has_them_counted(self):
-        self.patch(grouping, 'lock', lambda connection, claims: None)
+        self.patch(group_members, 'lock', lambda connection, claims: None)
         group = str(uuid.uuid4())
         store = self.make_grouping()
 
@@ -57,7 +57,7 @@ class GroupingTests(claim_groups.GroupCase):
         store = self.make_grouping()
         member = self.member(str(uuid.uuid4()), 'h1', 'affinity')
         with self.make_database().writer() as connection:
-            grouping.lock(connection, [member])
+            group_members.lock(connection, [member])
 
             store.claim([self.make_claim(self.hosts['h1'], VCPU=1)])
 

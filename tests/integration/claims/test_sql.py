@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import writing
+from cellsched.claims.sql import transactions
 from cellsched import clock
 from cellsched.db import session
 from cellsched import exception
@@ -179,7 +179,7 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
         def write_and_wait():
             with database.writer() as connection:
                 # Its lane is another one than that of the fast one.
-                writing.take(
+                transactions.take(
                     connection, [claims.Claim('slow', early, {'VCPU': 1})])
                 written.set()
                 may_commit.wait(self.timeout_s)

@@ -12,8 +12,8 @@ from cellsched.db import session
 from tests.integration.db import base
 from tests.integration.db import test_errors
 from tests.integration.db import test_feeds
+from tests.integration.db import test_guarded_statements
 from tests.integration.db import test_queries
-from tests.integration.db import test_refusing
 from tests.integration import servers
 
 
@@ -48,11 +48,11 @@ class TestInstanceMappings(ByPsycopg, test_queries.TestInstanceMappings):
     pass
 
 
-class TestRefusing(ByPsycopg, test_refusing.TestRefusing):
+class TestRefusing(ByPsycopg, test_guarded_statements.TestRefusing):
     pass
 
 
-class TestEachAlone(ByPsycopg, test_refusing.TestEachAlone):
+class TestEachAlone(ByPsycopg, test_guarded_statements.TestEachAlone):
     pass
 
 

@@ -6,6 +6,7 @@ There transactions run at the same time, so races are real.
 
 from tests.integration.db import base
 from tests.unit.db.api import test_aggregates
+from tests.unit.db.api import test_audit_queries as test_api_surveying
 from tests.unit.db.api import test_build_requests
 from tests.unit.db.api import test_build_requests_revised as test_revised
 from tests.unit.db.api import test_cell_mappings
@@ -16,7 +17,7 @@ from tests.unit.db.api import test_instance_groups
 from tests.unit.db.api import test_instance_mappings
 from tests.unit.db.api import test_request_leases
 from tests.unit.db.api import test_request_specs
-from tests.unit.db.api import test_surveying as test_api_surveying
+from tests.unit.db.cell import test_audit_queries as test_cell_surveying
 from tests.unit.db.cell import test_belongings
 from tests.unit.db.cell import test_block_devices
 from tests.unit.db.cell import test_compute_nodes
@@ -25,7 +26,6 @@ from tests.unit.db.cell import test_instance_actions
 from tests.unit.db.cell import test_instance_faults
 from tests.unit.db.cell import test_instances
 from tests.unit.db.cell import test_services
-from tests.unit.db.cell import test_surveying as test_cell_surveying
 from tests.unit.db.cell import test_tags
 from tests.unit.db import test_statements
 

@@ -113,7 +113,7 @@ class TestSeveralProjects(base.APITestCase):
         names = ['a', 'b', 'c']
 
         def admit(order):
-            batches = [quota.Batch(name, 'user', self.surely(
+            batches = [quota.QuotaBatch(name, 'user', self.surely(
                 lambda name=name: project.accept(project_id=name)))
                 for name in order]
 

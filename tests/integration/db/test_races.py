@@ -112,7 +112,7 @@ class TestLocked(base.APITestCase):
         self.database = self.make_database()
         self.uuids = samples.uuids(2)
         samples.accept(self.database, self.uuids)
-        self.due = request_leases.Due(1060.0, samples.LATER)
+        self.due = request_leases.LeaseDeadline(1060.0, samples.LATER)
 
     def test_locked_batch_is_left_out_of_what_is_claimed(self):
         held, free = self.uuids

@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from cellsched import assembly
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instances
@@ -98,7 +98,7 @@ class World(deployment.Deployment):
                 self.agents[host] = self.start('compute', cell, host)
         for child in [*started, *self.agents.values()]:
             child.wait('started')
-        conf = loading.load(files=self._paths('api'), dirs=[])
+        conf = loader.load(files=self._paths('api'), dirs=[])
         self.parts = assembly.Parts(conf)
         self.api = assembly.api(conf, self.parts)
         self.addCleanup(self.api.close)

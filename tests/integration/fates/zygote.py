@@ -15,7 +15,7 @@ import sys
 import threading
 
 from cellsched import assembly
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import context
 
 #: What a process has to do with, for the user of the tests.
@@ -69,7 +69,7 @@ def serve(order):
     logging.basicConfig(
         level=logging.INFO, format='%(asctime)s %(levelname)s %(name)s '
         '%(message)s')
-    conf = loading.load(files=order['files'], dirs=[])
+    conf = loader.load(files=order['files'], dirs=[])
     parts = assembly.Parts(conf, reached=dying(order))
     made = getattr(assembly, order['service'])(conf, parts)
     if order['service'] == 'api':

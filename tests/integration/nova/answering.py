@@ -17,10 +17,11 @@ from tests.integration import serving
 _SIZE = {'vcpus': 64, 'memory_mb': 65536, 'disk_gb': 1000}
 
 CELLS = [
-    deployment.Cell('cell1', [deployment.Host('c1-a', **_SIZE),
-                              deployment.Host('c1-b', **_SIZE)]),
-    deployment.Cell('cell2', [
-        deployment.Host(name, availability_zone='east', **_SIZE)
+    deployment.DeployedCell('cell1', [deployment.DeployedHost('c1-a', **_SIZE),
+                                      deployment.DeployedHost(
+                                          'c1-b', **_SIZE)]),
+    deployment.DeployedCell('cell2', [
+        deployment.DeployedHost(name, availability_zone='east', **_SIZE)
         for name in ('c2-a', 'c2-b', 'c2-c')]),
 ]
 

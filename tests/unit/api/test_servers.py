@@ -21,7 +21,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import instances
 from cellsched import exception
-from cellsched.listing import instances as listing
+from cellsched.listing import servers as listing
 from cellsched import objects
 from cellsched.quota import noop
 from cellsched.testing import clients
@@ -51,18 +51,18 @@ class ServersTestCase(base.TestCase):
         self.cell = self.add_cell('cell1')
         executor = futures.ThreadPoolExecutor(2)
         self.addCleanup(executor.shutdown)
-        reader = listing.Servers(
+        reader = listing.ServerListing(
             self.database, self.cells, self.targets, gather.Gatherer(
                 executor, self.targets, self.clock, 30))
-        self.conductor = clients.Conductor()
-        self.compute = clients.ComputeAPIs()
+        self.conductor = clients.FakeConductor()
+        self.compute = clients.FakeComputeAPIs()
         self.claims = memory.MemoryClaims()
         self.claims.set_inventory(
             PROVIDER, {'VCPU': claims_base.Inventory(100)})
         self.servers = servers.Servers(
             self.database, self.targets, reader, self.conductor, self.compute,
             self.claims, self.clock, noop.NoopQuotaDriver(None, self.clock),
-            validation.Bounds(10, 5, frozenset({'different_host'})))
+            validation.ServerBounds(10, 5, frozenset({'different_host'})))
         flavors.Flavors(self.database, self.clock).create(
             'small', 2, 512, 10, 3, 100, 'f1')
 
@@ -202,7 +202,7 @@ class TestCreate(ServersTestCase):
         twice = servers.Servers(
             self.database, self.targets, None, self.conductor, self.compute,
             self.claims, self.clock, noop.NoopQuotaDriver(None, self.clock),
-            validation.Bounds(10, 5, frozenset()),
+            validation.ServerBounds(10, 5, frozenset()),
             new_uuid=lambda: '11111111-1111-4111-8111-111111111111')
 
         self.assertRaises(db_exc.DBDuplicateEntry, twice.create,

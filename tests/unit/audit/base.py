@@ -12,7 +12,7 @@ from cellsched.cells import cell0
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
@@ -232,7 +232,7 @@ class TestCase(base.TestCase):
             samples.uuids(1)[0], uuid, kind, status, 'a1', 'node-a1')
         self.write(self.cell(cell), server_moves.create, migration,
                    context.admin(), samples.NOW)
-        return moving.consumer(uuid)
+        return moves.consumer(uuid)
 
     def take_down(self, name):
         table = api_models.cell_mappings

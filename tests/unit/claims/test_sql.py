@@ -9,7 +9,7 @@ from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import schema
 from cellsched import clock
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.db import session
 from cellsched import exception
 from cellsched.testing.suite import claims as suite
@@ -122,7 +122,7 @@ class TestDatabase(tests.TestCase):
             f'[{section}]\n' + ''.join(
                 f'{name} = {value}\n' for name, value in values.items())
             for section, values in connections.items()))
-        conf = loading.load(files=[str(path)], dirs=[])
+        conf = loader.load(files=[str(path)], dirs=[])
         return sql.database(conf, session.Databases(clock.Clock()))
 
     def test_claims_have_a_connection_of_their_own(self):

@@ -5,7 +5,7 @@ import itertools
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
-from cellsched.claims.sql import writing
+from cellsched.claims.sql import transactions
 from cellsched import exception
 from tests.unit.claims.sql import base
 from tests.unit.db import meanwhile
@@ -62,7 +62,7 @@ class TestLost(base.TestCase):
     def test_claim_whose_transaction_lost_is_made_again(self):
         store = sql.SQLClaims(self.make_database())
         store.set_inventory('p0', {'VCPU': claims.Inventory(total=8)})
-        take, lost = writing.take, []
+        take, lost = transactions.take, []
 
         def losing(*args):
             if len(lost) < 2:
@@ -71,7 +71,7 @@ class TestLost(base.TestCase):
                     schema='claims', reason='another one was first')
             return take(*args)
 
-        self.patch(writing, 'take', losing)
+        self.patch(transactions, 'take', losing)
 
         self.assertEqual(1, store.claim([
             claims.Claim('c', 'p0', {'VCPU': 2})]))

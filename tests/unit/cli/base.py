@@ -13,7 +13,7 @@ import fixtures
 
 from cellsched import assembly
 from cellsched.cli import app
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.testing import databases
 from tests.unit import base
 
@@ -108,7 +108,7 @@ class CommandTestCase(base.TestCase):
 
     def parts(self, name):
         """Return the parts that a configuration file wires."""
-        parts = assembly.Parts(loading.load(
+        parts = assembly.Parts(loader.load(
             files=[str(self.directory / name)], dirs=[]))
         self.addCleanup(parts.close)
         return parts

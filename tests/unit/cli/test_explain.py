@@ -6,9 +6,9 @@ import json
 import yaml
 
 from cellsched.db.api import decisions
-from cellsched.scheduler import decision as decision_
-from cellsched.scheduler import minutes
-from cellsched.scheduler import ranking
+from cellsched.scheduler.decision import ranking
+from cellsched.scheduler.explanation import decision_document
+from cellsched.scheduler.explanation import decision_record as decision_
 from cellsched.testing import builders
 from cellsched.testing import databases
 from tests.unit.cli import base
@@ -17,7 +17,7 @@ from tests.unit.db import samples
 
 def place(host, cell, **weights):
     """Return a place, with what each weigher gave it."""
-    shares = [ranking.Share(by, weight * 100, weight, 1.0, weight)
+    shares = [ranking.WeightShare(by, weight * 100, weight, 1.0, weight)
               for by, weight in weights.items()]
     return decision_.Place(host, host, cell, sum(weights.values()), shares)
 
@@ -37,10 +37,11 @@ class TestExplain(base.CommandTestCase):
             'hosts': 3, 'stages': [
                 decision_.Count('ComputeFilter', 3, 2, 'is down')],
             'picks': [], **fields})
-        made = minutes.of(decided, builders.request(hints={'a': 'b'}), uuids,
-                          request_id, samples.NOW)
+        made = decision_document.of(
+            decided, builders.request(hints={'a': 'b'}), uuids, request_id,
+            samples.NOW)
         with self.api.database.writer() as connection:
-            decisions.create(connection, [decisions.Decision(
+            decisions.create(connection, [decisions.DecisionRow(
                 request_id, at, uuids,
                 json.dumps({**made, 'version': version}))], samples.NOW)
 

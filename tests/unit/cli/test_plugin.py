@@ -54,15 +54,16 @@ class TestPlugin(base.CommandTestCase):
 
     def test_plugin_that_is_not_one_is_listed_with_the_reason(self):
         self.install(plugins.VIRT, odd='cellsched.plugins:KINDS',
-                     partial='cellsched.virt.base:Driver', nix='no module')
+                     partial='cellsched.virt.base:ComputeDriver',
+                     nix='no module')
 
         ran = self.plugin('list', '-f', 'json')
 
         self.assertEqual(0, ran.code)
         problems = {row['Name']: row['Problem'] for row in ran.data
                     if row['Kind'] == 'virt'}
-        self.assertIn('cellsched.virt.base.Driver', problems['odd'])
-        self.assertIn('nodes, spawn, which Driver', problems['partial'])
+        self.assertIn('cellsched.virt.base.ComputeDriver', problems['odd'])
+        self.assertIn('nodes, spawn, which ComputeDriver', problems['partial'])
         self.assertIn('can be imported', problems['nix'])
 
     def test_plugin_that_cannot_be_used_is_shown_with_the_reason(self):

@@ -50,8 +50,9 @@ class TestLoad(base.TestCase):
         found = self.load()
 
         self.assertEqual(
-            [deployment.Cell('c1', [deployment.Host('h1', aggregates=[])]),
-             deployment.Cell('c2', [])], found.cells)
+            [deployment.DeployedCell(
+                'c1', [deployment.DeployedHost('h1', aggregates=[])]),
+             deployment.DeployedCell('c2', [])], found.cells)
         self.assertEqual([scenario.Request('web', 'small')], found.requests)
         self.assertEqual(({}, {}, self.path), (
             found.aggregates, found.options, found.path))
@@ -66,8 +67,8 @@ class TestLoad(base.TestCase):
                              'metadata': {'k': 'v'}}, {'name': 'b'}]))
 
         self.assertEqual(
-            deployment.Host('h1', 1, 2, 0, 'zone', ['b', 'a'],
-                            {'fail_builds': 1, 'build_delay': 0.5}),
+            deployment.DeployedHost('h1', 1, 2, 0, 'zone', ['b', 'a'],
+                                    {'fail_builds': 1, 'build_delay': 0.5}),
             found.cells[0].hosts[0])
         self.assertEqual({'a': {'k': 'v'}, 'b': {}}, found.aggregates)
 

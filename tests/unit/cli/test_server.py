@@ -22,8 +22,8 @@ class Interrupting(clock.Clock):
 class ServerTestCase(base.CommandTestCase):
     """A test of commands in a deployment that all tests of a class share."""
 
-    hosts = [deployment.Host(f'host{number}', vcpus=100,
-                             availability_zone=f'zone{number}')
+    hosts = [deployment.DeployedHost(f'host{number}', vcpus=100,
+                                     availability_zone=f'zone{number}')
              for number in (1, 2)]
     options = {'filter_scheduler': {
         'enabled_filters': 'AvailabilityZoneFilter,ComputeFilter,'
@@ -36,7 +36,7 @@ class ServerTestCase(base.CommandTestCase):
         cls.addClassCleanup(directory.cleanup)
         cls.cloud = deployment.Deployment(
             pathlib.Path(directory.name),
-            [deployment.Cell('cell1', cls.hosts)], options=cls.options)
+            [deployment.DeployedCell('cell1', cls.hosts)], options=cls.options)
         cls.cloud.start()
         cls.addClassCleanup(cls.cloud.stop)
         cls.cloud.api.flavors.create('small', 1, 256)

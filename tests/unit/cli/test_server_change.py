@@ -56,7 +56,8 @@ class TestRetry(test_server.ServerTestCase):
         ran = self.server('retry', found['ID'], '--wait')
         self.assertEqual(2, ran.code)
 
-        self.cloud.start_host('cell1', deployment.Host('host3', vcpus=2000))
+        self.cloud.start_host(
+            'cell1', deployment.DeployedHost('host3', vcpus=2000))
         ran = self.server('retry', found['ID'], '--wait')
 
         self.assertEqual((0, ''), (ran.code, ran.out))

@@ -12,8 +12,8 @@ from tests.unit.db import samples
 CODE = """
 import functools, os, signal, sys, threading
 from amqp import exceptions
-from cellsched.cmd import launch
 from cellsched import assembly, context
+from cellsched.cmd import launch
 from cellsched.rpc import client, server
 
 

@@ -62,7 +62,7 @@ class AgentTestCase(base.TestCase):
         self.provider = samples.uuids(1)[0]
         self.claims.set_inventory(
             self.provider, {'VCPU': claims_base.Inventory(8)})
-        self.conductor = clients.Conductor()
+        self.conductor = clients.FakeConductor()
         self.outcomes = outcomes.Outcomes()
         self.conf = self.make_conf()
         self.network = fake_network.FakeNetworks(self.conf)

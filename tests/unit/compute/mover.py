@@ -2,8 +2,8 @@
 """Agents of moves with their cell, and one server that runs on host1."""
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moving
-from cellsched.compute import moving as agent_moving
+from cellsched.claims import moves
+from cellsched.compute import moves as agent_moving
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.testing import clients
@@ -16,7 +16,7 @@ class MoverTestCase(agents.AgentTestCase):
     def setUp(self):
         super().setUp()
         self.build()
-        self.compute = clients.Compute()
+        self.compute = clients.FakeCompute()
         self.there = samples.uuids(1)[0]
         self.claims.set_inventory(
             self.there, {'VCPU': claims_base.Inventory(8)})
@@ -46,7 +46,7 @@ class MoverTestCase(agents.AgentTestCase):
                 connection, move, agents.USER, self.clock.now())
         if move.kind.leaves and ask:
             self.claims.claim([claims_base.Claim(
-                moving.consumer(self.uuid), self.there, {'VCPU': 1})])
+                moves.consumer(self.uuid), self.there, {'VCPU': 1})])
         return move
 
     def end(self, move, status=server_moves.ERROR):
@@ -74,7 +74,7 @@ class MoverTestCase(agents.AgentTestCase):
     @property
     def places(self):
         """The nodes where something is claimed, by the names."""
-        names = {self.uuid: 'own', moving.consumer(self.uuid): 'move'}
+        names = {self.uuid: 'own', moves.consumer(self.uuid): 'move'}
         nodes = {self.provider: 'host1', self.there: 'host2'}
         return {names[consumer]: nodes[claim.provider] for consumer, [claim]
                 in self.claims.held(names).items()}

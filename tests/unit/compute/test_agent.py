@@ -4,7 +4,7 @@
 from concurrent import futures
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched.compute import progress
 from cellsched import exception
 from tests.unit.compute import agents
@@ -140,7 +140,7 @@ class TestDeletion(agents.AgentTestCase):
         self.build()
         self.delete()
         release = self.claims.release
-        conductor = moving.Moving(self.claims, 'conductor')
+        conductor = moves.MoveClaims(self.claims, 'conductor')
 
         def released(consumers):
             self.claims.release = release

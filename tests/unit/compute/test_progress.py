@@ -45,7 +45,7 @@ class ProgressCase(base.TestCase):
         """Have news told to a database."""
         database = Database(url, 'cell', clock=self.clock)
         self.addCleanup(database.close)
-        self.progress = progress.Progress('host1', database, self.clock)
+        self.progress = progress.ProgressReports('host1', database, self.clock)
         return database
 
     def create(self, count=1, **fields):

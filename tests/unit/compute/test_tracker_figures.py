@@ -9,7 +9,7 @@ from cellsched.db.cell import hosts
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched import exception
-from cellsched.hosts import figures
+from cellsched.inventory import node_columns
 from cellsched.virt import base as virt
 from tests.unit.compute import tracking
 from tests.unit.db import recording
@@ -43,7 +43,7 @@ class TestFigures(tracking.TrackerTestCase):
 
     def read(self):
         """Return what a scheduler reads of the one node."""
-        columns = figures.of_nodes(self.changes().nodes, 'cell1')
+        columns = node_columns.of_nodes(self.changes().nodes, 'cell1')
         return {name: values[0] for name, values in columns.items()
                 if isinstance(values, list)}
 
@@ -133,7 +133,7 @@ class TestFigures(tracking.TrackerTestCase):
         reports = self.tracker()
 
         reports.report()
-        [first, second] = figures.of_nodes(
+        [first, second] = node_columns.of_nodes(
             self.changes().nodes, 'cell1')['image_props']
         self.assertEqual(((('os_distro', 'x', 2),), ()), (first, second))
 

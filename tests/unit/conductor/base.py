@@ -10,8 +10,8 @@ from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
-from cellsched.conductor.tasks import base as tasks
 from cellsched.conductor.tasks import build_and_schedule
+from cellsched.conductor.tasks import saga as tasks
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
@@ -21,7 +21,7 @@ from cellsched.db.cell import instance_faults
 from cellsched.db.cell import models
 from cellsched.db import session
 from cellsched import exception
-from cellsched.listing import instances as listing
+from cellsched.listing import servers as listing
 from cellsched import objects
 from cellsched.quota import noop
 from cellsched.rpc import transport
@@ -70,8 +70,8 @@ class TestCase(base.TestCase):
         self.providers = {}
         for name, hosts in CELLS.items():
             self.add_hosts(self.cells[name], hosts)
-        self.compute = clients.ComputeAPIs()
-        self.scheduler = clients.Scheduler(self.answer)
+        self.compute = clients.FakeComputeAPIs()
+        self.scheduler = clients.FakeScheduler(self.answer)
         #: The hosts that the scheduler chooses for each instance in turn; the
         #: first is claimed.
         self.chosen = ['a1', 'a2']
@@ -112,7 +112,7 @@ class TestCase(base.TestCase):
             'scheduler': self.scheduler, 'compute': self.compute,
             'claims': self.claims, 'quotas': noop.NoopQuotaDriver(None, None),
             'clock': self.wrong_clock, 'host': 'conductor',
-            'limits': build_and_schedule.Limits(LEASE_S), **options})
+            'limits': build_and_schedule.TaskLimits(LEASE_S), **options})
 
     def task_with(self, place, function):
         """Return a task that calls a function between two of its steps."""
@@ -182,7 +182,7 @@ class TestCase(base.TestCase):
     def delete(self, uuid):
         servers.Servers(
             self.database, self.targets,
-            listing.Servers(
+            listing.ServerListing(
                 self.database, self.registry(), self.targets, None),
             None, self.compute, self.claims, self.clock, None, None,
         ).delete(USER, uuid)

@@ -20,14 +20,14 @@ from cellsched.testing import clients
 from tests.unit.conductor import base
 from tests.unit.db import samples
 
-PATIENCE = lost_builds.Patience(timeout_s=60, casts=3, down_s=90)
+PATIENCE = lost_builds.RetryPolicy(timeout_s=60, casts=3, down_s=90)
 
 
 class TestLostBuilds(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.conductors = clients.ConductorAPIs()
+        self.conductors = clients.FakeConductorAPIs()
         self.cell = self.targets.database(self.cells['cell1'])
         executor = futures.ThreadPoolExecutor(2)
         self.addCleanup(executor.shutdown)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from cellsched.conductor import recoverer
 from cellsched.conductor.tasks import leases
-from cellsched.conductor.tasks import retrying
+from cellsched.conductor.tasks import retries
 from cellsched.db.api import build_requests
 from cellsched.db.api import models
 from tests.unit.conductor import base
@@ -21,7 +21,7 @@ class Task:
 
     def __init__(self, case, fails_at=(), first=lambda uuids: None):
         self.leases = leases.Leases(case.database, base.LEASE_S)
-        self.retries = retrying.Retries(case.clock, 1.0, 3)
+        self.retries = retries.Retries(case.clock, 1.0, 3)
         self.batches = []
         self.attempts = []
         self.fails_at = fails_at
@@ -189,7 +189,7 @@ class TestRecoverer(base.TestCase):
 
     def test_what_is_to_be_tried_again_is_tried_when_it_is_due(self):
         task = Task(self)
-        task.retries.put_off(retrying.Attempt(base.USER, ['uuid']))
+        task.retries.put_off(retries.Attempt(base.USER, ['uuid']))
 
         self.run_with(task)
         self.assertEqual([], task.batches)

@@ -126,7 +126,7 @@ class TestStrandedMoves(mover.MoverTestCase):
         self.accept(status=server_moves.ACCEPTED)
         self.run_late()
         self.claims.claim([mover.claims_base.Claim(
-            mover.moving.consumer(self.uuid), self.there, {'VCPU': 1})])
+            mover.moves.consumer(self.uuid), self.there, {'VCPU': 1})])
 
         self.run_late()
 
@@ -179,7 +179,7 @@ class TestStrandedMoves(mover.MoverTestCase):
 
         def broken(consumers):
             consumers = list(consumers)
-            if mover.moving.consumer(uuid) in consumers:
+            if mover.moves.consumer(uuid) in consumers:
                 raise KeyError('as told')
             release(consumers)
 

@@ -4,7 +4,7 @@
 from oslo_config import cfg
 
 from cellsched.conf import enabled
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.conf import opts
 from cellsched import exception
 from cellsched.filters import base as filters
@@ -26,7 +26,7 @@ class TestCase(base.TestCase):
 
     def load(self, text=''):
         self.path.write_text(text)
-        return loading.load([], files=[str(self.path)], dirs=[])
+        return loader.load([], files=[str(self.path)], dirs=[])
 
     def refused(self, text):
         return str(self.assertRaises(
@@ -48,7 +48,7 @@ class TestRegistered(TestCase):
         self.assertNotIn('max_instances_per_host', conf.filter_scheduler)
 
     def test_class_that_is_named_by_its_path_has_its_options(self):
-        path = 'tests.unit.filters.test_loading.ColumnFilter'
+        path = 'tests.unit.filters.test_registry.ColumnFilter'
         conf = self.load('[filter_scheduler]\n'
                          f'available_filters = {path}\n'
                          'enabled_filters = ColumnFilter\n'
@@ -121,21 +121,22 @@ class TestMake(TestCase):
     def test_plugin_is_made_and_contained(self):
         conf = self.load()
 
-        made = enabled.make(conf, plugins.VIRT, virt.Driver, conf, None)
+        made = enabled.make(conf, plugins.VIRT, virt.ComputeDriver, conf, None)
 
-        self.assertIsInstance(made, virt.Driver)
+        self.assertIsInstance(made, virt.ComputeDriver)
         self.assertIsInstance(made, plugins.Contained)
 
     def test_what_is_broken_is_named_with_its_option(self):
         self.install(broken_packages.write_broken)
         for name, problem in (('leaving', 'SystemExit: 7'),
                               ('partial', 'destroy, list_instances'),
-                              ('no_class', 'cellsched.virt.base.Driver')):
+                              ('no_class',
+                               'cellsched.virt.base.ComputeDriver')):
             conf = self.load(f'[DEFAULT]\ncompute_driver = {name}\n')
 
             error = self.assertRaises(
                 exception.ConfigurationInvalid, enabled.make, conf,
-                plugins.VIRT, virt.Driver, conf, None)
+                plugins.VIRT, virt.ComputeDriver, conf, None)
 
             self.assertIn(f'[DEFAULT] compute_driver: {name}: ', str(error))
             self.assertIn(problem, str(error))

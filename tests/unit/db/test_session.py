@@ -14,7 +14,7 @@ from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched import clock
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.db import session
 from cellsched import exception
 from tests.unit import base
@@ -353,7 +353,7 @@ class TestEngineOptions(base.TestCase):
         path = self.temporary_directory() / 'cellsched.conf'
         path.write_text(text)
         return session.engine_options(
-            loading.load(files=[str(path)], dirs=[]), group)
+            loader.load(files=[str(path)], dirs=[]), group)
 
     def test_options_that_are_set_are_passed_on(self):
         options = self.options(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cellsched import exception
 from cellsched.filters import json_filter
-from cellsched.scheduler import pipeline
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from tests.unit import base

@@ -3,7 +3,7 @@
 
 from cellsched import exception
 from cellsched.filters import rows
-from cellsched.scheduler import pipeline
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.scheduler import toys

@@ -10,8 +10,8 @@ import numpy as np
 from cellsched import exception
 from cellsched.filters import num_instances
 from cellsched.filters import server_group_spread
-from cellsched.scheduler import choosing
-from cellsched.scheduler import pipeline
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.placement import selection
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from cellsched.weighers import ram
@@ -172,11 +172,11 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
             cell=[ONE, ONE, TWO, THREE, THREE],
             free_ram_mb=[16384, 16000, 4096, 2048, 1024])
         request = requested(hints={'spread': 'cell'}, num_instances=8)
-        choosing_ = choosing.Choosing(
+        choosing_ = selection.Selector(
             pipeline.Pipeline(
                 [builders.plugin(self.plugin)],
                 [builders.plugin(ram.RAMWeigher)]),
-            choosing.Taste(random.Random(1)), hosts, request)
+            selection.SelectionPolicy(random.Random(1)), hosts, request)
 
         for uuid in MEMBERS:
             self.assertTrue(choosing_.choose(uuid, None, last=False))

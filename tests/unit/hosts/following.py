@@ -7,9 +7,9 @@ from cellsched.cells import discovery
 from cellsched.cells import registry
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import hosts
-from cellsched.hosts import follower
-from cellsched.hosts import grouping
 from cellsched.hosts import table
+from cellsched.inventory import aggregate_groups
+from cellsched.inventory import cell_follower
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world
@@ -21,14 +21,14 @@ class FollowerTestCase(base.TestCase):
         super().setUp()
         self.world = self.useFixture(world.World('cell1', 'cell2'))
         self.table = table.HostTable()
-        self.grouping = grouping.Grouping('nova')
+        self.grouping = aggregate_groups.AggregateGroups('nova')
         self.follower = self.follow('cell1')
         self.database = self.world.targets.database(self.world.cells['cell1'])
 
     def follow(self, cell):
         cells = registry.CellRegistry(
             self.world.database, self.world.clock, 0)
-        return follower.Follower(
+        return cell_follower.CellFollower(
             self.world.cells[cell], self.table, threading.Lock(),
             self.grouping, discovery.Discovery(
                 self.world.database, cells, self.world.targets,

@@ -17,7 +17,7 @@ from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
 from cellsched.db import session
-from cellsched.hosts import loader
+from cellsched.inventory import loader
 from cellsched.testing import clock
 from cellsched.testing import databases
 from tests.unit.db import samples
@@ -130,7 +130,7 @@ class World(fixtures.Fixture):
             found = host_mappings.get_many(connection, hosts)
         return {host: cell.name for host, cell in found.items()}
 
-    def loader(self, interval_s=1.0, kind=loader.Loader,
+    def loader(self, interval_s=1.0, kind=loader.InventoryLoader,
                timeout_s=TIMEOUT_S, full_interval_s=FOR_EVER_S, **options):
         cells = registry.CellRegistry(self.database, self.clock, 0)
         return kind(
@@ -140,7 +140,8 @@ class World(fixtures.Fixture):
             discovery.Discovery(
                 self.database, cells, self.targets, self.clock),
             self.claims, self.own_clock,
-            loader.Pace(interval_s, full_interval_s), 'nova', **options)
+            loader.RefreshPolicy(
+                interval_s, full_interval_s), 'nova', **options)
 
     def claim(self, host, vcpus, consumer=None):
         """Claim on a host; return the consumer."""

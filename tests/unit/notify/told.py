@@ -4,8 +4,8 @@
 import fixtures
 from oslo_messaging.notify import _impl_test as recorded
 
-from cellsched.conf import loading
-from cellsched.notify import tasks
+from cellsched.conf import loader
+from cellsched.notify import task_notifier
 from cellsched.rpc import transport
 
 
@@ -24,7 +24,7 @@ class Told(fixtures.Fixture):
     def _setUp(self):
         recorded.reset()
         self.addCleanup(recorded.reset)
-        conf = loading.load(files=[], dirs=[])
+        conf = loader.load(files=[], dirs=[])
         conf.set_override('transport_url', 'local://told/told')
         conf.set_override('driver', ['test'], 'oslo_messaging_notifications')
         transports = transport.Transports(conf)
@@ -32,7 +32,7 @@ class Told(fixtures.Fixture):
         self.useFixture(fixtures.MonkeyPatch(
             'oslo_messaging.notify._impl_test.NOTIFICATIONS', _Heard(
                 lambda event: self.hear(event))))
-        self.notifier = tasks.TaskNotifier(
+        self.notifier = task_notifier.TaskNotifier(
             transports.notifications(), 'conductor', 'versioned', ['topic'],
             self._on_change)
 

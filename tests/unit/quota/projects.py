@@ -52,7 +52,7 @@ class Project:
                 for uuid, cell in zip(uuids, self.cells * count):
                     instance_mappings.decide(
                         connection, [uuid], cell, samples.NOW)
-        return [quota.Build(uuid, vcpus, memory_mb) for uuid in uuids]
+        return [quota.QuotaBuild(uuid, vcpus, memory_mb) for uuid in uuids]
 
     def admit(self, driver, builds, min_count=1, user_id=USER,
               project_id=PROJECT):

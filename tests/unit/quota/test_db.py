@@ -208,7 +208,7 @@ class TestAdmit(QuotaTestCase):
         wanted = [('project', 'user', 4, 4), ('project', 'other', 2, 1),
                   ('b', 'user', 2, 1), ('project', 'user', 3, 1),
                   ('free', 'user', 2, 1), ('project', 'user', 0, 1)]
-        batches = [quota.Batch(project, user, self.project.accept(
+        batches = [quota.QuotaBatch(project, user, self.project.accept(
             count, user_id=user, project_id=project) if count else [], least)
             for project, user, count, least in wanted]
         seen = self.statements()

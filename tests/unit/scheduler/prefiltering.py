@@ -4,8 +4,8 @@
 from oslo_config import cfg
 
 from cellsched.conf import scheduler
-from cellsched.scheduler import pipeline
-from cellsched.scheduler import prefilters
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import prefilters
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit import strategies

@@ -7,11 +7,11 @@ import numpy as np
 
 from cellsched.claims import memory
 from cellsched import exception
-from cellsched.hosts import loader
-from cellsched.scheduler import choosing
-from cellsched.scheduler import claiming
-from cellsched.scheduler import pipeline
-from cellsched.scheduler import placing
+from cellsched.inventory import loader
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.placement import claim_batching
+from cellsched.scheduler.placement import placer
+from cellsched.scheduler.placement import selection
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
@@ -57,7 +57,7 @@ class World(world.World):
         #: What was decided: request, instances and decision.
         self.records = []
 
-    def placing(self, interval_s=FOR_EVER_S, kind=loader.Loader,
+    def placing(self, interval_s=FOR_EVER_S, kind=loader.InventoryLoader,
                 filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
                 taste=None, first=(), slow_plugin_s=1e9,
                 ignores_demands=False):
@@ -66,10 +66,10 @@ class World(world.World):
         if weighers is None:
             # In which order cells are read is chance.
             weighers = [liking()]
-        return placing.Placing(
+        return placer.Placer(
             made, pipeline.Pipeline(filters, weighers, first),
-            claiming.Together(self.claims), self.clock,
-            taste or choosing.Taste(random.Random(0)), attempts_max,
+            claim_batching.ClaimBatcher(self.claims), self.clock,
+            taste or selection.SelectionPolicy(random.Random(0)), attempts_max,
             self.record, slow_plugin_s=slow_plugin_s,
             ignores_demands=ignores_demands), made
 

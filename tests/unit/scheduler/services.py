@@ -9,12 +9,12 @@ from oslo_messaging.notify import _impl_test as recorded
 
 from cellsched import clock
 from cellsched import context
-from cellsched.notify import notifier
+from cellsched.notify import scheduler_notifier
 from cellsched import objects
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import serializer
-from cellsched.scheduler import checking
 from cellsched.scheduler.drivers import base as drivers
+from cellsched.scheduler import request_validation
 from cellsched.scheduler import service
 from cellsched.testing import builders
 from tests.unit.db import samples
@@ -27,7 +27,7 @@ VALUES_MAX = 5
 CONTEXT = context.RequestContext(project_id='project')
 
 
-class Driver(drivers.Driver):
+class Driver(drivers.SchedulerDriver):
     """Chooses host1 and as many others as it is asked for."""
 
     #: Any demand is met by hosts that do not exist.
@@ -92,9 +92,11 @@ class SchedulerTestCase(base.RPCTestCase):
         self.addCleanup(recorded.reset)
         endpoint = service.Scheduler(
             self.driver, ATTEMPTS_MAX,
-            checking.Bounds(INSTANCES_MAX, values_max=VALUES_MAX),
-            notifier.Notifier(self.transports.notifications(), 'host0',
-                              'unversioned', []), **self.options)
+            request_validation.RequestBounds(
+                INSTANCES_MAX, values_max=VALUES_MAX),
+            scheduler_notifier.SchedulerNotifier(
+                self.transports.notifications(), 'host0', 'unversioned', []),
+            **self.options)
         self.serve(endpoint, scheduler_rpc.TOPIC, threads=1)
         self.client = scheduler_rpc.SchedulerAPI(
             self.transport, clock.Clock().timestamp)

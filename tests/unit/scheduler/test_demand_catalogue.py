@@ -10,10 +10,10 @@ from oslo_config import cfg
 from cellsched.conf import scheduler
 from cellsched.filters import base as filters
 from cellsched import plugins
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import prefilters
 from cellsched.scheduler import demand_catalogue as catalogue
 from cellsched.scheduler import demands
-from cellsched.scheduler import destinations
-from cellsched.scheduler import prefilters
 from cellsched.testing import builders
 from tests.unit import base
 

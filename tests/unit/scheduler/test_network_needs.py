@@ -6,9 +6,9 @@ from cellsched import exception
 from cellsched.network import fake
 from cellsched.network import noop
 from cellsched import objects
-from cellsched.scheduler import destinations
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import network_needs
-from cellsched.scheduler import pipeline
 from cellsched.testing import builders
 from tests.unit.network import networks
 from tests.unit.scheduler import prefiltering

@@ -35,10 +35,10 @@ class TestNetwork(base.RPCTestCase):
         self.network = network.Network()
         self.targets = []
         self.endpoint = Endpoint()
-        self.simulated = network.Transports(self.conf, lambda url: (
-            network.Driver(self.conf, url, stores.Gate(),
-                           self.network.letters.append, self.wait,
-                           self.targets.append)))
+        self.simulated = network.SimulatedTransports(self.conf, lambda url: (
+            network.SimulatedDriver(self.conf, url, stores.Gate(),
+                                    self.network.letters.append, self.wait,
+                                    self.targets.append)))
         self.server = server.server(
             self.simulated.get(BROKER), 'topic', 'host', [self.endpoint],
             clock.Clock().timestamp)
@@ -95,7 +95,7 @@ class TestNetwork(base.RPCTestCase):
     def test_reply_to_a_message_that_came_twice_counts_once(self):
         self.client.cast(context.admin(), 'say', what='x')
         [letter] = self.network.letters
-        letter.call = network.Call('first')
+        letter.call = network.SimulatedCall('first')
 
         self.deliver()
 

@@ -6,7 +6,7 @@ from oslo_config import cfg
 from cellsched.filters import compute
 from cellsched.filters import num_instances
 from cellsched.hosts import columns
-from cellsched.scheduler import pipeline
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from tests.unit import base
 

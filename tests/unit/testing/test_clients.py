@@ -20,7 +20,7 @@ class TestClients(base.TestCase):
             return [[objects.Selection(service_host=uuid)]
                     for uuid in instance_uuids]
 
-        scheduler = clients.Scheduler(answer)
+        scheduler = clients.FakeScheduler(answer)
 
         [[chosen]] = scheduler.select_destinations(
             CONTEXT, builders.request(vcpus=3), ['a'])
@@ -35,7 +35,7 @@ class TestClients(base.TestCase):
     def test_agents_and_conductors_keep_what_they_are_sent(self):
         [uuid] = samples.uuids(1)
         instance = samples.instance(uuid)
-        compute, conductor = clients.Compute(), clients.Conductor()
+        compute, conductor = clients.FakeCompute(), clients.FakeConductor()
 
         compute.terminate_instance(CONTEXT, 'host1', instance)
         conductor.build_and_schedule(CONTEXT, [uuid])
@@ -53,7 +53,7 @@ class TestClients(base.TestCase):
             (sent.method, sent.host, sent.arguments))
 
     def test_they_fail_as_long_as_they_are_told_to(self):
-        conductor = clients.Conductor()
+        conductor = clients.FakeConductor()
         conductor.failure = oslo_messaging.MessagingTimeout()
         self.assertRaises(
             oslo_messaging.MessagingTimeout, conductor.build_and_schedule,
@@ -65,7 +65,7 @@ class TestClients(base.TestCase):
         self.assertEqual(1, len(conductor.sent))
 
     def test_each_transport_has_a_client(self):
-        every = clients.ComputeAPIs()
+        every = clients.FakeComputeAPIs()
 
         self.assertIs(every.get('a'), every.get('a'))
         self.assertIsNot(every.get('a'), every.get('b'))
@@ -73,5 +73,5 @@ class TestClients(base.TestCase):
 
     def test_what_cannot_travel_is_refused(self):
         self.assertRaises(
-            ValueError, clients.Conductor().build_and_schedule, CONTEXT,
+            ValueError, clients.FakeConductor().build_and_schedule, CONTEXT,
             [object()])

@@ -22,7 +22,8 @@ class TestDeployment(base.TestCase):
 
     def make(self, cells=None, **options):
         if cells is None:
-            cells = [deployment.Cell('c1', [deployment.Host('h1')])]
+            cells = [
+                deployment.DeployedCell('c1', [deployment.DeployedHost('h1')])]
         return deployment.Deployment(
             self.temporary_directory(), cells, **options)
 
@@ -43,8 +44,9 @@ class TestDeployment(base.TestCase):
 
     def test_cells_and_hosts_are_there_when_it_has_started(self):
         world = self.start([
-            deployment.Cell('c1', [deployment.Host('h1', 3, 1000, 7)]),
-            deployment.Cell('c2', [])])
+            deployment.DeployedCell(
+                'c1', [deployment.DeployedHost('h1', 3, 1000, 7)]),
+            deployment.DeployedCell('c2', [])])
 
         self.assertEqual(['cell0', 'c1', 'c2'], [
             cell.name for cell in world.api.parts.cells.all()])
@@ -68,12 +70,12 @@ class TestDeployment(base.TestCase):
 
     def test_zones_are_aggregates_too(self):
         world = self.start(
-            [deployment.Cell('c1', [
-                deployment.Host('h1', availability_zone='lab',
-                                aggregates=['zone-lab']),
-                deployment.Host('h2', aggregates=['backup']),
-                deployment.Host('h3', availability_zone='lab',
-                                aggregates=['backup'])])],
+            [deployment.DeployedCell('c1', [
+                deployment.DeployedHost('h1', availability_zone='lab',
+                                        aggregates=['zone-lab']),
+                deployment.DeployedHost('h2', aggregates=['backup']),
+                deployment.DeployedHost('h3', availability_zone='lab',
+                                        aggregates=['backup'])])],
             aggregates_={'backup': {'when': 'weekly'},
                          'zone-lab': {'when': 'never'}})
 
@@ -102,9 +104,9 @@ class TestDeployment(base.TestCase):
                 conf.default_availability_zone))
 
     def test_behaviour_of_a_host_is_its_own(self):
-        world = self.start([deployment.Cell('c1', [
-            deployment.Host('h1', behaviour={'fail_builds': 3}),
-            deployment.Host('h2')])])
+        world = self.start([deployment.DeployedCell('c1', [
+            deployment.DeployedHost('h1', behaviour={'fail_builds': 3}),
+            deployment.DeployedHost('h2')])])
 
         self.assertEqual([3, 0], [
             world.agents[host].parts.conf.fake_virt.fail_builds
@@ -113,7 +115,8 @@ class TestDeployment(base.TestCase):
     def test_cell_may_be_called_as_files_of_hosts_are(self):
         names = ['hosts', 'host-h1', 'h1', 'hosts.h1']
         world = self.start([
-            deployment.Cell(name, [deployment.Host(f'h{number}')])
+            deployment.DeployedCell(
+                name, [deployment.DeployedHost(f'h{number}')])
             for number, name in enumerate(names, 1)])
 
         found = self.rows(world, models.compute_nodes)
@@ -154,8 +157,8 @@ class TestDeployment(base.TestCase):
         self.useFixture(fixtures.MonkeyPatch(
             'cellsched.assembly.scheduler', watched))
         world = self.make([
-            deployment.Cell('c1', [deployment.Host('h1')]),
-            deployment.Cell('c2', [deployment.Host('h2')])])
+            deployment.DeployedCell('c1', [deployment.DeployedHost('h1')]),
+            deployment.DeployedCell('c2', [deployment.DeployedHost('h2')])])
         self.addCleanup(world.stop)
         world.start()
 
@@ -164,7 +167,7 @@ class TestDeployment(base.TestCase):
     def test_host_may_come_later(self):
         world = self.start()
 
-        service = world.start_host('c1', deployment.Host('h2'))
+        service = world.start_host('c1', deployment.DeployedHost('h2'))
 
         self.assertIs(service, world.agents['h2'])
         self.assertEqual(['h1', 'h2'], [
@@ -183,8 +186,8 @@ class TestDeployment(base.TestCase):
 
     def test_start_that_fails_stops_what_was_started(self):
         world = self.make([
-            deployment.Cell('c1', [deployment.Host('h1')]),
-            deployment.Cell('c2', [deployment.Host(
+            deployment.DeployedCell('c1', [deployment.DeployedHost('h1')]),
+            deployment.DeployedCell('c2', [deployment.DeployedHost(
                 'h2', behaviour={'fail_builds': -1})])])
 
         self.assertRaisesRegex(

@@ -12,17 +12,18 @@ class TestDriver(base.TestCase):
         for missing in ('nodes', 'spawn', 'destroy', 'list_instances'):
             whole = {name: lambda self: None for name in (
                 'nodes', 'spawn', 'destroy', 'list_instances')}
-            driver = type('Whole', (virt.Driver,), whole)(None, None)
+            driver = type('Whole', (virt.ComputeDriver,), whole)(None, None)
             self.assertEqual([], driver.opts())
             self.assertFalse(driver.deallocate_networks_on_reschedule(None))
 
             del whole[missing]
             self.assertRaises(
-                TypeError, type('Partial', (virt.Driver,), whole), None, None)
+                TypeError, type(
+                    'Partial', (virt.ComputeDriver,), whole), None, None)
 
     def test_every_driver_that_is_installed_is_one(self):
         loaded = [
             name for name in plugins.names(plugins.VIRT)
-            if plugins.load_class(plugins.VIRT, name, virt.Driver)]
+            if plugins.load_class(plugins.VIRT, name, virt.ComputeDriver)]
 
         self.assertIn('fake', loaded)

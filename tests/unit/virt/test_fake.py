@@ -34,7 +34,7 @@ class TestFakeDriver(base.TestCase):
         return fake.FakeDriver(conf, self.clock)
 
     def test_it_is_a_driver(self):
-        self.assertIsInstance(self.driver(), virt.Driver)
+        self.assertIsInstance(self.driver(), virt.ComputeDriver)
 
     def test_it_has_one_node_with_what_its_options_say(self):
         [(name, node)] = self.driver(

@@ -5,9 +5,9 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from cellsched.hosts import facts
+from cellsched.hosts import cell_health
 from cellsched.hosts import table
-from cellsched.scheduler import pipeline
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from cellsched.testing.suite import weighers
 from cellsched.weighers import cell_failure
@@ -19,7 +19,7 @@ CELLS = ('one', 'two', 'three')
 
 def hosts(failures, cells=CELLS, later_s=0.0):
     """Return a host in each cell; the failures are so many seconds old."""
-    known = facts.Cells(half_life_s=300.0)
+    known = cell_health.Cells(half_life_s=300.0)
     for cell, count in failures.items():
         known.failed(cell, count, builders.NOW)
     made = table.HostTable(cells=known)

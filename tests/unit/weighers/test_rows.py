@@ -2,7 +2,7 @@
 """Weighers that look at one host after the other."""
 
 from cellsched import exception
-from cellsched.scheduler import pipeline
+from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from cellsched.weighers import rows
 from tests.unit import base

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What alembic runs."""
+"""The environment that alembic runs migrations in."""
 
 from cellsched.db import migration
 

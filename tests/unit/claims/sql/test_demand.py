@@ -14,8 +14,9 @@ class TestGroup(base.TestCase):
 
     def test_claims_of_a_provider_add_up(self):
         self.assertEqual(
-            {demand.Demand(3, (demand.Share('GB', 5, 5, 5, 5),
-                               demand.Share('VCPU', 16, 4, 6, 2))): ['p']},
+            {demand.BatchDemand(3, (demand.ClassDemand('GB', 5, 5, 5, 5),
+                                    demand.ClassDemand(
+                                        'VCPU', 16, 4, 6, 2))): ['p']},
             demand.group([claim('p', VCPU=4), claim('p', VCPU=6, GB=5),
                           claim('p', VCPU=6)]))
 

@@ -3,7 +3,7 @@
 
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks import base as tasks
+from cellsched.conductor.tasks import saga as tasks
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models

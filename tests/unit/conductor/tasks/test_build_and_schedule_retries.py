@@ -6,7 +6,7 @@ import pathlib
 import oslo_messaging
 
 from cellsched.conductor.tasks import build_and_schedule
-from cellsched.conductor.tasks import retrying
+from cellsched.conductor.tasks import retries
 from cellsched.db.api import build_requests
 from cellsched.db import session
 from tests.unit.conductor import base
@@ -31,7 +31,7 @@ class TestRetries(base.TestCase):
 
     def limited(self, **limits):
         return self.task(
-            limits=build_and_schedule.Limits(base.LEASE_S, **limits))
+            limits=build_and_schedule.TaskLimits(base.LEASE_S, **limits))
 
     def try_again(self, task, seconds):
         """Let time pass, in which the conductor lives; do what is due."""
@@ -175,8 +175,8 @@ class TestRetries(base.TestCase):
         [uuid] = self.accept()
         self.assertEqual([uuid], self.free([uuid]))
 
-        self.task().attempt(retrying.Attempt(base.USER, [uuid], 'someone'))
+        self.task().attempt(retries.Attempt(base.USER, [uuid], 'someone'))
         self.assertEqual({}, self.rows(uuid))
-        self.task().attempt(retrying.Attempt(base.USER, [uuid], 'other'))
+        self.task().attempt(retries.Attempt(base.USER, [uuid], 'other'))
 
         self.assertBuilding('cell1', uuid)

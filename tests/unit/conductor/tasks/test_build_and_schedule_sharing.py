@@ -25,7 +25,7 @@ class TestSharedFile(base.TestCase):
                 for name, amount in base.SIZE.items()})
 
     def task(self, **options):
-        return super().task(limits=build_and_schedule.Limits(
+        return super().task(limits=build_and_schedule.TaskLimits(
             base.LEASE_S, fenced=False), **options)
 
     def test_what_fails_holds_nothing_wherever_it_failed(self):

@@ -3,8 +3,8 @@
 
 from cellsched.conductor.tasks import build_instances
 from cellsched.db.cell import instances
+from cellsched.network import deallocation
 from cellsched.network import fake
-from cellsched.network import freeing
 from cellsched import objects
 from tests.unit.conductor import base
 from tests.unit.db import samples
@@ -19,7 +19,7 @@ class TestNetworks(base.TestCase):
         self.network = networks.make(fake.FakeNetworks)
         self.task = build_instances.BuildInstances(
             self.cell, self.compute.get('cell1'), self.claims, self.clock,
-            'conductor', 3, free=freeing.Freeing(
+            'conductor', 3, free=deallocation.NetworkDeallocation(
                 self.network, self.cell, self.clock).free)
         self.instance = samples.instance(
             samples.uuids(1)[0], build_attempts=1, task_state=None)

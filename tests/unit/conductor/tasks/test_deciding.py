@@ -38,7 +38,7 @@ class TestExpire(leased.StepTestCase):
         self.assertIsNone(self.failed(DEADLINE_S, ATTEMPTS * 10))
 
     def test_build_that_never_comes_to_an_end_is_buried(self):
-        task = self.task(limits=build_and_schedule.Limits(
+        task = self.task(limits=build_and_schedule.TaskLimits(
             base.LEASE_S, DEADLINE_S, ATTEMPTS))
         [uuid] = self.accept()
         self.break_cell('cell1')

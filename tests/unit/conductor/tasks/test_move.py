@@ -4,7 +4,7 @@
 from amqp import exceptions as amqp_exc
 
 from cellsched.claims import base as claims_base
-from cellsched.claims import moving
+from cellsched.claims import moves
 from cellsched.conductor.tasks import move as move_task
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
@@ -60,7 +60,7 @@ class TestMove(base.TestCase):
         cell = 'cell1' if self.chosen[0] in base.CELLS['cell1'] else 'cell2'
         selection.cell_uuid = self.cells[cell].uuid
         if self.chosen[0] != 'a1':
-            self.claim(moving.consumer(self.uuid), self.chosen[0])
+            self.claim(moves.consumer(self.uuid), self.chosen[0])
         return [[selection]]
 
     def ask(self, kind=server_moves.MIGRATION):

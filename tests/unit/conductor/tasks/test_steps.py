@@ -4,8 +4,8 @@
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims_base
-from cellsched.conductor.tasks import base as tasks
 from cellsched.conductor.tasks import deciding
+from cellsched.conductor.tasks import saga as tasks
 from cellsched.conductor.tasks import steps
 from cellsched.db.api import build_requests
 from cellsched.db.cell import build_casts

@@ -3,7 +3,7 @@
 
 from concurrent import futures
 
-from cellsched.conductor.tasks import base as tasks
+from cellsched.conductor.tasks import saga as tasks
 from cellsched.conductor.tasks import steps
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased

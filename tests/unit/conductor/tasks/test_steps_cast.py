@@ -9,7 +9,7 @@ from cellsched.conductor.tasks import deciding
 from cellsched.conductor.tasks import steps
 from cellsched.db.cell import models
 from cellsched import exception
-from cellsched.notify import tasks
+from cellsched.notify import task_notifier
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
 
@@ -30,8 +30,9 @@ class TestCast(leased.StepTestCase):
             base.LEASE_S), self.batch)
 
     def step(self):
-        return steps.Cast(self.targets, self.compute, self.claims,
-                          self.clock, 'conductor', tasks.TaskNotifier())
+        return steps.Cast(
+            self.targets, self.compute, self.claims, self.clock, 'conductor',
+            task_notifier.TaskNotifier())
 
     def client(self, cell):
         return self.compute.get(

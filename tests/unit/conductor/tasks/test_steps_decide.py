@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step that decides, alone and after others."""
 
-from cellsched.conductor.tasks import base as tasks
 from cellsched.conductor.tasks import deciding
+from cellsched.conductor.tasks import saga as tasks
 from cellsched.conductor.tasks import steps
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased

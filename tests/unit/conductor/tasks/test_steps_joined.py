@@ -4,7 +4,7 @@
 from concurrent import futures
 import threading
 
-from cellsched.conductor.tasks import base as tasks
+from cellsched.conductor.tasks import saga as tasks
 from cellsched.conductor.tasks import steps
 from cellsched import exception
 from cellsched.quota import noop

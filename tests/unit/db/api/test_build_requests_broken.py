@@ -158,7 +158,7 @@ class TestReading(BrokenCase):
             broken, lambda request: None)
 
     def test_batch_is_found_beside_one_that_cannot_be_read(self):
-        due = request_leases.Due(1e10, samples.LATER)
+        due = request_leases.LeaseDeadline(1e10, samples.LATER)
         for text in (*samples.UNREADABLE, None):
             batch = self.accept(3, reservation_id='r-1')
             self.spoil(batch[1], instance=text)

@@ -20,7 +20,7 @@ class TestDecisions(base.TestCase):
 
     def create(self, *made):
         self.write(decisions.create, [
-            decisions.Decision(
+            decisions.DecisionRow(
                 request_id, decided_at, instances, json.dumps(document))
             for request_id, decided_at, instances, document in made],
             samples.NOW)

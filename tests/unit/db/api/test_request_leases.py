@@ -13,7 +13,7 @@ from tests.unit.db import samples
 from tests.unit import racing
 
 #: All that was accepted and never taken up is overdue by then.
-DUE = request_leases.Due(1060.0, samples.LATER)
+DUE = request_leases.LeaseDeadline(1060.0, samples.LATER)
 
 
 class LeaseCase(test_build_requests.BuildRequestCase):
@@ -37,7 +37,7 @@ class TestOverdue(LeaseCase):
                 after=0):
         return [each.uuid for each in self.read(
             request_leases.list_overdue,
-            request_leases.Due(now, created_before), limit, after)]
+            request_leases.LeaseDeadline(now, created_before), limit, after)]
 
     def test_requests_that_were_never_taken_up_are_overdue_in_time(self):
         uuids = self.accept(2)
@@ -64,7 +64,7 @@ class TestOverdue(LeaseCase):
         uuids = self.accept(3)
         [first, second] = self.read(
             request_leases.list_overdue,
-            request_leases.Due(1000.0, samples.NOW), 2)
+            request_leases.LeaseDeadline(1000.0, samples.NOW), 2)
 
         self.assertEqual(uuids[:2], [first.uuid, second.uuid])
         self.assertEqual(uuids[2:], self.overdue(after=second.id))

@@ -10,21 +10,23 @@ class TestDriver(base.TestCase):
 
     def test_driver_must_select(self):
         self.assertRaises(
-            TypeError, type('Partial', (drivers.Driver,), {}), None, None)
+            TypeError, type(
+                'Partial', (drivers.SchedulerDriver,), {}), None, None)
 
-        whole = type('Whole', (drivers.Driver,), {
+        whole = type('Whole', (drivers.SchedulerDriver,), {
             'select_destinations': lambda self: None})
         driver = whole('conf', 'parts')
         self.assertEqual(('conf', 'parts'), (driver.conf, driver.parts))
         self.assertEqual([], driver.opts())
 
     def test_driver_reads_no_demand_that_it_does_not_name(self):
-        self.assertEqual(frozenset(), drivers.Driver.reads)
+        self.assertEqual(frozenset(), drivers.SchedulerDriver.reads)
 
     def test_every_driver_that_is_installed_is_one(self):
         loaded = [
             name for name in plugins.names(plugins.DRIVERS)
-            if plugins.load_class(plugins.DRIVERS, name, drivers.Driver)]
+            if plugins.load_class(
+                plugins.DRIVERS, name, drivers.SchedulerDriver)]
 
         self.assertEqual({'chance_scheduler', 'filter_scheduler'},
                          set(loaded) & {'chance_scheduler',

@@ -6,7 +6,7 @@ from cellsched.db.cell import services
 from cellsched import exception
 from cellsched.filters import base as filters
 from cellsched import plugins
-from cellsched.scheduler import recorder
+from cellsched.scheduler.explanation import recorder
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters and weighers in place of those that are configured."""
 
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched.scheduler.drivers import filter_scheduler
 from tests.unit import base
 
@@ -14,7 +14,7 @@ class TestPipeline(base.TestCase):
                         'enabled_filters = ComputeFilter\n'
                         'weight_classes = RAMWeigher\n')
         made = filter_scheduler.pipeline_of(
-            loading.load(files=[str(path)], dirs=[]), *args)
+            loader.load(files=[str(path)], dirs=[]), *args)
         return ([each.name for each in made._filters],
                 [each.name for each in made._weighers])
 

@@ -4,7 +4,7 @@
 import random
 
 from cellsched import assembly
-from cellsched.conf import loading
+from cellsched.conf import loader
 from cellsched import plugins
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
@@ -39,11 +39,12 @@ class DriverTestCase(base.TestCase):
             {'enabled_filters': 'ComputeFilter'}, **dict(filters)).items()]
         path.write_text('\n'.join(lines))
         parts = assembly.Parts(
-            loading.load(files=[str(path)], dirs=[]), self.world.clock,
+            loader.load(files=[str(path)], dirs=[]), self.world.clock,
             random.Random(seed), self.world.claims)
         parts.targets = self.world.targets
         self.addCleanup(parts.close)
-        return plugins.load_class(plugins.DRIVERS, self.name, drivers.Driver)(
+        return plugins.load_class(
+            plugins.DRIVERS, self.name, drivers.SchedulerDriver)(
             parts.conf, parts)
 
     def select(self, driver, count=1, alternates=0, **wishes):

@@ -10,8 +10,8 @@ from tests.unit import base
 from tests.unit.testing.suite import runner
 
 _UNSAFE_MODULE = '''
-import pickle
 from cellsched.filters import all_hosts
+import pickle
 
 class Unsafe(all_hosts.AllHostsFilter):
     """Does nothing, unsafely."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What servers keep of their images."""
+"""Properties of images, kept with servers."""
 
 from alembic import op
 import sqlalchemy as sa

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which process has the name of a host."""
+"""Agent runs: the process that has the name of a host."""
 
 from alembic import op
 import sqlalchemy as sa

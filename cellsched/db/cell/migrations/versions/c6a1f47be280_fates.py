@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server brings along, its moves, and builds that are under way."""
+"""Tags and block devices of servers, their moves, and casts of builds."""
 
 from alembic import op
 import sqlalchemy as sa

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds a claim is a server or is to be one: S4."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import enum
+
+from cellsched.audit import facts as facts_
+from cellsched.audit import fates
+from cellsched.audit import findings
+from cellsched.db.cell import audit_queries
+from cellsched.db.cell import states
+from cellsched import objects
+
+Action = findings.Action
+
+
+class Due(enum.Enum):
+    """What a server is to hold."""
+
+    SOMETHING = enum.auto()
+    NOTHING = enum.auto()
+    ANYTHING = enum.auto()  #: It is on its way from one to the other.
+    UNKNOWN = enum.auto()   #: That depends on what becomes of it.
+
+
+def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
+    """Yield what is wrong with a server's claims."""
+    state = due(facts)
+    cell = facts.mapping.cell if facts.mapping else None
+    if facts.claims and state is Due.NOTHING:
+        yield fates.found(
+            facts, 'claim-leaked',
+            f'holds a claim on {facts.claims[0].provider}, and takes nothing',
+            cell, Action.RELEASE)
+    if move_leaks(facts, state):
+        yield fates.found(
+            facts, 'move-claim-leaked',
+            f'holds a claim on {facts.moved[0].provider} to be moved there, '
+            'and is not being moved', cell, Action.RELEASE_MOVE)
+    row = _row(facts)
+    size = facts.size
+    if state is not Due.SOMETHING or size is not None and (
+            size.resources == {}):
+        return
+    if not facts.claims and not facts.moved:
+        yield fates.found(
+            facts, 'unclaimed', 'takes room, and holds no claim', cell,
+            Action.CLAIM if row is not None and row.provider else None,
+            'nobody knows where; delete it, unless its build goes on')
+    elif row is not None and at_rest(facts, row):
+        yield from _at_rest(facts, cell, row)
+
+
+def at_rest(facts: facts_.Facts, row: audit_queries.ServerRow) -> bool:
+    """Whether a server is on a node, and is to hold one claim, on that."""
+    return (row.provider is not None and row.task_state is None
+            and not row.moving and not facts.moved
+            and row.vm_state not in (None, states.WAITING.vm_state))
+
+
+def _at_rest(
+    facts: facts_.Facts, cell: str | None, row: audit_queries.ServerRow
+) -> Iterator[findings.Finding]:
+    held = {claim.provider: claim.resources for claim in facts.claims}
+    size = facts.size
+    here = held.pop(row.provider or '', None)
+    action = Action.RECLAIM if size is None or size.resources else None
+    unknown = 'nobody knows what it takes, as its request specification is ' \
+        'lost'
+    if here is None:
+        yield fates.found(
+            facts, 'claim-elsewhere',
+            f'is on {row.provider}, and holds a claim on '
+            + ', '.join(sorted(held)), cell, action, unknown)
+    elif held:
+        yield fates.found(
+            facts, 'claim-second',
+            f'is on {row.provider}, and holds a claim on '
+            + ', '.join(sorted(held)) + ' too', cell, action, unknown)
+    elif size is not None and size.resources is not None and (
+            dict(here) != size.resources):
+        yield fates.found(
+            facts, 'claim-amount',
+            f'takes {_amounts(size.resources)}, and holds a claim of '
+            + _amounts(here), cell, action)
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ', '.join(f'{amount} {resource}'
+                     for resource, amount in sorted(resources.items()))
+
+
+def due(facts: facts_.Facts) -> Due:
+    """Return what a server is to hold in its own name."""
+    mapping = facts.mapping
+    if mapping is None:
+        return Due.UNKNOWN
+    if facts.requested:
+        return Due.ANYTHING
+    others = facts.visible().keys() - {mapping.cell}
+    if others or mapping.cell in facts.unheard:
+        return Due.UNKNOWN
+    if mapping.cell is None:
+        return Due.NOTHING if mapping.deleted else Due.UNKNOWN
+    if mapping.cell == objects.CELL0_UUID:
+        return Due.NOTHING
+    row = facts.rows.get(mapping.cell)
+    if row is None:
+        return Due.NOTHING if mapping.deleted else Due.UNKNOWN
+    return due_in_cell(row)
+
+
+def due_in_cell(row: audit_queries.ServerRow) -> Due:
+    """Return what a server in a cell is to hold."""
+    if row.deleted:
+        return Due.NOTHING
+    if row.task_state == 'deleting':
+        return Due.ANYTHING
+    if row.vm_state in ('error', 'shelved_offloaded'):
+        at_rest = row.host is None and row.task_state is None
+        return Due.NOTHING if at_rest and not row.moving else Due.ANYTHING
+    if row.host is not None or row.task_state == 'scheduling':
+        return Due.SOMETHING
+    return Due.ANYTHING
+
+
+def move_leaks(facts: facts_.Facts, state: Due) -> bool:
+    """Whether a server holds a claim for a move that nobody makes."""
+    if not facts.moved or state is Due.UNKNOWN or facts.requested:
+        return False
+    row = _row(facts)
+    return row is None or row.deleted or (
+        row.task_state is None and not row.moving)
+
+
+def _row(facts: facts_.Facts) -> audit_queries.ServerRow | None:
+    cell = facts.mapping.cell if facts.mapping else None
+    return facts.rows.get(cell) if cell else None

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A batch that is new and fits, taken in one statement of PostgreSQL.
+
+The statement is a transaction of its own. It fails unless all of the batch is
+new and fits, and the statements of ``writing``, which take several round trips
+and say the same of what is taken, are there for all that it is not for.
+
+Its parts see the tables as they were when it began, so it decides by what it
+locks: PostgreSQL looks again at a row that has changed since, when it comes to
+lock or to change it, and then works with what it is now. Rows that only now
+have room are none to it, so that it may fail for no reason, but never takes
+what is not there.
+
+Each part asks for the one before, which is thereby done as a whole. So they
+lock in the order of ``writing``: allocations by consumer, providers by uuid
+with their inventories, and the lane of the feed last.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+import operator
+from typing import Any
+
+from oslo_log import log
+import sqlalchemy as sa
+
+from cellsched.claims import base
+from cellsched.claims.sql import demand
+from cellsched.claims.sql import schema
+from cellsched.claims.sql import statements as statements_
+from cellsched.db import guarded_statements
+from cellsched.db import session
+from cellsched.db import statements
+from cellsched import exception
+
+LOG = log.getLogger(__name__)
+
+_providers = schema.providers
+_inventories = schema.inventories
+
+#: Different demands that one statement is made for; each number of them, and
+#: of resource classes in each, makes another statement.
+_DEMANDS_MAX = 4
+
+#: How many of these are kept.
+_STATEMENTS_MAX = 100
+
+
+def take(
+    database: session.Database, claims: Sequence[base.Claim]
+) -> bool:
+    """Take a batch, if one statement can do it; return whether it did.
+
+    :raises cellsched.db.guarded_statements.StatementRefused: a consumer holds
+        something, or something does not fit, or did not when the statement
+        began
+    """
+    dialect = database.engine.dialect
+    if dialect.name != 'postgresql':
+        return False
+    if any(claim.group is not None for claim in claims):
+        return False
+    if len(claims) == 1:
+        text, parameters = _one(dialect, claims[0])
+    else:
+        groups = demand.group(claims)
+        if (len(groups) > _DEMANDS_MAX
+                or sum(map(len, groups.values())) > statements.CHUNK):
+            return False
+        text, parameters = _several(dialect, claims, groups)
+    try:
+        with database.each_alone() as connection:
+            _execute(connection, text, parameters)
+    except exception.DatabaseUnreachable as exc:
+        # Other connections may work, or are made anew.
+        LOG.warning('Claiming again after a lost connection: %s', exc)
+        return False
+    return True
+
+
+def _execute(
+    connection: sa.Connection, text: str, parameters: Mapping[str, Any]
+) -> None:
+    """Execute a statement by a cursor of the driver, or else by SQLAlchemy.
+
+    SQLAlchemy adds a tenth to the time of a claim. After a failure it executes
+    the statement again, so that it translates the error and replaces lost
+    connections. If the claim was taken all the same, it is found to be held.
+    """
+    try:
+        connection.connection.cursor().execute(text, parameters)
+    except connection.dialect.loaded_dbapi.Error as exc:
+        if guarded_statements.state(exc) in guarded_statements.HARMLESS:
+            raise guarded_statements.StatementRefused() from None
+        connection.exec_driver_sql(text, dict(parameters))
+
+
+def _one(
+    dialect: sa.Dialect, claim: base.Claim
+) -> tuple[str, dict[str, Any]]:
+    """Return the statement for one claim, and its parameters."""
+    text, parameters = _alike(dialect, tuple(claim.resources.items()))
+    return text, {
+        **parameters, **statements_.inserting_one(claim)[1],
+        'in_lane': schema.FEED.lane(claim.consumer)}
+
+
+@functools.lru_cache(_STATEMENTS_MAX)
+def _alike(
+    dialect: sa.Dialect, resources: tuple[tuple[str, int], ...]
+) -> tuple[str, Mapping[str, Any]]:
+    """Return what claims of the same have in common, of :func:`_one`."""
+    claim = base.Claim('', '', dict(resources))
+    groups = demand.group([claim])
+    text, constants = _text(
+        dialect, statements_.inserting_one(claim)[0], _classes(groups),
+        alone=True)
+    return text, {**constants, **_parameters(groups)}
+
+
+def _several(
+    dialect: sa.Dialect, claims: Sequence[base.Claim],
+    groups: Mapping[demand.BatchDemand, list[str]],
+) -> tuple[str, dict[str, Any]]:
+    """Return the statement for a batch, and its parameters."""
+    insert, inserted = statements_.inserting(claims)
+    text, constants = _text(dialect, insert, _classes(groups), alone=False)
+    return text, {
+        **constants, **inserted, **_parameters(groups),
+        'in_lane': schema.FEED.lane(claims[0].consumer)}
+
+
+def _classes(
+    groups: Mapping[demand.BatchDemand, list[str]]
+) -> tuple[int, ...]:
+    return tuple(len(wanted.shares) for wanted in groups)
+
+
+def _parameters(
+    groups: Mapping[demand.BatchDemand, list[str]]
+) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        'uuids': sorted(uuid for uuids in groups.values() for uuid in uuids),
+        'providers': sum(map(len, groups.values())),
+        'inventories': sum(len(wanted.shares) * len(uuids)
+                           for wanted, uuids in groups.items())}
+    for number, (wanted, uuids) in enumerate(groups.items()):
+        parameters[f'uuids{number}'] = uuids
+        parameters[f'consumers{number}'] = wanted.consumers
+        parameters |= statements_.parameters(wanted, 1, number)
+    return parameters
+
+
+@functools.lru_cache(_STATEMENTS_MAX)
+def _text(
+    dialect: sa.Dialect, insert: sa.Insert, classes: tuple[int, ...],
+    alone: bool,
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the statement's text, and parameters that are always the same.
+
+    SQLAlchemy looks up what it has compiled by all that a statement is made
+    of, which takes as long as the statement where that is much.
+    """
+    compiled = _statement(insert, classes, alone).compile(dialect=dialect)
+    return str(compiled), {
+        name: value for name, value in compiled.params.items()
+        if value is not None}
+
+
+def _statement(
+    insert: sa.Insert, classes: tuple[int, ...], alone: bool
+) -> sa.Update:
+    """Return the statement for a batch of some demands.
+
+    :param classes: how many resource classes each of them is about
+    :param alone: it is for one claim, and ``insert`` has its ``provider``
+    """
+    inserted = insert.returning(sa.literal_column('1')).cte('inserted')
+    # What is not there is not locked, and so not taken either.
+    locked = sa.select(_providers.c.uuid).where(
+        _is_of(_providers.c.uuid, 'uuids', alone),
+        statements_.count(inserted) > 0,
+    ).order_by(_providers.c.uuid).with_for_update().cte('locked')
+    added = [_added(locked, *each, alone) for each in enumerate(classes)]
+    fits = sa.and_(
+        statements_.count(locked) == sa.bindparam('providers'),
+        functools.reduce(operator.add, map(statements_.count, added))
+        == sa.bindparam('inventories'))
+    moved = schema.FEED.moved(guarded_statements.insisting(fits))
+    return sa.update(_providers).where(
+        _is_of(_providers.c.uuid, 'uuids', alone)).values(
+        consumers=_providers.c.consumers + _consumers(len(classes)),
+        lane=sa.bindparam('in_lane'),
+        position=sa.select(moved.c.position).scalar_subquery())
+
+
+def _added(locked: sa.CTE, group: int, classes: int, alone: bool) -> sa.CTE:
+    """Return the part that takes a demand, if there is room."""
+    update = statements_.change(classes, group).where(
+        _is_of(_inventories.c.provider, f'uuids{group}', alone),
+        statements_.count(locked) > 0)
+    return statements_.with_room(update, classes, group).returning(
+        sa.literal_column('1')).cte(f'added{group}')
+
+
+def _is_of(
+    column: sa.Column[str], name: str, alone: bool
+) -> sa.ColumnElement[bool]:
+    """Return the condition of being one of the providers, or the one.
+
+    PostgreSQL plans once for all what it is asked of one, where the driver
+    prepares it; it does not know how many are in an array.
+    """
+    return column == (
+        sa.bindparam('provider') if alone else statements_.any_of(name))
+
+
+def _consumers(groups: int) -> sa.ColumnElement[int]:
+    """Return how many consumers a provider has more."""
+    if groups == 1:
+        return sa.bindparam('consumers0', type_=sa.Integer)
+    return sa.case(*(
+        (_providers.c.uuid == statements_.any_of(f'uuids{group}'),
+         sa.bindparam(f'consumers{group}', type_=sa.Integer))
+        for group in range(groups)))

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that move what is taken, each batch in one transaction.
+
+All transactions lock in one order: server groups, allocations by consumer,
+then providers by uuid, and a lane of the feed last. A provider's row is locked
+before its inventories are touched and stands for them. So transactions wait
+for each other, and never in a circle, but for two that are then tried again:
+of several that insert the same consumer InnoDB may give up one, and a transfer
+may meet a claim for both of its consumers.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+
+import sqlalchemy as sa
+
+from cellsched.claims import base
+from cellsched.claims.sql import demand
+from cellsched.claims.sql import group_members
+from cellsched.claims.sql import queries
+from cellsched.claims.sql import schema
+from cellsched.claims.sql import statements as statements_
+from cellsched.db import statements
+
+_providers = schema.providers
+_inventories = schema.inventories
+_allocations = schema.allocations
+
+
+class NoRoom(Exception):
+    """Something of the batch does not fit."""
+
+
+def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
+    """Take a batch for consumers that hold nothing.
+
+    :raises oslo_db.exception.DBDuplicateEntry: one of them holds something
+    :raises cellsched.exception.GroupPolicyViolated: a claim breaks a policy
+    :raises NoRoom: and what was done so far has to be rolled back
+    """
+    group_members.lock(connection, claims)
+    _insert(connection, claims)
+    group_members.join(connection, claims)
+    groups = demand.group(claims)
+    add = _lock_and_add if _is_simple(connection, groups) else _add
+    if add is _add:
+        _lock(connection, groups)
+    for wanted, uuids in _chunks(groups):
+        added = connection.execute(add(len(wanted.shares)), {
+            'uuids': uuids, **statements_.parameters(wanted, 1)})
+        if added.rowcount != len(uuids) * len(wanted.shares):
+            raise NoRoom()
+    _note(connection, groups, 1, claims[0].consumer)
+
+
+def give_back(connection: sa.Connection, consumers: Iterable[str]) -> None:
+    """Give back all that the consumers hold.
+
+    Of several that release a consumer at a time, the first one to lock its
+    rows gives them back, and the others find none.
+    """
+    held = queries.held(connection, sorted(consumers), lock=True)
+    if not held:
+        return
+    _give_back(connection, held)
+
+
+def transfer(connection: sa.Connection, source: str, target: str) -> bool:
+    """Let one consumer hold what another one held; return whether it did.
+
+    :raises oslo_db.exception.DBDuplicateEntry: the target has taken something
+        meanwhile
+    """
+    held = queries.held(connection, sorted([source, target]), lock=True)
+    if source not in held:
+        return False
+    del held[source]
+    if held:
+        _give_back(connection, held)
+    connection.execute(sa.update(_allocations).where(
+        _allocations.c.consumer == source).values(consumer=target))
+    group_members.follow(connection, source, target)
+    return True
+
+
+def _give_back(
+    connection: sa.Connection, held: Mapping[str, Sequence[base.Claim]]
+) -> None:
+    """Give back what consumers hold, whose allocations are locked."""
+    claims = [claim for holds in held.values() for claim in holds]
+    groups = demand.group(claims)
+    _lock(connection, groups)
+    group_members.free(connection, held)
+    for wanted, uuids in _chunks(groups):
+        connection.execute(_subtract(len(wanted.shares)), {
+            'uuids': uuids, **statements_.parameters(wanted, -1)})
+    _note(connection, groups, -1, claims[0].consumer)
+
+
+def set_inventory(
+    connection: sa.Connection, provider: str,
+    inventory: Mapping[str, base.Inventory], new: bool,
+) -> None:
+    """Replace what a provider has.
+
+    :param new: the provider is not there yet
+    :raises oslo_db.exception.DBDuplicateEntry: it is
+    """
+    if new:
+        connection.execute(sa.insert(_providers).values(
+            uuid=provider, consumers=0, lane=0, position=0))
+    groups = {demand.BatchDemand(0, ()): [provider]}
+    _lock(connection, groups)
+    there = set(connection.execute(
+        sa.select(_inventories.c.resource_class)
+        .where(_inventories.c.provider == provider)
+        .with_for_update()).scalars())
+    for resource in sorted(there | inventory.keys()):
+        # What is taken of a class stays known when the class is gone.
+        has = inventory.get(resource, base.Inventory(total=0))
+        values = {'capacity': has.capacity, **vars(has)}
+        if resource in there:
+            connection.execute(sa.update(_inventories).where(
+                _inventories.c.provider == provider,
+                _inventories.c.resource_class == resource).values(values))
+        else:
+            connection.execute(sa.insert(_inventories).values(
+                provider=provider, resource_class=resource, used=0, **values))
+    _note(connection, groups, 0, provider)
+
+
+def _insert(
+    connection: sa.Connection, claims: Sequence[base.Claim]
+) -> None:
+    if connection.dialect.name != 'postgresql':
+        connection.execute(
+            sa.insert(_allocations), list(statements_.rows(claims)))
+    else:
+        connection.execute(*statements_.inserting(claims))
+
+
+def _lock(
+    connection: sa.Connection, groups: Mapping[demand.BatchDemand, list[str]]
+) -> None:
+    """Lock the providers; SQLite has locked the database already."""
+    if connection.dialect.name == 'sqlite':
+        return
+    uuids = sorted(uuid for group in groups.values() for uuid in group)
+    for chunk in statements.chunks(uuids):
+        connection.execute(
+            sa.select(_providers.c.uuid).where(_providers.c.uuid.in_(chunk))
+            .order_by(_providers.c.uuid).with_for_update())
+
+
+def _note(
+    connection: sa.Connection, groups: Mapping[demand.BatchDemand, list[str]],
+    sign: int, key: str,
+) -> None:
+    """Count the consumers, and let the feed know of the providers."""
+    if _is_simple(connection, groups):
+        (wanted, uuids), = groups.items()
+        connection.execute(_MOVE_AND_NOTE, {
+            'uuids': uuids, 'in_lane': schema.FEED.lane(key),
+            'change': sign * wanted.consumers})
+        return
+    lane = schema.FEED.move(connection, key)
+    for wanted, uuids in _chunks(groups):
+        connection.execute(_NOTE, {
+            'uuids': uuids, 'in_lane': lane,
+            'change': sign * wanted.consumers})
+
+
+def _is_simple(
+    connection: sa.Connection, groups: Mapping[demand.BatchDemand, list[str]]
+) -> bool:
+    """Return whether PostgreSQL needs one statement, where others need two.
+
+    It can where one statement is about all the providers.
+    """
+    return (connection.dialect.name == 'postgresql' and len(groups) == 1
+            and max(map(len, groups.values())) <= statements.CHUNK)
+
+
+def _chunks(
+    groups: Mapping[demand.BatchDemand, list[str]]
+) -> Iterator[tuple[demand.BatchDemand, list[str]]]:
+    for wanted, uuids in groups.items():
+        for chunk in statements.chunks(uuids):
+            yield wanted, chunk
+
+
+@functools.cache
+def _add(classes: int) -> sa.Update:
+    """Return the statement that takes room, if there is room."""
+    return statements_.with_room(_move(classes), classes)
+
+
+@functools.cache
+def _lock_and_add(classes: int) -> sa.Update:
+    """Return the statement that locks providers, in order, and takes room."""
+    locked = sa.select(_providers.c.uuid).where(
+        _providers.c.uuid == _ANY).order_by(
+        _providers.c.uuid).with_for_update().cte('locked')
+    # To count them is to lock them first.
+    return statements_.with_room(statements_.change(classes).where(
+        _inventories.c.provider == _ANY,
+        statements_.count(locked) > 0), classes)
+
+
+@functools.cache
+def _subtract(classes: int) -> sa.Update:
+    return _move(classes).where(_inventories.c.resource_class.in_(
+        [sa.bindparam(f'resource0_{number}') for number in range(classes)]))
+
+
+def _move(classes: int) -> sa.Update:
+    return statements_.change(classes).where(
+        _inventories.c.provider.in_(sa.bindparam('uuids', expanding=True)))
+
+
+#: One of the parameter ``uuids``, an array, which PostgreSQL reads faster.
+_ANY = statements_.any_of('uuids')
+
+_moved = schema.FEED.moved()
+
+_MOVE_AND_NOTE = sa.update(_providers).where(
+    _providers.c.uuid == _ANY).values(
+    consumers=_providers.c.consumers + sa.bindparam('change'),
+    lane=sa.bindparam('in_lane'),
+    position=sa.select(_moved.c.position).scalar_subquery())
+
+_NOTE = sa.update(_providers).where(
+    _providers.c.uuid.in_(sa.bindparam('uuids', expanding=True))).values(
+    consumers=_providers.c.consumers + sa.bindparam('change'),
+    **schema.FEED.marks)

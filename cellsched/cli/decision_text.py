@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telling people of a decision, from its minutes."""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from cellsched import exception
+
+#: The documents that are read here are of this version; see
+#: ``cellsched.scheduler.explanation.decision_document``.
+_VERSION = 1
+
+#: Servers of one request that are listed for people.
+_LISTED_MAX = 20
+
+#: Weights that differ by less are equal.
+_EQUAL = 1e-9
+
+
+def check(minutes: Mapping[str, Any]) -> None:
+    """Make sure that minutes can be read.
+
+    :raises cellsched.exception.InvalidField: another release wrote them
+    """
+    if minutes.get('version') != _VERSION:
+        raise exception.InvalidField(
+            where='decision', field='version',
+            expected=f'{_VERSION}, not {minutes.get("version")!r:.20}; '
+                     'another release kept it')
+
+
+def reason(minutes: Mapping[str, Any]) -> str | None:
+    """Return why the second best host was not chosen, in a sentence."""
+    detailed = _detailed(minutes)
+    if minutes.get('reason') or detailed is None:
+        return None
+    first, second = detailed['first'], detailed['second']
+    if second is None:
+        return f'{first["host"]} was the only one to choose.'
+    name, better = second['host'], first['weight'] - second['weight']
+    if abs(better) < _EQUAL:
+        return (f'{name} weighs the same as {first["host"]}; of equals, the '
+                'first is taken, or one by chance.')
+    if better < 0:
+        return (f'{name} weighs more; {first["host"]} was chosen by chance '
+                'among the best, as [filter_scheduler] host_subset_size '
+                'says.')
+    share, by = max(_differences(first, second))
+    return (f'{name} was not chosen because it weighs {better:.6g} less: '
+            f'{by} made the largest difference, {share:.6g}.')
+
+
+def lines(
+    minutes: Mapping[str, Any], cells: Mapping[str, str],
+    server: str | None = None,
+) -> Iterator[str]:
+    """Yield what people read.
+
+    :param cells: names of cells, by uuid
+    :param server: the one that was asked about; else all are told
+    """
+    yield from _request(minutes)
+    yield ''
+    if minutes['stages']:
+        yield from _stages(minutes)
+        yield ''
+    if minutes.get('reason'):
+        yield from _refusal(minutes)
+        return
+    yield from _picks(minutes, cells, server)
+    detailed = _detailed(minutes)
+    if detailed is not None and detailed['second'] is not None:
+        yield ''
+        if server not in (None, detailed['instance']):
+            yield f'Weights, as of {detailed["instance"]}, the first:'
+        yield from _weights(detailed)
+    sentence = reason(minutes)
+    if sentence:
+        yield ''
+        yield sentence
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> Iterator[str]:
+    """Yield columns side by side, numbers to the right."""
+    rows = [[_shown(value) for value in row] for row in (headings, *rows)]
+    widths = [max(len(row[place]) for row in rows)
+              for place in range(len(headings))]
+    right = [len(rows) > 1 and all(_is_number(row[place]) for row in rows[1:])
+             for place in range(len(headings))]
+    for row in rows:
+        yield '  '.join(
+            cell.rjust(width) if numeric else cell.ljust(width)
+            for cell, width, numeric in zip(row, widths, right)).rstrip()
+
+
+def _request(minutes: Mapping[str, Any]) -> Iterator[str]:
+    request = minutes['request']
+    count = request['instances']
+    servers = 'one server' if count == 1 else f'{count} servers'
+    asked = minutes.get('request_id')
+    yield (f'Decision of {minutes["decided_at"]} on {servers}'
+           + (f', request {asked}' if asked else ''))
+    resources = ', '.join(f'{amount} {name}' for name, amount
+                          in request['resources'].items())
+    yield f'Each: {request["flavor"] or "no flavor"} ({resources})'
+    for name in ('project_id', 'availability_zone', 'image', 'group',
+                 'group_policy', 'force_hosts', 'force_nodes', 'ignore_hosts',
+                 'hints', 'destination'):
+        said = request.get(name)
+        if isinstance(said, dict):
+            said = [f'{key}={_shown(value)}' for key, value in said.items()
+                    if value]
+        if said:
+            yield f'{name.replace("_", " ").capitalize()}: {_shown(said)}'
+
+
+def _stages(minutes: Mapping[str, Any]) -> Iterator[str]:
+    yield from table(('Stage', 'Entered', 'Left', 'What it rejects'), [
+        (stage['by'], stage['entered'], stage['left'],
+         f'a host that {stage["reason"]}') for stage in minutes['stages']])
+
+
+def _refusal(minutes: Mapping[str, Any]) -> Iterator[str]:
+    yield f'No host: {minutes["reason"]}'
+    if not minutes['rejections']:
+        return
+    yield ''
+    yield from table(
+        ('Rejected by', 'Hosts', 'Nearest miss', 'Among them'), [
+            (each['by'], each['hosts'], _nearest(each.get('nearest')),
+             each.get('cells') or minutes['examples'].get(each['by'], ()))
+            for each in minutes['rejections']])
+
+
+def _nearest(nearest: Mapping[str, Any] | None) -> str:
+    if nearest is None:
+        return ''
+    return (f'{nearest["hosts"]} by {nearest["amount"]:.10g} '
+            f'{nearest["unit"]}')
+
+
+def _picks(
+    minutes: Mapping[str, Any], cells: Mapping[str, str], server: str | None
+) -> Iterator[str]:
+    picks = [pick for pick in minutes['picks']
+             if server in (None, pick['instance'])]
+    if not picks:
+        yield 'Nothing was chosen: each server kept the host that it held.'
+        return
+    yield from table(
+        ('Server', 'Host', 'Node', 'Cell', 'Candidates', 'Weight'), [
+            (pick['instance'], pick['first']['host'], pick['first']['node'],
+             cells.get(pick['first']['cell'], pick['first']['cell']),
+             pick['candidates'], pick['first']['weight'])
+            for pick in picks[:_LISTED_MAX]])
+    if len(picks) > _LISTED_MAX:
+        yield (f'and {len(picks) - _LISTED_MAX} more, which -f json shows')
+
+
+def _weights(detailed: Mapping[str, Any]) -> Iterator[str]:
+    first, second = detailed['first'], detailed['second']
+    rows: list[Sequence[Any]] = []
+    for one, other in zip(first['shares'], second['shares']):
+        for place, share in ((first, one), (second, other)):
+            rows.append((
+                share['by'] if place is first else '', place['host'],
+                share['raw'], share['scaled'], share['multiplier'],
+                share['weight']))
+    for place in (first, second):
+        rows.append(('Sum' if place is first else '', place['host'], '', '',
+                     '', place['weight']))
+    yield from table(
+        ('Weigher', 'Host', 'Raw', 'Scaled', 'Multiplier', 'Weight'), rows)
+
+
+def _detailed(minutes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the pick whose weights were kept, which is the first one."""
+    return minutes['picks'][0] if minutes['picks'] else None
+
+
+def _differences(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+) -> Iterator[tuple[float, str]]:
+    for one, other in zip(first['shares'], second['shares']):
+        yield one['weight'] - other['weight'], one['by']
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        # There is no zero below zero.
+        return f'{value + 0.0:.6g}'
+    if isinstance(value, (list, tuple)):
+        return ', '.join(map(_shown, value))
+    return '' if value is None else str(value)
+
+
+def _is_number(text: str) -> bool:
+    if not text:
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

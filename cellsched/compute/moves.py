@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a compute agent answers of moves over RPC."""
+
+from collections.abc import Callable
+from typing import Any
+
+from oslo_concurrency import lockutils
+from oslo_log import log
+import oslo_messaging
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import moves
+from cellsched import context as context_
+from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import states
+from cellsched.db import session
+from cellsched import exception
+from cellsched.network import base as network_base
+from cellsched import objects
+from cellsched.rpc import compute
+from cellsched.rpc import delivery
+from cellsched.virt import base as virt_base
+
+LOG = log.getLogger(__name__)
+
+#: Nova's number for a server that runs.
+RUNNING = 1
+
+
+class MovingAgent:
+    """Takes servers over from other hosts of the cell, and lets them go.
+
+    The row of the move and the row of the server say what is to be done, and
+    are changed together. So a message that comes twice does nothing the
+    second time, one that comes when the move was given up does nothing, and a
+    deletion wins at any moment. Where a server goes is told to its row before
+    anything is done to what it leaves.
+
+    :param compute: the agents of the cell
+    :param reached: is told what was done: ``MoveBegin``, ``MoveSpawn``,
+        ``MoveFinish``, ``MoveClaim``, ``MoveDestroy``
+    :param locks: as :class:`cellsched.compute.agent.Agent` has them
+    """
+
+    target = oslo_messaging.Target(version=compute.VERSION)
+
+    def __init__(
+        self, host: str, database: session.Database,
+        claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
+        compute_: compute.ComputeAPI, network: network_base.NetworkAPI,
+        reached: Callable[[str], None] = lambda step: None,
+        locks: Any = None,
+    ) -> None:
+        self._host = host
+        self._database = database
+        self._driver = driver
+        self._compute = compute_
+        self._network = network
+        self._moving = moves.MoveClaims(claims, host)
+        self._reached = reached
+        self._locks = locks
+
+    def rebuild_instance(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        migration_uuid: str, node: str,
+    ) -> None:
+        """Build a server anew that is here, or one whose host is down."""
+        self._bring_up(context, instance, migration_uuid, node)
+
+    def migrate_in(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        migration_uuid: str, node: str,
+    ) -> None:
+        """Take a server over from its host."""
+        self._bring_up(context, instance, migration_uuid, node)
+
+    def unshelve_instance(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        migration_uuid: str, node: str,
+    ) -> None:
+        """Build a server that was shelved."""
+        self._bring_up(context, instance, migration_uuid, node)
+
+    def shelve_offload_instance(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        migration_uuid: str,
+    ) -> None:
+        """Let go of a server that is kept without a host."""
+        with self._lock(instance.uuid):
+            move = self._begin_offload(instance.uuid, migration_uuid)
+            if move is None:
+                return
+            self._reached('MoveBegin')
+            self._remove(context, instance)
+            self._reached('MoveDestroy')
+            if not self._change(move, {'host': None, 'node': None}):
+                self._pass_over(move)
+                return
+            self._reached('MoveFinish')
+            self._moving.complete(self._database, move)
+            self._reached('MoveClaim')
+
+    def migrate_out(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        migration_uuid: str,
+    ) -> None:
+        """Remove what a move left here; it may be gone already."""
+        with self._lock(instance.uuid):
+            with self._database.reader() as connection:
+                move = server_moves.get(connection, migration_uuid)
+                row = instances.get(connection, instance.uuid)
+                live = server_moves.live(connection, instance.uuid)
+            belongs = row is not None and row.host == self._host
+            # It may be on its way back, and what is here be that.
+            comes = live is not None and live.dest_compute == self._host
+            if not belongs and not comes:
+                self._remove(context, instance)
+                self._reached('MoveDestroy')
+            if move is not None and move.source_compute == self._host:
+                with self._database.writer() as connection:
+                    server_moves.advance(
+                        connection, move.uuid, [server_moves.FINISHED],
+                        server_moves.DONE, self._database.now())
+
+    def clean_up(self) -> None:
+        """Remove what left this host while it was down."""
+        with self._database.reader() as connection:
+            left = server_moves.list_left(connection, self._host)
+        for move in left:
+            instance = objects.Instance(uuid=move.instance_uuid)
+            try:
+                self.migrate_out(context_.admin(), instance, move.uuid)
+            except Exception:
+                # A conductor of the cell tells this host again.
+                LOG.exception('%s, which is elsewhere, cannot be removed',
+                              instance.uuid)
+
+    def _lock(self, uuid: str) -> Any:
+        return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks)
+
+    def _bring_up(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        migration_uuid: str, node: str,
+    ) -> None:
+        with self._lock(instance.uuid):
+            move = self._begin(instance.uuid, migration_uuid)
+            if move is None:
+                return
+            self._reached('MoveBegin')
+            try:
+                if move.source_compute == self._host:
+                    self._driver.destroy(instance)
+                self._network.setup_instance_network_on_host(
+                    context, instance, self._host)
+                self._driver.spawn(instance, node)
+            except Exception as exc:
+                LOG.exception('The %s of %s failed here',
+                              move.migration_type, instance.uuid)
+                if move.source_compute != self._host:
+                    self._remove(context, instance)
+                self._moving.give_up(self._database, move, exc)
+                return
+            self._reached('MoveSpawn')
+            arrived = self._change(move, {
+                'host': self._host, 'node': node, 'power_state': RUNNING,
+                'availability_zone': instance.get('availability_zone')})
+            if not arrived:
+                if move.source_compute != self._host:
+                    self._remove(context, instance)
+                self._pass_over(move)
+                return
+            self._reached('MoveFinish')
+            self._moving.complete(self._database, move)
+            self._reached('MoveClaim')
+        if move.kind.leaves:
+            self._leave(context, instance, move)
+
+    def _remove(
+        self, context: context_.RequestContext, instance: objects.Instance
+    ) -> None:
+        """Remove a server from this host; it keeps its networks."""
+        self._driver.destroy(instance)
+        try:
+            self._network.cleanup_instance_network_on_host(
+                context, instance, self._host)
+        except exception.NetworkError:
+            LOG.exception('What the networks of %s have here goes with them',
+                          instance.uuid)
+
+    def _leave(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        move: server_moves.Migration,
+    ) -> None:
+        """Have the host that a server left remove it, when it can."""
+        assert move.source_compute is not None
+        try:
+            self._compute.migrate_out(
+                context, move.source_compute, instance, move.uuid)
+        except (*delivery.ERRORS, exception.VersionNotSendable) as exc:
+            LOG.warning('%s could not be told that %s has left; it will be: '
+                        '%s', move.source_compute, instance.uuid,
+                        delivery.describe(exc))
+
+    def _begin(
+        self, uuid: str, migration_uuid: str
+    ) -> server_moves.Migration | None:
+        """Begin a move to this host, or go on with one that was begun.
+
+        :returns: None if there is nothing to do
+        """
+        with self._database.writer() as connection:
+            server_moves.hold(connection, uuid)
+            move = server_moves.get(connection, migration_uuid)
+            if not self._comes_here(move, uuid):
+                LOG.info('Not moving %s here: it was moved, or the move was '
+                         'given up', uuid)
+                return None
+            assert move is not None and move.kind.begin is not None
+            begun = instances.transit(
+                connection, uuid, move.kind.begin, self._database.now(),
+                host=move.source_compute)
+            row = instances.get(connection, uuid)
+            begun = begun or _is_begun(row, move)
+        if not begun:
+            self._pass_over(move)
+            return None
+        return move
+
+    def _comes_here(
+        self, move: server_moves.Migration | None, uuid: str
+    ) -> bool:
+        return (move is not None and move.instance_uuid == uuid
+                and move.status == server_moves.MIGRATING
+                and move.dest_compute == self._host
+                and move.kind.begin is not None)
+
+    def _begin_offload(
+        self, uuid: str, migration_uuid: str
+    ) -> server_moves.Migration | None:
+        offloading = states.TRANSITIONS['offload'].after
+        with self._database.writer() as connection:
+            server_moves.hold(connection, uuid)
+            move = server_moves.get(connection, migration_uuid)
+            if (move is None or move.instance_uuid != uuid
+                    or move.migration_type != server_moves.SHELVE
+                    or move.source_compute != self._host
+                    or move.status not in server_moves.UNMOVED):
+                LOG.info('Not letting go of %s: it went, or stays', uuid)
+                return None
+            row = instances.get(connection, uuid)
+            begun = row is not None and (row.task_state, row.host) == (
+                offloading.task_state, self._host)
+            if begun:
+                server_moves.advance(
+                    connection, move.uuid, server_moves.UNMOVED,
+                    server_moves.MIGRATING, self._database.now())
+        if not begun:
+            self._pass_over(move)
+            return None
+        return move
+
+    def _change(
+        self, move: server_moves.Migration, values: dict[str, Any]
+    ) -> bool:
+        """Tell the server's row where it is now, if it still is to be."""
+        kind = move.kind
+        with self._database.writer() as connection:
+            now = self._database.now()
+            server_moves.hold(connection, move.instance_uuid)
+            current = server_moves.get(connection, move.uuid)
+            if current is None or current.status != server_moves.MIGRATING:
+                return False
+            if not instances.transit(
+                    connection, move.instance_uuid, kind.finish, now, values,
+                    host=move.source_compute):
+                return False
+            return server_moves.advance(
+                connection, move.uuid, [server_moves.MIGRATING],
+                server_moves.MOVED, now)
+
+    def _pass_over(self, move: server_moves.Migration) -> None:
+        """Leave a server that is not to be moved any more."""
+        LOG.info('The %s of %s is not gone on with: it is deleted, or the '
+                 'move was given up', move.migration_type, move.instance_uuid)
+        self._moving.give_up(
+            self._database, move,
+            exception.InstanceNotFound(uuid=move.instance_uuid))
+
+
+def _is_begun(
+    row: objects.Instance | None, move: server_moves.Migration
+) -> bool:
+    assert move.kind.begin is not None
+    after = states.TRANSITIONS[move.kind.begin].after
+    return row is not None and (row.task_state, row.host) == (
+        after.task_state, move.source_compute)

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for who audits: all servers, a page at a time, and repairs."""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import datetime
+from typing import Any
+
+from oslo_serialization import jsonutils
+import sqlalchemy as sa
+
+from cellsched.db.api import models
+from cellsched.db import session
+from cellsched.db import statements
+from cellsched import objects
+
+_TABLE = models.instance_mappings
+_CELLS = models.cell_mappings
+_REQUESTS = models.build_requests
+_SPECS = models.request_specs
+
+_MAPPINGS = (
+    sa.select(_TABLE.c.instance_uuid, _CELLS.c.uuid,
+              _TABLE.c.queued_for_delete)
+    .select_from(_TABLE).outerjoin(_CELLS, _CELLS.c.id == _TABLE.c.cell_id)
+    .where(statements.in_list(_TABLE.c.instance_uuid)))
+
+_REQUESTED = sa.select(_REQUESTS.c.instance_uuid).where(
+    statements.in_list(_REQUESTS.c.instance_uuid))
+
+
+_SPECS_OF = sa.select(_SPECS.c.instance_uuid, _SPECS.c.spec).where(
+    statements.in_list(_SPECS.c.instance_uuid))
+
+
+@dataclasses.dataclass(frozen=True)
+class MappingRow:
+    """The mapping of a server, as the API database has it.
+
+    :param cell: uuid of its cell, if it has one
+    :param deleted: its user deleted it
+    """
+
+    cell: str | None
+    deleted: bool
+
+
+def count(connection: sa.Connection) -> int:
+    """Return how many servers there are and were."""
+    return connection.execute(
+        sa.select(sa.func.count()).select_from(_TABLE)).scalar_one()
+
+
+def mapped_after(
+    connection: sa.Connection, after: int, limit: int
+) -> list[tuple[int, str]]:
+    """Return ids and servers of the next mappings.
+
+    :param after: the id of the last one before them
+    """
+    return _after(connection, _TABLE, after, limit)
+
+
+def requested_after(
+    connection: sa.Connection, after: int, limit: int
+) -> list[tuple[int, str]]:
+    """Return ids and servers of the next build requests."""
+    return _after(connection, _REQUESTS, after, limit)
+
+
+def mappings(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, MappingRow]:
+    """Return mappings by server; unknown servers are left out."""
+    return {
+        uuid: MappingRow(cell, bool(deleted))
+        for chunk in statements.chunks(uuids)
+        for uuid, cell, deleted in connection.execute(
+            _MAPPINGS, {'these': chunk})}
+
+
+def requested(connection: sa.Connection, uuids: Iterable[str]) -> set[str]:
+    """Return those servers that have a build request."""
+    return {uuid for chunk in statements.chunks(uuids)
+            for uuid in connection.execute(
+                _REQUESTED, {'these': chunk}).scalars()}
+
+
+def specs(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, str]:
+    """Return what was asked for, by server, as it is kept."""
+    return {uuid: text for chunk in statements.chunks(uuids)
+            for uuid, text in connection.execute(
+                _SPECS_OF, {'these': chunk})}
+
+
+def spec(connection: sa.Connection, uuid: str) -> objects.RequestSpec | None:
+    """Return what was asked for, or None; it may be none that can be read."""
+    found = connection.execute(sa.select(_SPECS.c.spec).where(
+        _SPECS.c.instance_uuid == uuid)).scalar()
+    return None if found is None else objects.RequestSpec.obj_from_primitive(
+        jsonutils.loads(found))
+
+
+def remap(
+    connection: sa.Connection, uuid: str, before: str, after: int,
+    now: datetime.datetime,
+) -> bool:
+    """Map a server to another cell; return whether it was as expected.
+
+    :param before: uuid of the cell that it is mapped to
+    :param after: id of the cell that it is to be mapped to
+    """
+    return bool(connection.execute(
+        sa.update(_TABLE).where(
+            _TABLE.c.instance_uuid == uuid,
+            _TABLE.c.queued_for_delete.is_not(sa.true()),
+            _TABLE.c.cell_id == sa.select(_CELLS.c.id).where(
+                _CELLS.c.uuid == before).scalar_subquery())
+        .values(cell_id=after, updated_at=now)).rowcount)
+
+
+def owner(
+    connection: sa.Connection, uuid: str
+) -> tuple[str, str | None] | None:
+    """Return project and user of a server, or None where it is not mapped."""
+    row = connection.execute(
+        sa.select(_TABLE.c.project_id, _TABLE.c.user_id)
+        .where(_TABLE.c.instance_uuid == uuid)).first()
+    return None if row is None else (row.project_id, row.user_id)
+
+
+@contextlib.contextmanager
+def holding(database: session.Database) -> Iterator[sa.Connection]:
+    """Give a connection whose locks outlast a call of the claim store.
+
+    SQLite has one lock for a file, in which the claims may be too: there it
+    only reads.
+    """
+    lone = database.engine.dialect.name == 'sqlite'
+    with (database.reader() if lone else database.writer()) as connection:
+        yield connection
+
+
+def lock(connection: sa.Connection, uuid: str) -> MappingRow | None:
+    """Return a server's mapping, which stays until the transaction ends."""
+    connection.execute(sa.select(_TABLE.c.id).where(
+        _TABLE.c.instance_uuid == uuid).with_for_update()).all()
+    return mappings(connection, [uuid]).get(uuid)
+
+
+def forget(connection: sa.Connection, uuid: str, now: float) -> bool:
+    """Delete a request that nobody leases; return whether there was one.
+
+    :param now: seconds since the epoch
+    """
+    return bool(connection.execute(sa.delete(_REQUESTS).where(
+        _REQUESTS.c.instance_uuid == uuid,
+        sa.or_(_REQUESTS.c.lease_expires_at.is_(None),
+               _REQUESTS.c.lease_expires_at <= now))).rowcount)
+
+
+def map_missing(
+    connection: sa.Connection, uuid: str, project_id: str,
+    user_id: str | None, now: datetime.datetime,
+) -> bool:
+    """Map a server to no cell yet, unless it is mapped; return which."""
+    return bool(statements.insert_missing(
+        connection, _TABLE.c.instance_uuid, [{
+            'created_at': now, 'instance_uuid': uuid,
+            'project_id': project_id, 'user_id': user_id,
+            'queued_for_delete': False}]))
+
+
+def _after(
+    connection: sa.Connection, table: sa.Table, after: int, limit: int
+) -> list[tuple[int, str]]:
+    rows: Any = connection.execute(
+        sa.select(table.c.id, table.c.instance_uuid)
+        .where(table.c.id > after, table.c.instance_uuid.is_not(None))
+        .order_by(table.c.id).limit(limit))
+    return [(row.id, row.instance_uuid) for row in rows]

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for who audits a cell: its servers, a page at a time."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import datetime
+from typing import Any
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instances
+from cellsched.db.cell import models
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
+from cellsched.db import statements
+
+_TABLE = models.instances
+_NODES = models.compute_nodes
+_ACTIONS = models.instance_actions
+_CASTS = models.build_casts
+_MOVES = models.migrations
+_SERVICES = models.services
+
+#: States of a migration that has come to its end, Nova's among them.
+ENDED = ('cancelled', 'completed', 'confirmed', 'done', 'error', 'failed',
+         'reverted')
+
+_ROWS = (
+    sa.select(
+        _TABLE.c.uuid, _TABLE.c.vm_state, _TABLE.c.task_state, _TABLE.c.host,
+        _TABLE.c.node, _TABLE.c.launched_at, _TABLE.c.deleted,
+        _TABLE.c.project_id, _TABLE.c.user_id,
+        _NODES.c.uuid.label('provider'), _CASTS.c.casts,
+        _SERVICES.c.id.label('service'))
+    .outerjoin_from(_TABLE, _NODES, sa.and_(
+        _NODES.c.host == _TABLE.c.host,
+        _NODES.c.hypervisor_hostname == _TABLE.c.node,
+        _NODES.c.deleted == 0))
+    .outerjoin(_CASTS, _CASTS.c.instance_uuid == _TABLE.c.uuid)
+    .outerjoin(_SERVICES, sa.and_(
+        _SERVICES.c.host == _TABLE.c.host,
+        _SERVICES.c.binary == services.COMPUTE, _SERVICES.c.deleted == 0))
+    .where(statements.in_list(_TABLE.c.uuid)))
+
+_MOVING = sa.select(
+    _MOVES.c.instance_uuid, _MOVES.c.migration_type, _MOVES.c.status,
+).where(
+    statements.in_list(_MOVES.c.instance_uuid), _MOVES.c.deleted == 0,
+    sa.func.coalesce(_MOVES.c.status, '').not_in(ENDED),
+).order_by(_MOVES.c.id)
+
+_FAILED = sa.select(_ACTIONS.c.instance_uuid).where(
+    statements.in_list(_ACTIONS.c.instance_uuid),
+    sa.func.coalesce(_ACTIONS.c.request_id, '') != '',
+    _ACTIONS.c.message.is_not(None))
+
+
+class MoveRow(NamedTuple):
+    """A move that goes on; see :mod:`cellsched.db.cell.server_moves`."""
+
+    kind: str
+    status: str
+
+
+class NodeRow(NamedTuple):
+    """A compute node.
+
+    :param mapped: whether a scheduler has seen its host as mapped
+    :param offers: by resource class what it has, what of that it keeps for
+        itself, and how often it gives the rest
+    """
+
+    host: str
+    mapped: bool
+    offers: Mapping[str, tuple[int, int, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerRow:
+    """A server's row.
+
+    :param provider: uuid of the compute node that it names, if it is there
+    :param reason: what its last fault says, of one in ERROR
+    :param failed_action: whether an action of a request that is known is
+        recorded as failed, of one in ERROR
+    :param moving: whether it has a migration that has not ended; after one
+        that goes on no more its old host may still have to clean up
+    :param move: the migration that goes on
+    :param cast: whether its cell keeps what a host was told of its build
+    :param served: whether its host has a compute service, alive or not
+    """
+
+    vm_state: str | None
+    task_state: str | None
+    host: str | None
+    launched_at: datetime.datetime | None
+    deleted: bool
+    project_id: str | None
+    user_id: str | None
+    provider: str | None
+    reason: str | None = None
+    failed_action: bool = False
+    moving: bool = False
+    move: MoveRow | None = None
+    cast: bool = False
+    served: bool = False
+
+    @property
+    def ran(self) -> bool:
+        """True if there may be something on a host."""
+        return self.host is not None or self.launched_at is not None
+
+
+def count(connection: sa.Connection) -> int:
+    """Return how many servers are not deleted."""
+    return connection.execute(
+        sa.select(sa.func.count()).select_from(_TABLE)
+        .where(_TABLE.c.deleted == 0)).scalar_one()
+
+
+def present_after(
+    connection: sa.Connection, after: int, limit: int
+) -> list[tuple[int, str]]:
+    """Return ids and uuids of the next servers that are not deleted.
+
+    :param after: the id of the last one before them
+    """
+    rows: Any = connection.execute(
+        sa.select(_TABLE.c.id, _TABLE.c.uuid)
+        .where(_TABLE.c.id > after, _TABLE.c.deleted == 0)
+        .order_by(_TABLE.c.id).limit(limit))
+    return [(row.id, row.uuid) for row in rows]
+
+
+def moved_after(
+    connection: sa.Connection, after: int, limit: int
+) -> list[tuple[int, str]]:
+    """Return ids and servers of the next migrations."""
+    rows: Any = connection.execute(
+        sa.select(_MOVES.c.id, _MOVES.c.instance_uuid)
+        .where(_MOVES.c.id > after, _MOVES.c.instance_uuid.is_not(None))
+        .order_by(_MOVES.c.id).limit(limit))
+    return [(row.id, row.instance_uuid) for row in rows]
+
+
+def rows(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, ServerRow]:
+    """Return the rows of servers, deleted ones too."""
+    found: dict[str, ServerRow] = {}
+    for chunk in statements.chunks(uuids):
+        there = connection.execute(_ROWS, {'these': chunk}).all()
+        if not there:
+            continue
+        moving: dict[str, list[MoveRow]] = {}
+        for uuid, kind, status in connection.execute(
+                _MOVING, {'these': [row.uuid for row in there]}):
+            moving.setdefault(uuid, []).append(MoveRow(kind, status))
+        wrong = [row.uuid for row in there
+                 if row.vm_state == 'error' and not row.deleted]
+        reasons, failed = _reasons(connection, wrong)
+        for row in there:
+            found[row.uuid] = ServerRow(
+                row.vm_state, row.task_state, row.host, row.launched_at,
+                bool(row.deleted), row.project_id, row.user_id, row.provider,
+                reasons.get(row.uuid), row.uuid in failed,
+                row.uuid in moving, next((
+                    move for move in moving.get(row.uuid, ())
+                    if move.status != server_moves.FINISHED), None),
+                row.casts is not None, row.service is not None)
+    return found
+
+
+def lock(connection: sa.Connection, uuid: str) -> ServerRow | None:
+    """Return a server's row, which stays until the transaction ends."""
+    connection.execute(sa.select(_TABLE.c.id).where(
+        _TABLE.c.uuid == uuid).with_for_update()).all()
+    return rows(connection, [uuid]).get(uuid)
+
+
+def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
+    """Return the compute nodes that say whose they are, by their uuids."""
+    return {
+        row.uuid: NodeRow(row.host, bool(row.mapped and row.mapped > 0), {
+            'VCPU': (row.vcpus, row.vcpus_used,
+                     row.cpu_allocation_ratio or 1.0),
+            'MEMORY_MB': (row.memory_mb, row.memory_mb_used,
+                          row.ram_allocation_ratio or 1.0),
+            'DISK_GB': (row.local_gb, row.local_gb_used,
+                        row.disk_allocation_ratio or 1.0)})
+        for row in connection.execute(sa.select(_NODES).where(
+            _NODES.c.deleted == 0, _NODES.c.host.is_not(None)))}
+
+
+def purge_unrun(connection: sa.Connection, uuid: str) -> bool:
+    """Remove a server that never was on a host; return whether it was so."""
+    row = lock(connection, uuid)
+    if row is None or row.ran:
+        return False
+    instances.purge(connection, [uuid])
+    return True
+
+
+def _reasons(
+    connection: sa.Connection, uuids: list[str]
+) -> tuple[dict[str, str], set[str]]:
+    if not uuids:
+        return {}, set()
+    return instance_faults.latest(connection, uuids), set(
+        connection.execute(_FAILED, {'these': uuids}).scalars())

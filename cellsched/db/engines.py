@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines of SQLAlchemy, set up by oslo.db's options."""
+
+from collections.abc import Mapping
+import itertools
+import logging
+from typing import Any
+
+from oslo_db import exception as db_exc
+from oslo_db.sqlalchemy import exc_filters
+from oslo_log import log
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy import pool
+
+from cellsched import clock as clock_
+from cellsched.db import guarded_statements
+from cellsched.db import liveness
+from cellsched.db import mysql
+from cellsched.db import postgresql
+from cellsched.db import tracing
+
+LOG = log.getLogger(__name__)
+
+#: Arguments of ``create_engine`` for a pool, by oslo.db's options.
+_POOL_OPTIONS = {
+    'connection_recycle_time': 'pool_recycle',
+    'max_overflow': 'max_overflow',
+    'max_pool_size': 'pool_size',
+    'pool_timeout': 'pool_timeout',
+}
+
+
+def open_(
+    url: str, options: Mapping[str, Any], clock: clock_.Clock
+) -> sa.Engine:
+    """Return an engine, after a first connection was made.
+
+    :param options: oslo.db's, by name; what is left out has the default of
+        SQLAlchemy, or of the database server
+    :raises oslo_db.exception.DBConnectionError: the server cannot be reached,
+        ``max_retries`` times; PostgreSQL's is SQLAlchemy's
+        OperationalError
+    :raises cellsched.exception.ConfigurationInvalid: a parameter of the URL
+        is not valid
+    """
+    parsed = sa.make_url(url)
+    if options.get('connection_parameters'):
+        parsed = parsed.update_query_string(
+            options['connection_parameters'], append=True)
+    _set_log_level(options.get('connection_debug', 0))
+    if parsed.get_backend_name() == 'sqlite':
+        engine = _sqlite(parsed, options.get('sqlite_synchronous', True))
+    else:
+        engine = _server(parsed, options, clock)
+    # Not register_engine(): its listeners for savepoints, which are not used
+    # here, cost each transaction some of its time.
+    event.listen(engine, 'handle_error', exc_filters.handler, retval=True)
+    if options.get('connection_trace'):
+        tracing.listen(engine)
+    _connect(engine, options.get('max_retries', 1),
+             options.get('retry_interval', 1), clock)
+    return engine
+
+
+def begin_immediate(connection: sa.Connection) -> None:
+    """Begin a transaction of SQLite's as a writer.
+
+    One that begins as a reader cannot become a writer while another one
+    writes, whatever the timeout.
+    """
+    connection.exec_driver_sql('BEGIN IMMEDIATE')
+
+
+def _server(
+    url: sa.URL, options: Mapping[str, Any], clock: clock_.Clock
+) -> sa.Engine:
+    """Return an engine for a database server."""
+    url, connect_args = postgresql.connect_arguments(url)
+    if (url.get_backend_name() == 'postgresql'
+            and 'client_encoding' not in url.query):
+        # It would be that of the environment or the database.
+        connect_args['client_encoding'] = 'utf8'
+    arguments = {argument: options[name]
+                 for name, argument in _POOL_OPTIONS.items()
+                 if options.get(name) is not None}
+    # Most uses are single statements. To change the isolation costs round
+    # trips, so transactions do that, which take several anyway.
+    arguments['isolation_level'] = 'AUTOCOMMIT'
+    tuned = mysql.engine_arguments(url)
+    connect_args.update(tuned.pop('connect_args', {}))
+    arguments.update(tuned)
+    engine = sa.create_engine(
+        url, connect_args=connect_args,
+        # Transactions are ended before their connections are given back.
+        pool_reset_on_return=None,
+        # Parameters hold passwords too: those of the cells' URLs.
+        hide_parameters=True,
+        # What was used last has prepared and read most.
+        pool_use_lifo=True, **arguments)
+    liveness.listen(engine, clock)
+    if engine.dialect.name == 'postgresql':
+        # The first listener that raises decides, so these precede oslo.db's.
+        guarded_statements.listen(engine)
+        postgresql.listen(engine)
+    elif options.get('mysql_sql_mode') is not None:
+        _set_sql_mode(engine, options['mysql_sql_mode'])
+    return engine
+
+
+def _set_sql_mode(engine: sa.Engine, mode: str) -> None:
+    def connect(connection: Any, record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute('SET SESSION sql_mode = %s', [mode])
+
+    event.listen(engine, 'connect', connect)
+
+
+def _sqlite(url: sa.URL, synchronous: bool) -> sa.Engine:
+    """Return an engine for a file of SQLite, or a database in memory.
+
+    :param synchronous: whether a commit waits for the disk
+    """
+    # sqlite3 is to begin no transactions on its own.
+    connect_args: dict[str, Any] = {'isolation_level': None}
+    arguments: dict[str, Any]
+    if url.database in (None, '', ':memory:'):
+        arguments = {'poolclass': pool.StaticPool}
+        connect_args['check_same_thread'] = False
+    else:
+        # As many stay open as there ever were at a time.
+        arguments = {'poolclass': pool.QueuePool, 'pool_size': 0,
+                     'max_overflow': -1, 'pool_use_lifo': True}
+    engine = sa.create_engine(
+        url, connect_args=connect_args, hide_parameters=True, **arguments)
+    level = 'FULL' if synchronous else 'OFF'
+
+    def connect(connection: Any, record: Any) -> None:
+        connection.execute('PRAGMA foreign_keys=ON')
+        # Readers and a writer do not wait for each other, and writers queue
+        # up instead of failing.
+        connection.execute('PRAGMA journal_mode=WAL')
+        connection.execute('PRAGMA busy_timeout=30000')
+        connection.execute(f'PRAGMA synchronous={level}')
+
+    event.listen(engine, 'connect', connect)
+    return engine
+
+
+def _set_log_level(debug: int) -> None:
+    """Set how much SQLAlchemy logs, as ``connection_debug`` says."""
+    logging.getLogger('sqlalchemy.engine').setLevel(
+        logging.DEBUG if debug >= 100 else
+        logging.INFO if debug >= 50 else logging.WARNING)
+
+
+def _connect(
+    engine: sa.Engine, attempts_max: int, interval_s: float,
+    clock: clock_.Clock,
+) -> None:
+    """Make a first connection.
+
+    :param attempts_max: how often to try; 0 is not at all, -1 without a bound
+    """
+    for number in itertools.count(1) if attempts_max else ():
+        try:
+            return engine.connect().close()
+        except (db_exc.DBConnectionError, sa.exc.OperationalError):
+            # oslo.db does not know all that libpq says.
+            if number == attempts_max:
+                raise
+            LOG.warning('Connection to the %s database failed; trying again '
+                        'in %s s', engine.dialect.name, interval_s)
+            clock.sleep(interval_s)

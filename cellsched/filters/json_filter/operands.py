@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operands of a query: constants, masks, and values of hosts."""
+
+from collections.abc import Sequence
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from cellsched.filters import attributes
+
+COMPARES = {'=': operator.eq, '<': operator.lt, '>': operator.gt,
+            '<=': operator.le, '>=': operator.ge, 'in': operator.eq}
+
+
+def present(operand: Any) -> Any:
+    """Return which hosts have the value: a mask, or one truth for all."""
+    if _kind(operand) != attributes.MIXED:
+        return np.True_
+    return operand.each(lambda value: value is not None)
+
+
+def compare(operator_: str, operands: Sequence[Any]) -> Any:
+    """Return for which hosts the first operand compares with the others.
+
+    Each host leaves out what it does not have, the first one too; what is
+    left must be two at least.
+    """
+    some = operator_ == 'in'
+    holds = functools.partial(_holds, COMPARES[operator_])
+    there = [present(operand) for operand in operands]
+    result, open_ = np.False_, np.True_
+    for place, first in enumerate(operands, 1):
+        mine = open_ & there[place - 1]
+        met, others = mine & (not some), np.False_
+        for here, other in zip(there[place:], operands[place:]):
+            others = others | here
+            if some:
+                met = met | mine & here & holds(first, other)
+            elif met.any():
+                met = met & (~here | holds(first, other))
+        result = result | met & others
+        open_ = open_ & ~there[place - 1]
+        if not open_.any():
+            break
+    return result
+
+
+def _holds(compares: Any, first: Any, second: Any) -> Any:
+    """Return where one compares with the other; a text does with no number."""
+    kinds = {_kind(first), _kind(second)}
+    if attributes.MIXED not in kinds:
+        if len(kinds) == 1:
+            return np.asarray(compares(_plain(first), _plain(second)))
+        return np.False_
+    if _is_one(second):
+        return first.each(lambda value: _compared(compares, value, second))
+    if _is_one(first):
+        return second.each(lambda value: _compared(compares, first, value))
+    if compares is operator.eq and attributes.NUMBER not in kinds:
+        return first.values == second.values
+    result = compares(_numbers(first), _numbers(second))
+    if attributes.NUMBER not in kinds:
+        both = np.logical_and(*(operand.each(
+            lambda value: isinstance(value, str)) for operand in (
+                first, second)))
+        result[both] = compares(first.values[both], second.values[both])
+    return result
+
+
+def _compared(compares: Any, first: Any, second: Any) -> bool:
+    try:
+        return bool(compares(first, second))
+    except TypeError:
+        return False
+
+
+def _numbers(operand: Any) -> Any:
+    known = isinstance(operand, attributes.Attribute)
+    return operand.numbers if known else operand
+
+
+def _plain(operand: Any) -> Any:
+    known = isinstance(operand, attributes.Attribute)
+    return operand.column if known else operand
+
+
+def _kind(operand: Any) -> str:
+    if isinstance(operand, attributes.Attribute):
+        return operand.kind
+    return attributes.TEXT if isinstance(operand, str) else attributes.NUMBER
+
+
+def _is_one(operand: Any) -> bool:
+    """Return whether it is the same for all hosts."""
+    return not isinstance(operand, attributes.Attribute) and (
+        np.ndim(operand) == 0)

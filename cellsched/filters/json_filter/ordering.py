@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Order comparisons that a query may make, checked by the query alone."""
+
+import functools
+from typing import Any
+
+from cellsched.filters import attribute_kinds
+from cellsched.filters.json_filter import query
+
+_ORDERS = frozenset(('<', '>', '<=', '>='))
+
+
+@functools.lru_cache(128)
+def read(text: str) -> query.QueryCall:
+    """Return a query that puts no number and text in order.
+
+    That a number of hosts never meets a text is no matter, so that a query is
+    refused or not whatever hosts there are.
+
+    :raises cellsched.exception.InvalidField: names the wrong place
+    """
+    call = query.read(text)
+    _check(call, '')
+    return call
+
+
+def _check(call: query.QueryCall, place: str) -> None:
+    for number, node in enumerate(call.arguments, 1):
+        if isinstance(node, query.QueryCall):
+            _check(node, f'{place}[{number}]')
+    if call.operator not in _ORDERS:
+        return
+    left = list(filter(None, map(_kind, call.arguments)))
+    while left:
+        first, *left = left
+        # What a host lacks leaves the first place to the next one.
+        if first != attribute_kinds.MIXED:
+            if not {first, attribute_kinds.MIXED}.issuperset(left):
+                query.refuse(
+                    place, 'to compare two numbers or two texts')
+            return
+
+
+def _kind(node: Any) -> str | None:
+    """Return the kind of an argument; None, if it is always left out."""
+    if isinstance(node, query.Name):
+        return attribute_kinds.kind(node.path)
+    if isinstance(node, str):
+        return attribute_kinds.TEXT if node else None
+    return attribute_kinds.NUMBER

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of cells as a whole."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import math
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.float64]
+
+#: Fewer failures than this are as good as forgotten.
+_TRACE = 0.01
+
+
+@dataclasses.dataclass
+class CellHealth:
+    """What was heard of one cell.
+
+    :param heard_at: when it was last heard, in seconds since the epoch; None
+        where nobody listens, as in tests
+    :param failures: what failed up to ``failed_at``, less what is forgotten
+    """
+
+    heard_at: float | None = None
+    failures: float = 0.0
+    failed_at: float = 0.0
+
+    def failures_at(self, now: float, half_life_s: float) -> float:
+        """Return the failures that are not forgotten by now."""
+        age_s = max(now - self.failed_at, 0.0)
+        return self.failures * 0.5 ** (age_s / half_life_s)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hearing:
+    """When a cell was heard, in seconds since the epoch.
+
+    :param last: for the last time
+    :param since: since when there was no silence
+    """
+
+    last: float
+    since: float
+
+
+class Cells:
+    """What was heard of each cell, by its uuid.
+
+    :param half_life_s: seconds in which half of the failures are forgotten
+    :param silence_s: seconds between two times of hearing that are silence
+    """
+
+    def __init__(
+        self, half_life_s: float = 300.0, silence_s: float = 30.0
+    ) -> None:
+        self._half_life_s = half_life_s
+        self._silence_s = silence_s
+        #: Since when cells are heard without a break.
+        self._since: dict[str, float] = {}
+        self._known: dict[str, CellHealth] = {}
+        # Those in which something ever failed.
+        self._failed: dict[str, CellHealth] = {}
+        self._oldest: float | None = None
+        #: How often anything was noted.
+        self.version = 0
+
+    def copy(self) -> 'Cells':
+        """Return the same, to which nothing is added any more."""
+        made = Cells(self._half_life_s)
+        made.version = self.version
+        made._known = {uuid: dataclasses.replace(cell)
+                       for uuid, cell in dict(self._known).items()}
+        made._failed = {uuid: made._known[uuid] for uuid in self._failed}
+        return made
+
+    def heard(self, uuid: str, now: float) -> None:
+        """Note that a cell answered."""
+        cell = self._cell(uuid)
+        if cell.heard_at is None or now - cell.heard_at > self._silence_s:
+            self._since[uuid] = now
+        cell.heard_at = now
+        self._note()
+
+    def failed(self, uuid: str, count: float, now: float) -> None:
+        """Note that something failed in a cell."""
+        cell = self._cell(uuid)
+        cell.failures = cell.failures_at(now, self._half_life_s) + count
+        cell.failed_at = now
+        self._failed[uuid] = cell
+        self._note()
+
+    def drop(self, uuid: str) -> None:
+        """Forget a cell."""
+        self._known.pop(uuid, None)
+        self._failed.pop(uuid, None)
+        self._since.pop(uuid, None)
+        self._note()
+
+    @property
+    def oldest(self) -> float:
+        """When the cell that is silent for longest was heard."""
+        if self._oldest is None:
+            self._oldest = min(
+                (cell.heard_at for cell in self._known.values()
+                 if cell.heard_at is not None), default=math.inf)
+        return self._oldest
+
+    def silent_s(self, uuid: str, now: float) -> float:
+        """Return the seconds since a cell was heard."""
+        cell = self._known.get(uuid)
+        if cell is None or cell.heard_at is None:
+            return 0.0
+        return max(now - cell.heard_at, 0.0)
+
+    def hearing(self, uuid: str, now: float) -> Hearing:
+        """Return when a cell was heard; always, where nobody listens."""
+        cell = self._known.get(uuid)
+        if cell is None or cell.heard_at is None:
+            return Hearing(now, -math.inf)
+        return Hearing(cell.heard_at, self._since[uuid])
+
+    def failures(self, uuid: str, now: float) -> float:
+        """Return the failures of a cell that are not forgotten."""
+        cell = self._known.get(uuid)
+        return cell.failures_at(now, self._half_life_s) if cell else 0.0
+
+    def any_fails(self, now: float) -> bool:
+        """Whether a cell has failures that are not as good as forgotten."""
+        return any(cell.failures_at(now, self._half_life_s) >= _TRACE
+                   for cell in self._failed.values())
+
+    @property
+    def known(self) -> Mapping[str, CellHealth]:
+        """What was heard of each cell, to be read only."""
+        return self._known
+
+    def _note(self) -> None:
+        self.version += 1
+        self._oldest = None
+
+    def _cell(self, uuid: str) -> CellHealth:
+        return self._known.setdefault(uuid, CellHealth())
+
+
+class Columns(Protocol):
+    """Columns by name."""
+
+    def __getitem__(self, name: str, /) -> Column:
+        """Return a column."""
+
+
+#: Of what a cell's free share is the least: what is free and what there is.
+_SHARES: tuple[tuple[Callable[..., Column], Callable[..., Column]], ...] = (
+    (lambda of: of['vcpus_total'] * of['cpu_allocation_ratio']
+     - of['vcpus_used'],
+     lambda of: of['vcpus_total'] * of['cpu_allocation_ratio']),
+    (lambda of: of['free_ram_mb'], lambda of: of['total_usable_ram_mb']),
+    (lambda of: of['free_disk_mb'],
+     lambda of: of['total_usable_disk_gb'] * 1024),
+)
+
+
+def free_shares(columns: Columns, count: int) -> Column:
+    """Return the least share of a resource that is free, for each cell.
+
+    Of nothing, nothing is free. What is overcommitted is below zero.
+
+    :param columns: columns of all hosts; ``cell`` has the codes of cells
+    :param count: how many codes there are
+    """
+    cells = columns['cell']
+    result = np.full(count, np.inf)
+    for free, total in _SHARES:
+        has = np.bincount(cells, total(columns), count)
+        left = np.bincount(cells, free(columns), count)
+        share = np.divide(left, has, out=np.zeros(count), where=has > 0)
+        np.minimum(result, share, out=result)
+    return result

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which aggregates hosts are in."""
+
+from collections.abc import Iterable
+
+from cellsched.db.api import aggregates
+from cellsched.hosts import aggregate
+from cellsched import objects
+
+#: Aggregates, by their ids.
+Group = tuple[aggregate.HostAggregate, ...]
+
+
+class AggregateGroups:
+    """The aggregates of hosts and their availability zones.
+
+    They are those of the API database, and others that callers told of.
+
+    :param default_zone: availability zone of hosts that are in none
+    """
+
+    def __init__(self, default_zone: str) -> None:
+        self._default_zone = default_zone
+        # By whether somebody told of it, and by the number it has there.
+        self._aggregates: dict[tuple[bool, int], aggregate.HostAggregate] = {}
+        self._members: dict[tuple[bool, int], frozenset[str]] = {}
+        self._groups: dict[str, Group] = {}
+
+    def group(self, host: str) -> Group:
+        """Return the aggregates of a host."""
+        return self._groups.get(host, ())
+
+    def zone(self, host: str) -> str:
+        """Return the zone of a host.
+
+        Where its aggregates disagree, the oldest one is right.
+        """
+        for each in self.group(host):
+            zone = each.metadata.get(aggregate.ZONE_KEY)
+            if zone:
+                return zone
+        return self._default_zone
+
+    def apply(self, changes: aggregates.AggregateChanges) -> set[str]:
+        """Take over what changed; return the hosts whose aggregates did."""
+        if changes.ids is None:
+            return set()
+        touched: set[str] = set()
+        for key in [(told, number) for told, number in self._aggregates
+                    if not told and number not in changes.ids]:
+            touched |= self._drop(key)
+        for said in changes.aggregates:
+            touched |= self._put((False, said.id), aggregate.HostAggregate(
+                said.id, said.uuid, said.name, said.metadata), said.hosts)
+        self._regroup(touched)
+        return touched
+
+    def tell(self, said: objects.Aggregate) -> frozenset[str]:
+        """Take over what a caller tells; return the hosts that it touches.
+
+        The API database is right about an aggregate that it has too.
+        """
+        uuid = said.get('uuid', '')
+        if uuid and any(each.uuid == uuid for (told, _), each
+                        in self._aggregates.items() if not told):
+            return frozenset()
+        touched = self._put((True, said.id), aggregate.HostAggregate(
+            said.id, uuid, said.get('name', ''),
+            said.get('metadata') or {}), said.get('hosts') or ())
+        self._regroup(touched)
+        return touched
+
+    def forget(self, number: int) -> frozenset[str]:
+        """Forget an aggregate that callers told of; as :meth:`tell`."""
+        touched = self._drop((True, number))
+        self._regroup(touched)
+        return touched
+
+    def _put(
+        self, key: tuple[bool, int], said: aggregate.HostAggregate,
+        hosts: Iterable[str],
+    ) -> frozenset[str]:
+        touched = self._members.get(key, frozenset()) | frozenset(hosts)
+        self._members[key] = frozenset(hosts)
+        self._aggregates[key] = said
+        return touched
+
+    def _drop(self, key: tuple[bool, int]) -> frozenset[str]:
+        self._aggregates.pop(key, None)
+        return self._members.pop(key, frozenset())
+
+    def _regroup(self, hosts: Iterable[str]) -> None:
+        # Hosts in the same aggregates share one tuple of them.
+        shared: dict[Group, Group] = {}
+        by_id = sorted(self._aggregates.items())
+        for host in hosts:
+            group = tuple(each for key, each in by_id
+                          if host in self._members[key])
+            if group:
+                self._groups[host] = shared.setdefault(group, group)
+            else:
+                self._groups.pop(host, None)

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Following one cell: what changes there goes into the host table."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from collections.abc import Set
+from typing import Any
+
+from oslo_log import log
+
+from cellsched.cells import discovery as discovery_
+from cellsched import clock as clock_
+from cellsched.db.cell import hosts as feed
+from cellsched.db import session
+from cellsched.hosts import table as table_
+from cellsched.inventory import aggregate_groups as grouping_
+from cellsched.inventory import node_columns
+from cellsched import objects
+
+LOG = log.getLogger(__name__)
+
+
+class CellFollower:
+    """The hosts of one cell, as far as they are known.
+
+    A node is in the table from when its service is known too, and its host
+    is this cell's. A node that nobody mapped yet is mapped when it is first
+    seen. One whose host was mapped and is not any more leaves the table, until
+    it is mapped again.
+
+    When hosts were seen last is in the table by our own clock, and in the cell
+    by that of its database, which the agents go by.
+
+    :param lock: is held while the table is written
+    :param clock: that of who judges by the table
+    """
+
+    def __init__(
+        self, cell: objects.CellMapping, table: table_.HostTable,
+        lock: clock_.Lock, grouping: grouping_.AggregateGroups,
+        discovery: discovery_.Discovery, clock: clock_.Clock,
+    ) -> None:
+        self.cell = cell
+        self._table = table
+        self._lock = lock
+        self._grouping = grouping
+        self._discovery = discovery
+        self._clock = clock
+        self._reading = clock.lock()
+        #: By how much the clock of the database is ahead of ours.
+        self.ahead_s = 0.0
+        self._token: Any = None
+        #: The nodes in the table, by host.
+        self._nodes: dict[str, tuple[str, ...]] = {}
+        #: The services; of those whose nodes are in the table, which has what
+        #: they say, there is nothing more than that they exist.
+        self._services: dict[str, Any] = {}
+        self._waiting: dict[str, Any] = {}
+        self._strangers: set[str] = set()
+        #: The hosts that are mapped to the cell, for :meth:`read`; None where
+        #: that is not followed. Another set says that something changed.
+        self.mapped: Set[str] | None = None
+        self._compared: Set[str] | None = None
+        self._unmapped: set[str] = set()
+        #: When everything is to be read again, on the monotonic clock.
+        self.full_at = 0.0
+        self._forgotten = False
+
+    def read(
+        self, database: session.Database, everything: bool
+    ) -> list[str]:
+        """Take over what changed; return the nodes that are new."""
+        with self._reading:
+            everything |= self._compare()
+            changes = self._changes(database, everything)
+            now = self._clock.steady()
+            self.ahead_s = database.timestamp() - now
+            new = self._apply(changes, now)
+            self._token = changes.token
+            return new
+
+    def regroup(self, hosts: Iterable[str]) -> None:
+        """Set the aggregates of these hosts anew; the lock is held."""
+        mine = [(host, uuid) for host in hosts
+                for uuid in self._nodes.get(host, ())]
+        self._table.put([uuid for _, uuid in mine],
+                        self._groups(host for host, _ in mine))
+
+    def forget(self) -> None:
+        """Remove all that is known of the cell, for good."""
+        with self._lock:
+            self._forgotten = True
+            self._table.drop(
+                uuid for nodes in self._nodes.values() for uuid in nodes)
+            self._table.cells.drop(self.cell.uuid)
+
+    def _compare(self) -> bool:
+        """Drop the hosts whose mappings have gone.
+
+        :returns: whether one has come back, which has to be read again
+        """
+        mapped = self.mapped
+        if mapped is self._compared or mapped is None:
+            return False
+        self._compared = mapped
+        left = self._nodes.keys() - mapped
+        self._leave_out(left)
+        gone = {uuid for host in left for uuid in self._nodes[host]}
+        with self._lock:
+            self._table.drop(gone)
+            self._note(gone, ())
+        back = self._unmapped & mapped
+        self._unmapped -= back
+        return bool(back)
+
+    def _leave_out(self, hosts: Set[str]) -> None:
+        for host in sorted(hosts - self._unmapped):
+            LOG.warning('Host %s of cell %s is not mapped to it any more and '
+                        'is left out', host, self.cell.identity)
+        self._unmapped |= hosts
+
+    def _changes(
+        self, database: session.Database, everything: bool
+    ) -> feed.HostChanges:
+        token = feed.token(database)
+        since = None if everything else self._token
+        if since == token:
+            # So it is nearly always, for each of many cells.
+            return feed.nothing(token)
+        with database.reader() as connection:
+            return feed.changes(connection, since, token)
+
+    def _apply(self, changes: feed.HostChanges, now: float) -> list[str]:
+        if not (changes.complete or changes.nodes or changes.services
+                or self._waiting):
+            with self._lock:
+                if not self._forgotten:
+                    self._table.cells.heard(self.cell.uuid, now)
+            return []
+        served = self._serve(changes)
+        waiting = {} if changes.complete else dict(self._waiting)
+        waiting.update((row.uuid, row) for row in changes.nodes)
+        gone = {row.uuid for row in changes.nodes if row.deleted}
+        rows = self._mapped([
+            row for uuid, row in waiting.items()
+            if uuid not in gone and self._is_served(row.host)])
+        self._waiting = {
+            uuid: row for uuid, row in waiting.items() if uuid not in gone}
+        for row in rows:
+            del self._waiting[row.uuid]
+        if changes.complete:
+            there = {row.uuid for row in changes.nodes}
+            gone |= {uuid for nodes in self._nodes.values() for uuid in nodes
+                     if uuid not in there}
+        # What did not change costs nothing here, however much it is.
+        told = (self._nodes if changes.complete
+                else {row.host for row in changes.services})
+        gone |= {uuid for host in told if host not in self._services
+                 for uuid in self._nodes.get(host, ())}
+        return self._write(rows, served, gone, now)
+
+    def _is_served(self, host: str) -> bool:
+        return (self._services.get(host) is not None
+                or (host in self._services and host in self._nodes))
+
+    def _serve(self, changes: feed.HostChanges) -> list[Any]:
+        """Remember the services; return those that changed."""
+        if changes.complete:
+            self._services = {}
+        for row in changes.services:
+            if row.deleted:
+                self._services.pop(row.host, None)
+            else:
+                self._services[row.host] = row
+        return [row for row in changes.services
+                if self._services.get(row.host) is row]
+
+    def _write(
+        self, rows: Sequence[Any], served: Sequence[Any], gone: set[str],
+        now: float,
+    ) -> list[str]:
+        """Write what changed into the table; return the nodes that are new."""
+        uuids = [row.uuid for row in rows]
+        hosts = [row.host for row in rows]
+        values = node_columns.of_nodes(rows, self.cell.uuid)
+        table = self._table
+        with self._lock:
+            if self._forgotten:
+                # The cell was slow, and went meanwhile.
+                return []
+            known = [table.row(uuid) for uuid in uuids]
+            failed = table.written('failed_builds')
+            failures = sum(
+                max(count - failed[row], 0) for row, count
+                in zip(known, values['failed_builds']) if row is not None)
+            values |= self._service_values(hosts) | self._groups(hosts)
+            table.drop(gone)
+            if rows:
+                table.put(uuids, values)
+            self._note(gone, zip(hosts, uuids))
+            beats = [(row, uuid) for row in served
+                     for uuid in self._nodes.get(row.host, ())]
+            if beats:
+                table.put([uuid for _, uuid in beats],
+                          node_columns.of_services(
+                              [row for row, _ in beats], self.ahead_s))
+            if failures:
+                table.cells.failed(self.cell.uuid, failures, now)
+            table.cells.heard(self.cell.uuid, now)
+        for host in (*hosts, *(row.host for row in served)):
+            if host in self._nodes:
+                self._services[host] = None
+        return [uuid for uuid, row in zip(uuids, known) if row is None]
+
+    def _service_values(self, hosts: Sequence[str]) -> dict[str, list[Any]]:
+        """Return what the services of hosts say, told now or before."""
+        told = {host: self._services[host] for host in hosts
+                if self._services[host] is not None}
+        values = node_columns.of_services(list(told.values()), self.ahead_s)
+        places = dict(zip(told, range(len(told))))
+        return {name: [
+            said[places[host]] if host in places else
+            self._table[name][self._table.row(self._nodes[host][0])]
+            for host in hosts] for name, said in values.items()}
+
+    def _note(
+        self, gone: set[str], there: Iterable[tuple[str, str]]
+    ) -> None:
+        if gone:
+            left = {host: tuple(uuid for uuid in nodes if uuid not in gone)
+                    for host, nodes in self._nodes.items()}
+            self._nodes = {host: nodes for host, nodes in left.items()
+                           if nodes}
+        for host, uuid in there:
+            nodes = self._nodes.get(host, ())
+            if uuid not in nodes:
+                self._nodes[host] = (*nodes, uuid)
+
+    def _groups(self, hosts: Iterable[str]) -> dict[str, list[Any]]:
+        hosts = list(hosts)
+        return {
+            'aggregates': [self._grouping.group(host) for host in hosts],
+            'availability_zone': [self._grouping.zone(host)
+                                  for host in hosts]}
+
+    def _mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return the nodes whose hosts are this cell's; map new ones."""
+        rows = self._still_mapped(rows)
+        new = [row for row in rows if row.mapped < 1]
+        if not new:
+            return rows
+        owners = self._discovery.adopt(self.cell, new)
+        # They are to be among the mapped ones from now on.
+        self._compared = None
+        strangers = {host for host, owner in owners.items()
+                     if owner.uuid != self.cell.uuid}
+        for host in strangers - self._strangers:
+            LOG.error('Host %s of cell %s is mapped to cell %s and is left '
+                      'out; host names are unique across cells',
+                      host, self.cell.identity, owners[host].identity)
+        self._strangers = strangers
+        return [row for row in rows if row.host not in strangers]
+
+    def _still_mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return the nodes but those whose hosts have been mapped.
+
+        A host that was mapped after that was read is asked about.
+        """
+        mapped = self.mapped
+        if mapped is None:
+            return rows
+        unknown = {row.host for row in rows if row.mapped >= 1
+                   and row.host not in mapped}
+        if not unknown:
+            return rows
+        owners = self._discovery.owners(unknown - self._unmapped)
+        self._leave_out({
+            host for host in unknown - self._unmapped
+            if host not in owners or owners[host].uuid != self.cell.uuid})
+        return [row for row in rows if row.mapped < 1
+                or row.host not in self._unmapped]

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where instances are, as compute services of others tell schedulers."""
+
+from collections.abc import Iterable
+
+#: Instances that are remembered; older ones go when there are more.
+INSTANCES_MAX = 1_000_000
+
+
+class InstanceReports:
+    """Remembers which host said that it has an instance.
+
+    Who calls it sees to it that nobody else does at the time.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, str] = {}
+        self._instances: dict[str, set[str]] = {}
+
+    def update(self, host: str, instances: Iterable[str]) -> None:
+        """Take over that a host has these instances, among others."""
+        for each in instances:
+            self.forget(each)
+            self._hosts[each] = host
+            self._instances.setdefault(host, set()).add(each)
+        while len(self._hosts) > INSTANCES_MAX:
+            self.forget(next(iter(self._hosts)))
+
+    def replace(self, host: str, instances: Iterable[str]) -> None:
+        """Take over that a host has these instances and no others."""
+        for each in tuple(self._instances.get(host, ())):
+            self.forget(each)
+        self.update(host, instances)
+
+    def forget(self, instance: str) -> None:
+        """Forget where an instance is."""
+        host = self._hosts.pop(instance, None)
+        if host is not None:
+            self._instances[host].discard(instance)
+            if not self._instances[host]:
+                del self._instances[host]
+
+    def host(self, instance: str) -> str | None:
+        """Return the host of an instance, if one told."""
+        return self._hosts.get(instance)

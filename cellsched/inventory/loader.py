@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeping the host table as the cells and the claim store are."""
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Sequence
+from collections.abc import Set
+import dataclasses
+import math
+from typing import Any
+import zlib
+
+from oslo_log import log
+
+from cellsched.cells import discovery as discovery_
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.api import aggregates
+from cellsched.db import session
+from cellsched import exception
+from cellsched.hosts import cell_health
+from cellsched.hosts import columns
+from cellsched.hosts import document as document_
+from cellsched.hosts import table
+from cellsched.inventory import aggregate_groups as grouping_
+from cellsched.inventory import cell_follower as follower_
+from cellsched.inventory import doubt as doubt_
+from cellsched.inventory import host_mappings as mappings_
+from cellsched.inventory import instance_reports
+from cellsched import objects
+
+LOG = log.getLogger(__name__)
+
+#: Seconds after which a build that was begun on a host, and that the host did
+#: not report, is counted there no more.
+_PENDING_S = 60.0
+
+#: The share of the time between refreshes after which what was read of one
+#: that lasts is published again.
+_PUBLISHING_SHARE = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class RefreshPolicy:
+    """How often a table is brought up to date.
+
+    :param interval_s: seconds between readings of what changed
+    :param full_interval_s: seconds between readings of everything
+    :param half_life_s: seconds in which half of a cell's failures are
+        forgotten
+    :param limits: how long hosts and cells may be silent
+    """
+
+    interval_s: float = 1.0
+    full_interval_s: float = 300.0
+    half_life_s: float = 300.0
+    limits: doubt_.DoubtLimits = doubt_.DoubtLimits()
+
+
+class InventoryLoader:
+    """Keeps a host table as the deployment is, by what changed.
+
+    Facts of hosts come from their cells, aggregates from the API database,
+    and what is taken from the claim store. A cell that does not answer keeps
+    what was last known of it, and holds up no other.
+
+    What is read is published at the end of a refresh, and for requests that
+    come meanwhile, so that a slow cell keeps nobody from what others say.
+
+    :param database: the API database
+    :param claims: the claim store
+    :param default_zone: availability zone of hosts that are in none
+    """
+
+    def __init__(
+        self, database: session.Database, cells: registry.CellRegistry,
+        gatherer: gather.Gatherer, discovery: discovery_.Discovery,
+        claims: Any, clock: clock_.Clock, pace: RefreshPolicy,
+        default_zone: str, extra_columns: Iterable[columns.Column] = (),
+    ) -> None:
+        self._database = database
+        self._cells = cells
+        self._gatherer = gatherer
+        self._discovery = discovery
+        self._claims = claims
+        self._clock = clock
+        self._pace = pace
+        self._grouping = grouping_.AggregateGroups(default_zone)
+        self._mappings = mappings_.HostMappings(database)
+        self._followers: dict[str, follower_.CellFollower] = {}
+        self._refreshing = clock.lock()
+        # What is read first is applied first.
+        self._reading = clock.lock()
+        self._read_at: float | None = None
+        self._claims_token: Any = None
+        self._aggregates_token: Any = None
+        self._aggregates_full_at = 0.0
+        self._doubtful: set[str] = set()
+        # What was chosen and not claimed, and until when that counts.
+        self._held: collections.deque[tuple[float, list[str]]] = (
+            collections.deque())
+        self._told = instance_reports.InstanceReports()
+        # Guards what is remembered here, and who writes the table. Nothing
+        # that blocks is done with it.
+        self._lock = clock.lock()
+        self._published_at = -math.inf
+        self.table = table.HostTable(
+            (*columns.STANDARD, *extra_columns),
+            cell_health.Cells(pace.half_life_s, pace.limits.silence_s))
+        self._doubted_at = -math.inf
+        #: Cells that did not answer when they were last asked, by identity.
+        self.silent: list[str] = []
+
+    def follow(self, context: context_.RequestContext) -> bool:
+        """Make sure that the table is as new as a request may expect.
+
+        Waits only for the first reading, and for one that comes after a break
+        in which hosts may have seemed to die. Somebody else should call
+        :meth:`refresh` all the time; if nobody did, it is done here.
+
+        :returns: whether the table was read just now
+        """
+        if self._read_at is None:
+            return self.refresh(context, -math.inf)
+        now = self._clock.monotonic()
+        age_s = now - self._read_at
+        if self._refreshing.locked() and age_s < self._pace.limits.silence_s:
+            # To publish takes a copy of what changed in any cell.
+            if now >= (self._published_at
+                       + self._pace.interval_s * _PUBLISHING_SHARE):
+                self._published_at = now
+                self.table.publish()
+            return False
+        if age_s < 2 * self._pace.interval_s:
+            return False
+        return self.refresh(context, self._read_at)
+
+    def refresh(
+        self, context: context_.RequestContext, since: float | None = None
+    ) -> bool:
+        """Bring the table up to date.
+
+        :param since: a monotonic time; unless it was read after that
+        :returns: whether it was read now
+        """
+        with self._refreshing:
+            now = self._clock.monotonic()
+            if (since is not None and self._read_at is not None
+                    and self._read_at > since):
+                return False
+            first = self._claims_token is None
+            if not first:
+                self._read_claims()
+            with self.table.batch():
+                self._read_aggregates(now)
+                self._mappings.read()
+                self._read_cells(context, now)
+            with self._lock:
+                while self._held and (
+                        self._held[0][0] < self._clock.steady()):
+                    self._doubtful.update(self._held.popleft()[1])
+                if first:
+                    # What is taken anywhere is read now.
+                    self._doubtful.clear()
+                unread = first or bool(self._doubtful)
+                self.table.settle(self._clock.steady() - _PENDING_S)
+            if unread:
+                self._read_claims()
+            self._read_at = now
+            return True
+
+    def snapshot(
+        self, context: context_.RequestContext
+    ) -> document_.HostDocument:
+        """Return the hosts as they are now.
+
+        Its table is this one, and follows the deployment.
+        """
+        self.follow(context)
+        return document_.HostDocument(
+            self.table, self._clock.steady(),
+            {cell.uuid: cell.name or cell.uuid
+             for cell in self._cells.enabled()}, self.silent)
+
+    def doubt(self) -> exception.HostsInDoubt | None:
+        """Return why it cannot be told here whether hosts are up, if so."""
+        with self._lock:
+            now = self._clock.steady()
+            found = doubt_.find(self.table, now, self._pace.limits)
+            if found is None:
+                return None
+            log_it = now - self._doubted_at >= self._pace.limits.down_s
+            if log_it:
+                self._doubted_at = now
+        if log_it:
+            ahead = [each.ahead_s for each in self._followers.values()]
+            LOG.warning(
+                'Clock? %d of %d hosts, in %d cells, went down at one time; '
+                'who needs them has to ask again. The clocks of the '
+                "cells' databases are ahead of ours by %.1f to %.1f seconds",
+                found.hosts, found.known, found.cells, min(ahead, default=0),
+                max(ahead, default=0))
+        return exception.HostsInDoubt(hosts=found.hosts, known=found.known)
+
+    def reload(self, providers: Sequence[str]) -> None:
+        """Set what is taken to what the claim store says by now.
+
+        That is done for what changed, and for these hosts in any case. Where
+        it fails it is done with the next refresh.
+        """
+        self.mark_stale(providers)
+        self._read_claims()
+
+    def mark_stale(self, providers: Iterable[str]) -> None:
+        """Have the next refresh ask for what is taken on these hosts."""
+        with self._lock:
+            self._doubtful.update(providers)
+
+    def hold(self, providers: Iterable[str]) -> None:
+        """Leave what was taken on these hosts, and not claimed, for a time.
+
+        Whoever builds there has told its cell by then.
+        """
+        until = self._clock.steady() + _PENDING_S
+        with self._lock:
+            self._held.append((until, list(providers)))
+
+    def tell_aggregates(
+        self, aggregates: Iterable[objects.Aggregate]
+    ) -> None:
+        """Take over aggregates that callers tell of, until the end."""
+        with self._lock:
+            self._regroup(frozenset[str]().union(*map(
+                self._grouping.tell, aggregates)))
+
+    def forget_aggregate(self, number: int) -> None:
+        """Forget an aggregate that callers told of."""
+        with self._lock:
+            self._regroup(self._grouping.forget(number))
+
+    def tell_instances(
+        self, host: str, instances: Iterable[str], complete: bool
+    ) -> None:
+        """Take over which instances a host says that it has.
+
+        :param complete: whether it has no others
+        """
+        with self._lock:
+            tell = self._told.replace if complete else self._told.update
+            tell(host, instances)
+
+    def forget_instance(self, instance: str) -> None:
+        """Forget where an instance is said to be."""
+        with self._lock:
+            self._told.forget(instance)
+
+    def told(self, instances: Iterable[str]) -> dict[str, str]:
+        """Return the nodes of instances, of those that a host told of."""
+        with self._lock:
+            told_ = {each: host for each in instances
+                     if (host := self._told.host(each)) is not None}
+        if not told_:
+            return {}
+        hosts = self.table.view(self._clock.steady())
+        rows = {each: hosts.named(host) for each, host in told_.items()}
+        return {each: hosts['uuid'][found[0]]
+                for each, found in rows.items() if found}
+
+    def _regroup(self, hosts: Set[str]) -> None:
+        if hosts:
+            for follower in self._followers.values():
+                follower.regroup(hosts)
+
+    def _read_cells(
+        self, context: context_.RequestContext, now: float
+    ) -> None:
+        cells = {cell.uuid: cell for cell in self._cells.enabled()}
+        for uuid in self._followers.keys() - cells.keys():
+            self._followers.pop(uuid).forget()
+        for uuid, cell in cells.items():
+            if uuid not in self._followers:
+                self._followers[uuid] = follower_.CellFollower(
+                    cell, self.table, self._lock, self._grouping,
+                    self._discovery, self._clock)
+            self._followers[uuid].cell = cell
+            self._followers[uuid].mapped = self._mappings.hosts(uuid)
+        gathered = self._gatherer.gather(
+            context, cells.values(),
+            lambda aimed: self._read_cell(aimed, now))
+        for uuid, failure in gathered.failures.items():
+            LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
+                        failure)
+        quiet = gathered.silent | gathered.failures.keys()
+        with self._lock:
+            for uuid in quiet:
+                self.table.cells.failed(uuid, 1, self._clock.steady())
+            self.silent = sorted(cells[uuid].identity for uuid in quiet)
+
+    def _read_cell(
+        self, aimed: context_.RequestContext, now: float
+    ) -> None:
+        """Read a cell, within the time that the cell has."""
+        assert aimed.cell is not None
+        follower = self._followers[aimed.cell.uuid]
+        everything = now >= follower.full_at
+        new = follower.read(aimed.cell.database, everything)
+        if everything:
+            # Not all cells at once, for that takes its time.
+            share = zlib.crc32(aimed.cell.uuid.encode()) % 1000 / 2000
+            follower.full_at = now + self._pace.full_interval_s * (1 - share)
+        if new:
+            self.mark_stale(new)
+
+    def _read_aggregates(self, now: float) -> None:
+        if now >= self._aggregates_full_at:
+            self._aggregates_token = None
+            self._aggregates_full_at = now + self._pace.full_interval_s
+        with self._database.reader() as connection:
+            changes = aggregates.changes(connection, self._aggregates_token)
+        with self._lock:
+            self._regroup(self._grouping.apply(changes))
+        self._aggregates_token = changes.token
+
+    def _read_claims(self) -> None:
+        with self._reading:
+            changes = self._claims.usages(since=self._claims_token)
+            with self._lock:
+                self._apply(changes.usages)
+                self._claims_token = changes.token
+                doubtful = list(self._doubtful)
+            if doubtful:
+                changes = self._claims.usages(providers=doubtful)
+                with self._lock:
+                    self._apply(changes.usages)
+                    self._doubtful.difference_update(doubtful)
+            self.table.publish()
+
+    def _apply(self, usages: Iterable[Any]) -> None:
+        for usage in usages:
+            self.table.set_usage(usage.provider, usage.capacity, usage.used,
+                                 usage.consumers)

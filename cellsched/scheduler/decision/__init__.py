@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decision: which hosts may take a request, and in which order."""

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a request itself says that it may go.
+
+These stages come before all filters, and hold for forced requests too.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+
+import numpy as np
+
+from cellsched.filters import base
+from cellsched.filters import retry
+from cellsched.hosts import aggregate
+from cellsched.hosts import view
+from cellsched import objects
+
+
+class _Stage(base.Filter):
+    """Made by the driver, and always in the pipeline."""
+
+    run_filter_once_per_request = True
+
+    def __init__(self) -> None:
+        super().__init__(options=None)
+
+
+class SilentCell(_Stage):
+    """Reject the hosts of a cell that was not heard for too long.
+
+    What is known of them is too old to decide by.
+
+    :param limit_s: seconds of silence that are no matter
+    """
+
+    reason = 'is in a cell that does not answer'
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__()
+        self._limit_s = limit_s
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        if hosts.all_heard_within(self._limit_s):
+            return None
+        return hosts['cell_silent_s'] <= self._limit_s
+
+
+class RequestedCell(_Stage):
+    """Reject the hosts of other cells than the one that was requested.
+
+    Where a move across cells is allowed, the cell is only preferred.
+    """
+
+    reason = 'is in another cell'
+    reads = frozenset({'requested_destination.cell'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        target = request.get('requested_destination')
+        return bool(target is not None and target.get('cell') is not None
+                    and not target.get('allow_cross_cell_move', False))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        cell = request.requested_destination.cell
+        return hosts['cell'] == hosts.code('cell', cell.uuid)
+
+
+class RequestedHost(_Stage):
+    """Reject all hosts but the one that was requested, or its node."""
+
+    reason = 'is not the host that was requested'
+    reads = frozenset({
+        'requested_destination.host',
+        'requested_destination.node'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        target = request.get('requested_destination')
+        return bool(target is not None
+                    and (target.get('host') or target.get('node')))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        target = request.requested_destination
+        mask = np.ones(len(hosts), dtype=bool)
+        if target.get('host'):
+            mask &= _named(hosts, [target.host])
+        if target.get('node'):
+            mask &= hosts['nodename'] == target.node
+        return mask
+
+
+class RequestedAggregates(_Stage):
+    """Reject hosts outside of the aggregates that were requested.
+
+    Each text of ``aggregates`` has uuids between commas; a host has to be in
+    one of each, and in none of ``forbidden_aggregates``.
+    """
+
+    reason = 'is outside of the requested aggregates'
+    reads = frozenset({
+        'requested_destination.aggregates',
+        'requested_destination.forbidden_aggregates'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        target = request.get('requested_destination')
+        return bool(target is not None
+                    and (target.get('aggregates')
+                         or target.get('forbidden_aggregates')))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        target = request.requested_destination
+        wanted = [_uuids([text]) for text in target.get('aggregates') or ()]
+        forbidden = _uuids(target.get('forbidden_aggregates') or ())
+
+        def passes(aggregates: Iterable[aggregate.HostAggregate]) -> bool:
+            mine = {each.uuid for each in aggregates}
+            return (forbidden.isdisjoint(mine)
+                    and not any(mine.isdisjoint(some) for some in wanted))
+        return hosts.each('aggregates', passes)
+
+
+class ForcedHost(_Stage):
+    """Reject all hosts but those that the request is forced to."""
+
+    reason = 'is not among the forced hosts'
+    reads = frozenset({'force_hosts', 'force_nodes'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(request.get('force_hosts') or request.get('force_nodes'))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        mask = np.ones(len(hosts), dtype=bool)
+        if request.get('force_hosts'):
+            mask &= _named(hosts, request.force_hosts)
+        if request.get('force_nodes'):
+            # An array of the names would be as wide as the longest.
+            nodes = frozenset(request.force_nodes)
+            mask &= np.fromiter(
+                map(nodes.__contains__, hosts['nodename']), bool)
+        return mask
+
+
+class IgnoredHost(_Stage):
+    """Reject the hosts that the request wants to be left out."""
+
+    reason = 'is among the ignored hosts'
+    reads = frozenset({'ignore_hosts'})
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(request.get('ignore_hosts'))
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        return ~_named(hosts, request.ignore_hosts)
+
+
+def stages(silence_s: float) -> list[base.Filter]:
+    """Return the stages, in their order.
+
+    :param silence_s: seconds that a cell may be silent
+    """
+    others: list[Callable[[], base.Filter]] = [
+        RequestedCell, RequestedHost, RequestedAggregates, ForcedHost,
+        IgnoredHost]
+    return [SilentCell(silence_s), *(stage() for stage in others),
+            retry.RetryFilter(options=None)]
+
+
+def _named(hosts: view.Hosts, names: Iterable[str]) -> view.Mask:
+    """Return which hosts have one of these names, in any case."""
+    mask = np.zeros(len(hosts.whole), dtype=bool)
+    for name in dict.fromkeys(names):
+        mask[hosts.named(name)] = True
+    return mask if hosts.is_whole else mask[hosts.rows]
+
+
+def _uuids(texts: Iterable[str]) -> set[str]:
+    return {uuid.strip() for text in texts for uuid in text.split(',')}

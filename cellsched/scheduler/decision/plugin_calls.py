@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of plug-ins: timed, checked, and failures name the plug-in."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import math
+import numbers
+from typing import Any
+from typing import TypeVar
+
+import numpy as np
+
+from cellsched import exception
+from cellsched.filters import base as filters_
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched.weighers import base as weighers_
+
+#: What may be called.
+Plugin = filters_.Filter | weighers_.Weigher
+_Kind = TypeVar('_Kind', filters_.Filter, weighers_.Weigher)
+_Answer = TypeVar('_Answer')
+
+#: Methods that need not be called, as they say yes.
+_DEFAULTS = (filters_.Filter.applies, weighers_.Weigher.applies)
+
+
+class PluginCalls:
+    """Calls plug-ins, on behalf of a decision.
+
+    :param now: returns a time in seconds that never goes back, by which
+        plug-ins are timed; without it they are not
+    :ivar seconds: how long the calls of each plug-in took in all
+    """
+
+    def __init__(self, now: Callable[[], float] | None = None) -> None:
+        self._now = now
+        self.seconds: dict[Plugin, float] = {}
+
+    def ask(
+        self, plugin: Plugin, question: Callable[..., _Answer],
+        *arguments: Any,
+    ) -> _Answer:
+        """Return what a plug-in answers.
+
+        :raises cellsched.exception.Invalid: the plug-in found the input bad
+        :raises cellsched.exception.PluginFailed: the plug-in failed
+            otherwise; what it raised, ``SystemExit`` included, is the cause
+        """
+        now = self._now
+        if now is None:
+            return _ask(plugin, question, *arguments)
+        began = now()
+        try:
+            return _ask(plugin, question, *arguments)
+        finally:
+            self.seconds[plugin] = (
+                self.seconds.get(plugin, 0.0) + now() - began)
+
+    def applying(
+        self, plugins: Iterable[_Kind], request: objects.RequestSpec
+    ) -> list[_Kind]:
+        """Return the plug-ins that apply to a request.
+
+        Those that keep the default, which is to apply, are not asked.
+        """
+        return [each for each in plugins if type(each).applies in _DEFAULTS
+                or self.ask(each, each.applies, request)]
+
+    def mask(
+        self, stage: filters_.Filter, hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> view.Mask | None:
+        """Return a filter's verdict on every host; None to keep them all."""
+        answer = self.ask(stage, stage.keep, hosts, request)
+        if answer is None:
+            return None
+        if not _is_column(answer, 'b', len(hosts)):
+            raise _wrong(
+                stage, f'its mask is not an array of {len(hosts)} booleans')
+        return answer
+
+    def scores(
+        self, weigher: weighers_.Weigher, hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> view.Column | None:
+        """Return a weigher's score of every host; None if all are alike."""
+        answer = self.ask(weigher, weigher.score, hosts, request)
+        if answer is None:
+            return None
+        if not _is_column(answer, 'biuf', len(hosts)):
+            raise _wrong(
+                weigher, f'its scores are not an array of {len(hosts)} '
+                         'numbers')
+        return answer
+
+    def multiplier(
+        self, weigher: weighers_.Weigher, hosts: view.Hosts
+    ) -> float | view.Column:
+        """Return a weigher's multiplier, for all hosts or for each."""
+        answer = self.ask(weigher, weigher.multiplier, hosts)
+        if type(answer) is float or isinstance(answer, numbers.Real):
+            finite = math.isfinite(answer)
+        elif _is_column(answer, 'iuf', len(hosts)):
+            finite = bool(np.isfinite(answer).all())
+        else:
+            raise _wrong(
+                weigher, 'its multiplier is neither a number nor an array of '
+                         f'{len(hosts)} numbers')
+        if not finite:
+            raise _wrong(weigher, 'its multiplier is not finite')
+        return answer
+
+
+def kind_of(plugin: Plugin) -> str:
+    """Return what users call such a plug-in."""
+    return 'Weigher' if isinstance(plugin, weighers_.Weigher) else 'Filter'
+
+
+def _ask(
+    plugin: Plugin, question: Callable[..., _Answer], *arguments: Any
+) -> _Answer:
+    try:
+        return question(*arguments)
+    except (*exception.STOPS, exception.Invalid, exception.PluginFailed):
+        raise
+    except BaseException as exc:
+        raise _failure(plugin) from exc
+
+
+def _failure(plugin: Plugin) -> exception.PluginFailed:
+    return exception.PluginFailed(kind=kind_of(plugin), plugin=plugin.name)
+
+
+def _wrong(plugin: Plugin, problem: str) -> exception.PluginFailed:
+    """Return the failure of a plug-in whose answer is not one."""
+    failure = _failure(plugin)
+    failure.__cause__ = TypeError(problem)
+    return failure
+
+
+def _is_column(answer: Any, kinds: str, length: int) -> bool:
+    return (isinstance(answer, np.ndarray) and answer.dtype.kind in kinds
+            and answer.shape == (length,))

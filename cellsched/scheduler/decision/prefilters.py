@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Nova has Placement sort out before its filters run.
+
+These stages come before all filters, and hold for forced requests too. Most
+are switched on by options of ``[scheduler]``.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from cellsched.filters import availability_zone
+from cellsched.filters import base
+from cellsched.hosts import aggregate
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched.scheduler.decision import device_traits
+from cellsched.scheduler.decision import required_traits
+
+#: Aggregates' keys that begin so name projects that may use their hosts.
+TENANT_KEY = 'filter_tenant_id'
+
+
+class _Stage(base.Filter):
+    """Made by the driver, with the options of ``[scheduler]``."""
+
+    run_filter_once_per_request = True
+
+
+class DisabledCompute(_Stage):
+    """Reject a host whose compute service an operator disabled."""
+
+    reason = 'is disabled'
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        some = hosts.memo('some are disabled', _some_disabled)
+        return ~hosts['service_disabled'] if some else None
+
+
+class TenantAggregate(_Stage):
+    """Reject hosts outside of the aggregates that are kept for the project.
+
+    A project that has no such aggregate may use all hosts, or none where
+    ``placement_aggregate_required_for_tenants`` is set.
+    """
+
+    reason = "is outside of the project's aggregates"
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._enabled: bool = options.limit_tenants_to_placement_aggregate
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return self._enabled
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        project = request.get('project_id')
+
+        def passes(aggregates: Iterable[aggregate.HostAggregate]) -> bool:
+            return any(key.startswith(TENANT_KEY) and value == project
+                       for each in aggregates
+                       for key, value in each.metadata.items())
+        everywhere = hosts.whole.each('aggregates', passes)
+        if not (everywhere.any()
+                or self.options.placement_aggregate_required_for_tenants):
+            return None
+        return everywhere if hosts.is_whole else everywhere[hosts.rows]
+
+
+class IsolatedAggregate(_Stage):
+    """Reject hosts of aggregates that are kept for what needs their traits.
+
+    An aggregate is, whose metadata has ``trait:NAME`` as ``required``, for
+    requests that require all of those by name. Those of a TPM that is asked
+    for count as named.
+    """
+
+    reason = 'is kept for servers that need its traits'
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._enabled: bool = options.enable_isolated_aggregate_filtering
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return self._enabled
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        wanted = required_traits.named(request) | device_traits.tpm(request)
+
+        trait = required_traits.TRAIT
+
+        def passes(aggregates: Iterable[aggregate.HostAggregate]) -> bool:
+            return all(
+                key.removeprefix(trait) in wanted for each in aggregates
+                for key, value in each.metadata.items()
+                if key.startswith(trait) and value == 'required')
+        return hosts.each('aggregates', passes)
+
+
+def _some_disabled(hosts: view.Hosts) -> bool:
+    return bool(hosts['service_disabled'].any())
+
+
+def stages(options: Any) -> list[base.Filter]:
+    """Return the stages, in their order.
+
+    :param options: those of ``[scheduler]``
+    """
+    kinds: tuple[type[base.Filter], ...] = (
+        availability_zone.AvailabilityZoneFilter, TenantAggregate,
+        IsolatedAggregate, DisabledCompute, required_traits.Traits,
+        required_traits.ImageTypeSupport, required_traits.ImageMetadata,
+        device_traits.PackedVirtqueue, device_traits.EphemeralEncryption,
+        device_traits.VirtioSound, device_traits.VTPM)
+    return [kind(options) for kind in kinds]

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The minutes of a decision: a document of plain data, to keep and to tell.
+
+It has what operators need to understand the decision, and no credentials. What
+users wrote is cut to a size.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import datetime
+from typing import Any
+
+from cellsched import objects
+from cellsched.scheduler.explanation import decision_record as decision_
+
+VERSION = 1
+
+#: Of what users wrote: characters of a text, values of a hint, hints.
+_TEXT_MAX = 255
+_VALUES_MAX = 20
+_HINTS_MAX = 20
+
+#: Hosts that are listed where the request names them.
+_HOSTS_MAX = 20
+
+_MORE = '…'
+
+
+def of(
+    decision: decision_.Decision, request: objects.RequestSpec,
+    instances: Sequence[str], request_id: str | None,
+    decided_at: datetime.datetime,
+) -> dict[str, Any]:
+    """Return the minutes of a decision.
+
+    :param instances: uuids of the instances that it is about
+    """
+    return {
+        'version': VERSION,
+        'decided_at': decided_at.isoformat(timespec='milliseconds') + 'Z',
+        'request_id': request_id,
+        **decision.to_dict(),
+        'request': summary(request, len(instances)),
+        'instances': list(instances),
+    }
+
+
+def summary(request: objects.RequestSpec, instances: int) -> dict[str, Any]:
+    """Return what was asked for, in short."""
+    flavor, image = request.flavor, request.get('image')
+    group = request.get('instance_group')
+    found: dict[str, Any] = {
+        'project_id': _text(request.get('project_id')),
+        'user_id': _text(request.get('user_id')),
+        'instances': instances,
+        'flavor': _text(flavor.get('name')),
+        'resources': request.resources(),
+        'image': _text(image.get('id')) if image else None,
+        'availability_zone': _text(request.get('availability_zone')),
+        'hints': _hints(request.get('scheduler_hints') or {}),
+        'group': _text(group.get('uuid')) if group else None,
+        'group_policy': _text(group.get('policy')) if group else None,
+    }
+    for name in ('force_hosts', 'force_nodes', 'ignore_hosts'):
+        found[name] = _texts(request.get(name) or (), _HOSTS_MAX)
+    target = request.get('requested_destination')
+    if target is not None:
+        found['destination'] = _destination(target)
+    return found
+
+
+def _destination(target: objects.Destination) -> dict[str, Any]:
+    """Return where a request wants to go; a cell's URLs stay out of it."""
+    cell = target.get('cell')
+    return {'host': _text(target.get('host')),
+            'node': _text(target.get('node')),
+            'cell': _text(cell.get('uuid')) if cell else None}
+
+
+def _hints(hints: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    names = list(hints)
+    kept = {str(_text(name)): _texts(hints[name], _VALUES_MAX)
+            for name in names[:_HINTS_MAX]}
+    if len(names) > _HINTS_MAX:
+        kept[_MORE] = [f'{len(names) - _HINTS_MAX} more']
+    return kept
+
+
+def _texts(values: Sequence[str], most: int) -> list[str]:
+    kept = [str(_text(value)) for value in list(values)[:most]]
+    if len(values) > most:
+        kept.append(f'{_MORE} {len(values) - most} more')
+    return kept
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX - 1] + _MORE

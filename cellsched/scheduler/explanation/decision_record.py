@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was decided and how, in a form that can be kept and told."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from cellsched.filters import base
+from cellsched.hosts import view
+from cellsched.scheduler.decision import filtering
+from cellsched.scheduler.decision import ranking as ranking_
+
+
+@dataclasses.dataclass
+class Count:
+    """How many hosts came to a stage and how many passed it."""
+
+    by: str
+    entered: int
+    left: int
+    reason: str
+
+
+@dataclasses.dataclass
+class Place:
+    """A host with its weight and what it is made of."""
+
+    host: str
+    node: str
+    cell: str
+    weight: float
+    shares: Sequence[ranking_.WeightShare] = ()
+
+
+@dataclasses.dataclass
+class Pick:
+    """What was chosen for one instance.
+
+    :param candidates: how many hosts there were to choose from
+    :param second: the host that would have been chosen without the first
+    """
+
+    instance: str
+    candidates: int
+    first: Place
+    second: Place | None = None
+
+
+@dataclasses.dataclass
+class Decision:
+    """A decision on one request.
+
+    :param hosts: how many hosts there were
+    :param stages: what the hosts were asked
+    :param picks: what was chosen, by instance; only the first one has the
+        shares of its weights
+    :param reason: why there was no host, in words for users
+    :param rejections: why, in figures
+    :param examples: where there was no host, names of some that were
+        rejected, by what rejected them; not for users
+    """
+
+    hosts: int
+    stages: Sequence[Count]
+    picks: Sequence[Pick]
+    reason: str | None = None
+    rejections: Sequence[dict[str, Any]] = ()
+    examples: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        # By hand, as dataclasses' own way costs more than the decision did.
+        return {
+            **vars(self),
+            'stages': [dict(vars(stage)) for stage in self.stages],
+            'picks': [{**vars(pick), 'first': _told(pick.first),
+                       'second': _told(pick.second)} for pick in self.picks],
+            'rejections': list(self.rejections),
+            'examples': dict(self.examples)}
+
+
+def _told(place: Place | None) -> dict[str, Any] | None:
+    return None if place is None else {
+        **vars(place),
+        'shares': [dict(vars(share)) for share in place.shares]}
+
+
+def pick(
+    hosts: view.Hosts, ranking: ranking_.Ranking, row: int, instance: str,
+    detailed: bool,
+) -> Pick:
+    """Return what is to be told of a choice."""
+    other = ranking.second(row) if detailed else None
+    return Pick(
+        instance, len(ranking), _place(hosts, ranking, row, detailed),
+        None if other is None else _place(hosts, ranking, other, detailed))
+
+
+def counts(
+    hosts: int, stages: Sequence[base.Filter],
+    steps: Iterable[filtering.FilterStep],
+) -> list[Count]:
+    """Return what each stage left, in order.
+
+    Where it was asked several times, what it rejected is added up.
+
+    :param hosts: how many hosts came to the first stage
+    """
+    rejected: dict[base.Filter, int] = {}
+    for step in steps:
+        rejected[step.stage] = (
+            rejected.get(step.stage, 0) + step.entered - step.left)
+    found = []
+    for stage in stages:
+        left = hosts - rejected.get(stage, 0)
+        found.append(Count(stage.name, hosts, left, stage.reason))
+        hosts = left
+    return found
+
+
+def _place(
+    hosts: view.Hosts, ranking: ranking_.Ranking, row: int, detailed: bool
+) -> Place:
+    return Place(
+        hosts['host'][row], hosts['nodename'][row],
+        hosts.value('cell', hosts['cell'][row]), ranking.weight(row),
+        ranking.shares(row) if detailed else ())

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placement: hosts are chosen for instances, and claimed."""

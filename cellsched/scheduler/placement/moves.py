@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests for instances that hold something already.
+
+Such a request is either one that came before, whose answer was lost, or it is
+to move the instance. One that is moved keeps what it holds where it is until
+that host says that it has gone, so what it gets meanwhile is claimed in
+another name.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import moves
+from cellsched.filters import retry
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched.scheduler.decision import destinations
+
+consumer, names = moves.consumer, moves.names
+
+_TRIED = retry.RetryFilter(options=None)
+
+#: What a caller says of hosts, and not what a filter thinks of them.
+_WISHES = (destinations.RequestedCell(), destinations.RequestedHost(),
+           destinations.ForcedHost(), destinations.IgnoredHost(), _TRIED)
+
+Held = Mapping[str, Sequence[claims_base.Claim]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Located:
+    """Where instances are.
+
+    :param nodes: compute node uuids, of the request's own instances and of
+        others
+    :param kept: those of its own that have what is asked for, and keep it
+    :param consumers: the names in which those of its own claim that hold
+        something else
+    :param stale: the claims of builds that failed, by the names that hold
+        them, to be given back with the answer
+    """
+
+    nodes: Mapping[str, str]
+    kept: Mapping[str, str]
+    consumers: Mapping[str, str]
+    stale: Held = dataclasses.field(default_factory=dict)
+
+
+NOWHERE = Located({}, {}, {})
+
+
+def has_tried(request: objects.RequestSpec) -> bool:
+    """Return whether a build was tried already, and failed."""
+    return _TRIED.applies(request)
+
+
+def locate(
+    hosts: view.Hosts, request: objects.RequestSpec,
+    instances: Sequence[str], held: Held,
+    told: Mapping[str, str] | None = None,
+) -> Located:
+    """Tell instances that have what is asked for from those to be moved.
+
+    :param instances: the request's own
+    :param held: what they hold in all their names, and what others hold
+    :param told: nodes of instances, as their hosts told
+    """
+    stale = _stale(hosts, request, instances, held, told or {})
+    held = {name: claims for name, claims in held.items()
+            if name not in stale}
+    nodes = {name: claims[0].provider for name, claims in held.items()}
+    kept, consumers = {}, {}
+    for instance in instances:
+        other = consumer(instance)
+        for name in (instance, other):
+            if name in held and _suits(hosts, request, held[name]):
+                nodes[instance] = kept[instance] = held[name][0].provider
+                break
+        else:
+            if instance in held:
+                consumers[instance] = other
+                # Where it is to leave binds neither it nor others.
+                del nodes[instance]
+    return Located(nodes, kept, consumers, stale)
+
+
+def _stale(
+    hosts: view.Hosts, request: objects.RequestSpec,
+    instances: Sequence[str], held: Held, told: Mapping[str, str],
+) -> Held:
+    """Return what is held where the request's own builds failed.
+
+    A server that is on such a host, and failed to get another size there,
+    holds what it has.
+    """
+    if not has_tried(request):
+        return {}
+    wanted = [request.resources()]
+    found = {}
+    for instance in instances:
+        for name in (instance, consumer(instance)):
+            claims = held.get(name)
+            if not claims or [
+                    dict(each.resources) for each in claims] != wanted:
+                continue
+            node = claims[0].provider
+            row = hosts.row(node)
+            if row is not None and told.get(name) != node and not _TRIED.keep(
+                    hosts.at(np.array([row])), request)[0]:
+                found[name] = claims
+    return found
+
+
+def _suits(
+    hosts: view.Hosts, request: objects.RequestSpec,
+    claims: Sequence[claims_base.Claim],
+) -> bool:
+    """Whether what is held is what the request asks for."""
+    row = hosts.row(claims[0].provider)
+    if row is None:
+        # Of a host that is not known here nobody can say that it is not.
+        return True
+    if [dict(each.resources) for each in claims] != [request.resources()]:
+        return False
+    return all(
+        wish.keep(hosts.at(np.array([row])), request)[0]
+        for wish in _WISHES if wish.applies(request))

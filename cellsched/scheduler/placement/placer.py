@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choosing hosts for a request and claiming them."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import math
+
+from oslo_log import log
+
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched import exception
+from cellsched.hosts import table as table_
+from cellsched.hosts import view
+from cellsched.inventory import loader as loader_
+from cellsched import objects
+from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler import demands
+from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import diagnosis
+from cellsched.scheduler.placement import claim_batching
+from cellsched.scheduler.placement import claim_refusals as refusals_
+from cellsched.scheduler.placement import group_members
+from cellsched.scheduler.placement import moves
+from cellsched.scheduler.placement import rebuilds
+from cellsched.scheduler.placement import selection as choosing_
+from cellsched.scheduler.placement import single_flight
+
+LOG = log.getLogger(__name__)
+
+Record = Callable[
+    [context_.RequestContext, objects.RequestSpec, Sequence[str],
+     decision_.Decision], None]
+
+
+@dataclasses.dataclass
+class _Choice:
+    """What was chosen, and how.
+
+    :param places: for each instance its host and alternates, if all have one
+    :param why: why not; also told where hosts were refused before
+    :param takings: what was noted of it in the table
+    """
+
+    places: list[list[objects.Selection]]
+    why: diagnosis.Diagnosis | None
+    decision: decision_.Decision
+    takings: Sequence[table_.Taking] = ()
+
+
+#: What is to hold when a choice is noted. Where others are always faster, the
+#: claim store has to tell.
+_CHECKS = (*[table_.Check.UNTOUCHED] * 3, *[table_.Check.ROOM] * 7,
+           table_.Check.NOTHING)
+
+
+class Placer:
+    """Chooses on the table of a loader; the claim store arbitrates.
+
+    What is chosen is noted in the table at once, so that other threads see it,
+    and then claimed. When the store refuses, somebody else was faster: the
+    table is set right and the choice made again.
+
+    :param taste: which of the best hosts is chosen
+    :param attempts_max: times to choose for one request
+    :param record: is told each decision; must neither block nor fail
+    :param slow_plugin_s: a filter or weigher that takes longer in the
+        decision on one request is named in the log
+    :param ignores_demands: whether what no stage reads is passed over
+    """
+
+    def __init__(
+        self, loader: loader_.InventoryLoader, pipeline: pipeline_.Pipeline,
+        claims: claim_batching.ClaimBatcher, clock: clock_.Clock,
+        taste: choosing_.SelectionPolicy, attempts_max: int, record: Record,
+        slow_plugin_s: float = math.inf, ignores_demands: bool = False,
+    ) -> None:
+        self._loader = loader
+        self._pipeline = pipeline
+        self._claims = claims
+        self._clock = clock
+        self._taste = taste
+        self._attempts_max = attempts_max
+        self._record = record
+        self._repeats = single_flight.SingleFlight(clock.event)
+        self._slow_plugin_s = slow_plugin_s
+        self._demands = demands.Rule(pipeline.reads, ignores_demands)
+        self._rebuilds = rebuilds.Rebuilds(loader, claims, clock)
+
+    def place(
+        self, context: context_.RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], alternates: int, claim: bool = True,
+    ) -> list[list[objects.Selection]]:
+        """Choose and claim a host for each instance; see the drivers' base.
+
+        :param claim: False to have what is chosen count for a while only
+        :raises cellsched.exception.NoValidHost: not all of them fit
+        :raises cellsched.exception.HostsInDoubt: they may fit for others
+        :raises cellsched.exception.PluginFailed: names the plug-in
+        """
+        refusal = self._demands.refusal(request, context)
+        if refusal is not None:
+            self._record(context, request, uuids, self._undecided(refusal))
+            raise refusal
+        with self._repeats.alone(uuids), self._timed(context) as pipeline:
+            try:
+                if rebuilds.is_asked_for(request):
+                    return self._check_rebuild(
+                        pipeline, context, request, uuids, claim)
+                return self._place(
+                    pipeline, context, request, uuids, alternates, claim)
+            except exception.PluginFailed as exc:
+                self._record(context, request, uuids, self._undecided(exc))
+                raise
+
+    @contextlib.contextmanager
+    def _timed(
+        self, context: context_.RequestContext
+    ) -> Iterator[pipeline_.Pipeline]:
+        """Return what decides on one request; log what was slow in it."""
+        pipeline = self._pipeline.timed(self._clock.monotonic)
+        try:
+            yield pipeline
+        finally:
+            for kind, name, seconds in pipeline.slow(self._slow_plugin_s):
+                LOG.warning(
+                    '%s %s took %.1f seconds in the decision on request %s',
+                    kind, name, seconds, context.request_id)
+
+    def _undecided(
+        self, error: exception.CellschedException
+    ) -> decision_.Decision:
+        """Return what is told where no host was asked."""
+        return decision_.Decision(
+            len(self._loader.table), (), (),
+            error.kwargs.get('reason') or error.format_message())
+
+    def _check_rebuild(
+        self, pipeline: pipeline_.Pipeline, context: context_.RequestContext,
+        request: objects.RequestSpec, uuids: Sequence[str], claim: bool,
+    ) -> list[list[objects.Selection]]:
+        """Return the host of a server that is to get another image."""
+        self._loader.follow(context)
+        verdict = self._rebuilds.check(
+            pipeline, request, uuids if claim else None)
+        if verdict.why is not None:
+            raise self._error(
+                context, request, uuids, verdict.why, verdict.decision)
+        self._record(context, request, uuids, verdict.decision)
+        return verdict.places
+
+    def _place(
+        self, pipeline: pipeline_.Pipeline, context: context_.RequestContext,
+        request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
+        claim: bool,
+    ) -> list[list[objects.Selection]]:
+        request = group_members.with_members(request, uuids)
+        asked_at = self._clock.monotonic()
+        fresh = self._loader.follow(context)
+        refusals = refusals_.ClaimRefusals()
+        chosen = 0
+        # Hardly any request comes twice, and the store finds those that do:
+        # to ask it before costs as much as to claim.
+        again = False
+        while chosen < self._attempts_max:
+            located = self._locate(pipeline, request, uuids, again)
+            choice = self._choose(
+                pipeline, request, uuids, alternates, located, refusals)
+            places, why = choice.places, choice.why
+            if not places and fresh and again == claim:
+                assert why is not None
+                error = self._error(
+                    context, request, uuids, why, choice.decision)
+                if isinstance(error, exception.NoValidHost):
+                    self._give_back(located)
+                raise error
+            if not places:
+                # Somebody else may have read it since, after this choice.
+                if not fresh:
+                    self._loader.refresh(context, since=asked_at)
+                fresh, again = True, claim
+                continue
+            try:
+                if not claim:
+                    self._hold(choice)
+                refusal = self._claim(
+                    uuids, request, choice, located) if claim else None
+            except exception.ClaimConflict:
+                if again:
+                    raise
+                again = True
+                continue
+            chosen += 1
+            if refusal is None:
+                LOG.info(
+                    'Placed %d instances on %s', len(uuids),
+                    sorted({first.service_host for first, *_ in places}),
+                    context=context)
+                self._record(context, request, uuids, choice.decision)
+                return places
+            refusals.add(refusal)
+            request = refusals.inform(request)
+        assert why is not None
+        why = self._refused(why, choice.decision, refusals)
+        raise self._error(context, request, uuids, why, choice.decision)
+
+    def plan(
+        self, context: context_.RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], alternates: int,
+    ) -> tuple[list[list[objects.Selection]], decision_.Decision]:
+        """Choose as :meth:`place` does, and take nothing.
+
+        :returns: nothing chosen and a reason, where not all of them fit
+        """
+        refusal = self._demands.refusal(request, context)
+        if refusal is not None:
+            return [], self._undecided(refusal)
+        request = group_members.with_members(request, uuids)
+        self._loader.follow(context)
+        with self._timed(context) as pipeline:
+            located = self._locate(pipeline, request, uuids, again=True)
+            choice = self._choose(
+                pipeline, request, uuids, alternates, located,
+                refusals_.ClaimRefusals(), keep=False)
+        if not choice.places:
+            assert choice.why is not None
+            _explain(choice.decision, choice.why)
+        return choice.places, choice.decision
+
+    def release(self, host: str, instance: str) -> None:
+        """Release what an instance that has gone holds on a host."""
+        held = self._claims.held(moves.names([instance]))
+        hosts = self._loader.table.view(self._clock.steady())
+        nodes = {hosts['uuid'][row] for row in hosts.named(host)}
+        gone = [consumer for consumer, claims in held.items()
+                if nodes.issuperset(each.provider for each in claims)]
+        if gone:
+            self._claims.release(gone)
+
+    def _refused(
+        self, why: diagnosis.Diagnosis, decision: decision_.Decision,
+        refusals: refusals_.ClaimRefusals,
+    ) -> diagnosis.Diagnosis:
+        """Return why there is none where the store refused too often."""
+        for by, nodes in ((diagnosis.CLAIMS, refusals.lost),
+                          (diagnosis.GROUP, refusals.denied)):
+            if nodes:
+                decision.examples[by] = self._names(nodes)
+        return dataclasses.replace(
+            why, placed=0, lost=len(refusals.lost),
+            denied=max(why.denied, len(refusals.denied)))
+
+    def _error(
+        self, context: context_.RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], why: diagnosis.Diagnosis,
+        decision: decision_.Decision,
+    ) -> exception.NoValidHost | exception.HostsInDoubt:
+        error = self._loader.doubt() or why.error()
+        LOG.info('%s', error, context=context)
+        _explain(decision, why)
+        self._record(context, request, uuids, decision)
+        return error
+
+    def _locate(
+        self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
+        uuids: Sequence[str], again: bool,
+    ) -> moves.Located:
+        """Return where instances are that the plug-ins ask for.
+
+        :param again: ask about the request's own instances too, even if that
+            takes a query that is needed for nothing else
+        """
+        others = pipeline.located(request).difference(uuids)
+        if not others and not again:
+            return moves.NOWHERE
+        held = self._claims.held([*others, *moves.names(uuids)])
+        told = self._loader.told(others - held.keys())
+        own = self._loader.told(uuids) if moves.has_tried(request) else {}
+        hosts = self._loader.table.view(self._clock.steady())
+        located = moves.locate(hosts, request, uuids, held, own)
+        return dataclasses.replace(located, nodes={**told, **located.nodes})
+
+    def _choose(
+        self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
+        uuids: Sequence[str], alternates: int, located: moves.Located,
+        refusals: refusals_.ClaimRefusals, keep: bool = True,
+    ) -> _Choice:
+        """Choose for each instance in turn, and note what is chosen.
+
+        When there is no host for one of them, nothing is noted, and no
+        place is returned but why; so it is told too when hosts were refused.
+        A host that was refused although the table, set right, had room for
+        it, is passed over, and so is one that the server group is kept from.
+
+        :param keep: whether what is chosen is noted
+        """
+        table = self._loader.table
+        for check in _CHECKS:
+            hosts = table.view(self._clock.steady(), located.nodes)
+            try:
+                choice = self._decide(
+                    pipeline, hosts, request, uuids, alternates, located,
+                    refusals)
+                if not (choice.places and keep):
+                    return choice
+                takings = table.note(hosts, check)
+                if takings is not None:
+                    return dataclasses.replace(choice, takings=takings)
+            finally:
+                table.reuse(hosts)
+        raise AssertionError('the last check refuses nothing')
+
+    def _decide(
+        self, pipeline: pipeline_.Pipeline, hosts: view.Hosts,
+        request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
+        located: moves.Located, refusals: refusals_.ClaimRefusals,
+    ) -> _Choice:
+        """Choose for each instance in turn."""
+        choosing = choosing_.Selector(
+            pipeline, self._taste, hosts, request, refusals)
+        complete = all(
+            choosing.choose(uuid, located.kept.get(uuid),
+                            last=uuid == uuids[-1])
+            for uuid in uuids)
+        quiet = complete and not refusals and self._attempts_max > 1
+        # Where alternates are looked for, more are rejected.
+        why = None if quiet else choosing.diagnosis(
+            self._loader.silent, len(uuids))
+        choice = _Choice(
+            choosing.selections(alternates) if complete else [],
+            why, choosing.decision())
+        if why is not None:
+            choice.decision.examples = choosing.examples()
+        return choice
+
+    def _names(self, providers: Iterable[str]) -> list[str]:
+        """Return the hosts of nodes, as far as they are still known."""
+        hosts = self._loader.table.view(self._clock.steady())
+        return [hosts['host'][row] for row in map(hosts.row, providers)
+                if row is not None]
+
+    def _hold(self, choice: _Choice) -> None:
+        self._loader.table.confirm(choice.takings)
+        self._loader.hold({taking.node for taking in choice.takings})
+
+    def _claim(
+        self, uuids: Sequence[str], request: objects.RequestSpec,
+        choice: _Choice, located: moves.Located,
+    ) -> exception.ClaimRefused | None:
+        """Claim what was chosen; return what was refused, if anything."""
+        resources, group = request.resources(), request.get('instance_group')
+        batch = [claims_base.Claim(
+            located.consumers.get(uuid, uuid), first.compute_node_uuid,
+            resources, claims_base.membership(
+                group, first.service_host, uuid))
+            for uuid, (first, *_) in zip(uuids, choice.places)
+            if uuid not in located.kept]
+        if not batch:
+            self._give_back(located)
+            return None
+        providers = [claim.provider for claim in batch]
+        try:
+            self._give_back(located)
+            new = self._claims.claim(batch)
+        except exception.ClaimRefused as exc:
+            LOG.info('Choosing again: %s', exc)
+            self._loader.table.undo(choice.takings)
+            self._loader.reload(providers)
+            return exc
+        except Exception:
+            self._loader.table.undo(choice.takings)
+            self._loader.reload(providers)
+            raise
+        self._loader.mark_stale(
+            self._loader.table.confirm(choice.takings))
+        if new < len(providers):
+            # The request came twice; what it held was taken twice here.
+            self._loader.reload(providers)
+        return None
+
+    def _give_back(self, located: moves.Located) -> None:
+        """Release what builds of the request hold that failed."""
+        if located.stale:
+            self._claims.release(located.stale)
+            self._loader.reload([
+                each.provider for claims in located.stale.values()
+                for each in claims])
+
+
+def _explain(
+    decision: decision_.Decision, why: diagnosis.Diagnosis
+) -> None:
+    decision.reason = why.text()
+    decision.rejections = why.to_list()

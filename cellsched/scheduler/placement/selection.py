@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choosing for the instances of one request, one after the other."""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import random as random_
+
+import numpy as np
+
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched.scheduler.decision import candidates as candidates_
+from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import diagnosis
+from cellsched.scheduler.placement import claim_refusals as refusals_
+
+#: Hosts that are named for each stage that rejected some.
+_EXAMPLES_MAX = 10
+
+
+_UNLIMITED = {
+    'numa_topology': None, 'vcpu': None, 'disk_gb': None, 'memory_mb': None}
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectionPolicy:
+    """Which of the best hosts is chosen.
+
+    :param subset_size: of how many of the best one is chosen by chance
+    :param shuffle: choose by chance among those of the greatest weight
+    """
+
+    random: random_.Random
+    subset_size: int = 1
+    shuffle: bool = False
+
+    def pick(self, ranking: ranking_.Ranking) -> int | None:
+        """Return the row to choose, or None if there is none."""
+        if self.subset_size == 1 and not self.shuffle:
+            best = ranking.top(1)
+            return best[0] if best else None
+        best = ranking.top(self.subset_size)
+        if self.shuffle:
+            tied = ranking.tied()
+            self.random.shuffle(tied)
+            others = [row for row in best if row not in tied]
+            best = [*tied, *others][:self.subset_size]
+        return self.random.choice(best) if best else None
+
+
+class Selector:
+    """The instances of a request, and what was chosen for them.
+
+    :param refusals: what was refused before, and is passed over
+    """
+
+    def __init__(
+        self, pipeline: pipeline_.Pipeline, taste: SelectionPolicy,
+        hosts: view.Hosts, request: objects.RequestSpec,
+        refusals: refusals_.ClaimRefusals | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._taste = taste
+        self._hosts = hosts
+        self._request = request
+        self._resources = request.resources()
+        refusals = refusals or refusals_.ClaimRefusals()
+        self._lost = refusals.hopeless(hosts)
+        self._closed = refusals.closed(hosts)
+        #: Of these, those that nothing else kept from being chosen.
+        self._denied = 0
+        self._rows: list[int] = []
+        self._candidates: candidates_.Candidates | None = None
+        self._ranking: ranking_.Ranking | None = None
+        self._picks: list[decision_.Pick] = []
+        self._last_taken: int | None = None
+        self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
+
+    def choose(self, uuid: str, held_on: str | None, last: bool) -> bool:
+        """Choose a host for one more instance; return whether there is one.
+
+        :param held_on: the node that it holds a claim on already, which it
+            keeps if that suits its image, which may be another one than it
+            was
+        :param last: no other instance comes after this one
+        """
+        if held_on is not None:
+            row = self._hosts.row(held_on)
+            if row is None or not self._suits(row):
+                return False
+        else:
+            ranking = self._rank()
+            row = self._taste.pick(ranking)
+            if row is None:
+                return False
+            first = not self._picks
+            self._picks.append(decision_.pick(
+                self._hosts, ranking, row, uuid, detailed=first))
+            if first and (self._rows or not last):
+                # Another ranking is to be made of this one.
+                ranking.detach()
+            self._hosts.take(row, self._resources, uuid)
+            self._last_taken = row
+        self._rows.append(row)
+        return True
+
+    def selections(self, alternates: int) -> list[list[objects.Selection]]:
+        """Return what was chosen, with alternates in the same cell."""
+        others: dict[int, list[objects.Selection]] = {}
+        if self._candidates is None:
+            # All of them had their hosts; what these allow is still to say.
+            self._rank()
+        return [[self._selection(row), *self._others(row, alternates, others)]
+                for row in self._rows]
+
+    def diagnosis(self, silent: Sequence[str], wanted: int) -> (
+            diagnosis.Diagnosis):
+        """Return what became of the hosts."""
+        rejections = (
+            self._pipeline.rejections(self._request, self._candidates)
+            if self._candidates is not None else ())
+        return diagnosis.Diagnosis(
+            len(self._hosts), rejections, len(self._lost), silent, wanted,
+            len(self._rows), self._denied)
+
+    def decision(self) -> decision_.Decision:
+        """Return what was decided, to be told later."""
+        # Candidates that are empty have rejected something all the same.
+        found = self._candidates
+        steps = () if found is None else found.sifted.steps
+        stages = () if found is None else found.stages
+        return decision_.Decision(
+            len(self._hosts),
+            decision_.counts(len(self._hosts), stages, steps), self._picks)
+
+    def examples(self) -> dict[str, list[str]]:
+        """Return names of hosts that were rejected, a few for each stage."""
+        found = {}
+        if self._candidates is not None:
+            for stage in self._candidates.stages:
+                found[stage.name] = self._candidates.rejected(stage)
+        found[diagnosis.CLAIMS] = np.array(self._lost, dtype='int64')
+        found[diagnosis.GROUP] = np.array(self._closed, dtype='int64')
+        names = self._hosts.whole['host']
+        return {name: list(dict.fromkeys(names[rows[:_EXAMPLES_MAX]]))
+                for name, rows in found.items() if len(rows)}
+
+    def _suits(self, row: int) -> bool:
+        """Return whether a host does for what stays there."""
+        found = self._pipeline.candidates(
+            self._hosts.at(np.array([row])), self._request, rebuild=True)
+        if not len(found):
+            # That is why, whatever the others are like.
+            self._candidates = found
+        return len(found) > 0
+
+    def _rank(self) -> ranking_.Ranking:
+        """Return the hosts that are left, by weight."""
+        request = self._request
+        known = self._candidates
+        if known is not None and self._last_taken is not None and any(
+                stage.reopens for stage in known.stages):
+            self._candidates = self._ranking = self._last_taken = None
+        if self._candidates is None:
+            self._candidates = self._pipeline.candidates(
+                self._hosts, request)
+            if self._lost:
+                self._candidates = self._candidates.without(self._lost)
+            if self._closed:
+                others = self._candidates.without(self._closed)
+                self._denied = len(self._candidates) - len(others)
+                self._candidates = others
+        if self._ranking is None:
+            self._ranking = self._pipeline.weigh(request, self._candidates)
+        elif self._last_taken is not None:
+            row, self._last_taken = self._last_taken, None
+            self._candidates = self._pipeline.recheck(
+                request, self._candidates, row)
+            self._ranking = self._pipeline.reweigh(
+                request, self._candidates, self._ranking, row)
+        return self._ranking
+
+    def _others(
+        self, row: int, count: int, known: dict[int, list[objects.Selection]]
+    ) -> list[objects.Selection]:
+        """Return the best hosts of the row's cell that nobody was given."""
+        if not count:
+            return []
+        cells = self._hosts['cell']
+        cell = int(cells[row])
+        if cell not in known:
+            ranking = (self._rank() if len(self._rows) > 1
+                       or self._ranking is None else self._ranking)
+            mine = self._hosts.memo(('rows of cell', cell), functools.partial(
+                _rows_of_cell, cell=cell))
+            free = np.ones(len(cells), dtype=bool)
+            free[self._rows] = False
+            known[cell] = [
+                self._selection(other)
+                for other in ranking.top(count, among=mine[free[mine]])]
+        return known[cell]
+
+    def _selection(self, row: int) -> objects.Selection:
+        hosts = self._hosts
+        uuid = hosts['uuid'][row]
+        return objects.Selection.of(
+            compute_node_uuid=uuid, service_host=hosts['host'][row],
+            nodename=hosts['nodename'][row],
+            cell_uuid=hosts.value('cell', hosts['cell'][row]),
+            limits=self._limits(row),
+            allocation_request=objects.Selection.allocation(
+                uuid, self._resources),
+            allocation_request_version='1.36',
+            availability_zone=hosts.value(
+                'availability_zone', hosts['availability_zone'][row]))
+
+    def _limits(self, row: int) -> objects.SchedulerLimits:
+        limits = {} if self._candidates is None else self._pipeline.limits(
+            self._request, self._candidates, row)
+        if not limits:
+            # To make one takes longer than all else of a selection.
+            return self._unlimited
+        return objects.SchedulerLimits(**{**_UNLIMITED, **limits})
+
+
+def _rows_of_cell(hosts: view.Hosts, cell: int) -> view.Column:
+    return np.flatnonzero(hosts['cell'] == cell)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request must be before anything is decided on it.
+
+A request comes over RPC, with what users wrote in it. What is checked here
+needs no host; what single filters read, they check themselves.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import re
+from typing import Any
+
+from cellsched import exception
+from cellsched import objects
+
+#: Scheduler hints that are read whatever filters are enabled.
+_HINTS = frozenset({'group'})
+
+#: The hint by which Nova has a host checked for a server's new image.
+REBUILD = '_nova_check_type'
+
+#: The largest amount of anything.
+_AMOUNT_MAX = 2 ** 31 - 1
+
+#: Characters of a uuid, and of a host's name.
+_UUID_MAX, _HOST_MAX = 36, 255
+
+#: The one form of uuids in which several of them are told apart.
+_UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestBounds:
+    """How much a request may ask for.
+
+    :param instances_max: instances
+    :param names_max: hints, extra specs or image properties
+    :param values_max: hosts, members or aggregates that one list of it names
+    """
+
+    instances_max: int = 1000
+    names_max: int = 1000
+    values_max: int = 100_000
+
+
+def bounds(options: Any) -> RequestBounds:
+    """Return the bounds that the options of ``[scheduler]`` say."""
+    return RequestBounds(
+        options.max_instances_per_request, options.max_names_per_request,
+        options.max_values_per_list)
+
+
+def check(
+    spec: Any, uuids: Any, limits: RequestBounds,
+    hints: frozenset[str] | None = None, strictly: bool = True,
+) -> None:
+    """Make sure that a request can be decided on.
+
+    :param uuids: of its instances; None where the caller named none
+    :param hints: scheduler hints that are read; None for any whose name does
+        not begin with ``_``
+    :param strictly: whether other hints are refused, and not only those whose
+        name begins so
+    :raises cellsched.exception.InvalidField: names the field and the bound
+    """
+    if not isinstance(spec, objects.RequestSpec):
+        raise invalid('spec_obj', 'a RequestSpec')
+    most, listed = limits.names_max, limits.values_max
+    _check_flavor(spec.get('flavor'), most)
+    _check_hints(spec.get('scheduler_hints') or {}, most, hints, strictly)
+    image = spec.get('image')
+    properties = image.get('properties') if image else None
+    if properties is not None and len(properties.items()) > most:
+        raise invalid('spec_obj.image.properties',
+                      f'at most {most} properties')
+    if not 1 <= spec.get('num_instances', 1) <= _AMOUNT_MAX:
+        raise invalid('spec_obj.num_instances',
+                      f'a whole number from 1 to {_AMOUNT_MAX}')
+    if spec.get('instance_uuid') is not None:
+        check_ids('spec_obj.instance_uuid', [spec.instance_uuid])
+    for name in ('ignore_hosts', 'force_hosts', 'force_nodes'):
+        check_length(f'spec_obj.{name}', spec.get(name), listed)
+    _check_group(spec.get('instance_group'), listed)
+    _check_destination(spec.get('requested_destination'), listed)
+    if uuids is not None:
+        _check_uuids(uuids, limits.instances_max)
+    elif spec.get('num_instances', 1) > limits.instances_max:
+        raise invalid('spec_obj.num_instances',
+                      f'a whole number from 1 to {limits.instances_max}')
+
+
+def unknown_hints(
+    spec: objects.RequestSpec, hints: frozenset[str] | None
+) -> list[str]:
+    """Return the hints of a request that are not read, as they can be shown.
+
+    :param hints: those that are; None for any
+    """
+    said = spec.get('scheduler_hints')
+    if hints is None or not said:
+        return []
+    return [_shown(hint) for hint in said if hint not in hints | _HINTS]
+
+
+def check_length(field: str, values: Any, most: int) -> None:
+    """Make sure that a list is not too long.
+
+    :raises cellsched.exception.InvalidField: it is
+    """
+    if len(values or ()) > most:
+        raise invalid(field, f'at most {most} values')
+
+
+def _check_flavor(flavor: objects.Flavor | None, most: int) -> None:
+    if flavor is None:
+        raise invalid('spec_obj.flavor', 'a Flavor')
+    for name in ('vcpus', 'memory_mb', 'root_gb'):
+        if flavor.get(name) is None:
+            raise invalid(f'spec_obj.flavor.{name}', 'a number')
+    for name in ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap'):
+        # What is less than nothing would be taken off another amount.
+        if not 0 <= flavor.get(name, 0) <= _AMOUNT_MAX:
+            raise invalid(f'spec_obj.flavor.{name}',
+                          f'an amount from 0 to {_AMOUNT_MAX}')
+    if len(flavor.get('extra_specs') or ()) > most:
+        raise invalid('spec_obj.flavor.extra_specs',
+                      f'at most {most} extra specs')
+
+
+def _check_hints(
+    hints: dict[str, list[str]], most: int, known: frozenset[str] | None,
+    strictly: bool,
+) -> None:
+    if len(hints) > most:
+        raise invalid('spec_obj.scheduler_hints', f'at most {most} hints')
+    read = _HINTS if known is None else known | _HINTS
+    for hint, values in hints.items():
+        # Users write hints, so nothing that steers a decision past its
+        # checks is taken from them. Who reads the one of rebuilds makes sure
+        # that it can be one.
+        if hint.startswith('_') and (
+                hint not in read or values != ['rebuild']):
+            raise invalid(f'spec_obj.scheduler_hints.{_shown(hint)}',
+                          'no hint whose name begins with _')
+        if strictly and known is not None and hint not in read:
+            names = ', '.join(
+                sorted(name for name in read if not name.startswith('_')))
+            raise invalid(
+                f'spec_obj.scheduler_hints.{_shown(hint)}',
+                f'one of those that enabled filters read: {names}')
+
+
+def _shown(hint: str) -> str:
+    return ascii(hint[:40])[1:-1]
+
+
+def _check_group(group: objects.InstanceGroup | None, most: int) -> None:
+    if group is None:
+        return
+    for name in ('members', 'hosts'):
+        check_length(
+            f'spec_obj.instance_group.{name}', group.get(name), most)
+    check_ids('spec_obj.instance_group.members', group.get('members') or ())
+
+
+def _check_destination(
+    target: objects.Destination | None, most: int
+) -> None:
+    if target is None:
+        return
+    where = 'spec_obj.requested_destination'
+    for name in ('aggregates', 'forbidden_aggregates'):
+        check_length(f'{where}.{name}', target.get(name), most)
+    cell = target.get('cell')
+    if cell is not None and cell.get('uuid') is None:
+        raise invalid(f'{where}.cell.uuid', 'the uuid of a cell')
+
+
+def _check_uuids(uuids: Any, most: int) -> None:
+    if not isinstance(uuids, Sequence) or isinstance(uuids, str):
+        raise invalid('instance_uuids', 'a list of uuids')
+    if 1 <= len(uuids) <= most:
+        if not all(map(_is_uuid, uuids)):
+            raise invalid('instance_uuids', 'a list of uuids')
+        if len(set(uuids)) == len(uuids):
+            return
+    raise invalid('instance_uuids', f'1 to {most} different uuids, not '
+                  f'{len(uuids)}')
+
+
+def check_ids(field: str, ids: Sequence[Any]) -> None:
+    """Make sure that ids can be looked up; it takes next to no time.
+
+    :raises cellsched.exception.InvalidField: they cannot
+    """
+    if all(isinstance(each, str) for each in ids):
+        together = ''.join(ids)
+        if not ids or (max(map(len, ids)) <= _UUID_MAX
+                       and together.isascii() and together.isprintable()):
+            return
+    raise invalid(field, f'uuids of at most {_UUID_MAX} characters')
+
+
+def check_host(field: str, name: Any) -> None:
+    """Make sure that something is the name of a host.
+
+    :raises cellsched.exception.InvalidField: it is not
+    """
+    if not isinstance(name, str) or not (
+            1 <= len(name) <= _HOST_MAX and name.isprintable()):
+        raise invalid(field, f'a name of 1 to {_HOST_MAX} characters')
+
+
+def _is_uuid(text: Any) -> bool:
+    return isinstance(text, str) and _UUID.fullmatch(text) is not None
+
+
+def invalid(field: str, expected: str) -> exception.InvalidField:
+    """Return the error of a field of a request."""
+    return exception.InvalidField(
+        where='select_destinations', field=field, expected=expected)

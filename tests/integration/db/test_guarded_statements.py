@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that undo themselves, and connections that commit each one."""
+
+import fixtures
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
+
+from cellsched import clock
+from cellsched.db import guarded_statements
+from cellsched.db import session
+from tests.integration.db import base
+
+THINGS = sa.Table('things_to_refuse', sa.MetaData(),
+                  sa.Column('number', sa.Integer))
+
+
+class TestRefusing(base.APITestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.database = self.make_database()
+        with self.database.writer() as connection:
+            THINGS.metadata.drop_all(connection)
+            THINGS.metadata.create_all(connection)
+
+    def insert(self, number, condition):
+        inserted = sa.insert(THINGS).values(number=number).returning(
+            THINGS.c.number).cte('inserted')
+        count = sa.select(sa.func.count()).select_from(inserted)
+        with self.database.each_alone() as connection:
+            return connection.execute(sa.select(sa.literal(1)).where(
+                guarded_statements.insisting(
+                    condition(count.scalar_subquery())))).all()
+
+    def numbers(self):
+        with self.database.reader() as connection:
+            return connection.execute(sa.select(THINGS)).scalars().all()
+
+    def test_statement_is_done_only_where_its_condition_holds(self):
+        log = self.useFixture(fixtures.FakeLogger())
+
+        self.assertEqual([(1,)], self.insert(7, lambda count: count == 1))
+        self.assertRaises(
+            guarded_statements.StatementRefused, self.insert, 8,
+            lambda count: count == 2)
+
+        self.assertEqual([7], self.numbers())
+        self.assertEqual('', log.output)
+
+    def test_other_text_that_is_no_number_is_an_error(self):
+        def mistake():
+            with self.database.each_alone() as connection:
+                connection.execute(sa.text("SELECT CAST('seven' AS integer)"))
+
+        self.assertRaises(db_exc.DBError, mistake)
+
+
+class TestEachAlone(base.APITestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.one = session.Database(
+            self.database.url, 'API', {'max_pool_size': 1},
+            clock=clock.Clock())
+        self.addCleanup(self.one.close)
+
+    def read(self):
+        """Use the connection and return its process on the server."""
+        with self.one.reader() as connection:
+            return connection.execute(
+                sa.text('SELECT pg_backend_pid()')).scalar_one()
+
+    def test_nothing_is_sent_after_its_statement(self):
+        for _ in range(3):
+            process = self.read()
+
+            with self.database.reader() as connection:
+                self.assertEqual(
+                    'SELECT pg_backend_pid()', connection.execute(
+                        sa.text('SELECT query FROM pg_stat_activity '
+                                'WHERE pid = :pid'),
+                        {'pid': process}).scalar_one())
+
+    def test_transactions_are_whole_again_after_it(self):
+        process = self.read()
+
+        with self.one.writer() as connection:
+            self.assertEqual(process, connection.execute(
+                sa.text('SELECT pg_backend_pid()')).scalar_one())
+            self.assertFalse(connection.connection.autocommit)
+        with self.one.reader() as connection:
+            self.assertTrue(connection.connection.autocommit)

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from oslo_serialization import jsonutils
+
+from cellsched.claims import base as claims_base
+from cellsched.claims import moves
+from cellsched.db.api import instance_groups
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import server_moves
+from cellsched import exception
+from cellsched import objects
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+
+class TestClaims(base.TestCase):
+
+    def test_claim_of_a_deleted_server_goes(self):
+        uuid = self.deleted()
+
+        self.assertMends(('S4', 'claim-leaked', uuid, 'cell1'))
+
+        self.assertEqual({}, self.claims.held([uuid]))
+
+    def test_claim_of_a_buried_server_goes(self):
+        uuid = self.failed()
+        self.take(uuid, 'a1')
+
+        self.assertMends(('S4', 'claim-leaked', uuid, 'cell0'))
+
+    def test_claim_of_an_error_without_a_host_goes(self):
+        uuid = self.failed('cell1')
+        self.take(uuid, 'a1')
+
+        self.assertMends(('S4', 'claim-leaked', uuid, 'cell1'))
+
+    def test_claim_of_a_shelved_server_goes(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', vm_state='shelved_offloaded',
+                        host=None, node=None)
+
+        self.assertMends(('S4', 'claim-leaked', uuid, 'cell1'))
+
+    def test_claim_of_an_error_on_a_host_stays(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', vm_state='error')
+
+        self.assertMends(('S13', 'no-reason', uuid, 'cell1'))
+
+        self.assertIn(uuid, self.claims.held([uuid]))
+
+    def test_server_that_runs_unclaimed_claims(self):
+        uuid = self.running()
+        self.claims.release([uuid])
+
+        self.assertMends(('S4', 'unclaimed', uuid, 'cell1'))
+
+        [claim] = self.claims.held([uuid])[uuid]
+        self.assertEqual((self.providers['a1'], base.SIZE),
+                         (claim.provider, claim.resources))
+
+    def test_server_that_runs_unclaimed_where_there_is_no_room_is_left(self):
+        uuid = self.running()
+        self.claims.release([uuid])
+        for other in samples.uuids(4):
+            self.take(other, 'a1')
+
+        report = self.assertFound(
+            ('S4', 'unclaimed', uuid, 'cell1'), fix=True)
+
+        self.assertEqual([], report.repaired)
+
+    def test_build_that_waits_for_no_host_unclaimed_is_left(self):
+        uuid = self.building()
+        self.cast(uuid, 'cell1')
+
+        self.assertLeft(('S4', 'unclaimed', uuid, 'cell1'))
+
+    def test_claim_of_a_buried_server_that_is_built_again_stays(self):
+        uuid = self.accept()
+        self.decide(uuid, 'cell0')
+        self.put_row(uuid, 'cell0', vm_state='error', task_state=None)
+        self.take(uuid, 'a1')
+
+        self.assertClean()
+
+    def test_claim_of_a_deleted_server_in_a_cell_that_is_down_stays(self):
+        uuid = self.running()
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+        self.take_down('cell1')
+
+        self.assertFound(('S2', 'cell-unreachable',
+                          self.by_name['cell1'].uuid, 'cell1'), fix=True)
+
+    def test_build_that_waits_for_its_next_host_need_not_claim(self):
+        uuid = self.building(task_state=None)
+        self.cast(uuid, 'cell1')
+
+        self.assertClean()
+
+    def test_server_that_takes_nothing_need_not_claim(self):
+        uuid = self.running()
+        self.claims.release([uuid])
+        spec = objects.RequestSpec(instance_uuid=uuid, flavor=samples.flavor(
+            vcpus=0, memory_mb=0, root_gb=0))
+        self.spoil(uuid, 'request_specs',
+                   spec=jsonutils.dumps(spec.obj_to_primitive()))
+
+        self.assertClean()
+
+
+class TestRightClaims(base.TestCase):
+    """A server at rest holds one claim, on its host, of what it takes."""
+
+    def hold(self, uuid, *places, **resources):
+        """Have a server hold this in place of what it holds."""
+        self.claims.release([uuid])
+        self.claims.claim([
+            claims_base.Claim(uuid, self.providers[host],
+                              resources or base.SIZE) for host in places])
+
+    def assertHolds(self, uuid, host):
+        self.assertEqual({self.providers[host]: base.SIZE}, self.held(uuid))
+        self.assertEqual({}, self.held(moves.consumer(uuid)))
+
+    def test_claim_on_another_host_is_claimed_anew(self):
+        uuid = self.running()
+        self.hold(uuid, 'a2')
+
+        self.assertMends(('S4', 'claim-elsewhere', uuid, 'cell1'))
+
+        self.assertHolds(uuid, 'a1')
+
+    def test_server_in_no_state_may_hold_what_it_will(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', vm_state=None)
+        self.claims.release([uuid])
+        self.take(uuid, 'a2')
+
+        self.assertFound(('L1', 'build-stranded', uuid, 'cell1'))
+
+    def test_second_claim_goes(self):
+        uuid = self.running()
+        self.hold(uuid, 'a1', 'a2')
+
+        self.assertMends(('S4', 'claim-second', uuid, 'cell1'))
+
+        self.assertHolds(uuid, 'a1')
+
+    def test_claim_of_another_amount_is_claimed_anew(self):
+        self.offer('cell1', 'a1', 10)
+        made = []
+        for resources in ({**base.SIZE, 'VCPU': 2},
+                          {**base.SIZE, 'MEMORY_MB': 1},
+                          {'VCPU': 1, 'MEMORY_MB': 512}):
+            made.append(self.running())
+            self.hold(made[-1], 'a1', **resources)
+
+        self.assertMends(*(
+            ('S4', 'claim-amount', uuid, 'cell1') for uuid in made))
+
+        for uuid in made:
+            self.assertHolds(uuid, 'a1')
+
+    def test_without_room_for_both_it_keeps_what_it_has(self):
+        uuid = self.running()
+        self.hold(uuid, 'a1', VCPU=1)
+        for other in samples.uuids(3):
+            self.take(other, 'a1')
+        self.take(samples.uuids(1)[0], 'a1', MEMORY_MB=1)
+
+        report = self.assertFound(
+            ('S4', 'claim-amount', uuid, 'cell1'), fix=True)
+
+        self.assertEqual([], report.repaired)
+        self.assertEqual({self.providers['a1']: {'VCPU': 1}},
+                         self.held(uuid))
+
+    def test_member_of_a_server_group_stays_one(self):
+        uuid, other = self.running(), samples.uuids(1)[0]
+        group = objects.InstanceGroup(
+            uuid=samples.uuids(1)[0], name='g', project_id='project',
+            user_id='user', policy='anti-affinity', rules={})
+        self.write(self.database, instance_groups.create, group, samples.NOW)
+        spec = objects.RequestSpec(
+            instance_uuid=uuid, flavor=samples.flavor(),
+            instance_group=group)
+        self.spoil(uuid, 'request_specs',
+                   spec=jsonutils.dumps(spec.obj_to_primitive()))
+        self.hold(uuid, 'a2')
+
+        self.assertMends(('S4', 'claim-elsewhere', uuid, 'cell1'))
+
+        self.assertRaises(
+            exception.GroupPolicyViolated, self.claims.claim,
+            [claims_base.Claim(other, self.providers['a1'], base.SIZE,
+                               claims_base.membership(group, 'a1', other))])
+
+    def test_what_nobody_knows_the_size_of_is_left(self):
+        uuid = self.running()
+        self.hold(uuid, 'a2')
+        self.spoil(uuid, 'request_specs')
+
+        self.assertLeft(('S4', 'claim-elsewhere', uuid, 'cell1'),
+                        ('S13', 'spec-missing', uuid, 'cell1'))
+
+    def test_server_on_its_way_may_hold_what_it_will(self):
+        uuid = self.running()
+        self.move(uuid)
+        self.change_row(uuid, 'cell1', task_state='resize_prep')
+        self.hold(uuid, 'a2')
+        cleaned = self.running()
+        self.move(cleaned, status=server_moves.FINISHED)
+        self.hold(cleaned, 'a2')
+
+        self.assertClean()
+
+
+class TestMoves(base.TestCase):
+
+    def test_claim_of_a_move_that_goes_on_stays(self):
+        uuid = self.running()
+        self.change_row(uuid, 'cell1', task_state='resize_prep')
+        self.take(self.move(uuid), 'a2')
+
+        report = self.audit()
+
+        self.assertEqual(([], 0), (report.left, report.foreign))
+
+    def test_claim_of_a_move_that_has_ended_goes(self):
+        uuid = self.running()
+        name = self.move(uuid, status=server_moves.ERROR)
+        self.take(name, 'a2')
+
+        self.assertMends(('S4', 'move-claim-leaked', uuid, 'cell1'))
+
+        self.assertEqual({uuid}, {*self.claims.held([uuid, name])})
+
+    def test_claim_to_move_a_deleted_server_goes(self):
+        uuid = self.deleted()
+        self.claims.release([uuid])
+        self.take(self.move(uuid, status=server_moves.DONE), 'a2')
+
+        self.assertMends(('S4', 'move-claim-leaked', uuid, 'cell1'))

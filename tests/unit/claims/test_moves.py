@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How moves end, and what becomes of their claims."""
+
+import sqlalchemy as sa
+
+from cellsched.claims import moves
+from cellsched.db.cell import instance_actions
+from cellsched.db.cell import models
+from cellsched.db.cell import server_moves
+from cellsched import exception
+from tests.unit.compute import agents
+from tests.unit.compute import mover
+
+
+class TestMoving(mover.MoverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.moving = moves.MoveClaims(self.claims, 'here')
+
+    def give_up(self, move, *args):
+        return self.moving.give_up(
+            self.cell, move, exception.NoValidHost(reason='Full.'), *args)
+
+    def test_names_are_the_same_in_every_process(self):
+        self.assertEqual(
+            '0847d5cb-e932-5e5a-be52-13c73d2e8d07',
+            moves.consumer('00000000-0000-4000-8000-000000000000'))
+        self.assertEqual(['u', moves.consumer('u')], moves.names(['u']))
+
+    def test_move_that_is_given_up_leaves_the_server_as_it_was(self):
+        move = self.accept()
+        for first in (True, False):
+            self.assertEqual(first, self.give_up(move))
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual({'own': 'host1'}, self.places)
+        self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertIn('Full.', self.fault)
+        with self.cell.reader() as connection:
+            self.assertIsNotNone(connection.scalar(
+                sa.select(models.migrations.c.updated_at)))
+
+    def test_move_of_a_server_that_stays_is_told_of_once(self):
+        move, told = self.accept(), []
+        for _ in range(2):
+            self.moving.give_up(
+                self.cell, move, KeyError('x'), tell=lambda: told.append(1))
+
+        self.assertEqual([1], told)
+        self.assertEqual(
+            'Migration of instance failed: an error that operators find in '
+            'the logs.', self.fault)
+
+    def test_server_that_is_being_deleted_has_failed_of_nothing(self):
+        move, told = self.accept(), []
+        self.delete()
+
+        self.assertTrue(self.moving.give_up(
+            self.cell, move, KeyError('x'), tell=lambda: told.append(1)))
+
+        self.assertState('active', 'deleting', 'host1')
+        self.assertEqual(([], None), (told, self.fault))
+        self.assertEqual({'own': 'host1'}, self.places)
+
+    def test_action_is_marked_as_failed_once(self):
+        with self.cell.writer() as connection:
+            instance_actions.create_all(
+                connection, {self.uuid: agents.USER}, 'migrate',
+                self.clock.now())
+        self.give_up(self.accept())
+
+        with self.cell.reader() as connection:
+            [row] = connection.execute(
+                instance_actions._TABLE.select()).all()
+        self.assertEqual(('Error', self.clock.now()),
+                         (row.message, row.finish_time))
+
+    def test_move_that_went_on_is_not_given_up(self):
+        move = self.accept()
+
+        self.assertFalse(self.give_up(move, [server_moves.ACCEPTED]))
+
+        self.assertState('active', 'resize_prep', 'host1')
+        self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
+
+    def test_server_that_has_gone_is_not_taken_back(self):
+        move = self.accept()
+        self.end(move, server_moves.MOVED)
+
+        self.assertFalse(self.give_up(move))
+
+        self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
+
+    def test_late_one_takes_nothing_from_the_next_move(self):
+        move = self.accept()
+        self.end(move)
+        self.transit('revert_migrate')
+        self.claims.release([moves.consumer(self.uuid)])
+        self.accept()
+
+        self.assertFalse(self.give_up(move))
+        self.moving.complete(self.cell, move)
+        self.moving.settle(self.cell, self.uuid)
+
+        self.assertState('active', 'resize_prep', 'host1')
+        self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
+
+    def test_claim_that_comes_after_the_end_is_given_back(self):
+        move = self.accept()
+        self.end(move)
+        self.transit('revert_migrate')
+
+        self.moving.settle(self.cell, self.uuid)
+
+        self.assertEqual({'own': 'host1'}, self.places)
+
+    def test_claims_follow_once(self):
+        move = self.accept()
+        self.assertFalse(self.moving.complete(self.cell, move))
+        self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
+        self.end(move, server_moves.MOVED)
+
+        for first in (True, False):
+            self.assertEqual(first, self.moving.complete(self.cell, move))
+            self.assertEqual({'own': 'host2'}, self.places)
+
+    def test_deleted_server_holds_nothing_in_any_name(self):
+        move = self.accept()
+        self.delete()
+        self.terminate()
+        self.assertEqual({'move': 'host2'}, self.places)
+
+        self.assertTrue(self.give_up(move))
+
+        self.assertEqual({}, self.places)
+
+    def test_nothing_follows_a_server_that_was_deleted(self):
+        move = self.accept()
+        self.end(move, server_moves.MOVED)
+        self.delete()
+        self.terminate()
+
+        self.assertTrue(self.moving.complete(self.cell, move))
+
+        self.assertEqual({}, self.places)

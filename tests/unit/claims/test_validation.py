@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claim stores decide alike."""
+
+import dataclasses
+
+from cellsched.claims import base
+from cellsched.claims import validation
+from cellsched import exception
+from tests.unit import base as tests
+
+
+def claim(consumer='c', provider='p', group=None, **resources):
+    return base.Claim(consumer, provider, resources, group)
+
+
+def member(consumer, host, policy='anti-affinity', most=1, name=''):
+    return claim(consumer, f'p{host}', VCPU=1, group=base.Membership(
+        'g', host, policy, most, name))
+
+
+class TestCheck(tests.TestCase):
+
+    def test_claims_that_make_sense_pass(self):
+        validation.check_claims([
+            claim(VCPU=1), claim('d', VCPU=2 ** 31 - 1),
+            claim(provider='q', CUSTOM_GPU_80=1)])
+
+    def test_error_names_field_and_bound(self):
+        for bad, field, words in (
+            (claim('x' * 37, VCPU=1), 'consumer', 'a uuid'),
+            (claim(provider='', VCPU=1), 'provider', 'a uuid'),
+            (claim(), 'resources', 'at least one'),
+            (claim(vcpu=1), 'resource class', "not 'vcpu'"),
+            (claim(VCPU=0), 'VCPU', 'from 1 to 2147483647, not 0'),
+        ):
+            error = self.assertRaises(
+                exception.InvalidField, validation.check_claims, [bad])
+
+            self.assertEqual(field, error.field)
+            self.assertIn(words, error.expected)
+
+    def test_error_is_short_whatever_was_given(self):
+        error = self.assertRaises(
+            exception.InvalidField, validation.check_claims,
+            [claim('x' * 10 ** 6)])
+
+        self.assertLess(len(str(error)), 200)
+
+    def test_provider_is_named_once_for_a_consumer(self):
+        error = self.assertRaises(
+            exception.InvalidField, validation.check_claims,
+            [claim(VCPU=1), claim(GB=1)])
+
+        self.assertEqual('provider', error.field)
+
+    def test_membership_error_names_field_and_bound(self):
+        good = base.Membership('g', 'h', 'affinity')
+        for field, value, name in (
+            ('group', '', 'group'), ('host', '', 'group host'),
+            ('host', 'x' * 256, 'group host'),
+            ('host', 'x\0', 'group host'), ('host', None, 'group host'),
+            ('member', 'x' * 37, 'group member'),
+            ('policy', 'soft-affinity', 'group policy'),
+            ('max_server_per_host', 0, 'group max_server_per_host'),
+        ):
+            bad = claim(VCPU=1, group=dataclasses.replace(
+                good, **{field: value}))
+
+            error = self.assertRaises(
+                exception.InvalidField, validation.check_claims, [bad])
+
+            self.assertEqual(name, error.field)
+        validation.check_claims([claim(VCPU=1, group=good)])
+
+    def test_consumer_is_one_member(self):
+        good = base.Membership('g', 'h', 'affinity')
+        for others in (None, base.Membership('g', 'i', 'affinity')):
+            error = self.assertRaises(
+                exception.InvalidField, validation.check_claims,
+                [claim(VCPU=1, group=good),
+                 claim(provider='q', VCPU=1, group=others)])
+
+            self.assertEqual('group', error.field)
+
+    def test_inventory_error_names_class_and_field(self):
+        for field, value in (('total', -1), ('reserved', 2 ** 31),
+                             ('min_unit', 0), ('max_unit', True),
+                             ('step_size', None), ('allocation_ratio', -1.0)):
+            has = base.Inventory(**{'total': 8, field: value})
+
+            error = self.assertRaises(
+                exception.InvalidField, validation.check_inventory, 'p',
+                {'VCPU': has})
+
+            self.assertEqual(f'VCPU {field}', error.field)
+
+    def test_inventory_of_nothing_passes(self):
+        validation.check_inventory('p', {})
+        validation.check_inventory('p', {'VCPU': base.Inventory(0)})
+
+
+class TestOutstanding(tests.TestCase):
+
+    def test_claims_of_consumers_that_hold_nothing_are_left(self):
+        claims = [claim('a', VCPU=1), claim('b', VCPU=1),
+                  claim('a', 'q', VCPU=1)]
+
+        self.assertEqual(claims, validation.outstanding(claims, {}))
+        self.assertEqual(claims[1:2], validation.outstanding(
+            claims, {'a': [claims[2], claims[0]]}))
+
+    def test_consumer_that_holds_something_else_is_a_conflict(self):
+        claims = [claim('a', VCPU=1), claim('a', 'q', VCPU=1)]
+
+        for holds in ([claim('a', VCPU=2), claims[1]], claims[:1],
+                      [*claims, claim('a', 'r', VCPU=1)]):
+            error = self.assertRaises(
+                exception.ClaimConflict, validation.outstanding, claims,
+                {'a': holds})
+
+            self.assertEqual('a', error.consumer)
+
+
+class TestFindRefusal(tests.TestCase):
+
+    def test_batch_that_fits_is_not_refused(self):
+        self.assertIsNone(validation.find_refusal(
+            [claim('a', VCPU=1), claim('b', VCPU=2)],
+            {'p': {'VCPU': base.Inventory(5)}}, {'p': {'VCPU': 2}}))
+
+    def test_first_claim_that_does_not_fit_is_blamed(self):
+        refusal = validation.find_refusal(
+            [claim('a', VCPU=2), claim('b', VCPU=2), claim('c', VCPU=1)],
+            {'p': {'VCPU': base.Inventory(5)}}, {'p': {'VCPU': 2}})
+
+        self.assertEqual(
+            {'consumer': 'b', 'provider': 'p', 'resource': 'VCPU',
+             'amount': 2, 'code': 409}, refusal.kwargs)
+
+    def test_provider_that_nobody_knows_has_nothing(self):
+        self.assertIsNotNone(validation.find_refusal([claim(VCPU=1)], {}, {}))
+
+
+class TestFindViolation(tests.TestCase):
+
+    def violation(self, *claims, there=()):
+        """Return consumer and hosts of the violation that is found."""
+        found = validation.find_violation(
+            claims, [('g', f'of-{name}', name, host) for name, host in there])
+        return found and (found.consumer, found.hosts)
+
+    def test_claims_without_a_group_break_nothing(self):
+        self.assertIsNone(self.violation(
+            claim(VCPU=1), there=[('a', 'h')]))
+
+    def test_anti_affinity_bounds_others_on_the_host(self):
+        there = [('a', 'h'), ('b', 'h'), ('b', 'i')]
+        for most, host, hosts in (
+            (1, 'h', ['h', 'i']), (2, 'h', ['h']), (1, 'i', ['h', 'i'])):
+            self.assertEqual(('c', hosts), self.violation(
+                member('c', host, most=most), there=there))
+        for most, host in ((3, 'h'), (2, 'i'), (1, 'j')):
+            self.assertIsNone(self.violation(
+                member('c', host, most=most), there=there))
+
+    def test_affinity_has_all_on_one_host(self):
+        there = [('a', 'h'), ('b', 'h')]
+        self.assertEqual(('c', ['h']), self.violation(
+            member('c', 'i', 'affinity'), there=there))
+        self.assertIsNone(self.violation(
+            member('c', 'h', 'affinity'), there=there))
+        self.assertIsNone(self.violation(member('c', 'i', 'affinity')))
+
+    def test_members_of_the_batch_count_and_are_not_told(self):
+        self.assertEqual(('b', []), self.violation(
+            member('a', 'h'), member('b', 'h')))
+        self.assertEqual(('c', []), self.violation(
+            member('a', 'h', 'affinity'), member('b', 'h', 'affinity'),
+            member('c', 'i', 'affinity')))
+        self.assertEqual(('b', []), self.violation(
+            member('a', 'h', most=2), member('b', 'h', most=2),
+            there=[('z', 'h')]))
+
+    def test_member_is_not_in_its_own_way(self):
+        there = [('a', 'h')]
+        for policy in ('affinity', 'anti-affinity'):
+            for host in 'h', 'i':
+                self.assertIsNone(self.violation(
+                    member('moved', host, policy, name='a'), there=there))
+        self.assertEqual(('c', ['h']), self.violation(
+            member('moved', 'i', name='a'), member('c', 'h'), there=there))
+        self.assertEqual(('c', ['h']), self.violation(
+            member('moved', 'i', name='a'), member('c', 'i'),
+            there=there))
+
+    def test_names_of_the_others_are_told(self):
+        found = validation.find_violation(
+            [member('moved', 'i', 'affinity', name='b')],
+            [('g', 'x', 'a', 'h'), ('g', 'y', 'b', 'h'), ('f', 'z', 'c', 'h')])
+
+        self.assertEqual(['x'], found.members)
+
+    def test_several_claims_of_a_consumer_are_one_member(self):
+        one = member('a', 'h')
+        self.assertIsNone(self.violation(
+            one, dataclasses.replace(one, provider='q')))

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+
+from cellsched.cli import server_watch
+from cellsched import context
+from cellsched import exception
+from cellsched.listing import server
+from cellsched.testing import clock
+from tests.unit import base
+
+BUILT = server.Server(
+    uuid='a', name='one', project_id='p', status='ACTIVE', task_state=None,
+    cell='c', host='h', availability_zone=None, attempts=1, reason='',
+    created_at=None)
+
+
+class Answers:
+    """Servers that answer what they were told to, the last for ever."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.asked = []
+
+    def get(self, context, uuid):
+        self.asked.append(uuid)
+        left = self.answers[uuid]
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return dataclasses.replace(BUILT, uuid=uuid, status=answer)
+
+
+class TestWatch(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = clock.FakeClock()
+        self.steps = []
+
+    def watch(self, **answers):
+        self.servers = Answers(**answers)
+        return server_watch.Watch(self.servers, context.admin(), answers)
+
+    def wait(self, watch, timeout_s=60):
+        return watch.wait(lambda found: found.status == 'ACTIVE', timeout_s,
+                          self.clock, self.steps.append)
+
+    def test_it_ends_when_all_are_settled(self):
+        watch = self.watch(a=['BUILD', 'ACTIVE'],
+                           b=['BUILD', 'BUILD', 'ACTIVE'])
+
+        self.assertEqual([], self.wait(watch))
+        self.assertEqual([0, 1, 2], self.steps)
+        self.assertEqual({'ACTIVE'}, {
+            found.status for found in watch.found.values()})
+
+    def test_settled_ones_are_not_asked_for_again(self):
+        self.wait(self.watch(a=['ACTIVE'], b=['BUILD', 'ACTIVE']))
+
+        self.assertEqual(['a', 'b', 'b'], self.servers.asked)
+
+    def test_it_ends_in_time_with_those_that_are_left(self):
+        watch = self.watch(a=['ACTIVE'], b=['BUILD'])
+
+        self.assertEqual(['b'], self.wait(watch, timeout_s=5))
+        self.assertEqual(5, self.clock.monotonic())
+
+    def test_without_time_it_looks_once(self):
+        self.assertEqual([], self.wait(self.watch(a=['ACTIVE']), timeout_s=0))
+
+    def test_cell_that_does_not_answer_is_asked_again(self):
+        watch = self.watch(a=[
+            exception.CellUnreachable(cell='c', reason='r'), 'ACTIVE'])
+
+        self.assertEqual([], self.wait(watch))
+        self.assertIsNone(watch.problem)
+
+    def test_problem_is_kept_when_it_lasts(self):
+        problem = exception.CellUnreachable(cell='c', reason='r')
+        watch = self.watch(a=[problem])
+
+        self.assertEqual(['a'], self.wait(watch, timeout_s=1))
+        self.assertIs(problem, watch.problem)
+        self.assertEqual('UNKNOWN', watch.found['a'].status)
+
+    def test_server_that_is_gone_is_shown_as_it_was(self):
+        watch = self.watch(
+            a=['BUILD', exception.InstanceNotFound(uuid='a')])
+        watch.look()
+        watch.look()
+
+        self.assertEqual(('one', 'DELETED'),
+                         (watch.found['a'].name, watch.found['a'].status))

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent does when a server moves."""
+
+from amqp import exceptions as amqp_exc
+
+from cellsched.db.cell import server_moves
+from cellsched import exception
+from tests.unit.compute import mover
+
+
+class TestMigration(mover.MoverTestCase):
+
+    def test_server_and_its_claim_and_its_networks_go_together(self):
+        move = self.accept()
+
+        self.tell('migrate_in', move)
+
+        self.assertState('active', None, 'host2')
+        self.assertEqual('node2', self.row.node)
+        self.assertEqual({'own': 'host2'}, self.places)
+        self.assertEqual(server_moves.FINISHED, self.status(move))
+        [sent] = self.compute.sent
+        self.assertEqual(('migrate_out', 'host1'), (sent.method, sent.host))
+        self.assertEqual(['host1', 'host2'], self.running)
+
+        self.tell('migrate_out', move, 'host1')
+
+        self.assertEqual(['host2'], self.running)
+        self.assertEqual(server_moves.DONE, self.status(move))
+        self.assertNetworks('host2')
+
+    def test_same_message_again_does_nothing(self):
+        move = self.accept()
+        for _ in range(3):
+            self.tell('migrate_in', move)
+        for _ in range(3):
+            self.tell('migrate_out', move, 'host1')
+
+        self.assertEqual(1, len(self.compute.sent))
+        self.assertEqual(1, len(self.drivers['host2'].spawned))
+        self.assertEqual(['host2'], self.running)
+
+    def test_message_of_a_move_that_was_begun_goes_on(self):
+        move = self.accept()
+        self.transit('begin_migrate')
+
+        self.tell('migrate_in', move)
+
+        self.assertState('active', None, 'host2')
+
+    def test_message_for_another_host_or_of_an_ended_move_does_nothing(self):
+        for move, host in ((self.accept(), 'host1'),
+                           (self.accept(ask=False, status='error'), 'host2')):
+            self.tell('migrate_in', move, host)
+
+            self.assertState('active', 'resize_prep', 'host1')
+        self.assertEqual(['host1'], self.running)
+
+    def test_server_that_cannot_be_built_stays(self):
+        move = self.accept()
+        self.drivers['host2'].error = exception.BuildFailed(
+            uuid=self.uuid, reason='no')
+
+        self.tell('migrate_in', move)
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual({'own': 'host1'}, self.places)
+        self.assertEqual(['host1'], self.running)
+        self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertEqual(
+            f'The migration of {self.uuid} failed: no', self.fault)
+        self.assertNetworks('host1')
+        self.assertEqual([], self.compute.sent)
+
+    def test_server_that_was_given_up_meanwhile_is_removed(self):
+        move = self.accept()
+
+        def give_up():
+            self.end(move)
+            self.transit('revert_migrate')
+
+        self.drivers['host2'].when_up = give_up
+        self.tell('migrate_in', move)
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual({'own': 'host1'}, self.places)
+        self.assertEqual(['host1'], self.running)
+
+    def test_server_that_goes_elsewhere_by_now_is_left_to_that(self):
+        move = self.accept()
+
+        def go_elsewhere():
+            self.end(move)
+            self.transit('revert_migrate')
+            self.claims.release([mover.moves.consumer(self.uuid)])
+            self.accept(dest_compute='host3')
+            self.transit('begin_migrate')
+
+        self.drivers['host2'].when_up = go_elsewhere
+        self.tell('migrate_in', move)
+
+        self.assertState('active', 'resize_migrating', 'host1')
+        self.assertEqual(['host1'], self.running)
+        self.assertEqual({'own': 'host1', 'move': 'host2'}, self.places)
+
+    def test_deletion_meanwhile_wins(self):
+        move = self.accept()
+        self.drivers['host2'].when_up = self.delete
+
+        self.tell('migrate_in', move)
+        self.terminate()
+
+        self.assertEqual([], self.running)
+        self.assertEqual({}, self.places)
+        self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertIsNone(self.fault)
+
+    def test_server_that_fails_while_it_is_deleted_has_no_fault(self):
+        move = self.accept()
+        driver = self.drivers['host2']
+        driver.error = exception.BuildFailed(uuid=self.uuid, reason='no')
+        driver.when_up = self.delete
+
+        self.tell('migrate_in', move)
+
+        self.assertEqual(server_moves.ERROR, self.status(move))
+        self.assertIsNone(self.fault)
+
+    def test_source_that_cannot_be_told_keeps_nothing_back(self):
+        move = self.accept()
+        self.compute.failure = amqp_exc.AccessRefused('wrong password')
+
+        self.tell('migrate_in', move)
+
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
+        self.assertState('active', None, 'host2')
+        self.assertEqual({'own': 'host2'}, self.places)
+        self.agents['host1'].clean_up()
+        self.assertEqual(['host2'], self.running)
+        self.assertEqual(server_moves.DONE, self.status(move))
+
+    def test_what_is_here_or_comes_here_is_not_removed(self):
+        here = self.accept(status=server_moves.FINISHED)
+        self.tell('migrate_out', here, 'host1')
+        self.assertEqual(['host1'], self.running)
+
+        self.tell('migrate_in', self.accept(ask=False))
+        there = self.accept(dest_compute='host1', source_compute='host2')
+        self.tell('migrate_out', there, 'host1')
+
+        self.assertEqual(['host1', 'host2'], self.running)
+
+
+class TestOthers(mover.MoverTestCase):
+
+    def rebuilding(self):
+        return self.accept(
+            server_moves.REBUILD, dest_compute='host1', dest_node='node1')
+
+    def test_rebuilt_server_is_built_anew_on_its_host(self):
+        self.tell('rebuild_instance', self.rebuilding(), 'host1',
+                  node='node1')
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual(2, len(self.driver.spawned))
+        self.assertEqual({'own': 'host1'}, self.places)
+        self.assertNetworks('host1')
+        self.assertEqual([], self.compute.sent)
+
+    def test_server_that_cannot_be_rebuilt_is_in_error_where_it_was(self):
+        self.driver.error = exception.BuildAborted(
+            uuid=self.uuid, reason='no')
+
+        self.tell('rebuild_instance', self.rebuilding(), 'host1',
+                  node='node1')
+
+        self.assertState('error', None, 'host1')
+        self.assertEqual({'own': 'host1'}, self.places)
+
+    def test_evacuated_server_takes_its_claim_along(self):
+        move = self.accept(server_moves.EVACUATION)
+
+        self.tell('rebuild_instance', move)
+
+        self.assertState('active', None, 'host2')
+        self.assertEqual({'own': 'host2'}, self.places)
+
+    def test_shelved_server_holds_nothing(self):
+        move = self.accept(server_moves.SHELVE, dest_compute=None,
+                           dest_node=None, status=server_moves.ACCEPTED)
+        for _ in range(2):
+            self.tell('shelve_offload_instance', move, 'host1')
+
+        self.assertState('shelved_offloaded', None, None)
+        self.assertEqual(({}, []), (self.places, self.running))
+        self.assertEqual(server_moves.DONE, self.status(move))
+
+    def test_unshelved_server_keeps_its_own_claim(self):
+        self.test_shelved_server_holds_nothing()
+        move = self.accept(server_moves.UNSHELVE, source_compute=None,
+                           source_node=None)
+        self.claims.claim([mover.claims_base.Claim(
+            self.uuid, self.there, {'VCPU': 1})])
+
+        self.tell('unshelve_instance', move)
+
+        self.assertState('active', None, 'host2')
+        self.assertEqual({'own': 'host2'}, self.places)
+        self.assertEqual(server_moves.DONE, self.status(move))
+        self.assertNetworks('host2')

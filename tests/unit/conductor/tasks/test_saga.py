@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running steps over a batch of builds, and undoing them."""
+
+from concurrent import futures
+import contextlib
+import threading
+
+import oslo_messaging
+
+from cellsched.conductor.tasks import saga as tasks
+from cellsched import context
+from cellsched import exception
+from cellsched import objects
+from tests.unit import base
+
+CONTEXT = context.admin()
+
+
+class Failure(Exception):
+    pass
+
+
+def lost():
+    return exception.TransactionLost(schema='API', reason='a deadlock')
+
+
+class Step(tasks.Step):
+    """Notes what is done and undone; ``doing`` and ``undoing`` do it."""
+
+    name = ''
+
+    def __init__(
+        self, name, notes, doing=None, undoing=None, joint=False
+    ):
+        self.name = name
+        self.joint = joint
+        self.notes = notes
+        self.doing = doing
+        self.undoing = undoing
+
+    def do(self, builds):
+        self.note('do', builds)
+        if self.doing:
+            self.doing(builds)
+
+    def undo(self, connection, builds):
+        self.note('undo', builds)
+        if self.undoing:
+            self.undoing(builds)
+
+    def note(self, what, builds):
+        self.notes.append(
+            f'{what} {self.name} {"".join(build.uuid for build in builds)}')
+
+
+def end(uuid, **fields):
+    """Return a function that ends one build of a batch."""
+    def doing(builds):
+        for build in builds:
+            if build.uuid == uuid:
+                for name, value in fields.items():
+                    setattr(build, name, value)
+    return doing
+
+
+def fail(builds):
+    raise Failure('as told')
+
+
+class TestRun(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.notes = []
+        self.builds = [
+            tasks.Build(
+                objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
+            for uuid in 'abc']
+        self.a, self.b, self.c = self.builds
+
+    def step(self, name, doing=None, undoing=None):
+        return Step(name, self.notes, doing, undoing)
+
+    def run_steps(self, *steps, least=1, **options):
+        return tasks.Runner(steps).run(
+            tasks.Batch(self.builds, least), **options)
+
+    def test_steps_are_done_in_order_for_all(self):
+        gone_on = self.run_steps(self.step('1'), self.step('2'))
+
+        self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
+        self.assertEqual(self.builds, gone_on)
+
+    def test_what_ended_is_undone_in_reverse_and_the_rest_goes_on(self):
+        gone_on = self.run_steps(
+            self.step('1'), self.step('2', end('b', failed=Failure())),
+            self.step('3'))
+
+        self.assertEqual(
+            ['do 1 abc', 'do 2 abc', 'undo 2 b', 'undo 1 b', 'do 3 ac'],
+            self.notes)
+        self.assertEqual([self.a, self.c], gone_on)
+        self.assertTrue(self.b.to_bury)
+
+    def test_what_was_deleted_is_undone_and_not_buried(self):
+        self.run_steps(
+            self.step('1'), self.step('2', end('a', deleted=True)))
+
+        self.assertEqual(
+            ['do 1 abc', 'do 2 abc', 'undo 2 a', 'undo 1 a'], self.notes)
+        self.assertFalse(self.a.to_bury)
+
+    def test_what_somebody_finished_is_neither_undone_nor_buried(self):
+        gone_on = self.run_steps(
+            self.step('1'),
+            self.step('2', end('a', failed=Failure(), finished=True)))
+
+        self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
+        self.assertEqual([self.b, self.c], gone_on)
+        self.assertFalse(self.a.to_bury)
+
+    def test_exception_fails_all_that_still_live(self):
+        gone_on = self.run_steps(
+            self.step('1', end('a', deleted=True)), self.step('2', fail),
+            self.step('3'))
+
+        self.assertEqual(
+            ['do 1 abc', 'undo 1 a', 'do 2 bc', 'undo 2 bc', 'undo 1 bc'],
+            self.notes)
+        self.assertEqual([], gone_on)
+        self.assertIsNone(self.a.failed)
+        self.assertEqual('as told', str(self.b.failed))
+        self.assertIs(self.b.failed, self.c.failed)
+
+    def test_wrong_request_fails_without_a_traceback(self):
+        def refuse(builds):
+            raise exception.InvalidField(
+                where='request', field='hint', expected='a number')
+
+        self.run_steps(self.step('1', refuse))
+
+        self.assertEqual('request: hint: a number', str(self.a.failed))
+        self.assertNotIn('Traceback', self.logs.output)
+
+    def test_exception_does_not_hide_an_earlier_failure(self):
+        first = Failure('first')
+
+        def doing(builds):
+            end('a', failed=first)(builds)
+            fail(builds)
+
+        self.run_steps(self.step('1', doing))
+
+        self.assertIs(first, self.a.failed)
+        self.assertEqual('as told', str(self.b.failed))
+
+    def test_fence_saves_from_undoing_what_is_somebody_elses(self):
+        asked = []
+
+        @contextlib.contextmanager
+        def fence(builds):
+            asked.extend(build.uuid for build in builds)
+            self.b.finished = True
+            yield
+
+        self.run_steps(self.step('1'), self.step('2', fail), fence=fence)
+
+        self.assertEqual(['a', 'b', 'c'], asked)
+        self.assertEqual(
+            ['do 1 abc', 'do 2 abc', 'undo 2 ac', 'undo 1 ac'], self.notes)
+        self.assertEqual(
+            [True, False, True], [build.to_bury for build in self.builds])
+
+    def test_nothing_is_undone_where_the_fence_fails(self):
+        self.run_steps(self.step('1'), self.step('2', fail), fence=fail)
+
+        self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
+        self.assertEqual(
+            [True] * 3, [build.unclear for build in self.builds])
+        self.assertFalse(self.a.to_bury)
+
+    def test_undo_that_fails_keeps_the_steps_before_it(self):
+        self.run_steps(
+            self.step('1'), self.step('2', undoing=fail),
+            self.step('3', end('b', failed=Failure())), self.step('4'))
+
+        self.assertEqual(
+            ['do 1 abc', 'do 2 abc', 'do 3 abc', 'undo 3 b', 'undo 2 b',
+             'do 4 ac'], self.notes)
+        self.assertTrue(self.b.unclear)
+        self.assertFalse(self.b.to_bury)
+        self.assertFalse(self.a.unclear)
+
+    def test_too_few_are_none(self):
+        first = Failure('first')
+        gone_on = self.run_steps(
+            self.step('1'), self.step('2', end('b', failed=first)),
+            self.step('3'), least=3)
+
+        self.assertEqual(
+            ['do 1 abc', 'do 2 abc', 'undo 2 abc', 'undo 1 abc'], self.notes)
+        self.assertEqual([], gone_on)
+        self.assertEqual(
+            [first] * 3, [build.failed for build in self.builds])
+
+    def test_what_users_delete_is_not_missed(self):
+        gone_on = self.run_steps(
+            self.step('1', end('b', deleted=True)), self.step('2'), least=3)
+
+        self.assertEqual([self.a, self.c], gone_on)
+
+    def test_what_is_past_undoing_is_not_failed_with_others(self):
+        last = self.step('1', end('b', failed=Failure()))
+        last.final = True
+
+        self.assertEqual([self.a, self.c], self.run_steps(last, least=3))
+
+    def test_what_nobody_answered_is_put_off(self):
+        def doing(builds):
+            raise oslo_messaging.MessagingTimeout()
+
+        self.run_steps(self.step('1'), self.step('2', doing))
+
+        self.assertEqual(
+            ['do 1 abc', 'do 2 abc', 'undo 2 abc', 'undo 1 abc'], self.notes)
+        for build in self.builds:
+            self.assertEqual((True, False), (build.later, build.to_bury))
+
+    def test_too_few_are_put_off_together(self):
+        self.run_steps(
+            self.step('1', end('b', failed=Failure(), later=True)), least=3)
+
+        self.assertEqual([False] * 3, [each.to_bury for each in self.builds])
+
+    def test_none_is_put_off_where_one_failed_for_good(self):
+        def doing(builds):
+            end('a', failed=Failure(), later=True)(builds)
+            end('b', failed=Failure())(builds)
+
+        self.run_steps(self.step('1', doing), least=3)
+
+        self.assertEqual([True] * 3, [each.to_bury for each in self.builds])
+
+    def test_no_step_is_done_for_nobody(self):
+        self.assertEqual([], self.run_steps(
+            self.step('1', fail), self.step('2')))
+
+        self.assertNotIn('do 2 ', self.notes)
+
+    def test_step_that_lost_to_another_transaction_is_done_again(self):
+        losses = [lost(), lost()]
+
+        def doing(builds):
+            end('a', failed=Failure())(builds)
+            if losses:
+                raise losses.pop()
+
+        gone_on = self.run_steps(self.step('1', doing))
+
+        self.assertEqual(
+            ['do 1 abc', 'do 1 bc', 'do 1 bc', 'undo 1 a'], self.notes)
+        self.assertEqual([self.b, self.c], gone_on)
+
+    def test_step_that_loses_for_ever_fails(self):
+        def doing(builds):
+            raise lost()
+
+        self.assertEqual([], self.run_steps(self.step('1', doing)))
+
+        self.assertIsInstance(self.a.failed, exception.TransactionLost)
+        self.assertEqual(5, self.notes.count('do 1 abc'))
+
+
+class TestJointSteps(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.notes = []
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+        self.pool = futures.ThreadPoolExecutor(8)
+        self.addCleanup(self.pool.shutdown)
+
+    def joint(self, name, doing=None, undoing=None):
+        return Step(name, self.notes, doing, undoing, joint=True)
+
+    def wait(self, builds):
+        """Have the first batch wait until all others have come."""
+        if not self.begun.is_set():
+            self.begun.set()
+            self.assertTrue(self.go_on.wait(60))
+
+    def race(self, *steps, names=('a', 'bc', 'd'), least=1, **options):
+        """Run a batch of builds for each name, all at the same time.
+
+        :returns: those that went through every step
+        """
+        runner = tasks.Runner([self.joint('0', self.wait), *steps])
+        first, *others = [tasks.Batch([
+            tasks.Build(objects.BuildRequest(instance_uuid=uuid), None,
+                        CONTEXT) for uuid in each], least) for each in names]
+        asked = [self.pool.submit(runner.run, first, **options)]
+        self.assertTrue(self.begun.wait(60))
+        asked += [self.pool.submit(runner.run, each, **options)
+                  for each in others]
+        while len(runner._together._waiting) < len(others):
+            pass
+        self.go_on.set()
+        return ''.join(sorted(
+            build.uuid for each in asked for build in each.result(60)))
+
+    def joined(self):
+        """Return what became of those that came while the first waited.
+
+        The order in which they came is not known.
+        """
+        return [' '.join([*words, ''.join(sorted(builds))])
+                for *words, builds in map(str.split, self.notes)
+                if 'a' not in builds]
+
+    def test_batches_that_come_meanwhile_are_taken_on_together(self):
+        self.assertEqual(
+            'abcd', self.race(self.joint('1'), self.joint('2')))
+
+        self.assertEqual(['do 0 a', 'do 1 a', 'do 2 a'], self.notes[:3])
+        self.assertEqual(
+            ['do 0 bcd', 'do 1 bcd', 'do 2 bcd'], self.joined())
+
+    def test_each_goes_on_alone_where_a_step_is_its_own(self):
+        self.race(self.joint('1'), Step('2', self.notes))
+
+        self.assertEqual(
+            ['do 0 bcd', 'do 1 bcd', 'do 2 bc', 'do 2 d'],
+            sorted(self.joined()))
+
+    def test_what_ends_is_undone_before_its_batch_goes_on(self):
+        self.assertEqual('acd', self.race(
+            self.joint('1', end('b', failed=Failure())), self.joint('2')))
+
+        joined = self.joined()
+        self.assertIn('do 2 d', joined)
+        self.assertEqual(
+            ['undo 1 b', 'undo 0 b', 'do 2 c'],
+            [each for each in joined[2:] if each != 'do 2 d'])
+
+    def test_batch_that_is_too_small_ends_alone(self):
+        self.assertEqual('ad', self.race(
+            self.joint('1', end('b', failed=Failure())), self.joint('2'),
+            least=2))
+
+        self.assertIn('do 2 d', self.joined())
+        self.assertNotIn('do 2 c', self.joined())
+
+    def test_one_that_makes_the_step_fail_fails_alone(self):
+        def doing(builds):
+            if 'd' in [build.uuid for build in builds]:
+                raise Failure
+
+        self.assertEqual(
+            'abc', self.race(self.joint('1', doing), self.joint('2')))
+
+        self.assertEqual(
+            ['do 0 bcd', 'do 1 bc', 'do 1 bcd', 'do 1 d', 'do 2 bc',
+             'undo 0 d', 'undo 1 d'], sorted(self.joined()))
+
+    def test_step_that_lost_to_another_transaction_is_done_again(self):
+        losses = [lost(), lost()]
+
+        def doing(builds):
+            if len(builds) > 1 and losses:
+                raise losses.pop()
+
+        self.assertEqual('abcd', self.race(self.joint('1', doing)))
+
+        self.assertEqual(['do 0 bcd', *['do 1 bcd'] * 3], self.joined())
+
+    def test_each_batch_is_told_of_each_step(self):
+        reached = []
+
+        self.race(self.joint('1'), reached=reached.append)
+
+        self.assertEqual(['0', '1', '0', '0', '1', '1'], reached)
+
+    def test_death_of_who_works_for_others_is_theirs(self):
+        class Death(BaseException):
+            pass
+
+        def doing(builds):
+            if len(builds) > 1:
+                raise Death
+
+        self.assertRaises(Death, self.race, self.joint('1', doing))
+        self.assertEqual(['do 0 bcd', 'do 1 bcd'], self.joined())

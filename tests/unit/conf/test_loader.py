@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+import io
+import os
+
+import fixtures
+from oslo_config import cfg
+import oslo_messaging
+
+from cellsched.conf import loader
+from cellsched import exception
+from tests.unit import base
+
+
+class LoadingTestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.temporary_directory()
+
+    def write(self, text, name='a.conf'):
+        path = self.directory / name
+        path.write_text(text)
+        return str(path)
+
+    def load(self, text):
+        return loader.load([], files=[self.write(text)], dirs=[])
+
+    def refused(self, text):
+        """Return the one line that a configuration is refused with."""
+        return self.refuse([], files=[self.write(text)], dirs=[])
+
+    def refuse(self, *args, **kwargs):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, loader.load, *args, **kwargs)
+        self.assertEqual(1, len(str(error).splitlines()))
+        return str(error)
+
+
+class TestDefaults(LoadingTestCase):
+
+    def test_configuration_without_a_file_has_the_defaults(self):
+        conf = loader.load([], files=[], dirs=[])
+
+        self.assertEqual(3, conf.scheduler.max_attempts)
+        self.assertEqual('filter_scheduler', conf.scheduler.driver)
+        self.assertEqual(1, conf.filter_scheduler.host_subset_size)
+        self.assertEqual(60, conf.rpc_response_timeout)
+        self.assertEqual(60, conf.graceful_shutdown_timeout)
+        self.assertFalse(conf.debug)
+
+    def test_configurations_share_nothing(self):
+        one = self.load('[scheduler]\nmax_attempts = 7\n')
+        other = self.load('')
+
+        self.assertEqual(7, one.scheduler.max_attempts)
+        self.assertEqual(3, other.scheduler.max_attempts)
+
+    def test_oslo_messaging_works_with_it(self):
+        conf = self.load('[DEFAULT]\ntransport_url = local://world/cell\n')
+        transport = oslo_messaging.get_rpc_transport(conf)
+        self.addCleanup(transport.cleanup)
+        target = oslo_messaging.Target(topic='topic', server='host')
+
+        oslo_messaging.get_rpc_server(transport, target, [])
+        oslo_messaging.get_rpc_client(transport, target).cast({}, 'note')
+
+    def test_what_oslo_messaging_registers_later_is_no_other_option(self):
+        conf = self.load('')
+
+        for url in ('rabbit://host/', 'kombu+memory:///', 'local://w/c'):
+            transport = oslo_messaging.get_notification_transport(conf, url)
+            self.addCleanup(transport.cleanup)
+            oslo_messaging.Notifier(transport, 'me', topics=['topic'])
+
+
+class TestFiles(LoadingTestCase):
+
+    def test_later_file_overrides_the_earlier(self):
+        files = [self.write('[scheduler]\nmax_attempts = 4\n', 'a.conf'),
+                 self.write('[scheduler]\nmax_attempts = 5\n', 'b.conf')]
+
+        conf = loader.load([], files=files, dirs=[])
+
+        self.assertEqual(5, conf.scheduler.max_attempts)
+
+    def test_arguments_name_a_file_and_a_directory(self):
+        path = self.write('[scheduler]\nmax_attempts = 4\nworkers = 2\n')
+        (self.directory / 'conf.d').mkdir()
+        self.write('[scheduler]\nmax_attempts = 5\n', 'conf.d/b.conf')
+
+        conf = loader.load(['--config-file', path, '--debug',
+                            f'--config-dir={self.directory / "conf.d"}'])
+
+        self.assertEqual(5, conf.scheduler.max_attempts)
+        self.assertEqual(2, conf.scheduler.workers)
+        self.assertTrue(conf.debug)
+
+    def test_file_that_is_missing_is_named(self):
+        path = str(self.directory / 'missing.conf')
+
+        for refusal in (self.refuse(['--config-file', path]),
+                        self.refuse([], files=[path])):
+            self.assertIn(path, refusal)
+            self.assertIn('No such file', refusal)
+
+    def test_file_that_cannot_be_read_is_named(self):
+        if os.geteuid() == 0:
+            self.skipTest('root may read everything')
+        path = self.write('')
+        os.chmod(path, 0)
+
+        self.assertIn(path, self.refuse(['--config-file', path]))
+
+    def test_directory_in_place_of_a_file_is_named(self):
+        path = str(self.directory)
+
+        self.assertIn(path, self.refuse(['--config-file', path]))
+
+    def test_file_in_place_of_a_directory_is_named(self):
+        path = self.write('')
+
+        self.assertIn(path, self.refuse(['--config-dir', path]))
+
+    def test_file_that_is_no_text_is_named(self):
+        path = self.directory / 'a.conf'
+        path.write_bytes(b'[DEFAULT]\nhost = \xff\xfe\n')
+
+        self.assertIn(f'{path}: a text file',
+                      self.refuse([], files=[str(path)]))
+
+    def test_line_that_is_no_assignment_is_named_and_not_quoted(self):
+        refusal = self.refused('[database]\n\nconnection s3cret\n')
+
+        self.assertIn('a.conf: line 3:', refusal)
+        self.assertNotIn('s3cret', refusal)
+
+    def test_assignment_outside_of_a_group_is_refused(self):
+        self.assertIn('a.conf: line 1:', self.refused('host = me\n'))
+
+
+class TestNames(LoadingTestCase):
+
+    def test_unknown_name_is_answered_with_file_group_and_a_like_name(self):
+        refusal = self.refused('[scheduler]\nmax_attemps = 3\n')
+
+        self.assertIn(f'{self.directory}/a.conf: [scheduler] max_attemps:',
+                      refusal)
+        self.assertIn('did you mean max_attempts?', refusal)
+
+    def test_unknown_name_in_a_file_of_a_directory_is_refused(self):
+        self.write('[scheduler]\nmax_attemps = 3\n')
+
+        self.assertIn('a.conf: [scheduler] max_attemps', self.refuse(
+            [], files=[], dirs=[str(self.directory)]))
+
+    def test_unknown_name_outside_of_any_group_of_ours_is_refused(self):
+        self.assertIn('did you mean transport_url?', self.refused(
+            '[DEFAULT]\ntransport_ulr = local://a/b\n'))
+
+    def test_name_that_is_like_no_other_is_refused_without_a_guess(self):
+        refusal = self.refused('[scheduler]\nzzz = 3\n')
+
+        self.assertIn('[scheduler] zzz', refusal)
+        self.assertNotIn('did you mean', refusal)
+
+    def test_dashes_are_no_underscores(self):
+        # oslo.config would ignore the line.
+        self.assertIn('did you mean max_attempts?', self.refused(
+            '[scheduler]\nmax-attempts = 5\n'))
+
+    def test_group_that_is_nearly_one_of_ours_is_refused(self):
+        refusal = self.refused('[schedular]\nmax_attempts = 5\n')
+
+        self.assertIn('a.conf: [schedular]:', refusal)
+        self.assertIn('did you mean scheduler?', refusal)
+
+    def test_group_of_somebody_else_is_left_alone(self):
+        self.load('[neutron]\nurl = http://network\n'
+                  '[oslo_reports]\nlog_dir = /tmp\n')
+
+    def test_case_of_a_group_does_not_matter(self):
+        self.assertEqual(5, self.load(
+            '[Scheduler]\nmax_attempts = 5\n').scheduler.max_attempts)
+        self.assertIn('max_attemps', self.refused(
+            '[Scheduler]\nmax_attemps = 5\n'))
+
+    def test_names_of_the_libraries_are_known(self):
+        conf = self.load(
+            '[DEFAULT]\nrpc_response_timeout = 7\nlog_file = x\n'
+            '[oslo_messaging_rabbit]\nrabbit_quorum_queue = true\n'
+            '[oslo_messaging_tracing]\ntracing_enabled = false\n'
+            '[oslo_messaging_notifications]\ndriver = noop\n'
+            '[database]\nmax_pool_size = 3\n')
+
+        self.assertTrue(conf.oslo_messaging_rabbit.rabbit_quorum_queue)
+        self.assertEqual(3, conf.database.max_pool_size)
+
+    def test_older_names_of_the_libraries_are_known(self):
+        conf = self.load('[DEFAULT]\nlogfile = x\nrpc_thread_pool_size = 9\n')
+
+        self.assertEqual('x', conf.log_file)
+        self.assertEqual(9, conf.executor_thread_pool_size)
+
+    def test_mistyped_name_of_a_library_is_refused(self):
+        self.assertIn('did you mean rabbit_quorum_queue?', self.refused(
+            '[oslo_messaging_rabbit]\nrabbit_quorum_queues = true\n'))
+
+
+class TestValues(LoadingTestCase):
+
+    def test_bad_value_is_answered_with_file_and_group(self):
+        refusal = self.refused('[scheduler]\nmax_attempts = many\n')
+
+        self.assertIn(f'{self.directory}/a.conf: [scheduler] max_attempts:',
+                      refusal)
+        self.assertIn("'many'", refusal)
+
+    def test_value_below_its_bound_is_answered_with_the_bound(self):
+        refusal = self.refused('[scheduler]\nmax_attempts = 0\n')
+
+        self.assertIn('[scheduler] max_attempts:', refusal)
+        self.assertIn('greater than or equal to 1', refusal)
+
+    def test_bad_value_without_a_group_is_named(self):
+        self.assertIn('a.conf: [DEFAULT] report_interval:', self.refused(
+            '[DEFAULT]\nreport_interval = often\n'))
+
+    def test_bad_value_of_a_library_is_named(self):
+        self.assertIn('a.conf: [DEFAULT] rpc_response_timeout:', self.refused(
+            '[DEFAULT]\nrpc_response_timeout = soon\n'))
+        self.assertIn('a.conf: [oslo_messaging_rabbit] rabbit_quorum_queue',
+                      self.refused('[oslo_messaging_rabbit]\n'
+                                   'rabbit_quorum_queue = perhaps\n'))
+
+    def test_bad_value_of_what_is_an_argument_too_is_named(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            refusal = self.refused('[DEFAULT]\ndebug = perhaps\n')
+
+        self.assertIn('a.conf: [DEFAULT] debug: Invalid Boolean value',
+                      refusal)
+        self.assertEqual('', said.getvalue())
+
+    def test_unknown_argument_ends_as_argparse_ends_it(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            error = self.assertRaises(
+                SystemExit, loader.load, ['--nonsense'], [], [])
+
+        self.assertEqual(2, error.code)
+        self.assertIn('--nonsense', said.getvalue())
+
+    def test_password_with_a_single_dollar_is_refused_and_not_quoted(self):
+        refusal = self.refused(
+            '[database]\nconnection = mysql://u:pa$s3cret@host/db\n')
+
+        self.assertIn('a.conf: [database] connection:', refusal)
+        self.assertNotIn('s3cret', refusal)
+
+    def test_password_with_a_doubled_dollar_is_read(self):
+        conf = self.load(
+            '[database]\nconnection = mysql://u:pa$$s3cret@host/db\n')
+
+        self.assertEqual('mysql://u:pa$s3cret@host/db',
+                         conf.database.connection)
+
+    def test_bad_value_in_the_environment_is_named(self):
+        self.useFixture(fixtures.EnvironmentVariable(
+            'OS_SCHEDULER__MAX_ATTEMPTS', 'many'))
+
+        self.assertIn('[scheduler] max_attempts:', self.refused(''))
+
+
+class TestMessaging(base.TestCase):
+
+    def test_another_configuration_learns_what_messages_need(self):
+        conf = cfg.ConfigOpts()
+
+        loader.register_messaging(conf)
+        loader.register_messaging(conf)
+
+        conf([], default_config_files=[])
+        self.assertFalse(conf.oslo_messaging_tracing.tracing_enabled)
+        self.assertFalse(conf.oslo_messaging_metrics.metrics_enabled)
+        self.assertEqual(60, conf.rpc_response_timeout)
+        # A service that is stopped keeps few messages from the others.
+        self.assertEqual(
+            10, conf.oslo_messaging_rabbit.rabbit_qos_prefetch_count)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched.db.api import audit_queries
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_leases
+from tests.unit.db.api import base
+from tests.unit.db import samples
+
+
+class TestSurveying(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = samples.map_cell(self.database, samples.cell())
+        self.uuids = samples.uuids(5)
+        samples.accept(self.database, self.uuids)
+
+    def test_pages_have_everything_once(self):
+        for query in audit_queries.mapped_after, audit_queries.requested_after:
+            found, after = [], 0
+            while page := self.read(query, after, 2):
+                self.assertLessEqual(len(page), 2)
+                found += [uuid for _, uuid in page]
+                after = page[-1][0]
+            self.assertEqual(self.uuids, found)
+        self.assertEqual(5, self.read(audit_queries.count))
+
+    def test_mappings_have_their_cells_and_whether_they_are_wanted(self):
+        first, second, third, *_ = self.uuids
+        self.write(instance_mappings.decide, [first], self.cell.id,
+                   samples.NOW)
+        self.write(instance_mappings.mark_deleted, [second], samples.NOW)
+
+        self.assertEqual({
+            first: audit_queries.MappingRow(self.cell.uuid, False),
+            second: audit_queries.MappingRow(None, True),
+            third: audit_queries.MappingRow(None, False),
+        }, self.read(audit_queries.mappings,
+                     [first, second, third, *samples.uuids(1)]))
+
+    def test_requests_are_those_that_are_there(self):
+        first, *others = self.uuids
+        self.write(build_requests.delete, [first])
+
+        self.assertEqual(
+            {*others}, self.read(audit_queries.requested, self.uuids))
+
+    def test_specifications_are_told_as_they_are_kept(self):
+        first, second, third, *_ = self.uuids
+        self.write(samples.spoil, first, 'request_specs', spec='nonsense')
+        self.write(samples.spoil, second, 'request_specs')
+
+        found = self.read(audit_queries.specs, [first, second, third])
+
+        self.assertEqual({first, third}, {*found})
+        self.assertEqual('nonsense', found[first])
+        self.assertIn(third, found[third])
+
+    def test_mapping_is_changed_if_it_is_as_expected(self):
+        first, deleted, *_ = self.uuids
+        other = samples.map_cell(self.database, samples.cell('other'))
+        self.write(instance_mappings.decide, [first, deleted], self.cell.id,
+                   samples.NOW)
+        self.write(instance_mappings.mark_deleted, [deleted], samples.NOW)
+
+        def remap(uuid):
+            return self.write(audit_queries.remap, uuid, self.cell.uuid,
+                              other.id, samples.NOW)
+
+        self.assertEqual((True, False, False), (
+            remap(first), remap(first), remap(deleted)))
+        self.assertEqual(other.uuid, self.read(
+            audit_queries.mappings, [first])[first].cell)
+
+    def test_request_of_no_server_is_passed_over(self):
+        lost, *others = self.uuids
+        self.write(samples.spoil, lost, 'build_requests', instance='x',
+                   instance_uuid=None)
+
+        self.assertEqual(others, [
+            uuid for _, uuid in self.read(
+                audit_queries.requested_after, 0, 9)])
+        self.assertEqual(others[::-1], [
+            each.instance_uuid for each in self.read(
+                build_requests.list_all)])
+        self.assertEqual(others, [each.uuid for each in self.read(
+            request_leases.list_overdue,
+            request_leases.LeaseDeadline(1e10, samples.LATER), 9)])
+
+    def test_request_is_forgotten_unless_somebody_leases_it(self):
+        first, second, *_ = self.uuids
+        self.write(build_requests.lease, [first, second], 'me', 100.0, 160.0)
+
+        self.assertFalse(self.write(audit_queries.forget, first, 159.0))
+        self.assertTrue(self.write(audit_queries.forget, first, 160.0))
+        self.assertFalse(self.write(audit_queries.forget, first, 160.0))
+        self.assertTrue(self.write(audit_queries.forget, self.uuids[4], 0.0))
+
+    def test_server_is_mapped_once(self):
+        [uuid] = samples.uuids(1)
+
+        for expected in True, False:
+            self.assertEqual(expected, self.write(
+                audit_queries.map_missing, uuid, 'project', None, samples.NOW))
+        self.assertEqual(
+            ('project', None), self.read(audit_queries.owner, uuid))
+        self.assertEqual(audit_queries.MappingRow(None, False),
+                         self.write(audit_queries.lock, uuid))
+
+    def test_what_was_asked_for_is_read_again(self):
+        self.assertEqual(
+            512, self.read(audit_queries.spec, self.uuids[0]).flavor.memory_mb)
+        [unknown] = samples.uuids(1)
+        for query in (audit_queries.spec, audit_queries.owner,
+                      audit_queries.lock):
+            self.assertIsNone(self.read(query, unknown))
+
+    def test_claims_in_the_same_file_can_be_written_meanwhile(self):
+        with audit_queries.holding(self.database) as connection:
+            audit_queries.lock(connection, self.uuids[0])
+            self.write(audit_queries.forget, self.uuids[1], 0.0)

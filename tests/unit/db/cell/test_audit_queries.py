@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from cellsched import context
+from cellsched.db.cell import audit_queries
+from cellsched.db.cell import build_casts
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instances
+from cellsched.db.cell import server_moves
+from cellsched.db.cell import services
+from cellsched import exception
+from tests.unit.db.cell import base
+from tests.unit.db import samples
+
+
+class TestSurveying(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        # They are inserted in this order.
+        self.uuids = sorted(samples.uuids(3))
+        self.write(instances.create,
+                   [samples.instance(uuid) for uuid in self.uuids],
+                   samples.NOW)
+
+    def row(self, uuid):
+        return self.read(audit_queries.rows, [uuid])[uuid]
+
+    def test_pages_have_what_is_not_deleted(self):
+        self.write(instances.delete, self.uuids[1], samples.NOW)
+
+        found, after = [], 0
+        while page := self.read(audit_queries.present_after, after, 1):
+            found += [uuid for _, uuid in page]
+            after = page[-1][0]
+
+        self.assertEqual([self.uuids[0], self.uuids[2]], found)
+        self.assertEqual(2, self.read(audit_queries.count))
+
+    def test_deleted_rows_are_rows_too(self):
+        self.write(instances.delete, self.uuids[1], samples.NOW)
+
+        rows = self.read(
+            audit_queries.rows, [*self.uuids, *samples.uuids(1)])
+
+        self.assertEqual(
+            {self.uuids[0]: False, self.uuids[1]: True,
+             self.uuids[2]: False},
+            {uuid: row.deleted for uuid, row in rows.items()})
+
+    def test_row_names_its_compute_node(self):
+        uuid, *_ = self.uuids
+        node = self.write(
+            compute_nodes.save, samples.uuids(1)[0], 'host', 'node',
+            samples.NODE, samples.NOW)
+        self.assertEqual((None, False),
+                         (self.row(uuid).provider, self.row(uuid).ran))
+
+        self.write(samples.put, uuid, {'host': 'host', 'node': 'node'})
+
+        self.assertEqual((node, True),
+                         (self.row(uuid).provider, self.row(uuid).ran))
+        self.assertEqual(
+            {node: audit_queries.NodeRow('host', False, {
+                'VCPU': (8, 0, 4.0), 'MEMORY_MB': (16384, 512, 1.0),
+                'DISK_GB': (100, 1, 1.0)})},
+            self.read(audit_queries.nodes))
+
+    def test_row_tells_who_is_at_work_on_it(self):
+        uuid, other, *_ = self.uuids
+        self.assertEqual((None, False, False, False), self.work(uuid))
+
+        self.write(build_casts.create, [
+            build_casts.BuildCast(uuid, 'host', 'node', '{}', 1.0)])
+        self.assertEqual((None, False, True, False), self.work(uuid))
+
+        self.write(services.report, samples.uuids(1)[0], 'host',
+                   services.COMPUTE, 'compute', samples.NOW)
+        self.write(samples.put, uuid, {'host': 'host'})
+        self.assertEqual((None, False, True, True), self.work(uuid))
+
+        for status in server_moves.DONE, server_moves.FINISHED:
+            self.move(uuid, status)
+        self.assertEqual((None, True, True, True), self.work(uuid))
+
+        self.move(uuid, server_moves.PREPARING)
+        self.assertEqual(
+            (('migration', 'preparing'), True, True, True), self.work(uuid))
+        self.assertEqual((None, False, False, False), self.work(other))
+
+    def move(self, uuid, status):
+        self.write(server_moves.create, server_moves.Migration(
+            samples.uuids(1)[0], uuid, server_moves.MIGRATION, status),
+            context.admin(), samples.NOW)
+
+    def work(self, uuid):
+        row = self.row(uuid)
+        return row.move, row.moving, row.cast, row.served
+
+    def test_row_in_error_has_its_last_reason_and_its_action(self):
+        uuid, *_ = self.uuids
+        self.write(samples.put, uuid,
+                   {'vm_state': 'error', 'task_state': None})
+        self.assertEqual((None, False), (
+            self.row(uuid).reason, self.row(uuid).failed_action))
+
+        for reason in 'First.', 'Last.':
+            self.write(
+                instance_faults.record, uuid,
+                exception.NoValidHost(reason=reason), 'host', samples.NOW)
+        self.write(instance_actions.create_all, {uuid: context.admin()},
+                   'create', samples.NOW, 'Error')
+
+        self.assertIn('Last.', self.row(uuid).reason)
+        self.assertTrue(self.row(uuid).failed_action)
+
+    def test_action_that_did_not_fail_or_of_nobody_does_not_count(self):
+        uuid, *_ = self.uuids
+        self.write(samples.put, uuid,
+                   {'vm_state': 'error', 'task_state': None})
+        nobody = context.admin()
+        nobody.request_id = None
+        for who, message in (context.admin(), None), (nobody, 'Error'):
+            self.write(instance_actions.create_all, {uuid: who}, 'create',
+                       samples.NOW, message)
+
+        self.assertFalse(self.row(uuid).failed_action)
+
+    def test_server_moves_until_its_migration_has_ended(self):
+        uuid, *_ = self.uuids
+        for status in (*server_moves.LIVE, server_moves.FINISHED,
+                       server_moves.DONE, server_moves.ERROR):
+            [name] = samples.uuids(1)
+            self.write(server_moves.create, server_moves.Migration(
+                name, uuid, server_moves.MIGRATION, status), context.admin(),
+                samples.NOW)
+            ended = status in (server_moves.DONE, server_moves.ERROR)
+
+            self.assertEqual(not ended, self.row(uuid).moving, status)
+            self.write(server_moves.advance, name, [status], server_moves.DONE,
+                       samples.LATER)
+        page = self.read(audit_queries.moved_after, 0, 3)
+        self.assertEqual([uuid] * 3, [each for _, each in page])
+
+    def test_only_what_never_was_on_a_host_is_purged(self):
+        first, second, third = self.uuids
+        self.write(samples.put, second, {'host': 'host'})
+        self.write(samples.put, third, {'launched_at': samples.NOW})
+
+        self.assertEqual([True, False, False, False], [
+            self.write(audit_queries.purge_unrun, uuid)
+            for uuid in (first, first, second, third)])
+        self.assertEqual({second, third},
+                         {*self.read(audit_queries.rows, self.uuids)})

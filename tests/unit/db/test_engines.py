@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+import logging
+
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
+
+from cellsched.db import engines
+from cellsched.testing import clock
+from tests.unit import base
+
+
+class SleepyClock(clock.FakeClock):
+    """Notes for how long it was slept."""
+
+    def __init__(self):
+        super().__init__()
+        self.slept = []
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        super().sleep(seconds)
+
+
+class OpeningTestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = SleepyClock()
+
+    def open(self, url=None, **options):
+        url = url or f'sqlite:///{self.temporary_directory()}/test.db'
+        engine = engines.open_(url, options, self.clock)
+        self.addCleanup(engine.dispose)
+        return engine
+
+
+class TestSQLite(OpeningTestCase):
+
+    def pragma(self, engine, name):
+        with engine.connect() as connection:
+            return connection.exec_driver_sql(f'PRAGMA {name}').scalar()
+
+    def test_commits_wait_for_the_disk_unless_the_option_says_otherwise(self):
+        full, off = 2, 0
+        for options, level in (
+            ({}, full),
+            ({'sqlite_synchronous': True}, full),
+            ({'sqlite_synchronous': False}, off),
+        ):
+            engine = self.open(**options)
+            self.assertEqual(level, self.pragma(engine, 'synchronous'))
+            self.assertEqual('wal', self.pragma(engine, 'journal_mode'))
+
+    def test_database_in_memory_is_one_for_all_connections(self):
+        engine = self.open('sqlite://')
+
+        with engine.connect() as one, engine.connect() as other:
+            one.exec_driver_sql('CREATE TABLE things (name)')
+            self.assertEqual(
+                [], other.exec_driver_sql('SELECT * FROM things').all())
+
+
+class TestServers(OpeningTestCase):
+
+    #: Where nobody listens.
+    place = '://me@127.0.0.1:1/none'
+
+    url = f'postgresql+psycopg{place}'
+
+    def test_first_connection_is_tried_as_often_as_the_option_says(self):
+        for driver, error in (
+            ('postgresql+psycopg', sa.exc.OperationalError),
+            ('postgresql+psycopg2', sa.exc.OperationalError),
+            ('mysql+pymysql', db_exc.DBConnectionError),
+        ):
+            for attempts, pauses in ((1, []), (3, [5, 5])):
+                self.clock.slept.clear()
+                self.assertRaises(
+                    error, self.open, f'{driver}{self.place}',
+                    max_retries=attempts, retry_interval=5)
+                self.assertEqual(pauses, self.clock.slept)
+
+    def test_nothing_is_tried_where_the_option_says_so(self):
+        self.open(self.url, max_retries=0)
+
+    def test_options_of_the_pool_are_the_pool_s(self):
+        engine = self.open(
+            self.url, max_retries=0, max_pool_size=3, max_overflow=0,
+            pool_timeout=0.5)
+
+        self.assertEqual((3, 0.5), (engine.pool.size(), engine.pool.timeout()))
+
+    def test_parameters_are_not_shown(self):
+        self.assertTrue(self.open(self.url, max_retries=0).hide_parameters)
+
+
+class TestLogLevel(OpeningTestCase):
+
+    def test_debug_option_sets_what_sqlalchemy_logs(self):
+        logger = logging.getLogger('sqlalchemy.engine')
+        self.addCleanup(logger.setLevel, logger.level)
+        for debug, level in ((0, logging.WARNING), (50, logging.INFO),
+                             (100, logging.DEBUG)):
+            self.open(connection_debug=debug)
+            self.assertEqual(level, logger.level)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Following one cell: hosts that go, that are strange, and that fail."""
+
+import sqlalchemy as sa
+
+from cellsched.db.api import aggregates
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import models
+from cellsched import exception
+from tests.unit.hosts import following
+
+
+class TestGoing(following.FollowerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.a = self.world.add_host('cell1', 'a')
+        self.b = self.world.add_host('cell1', 'b')
+        self.read()
+
+    def test_host_that_is_deleted_goes(self):
+        self.delete('a')
+
+        self.read()
+
+        self.assertEqual([self.b], self.known())
+
+    def test_host_that_comes_back_is_new(self):
+        self.delete('a')
+        self.read()
+
+        new = self.world.add_host('cell1', 'a')
+
+        self.assertEqual([new], self.read())
+        self.assertEqual(sorted([new, self.b]), self.known())
+
+    def test_host_that_went_and_came_back_meanwhile_is_new(self):
+        self.delete('a')
+        new = self.world.add_host('cell1', 'a')
+
+        self.assertEqual([new], self.read())
+        self.assertEqual(sorted([new, self.b]), self.known())
+
+    def test_node_whose_service_goes_goes_with_it(self):
+        self.execute(sa.update(models.services).where(
+            models.services.c.host == 'a').values(deleted=1))
+        self.read()
+        self.assertEqual(sorted([self.a, self.b]), self.known())
+
+        self.read(everything=True)
+        self.assertEqual([self.b], self.known())
+
+        self.service('a')
+        self.assertEqual([self.a], self.read())
+
+    def test_row_that_others_delete_goes_when_everything_is_read(self):
+        self.execute(sa.delete(models.compute_nodes).where(
+            models.compute_nodes.c.host == 'a'))
+        self.read()
+        self.assertEqual(sorted([self.a, self.b]), self.known())
+
+        self.read(everything=True)
+
+        self.assertEqual([self.b], self.known())
+
+    def test_cell_that_is_forgotten_takes_its_hosts_along(self):
+        other = self.follow('cell2')
+        uuid = self.world.add_host('cell2', 'c')
+        other.read(self.world.targets.database(self.world.cells['cell2']),
+                   False)
+
+        self.follower.forget()
+
+        self.assertEqual([uuid], self.known())
+        self.assertEqual(
+            self.world.own_clock.timestamp(), self.table.cells.oldest)
+
+    def test_reading_that_ends_after_that_writes_nothing(self):
+        self.follower.forget()
+        self.world.add_host('cell1', 'late')
+
+        self.assertEqual([], self.read(everything=True))
+
+        self.assertEqual([], self.known())
+        self.assertEqual(float('inf'), self.table.cells.oldest)
+
+    def test_idle_reading_that_ends_after_that_writes_nothing(self):
+        self.read()
+        self.follower.forget()
+
+        self.assertEqual([], self.read())
+
+        self.assertEqual(float('inf'), self.table.cells.oldest)
+
+
+class TestStrangers(following.FollowerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.world.add_host('cell2', 'a')
+        self.follow('cell2').read(
+            self.world.targets.database(self.world.cells['cell2']), False)
+
+    def test_nodes_that_are_new_are_mapped_and_marked(self):
+        self.world.add_host('cell1', 'b')
+
+        self.read()
+
+        self.assertEqual({'b': 'cell1'}, self.world.mapped('b'))
+        with self.database.reader() as connection:
+            self.assertEqual([], compute_nodes.list_unmapped(connection))
+
+    def test_host_of_another_cell_is_left_out_and_told_once(self):
+        self.world.add_host('cell1', 'a', 'stranger')
+        self.world.add_host('cell1', 'b')
+
+        for everything in (False, False, True):
+            self.read(everything)
+
+        self.assertEqual(['a', 'b'], sorted(self.table['nodename']))
+        self.assertEqual({'a': 'cell2'}, self.world.mapped('a'))
+        self.assertEqual(1, self.logs.output.count(
+            'host names are unique across cells'))
+
+    def test_host_that_is_no_stranger_any_more_is_let_in(self):
+        uuid = self.world.add_host('cell1', 'a', 'stranger')
+        self.read()
+        with self.world.database.writer() as connection:
+            connection.execute(sa.text('DELETE FROM host_mappings'))
+
+        self.assertEqual([uuid], self.read())
+
+
+class TestFailures(following.FollowerTestCase):
+
+    def failures(self):
+        return self.table.cells.failures(
+            self.follower.cell.uuid, self.world.own_clock.timestamp())
+
+    def test_builds_that_failed_since_are_counted(self):
+        self.node('a', stats='{"failed_builds": 2}')
+        self.service('a')
+        self.read()
+        # Nobody knows when those were.
+        self.assertEqual(0.0, self.failures())
+
+        self.node('a', stats='{"failed_builds": 5}')
+        self.read()
+        self.assertEqual(3.0, self.failures())
+
+    def test_count_that_begins_anew_is_no_failure(self):
+        self.node('a', stats='{"failed_builds": 5}')
+        self.service('a')
+        self.read()
+
+        self.node('a', stats='{"failed_builds": 0}')
+        self.read()
+
+        self.assertEqual(0.0, self.failures())
+
+
+class TestAggregates(following.FollowerTestCase):
+
+    def group(self, *members):
+        return self.grouping.apply(aggregates.AggregateChanges((), False, [
+            aggregates.AggregateRow(
+                1, 'u', 'n', {'availability_zone': 'east'}, list(members))],
+            frozenset({1})))
+
+    def zones(self):
+        hosts_ = self.table.view(0.0)
+        return {host: (hosts_.value('availability_zone', zone),
+                       len(hosts_.value('aggregates', some)))
+                for host, zone, some in zip(
+                    hosts_['host'], hosts_['availability_zone'],
+                    hosts_['aggregates'])}
+
+    def test_new_host_is_in_its_aggregates(self):
+        self.group('a')
+        for host in ('a', 'b'):
+            self.world.add_host('cell1', host)
+
+        self.read()
+
+        self.assertEqual({'a': ('east', 1), 'b': ('nova', 0)}, self.zones())
+
+    def test_hosts_are_grouped_anew_when_they_are_told(self):
+        for host in ('a', 'b'):
+            self.world.add_host('cell1', host)
+        self.read()
+
+        self.follower.regroup(self.group('b', 'elsewhere'))
+
+        self.assertEqual({'a': ('nova', 0), 'b': ('east', 1)}, self.zones())
+
+
+class TestUnreadable(following.FollowerTestCase):
+
+    def test_cell_that_cannot_be_read_keeps_what_is_known(self):
+        uuid = self.world.add_host('cell1', 'a')
+        self.read()
+        heard = self.table.cells.oldest
+        self.execute(sa.text('DROP TABLE services'))
+        self.node('a')
+
+        self.assertRaises(exception.DatabaseError, self.read)
+
+        self.assertEqual([uuid], self.known())
+        self.assertEqual(heard, self.table.cells.oldest)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether hosts that seem to be down may be up all the same."""
+
+from cellsched import exception
+from cellsched.hosts import cell_health
+from cellsched.hosts import columns
+from cellsched.hosts import table
+from cellsched.inventory import doubt
+from tests.unit import base
+from tests.unit.hosts import loading
+
+NOW = 1_700_000_000.0
+
+LIMITS = doubt.DoubtLimits(down_s=60.0, silence_s=30.0)
+
+#: Hosts that are down since just now.
+GONE_S = 70.0
+
+
+class TestFind(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.table = table.HostTable(columns.STANDARD, cell_health.Cells())
+        self.count = 0
+
+    def hosts(self, cell, count, silent_s=0.0, **values):
+        """Add hosts to a cell, that were seen last that long ago."""
+        uuids = [f'{self.count + number}' for number in range(count)]
+        self.count += count
+        self.table.put(uuids, {
+            'host': uuids, 'cell': cell, 'last_seen_up': NOW - silent_s,
+            'service_disabled': False, 'forced_down': False, **values})
+
+    def heard(self, cell, last_s=0.0, since_s=3600.0):
+        """Have a cell be heard, since then and up to then."""
+        at = NOW - since_s
+        while at < NOW - last_s:
+            self.table.cells.heard(cell, at)
+            at += 10.0
+        self.table.cells.heard(cell, NOW - last_s)
+
+    def found(self):
+        return doubt.find(self.table, NOW, LIMITS)
+
+    def test_hosts_that_are_up_leave_none(self):
+        self.hosts('a', 20)
+        self.hosts('b', 20)
+
+        self.assertIsNone(self.found())
+
+    def test_there_are_no_hosts(self):
+        self.assertIsNone(self.found())
+
+    def test_nearly_all_hosts_of_several_cells(self):
+        self.hosts('a', 18, GONE_S)
+        self.hosts('b', 18, GONE_S)
+        self.hosts('b', 4)
+
+        self.assertEqual(doubt.Doubt(36, 40, 2), self.found())
+
+    def test_fewer_of_them_are_dead(self):
+        self.hosts('a', 18, GONE_S)
+        self.hosts('b', 17, GONE_S)
+        self.hosts('b', 4)
+
+        self.assertIsNone(self.found())
+
+    def test_few_hosts_may_die_together(self):
+        self.hosts('a', 5, GONE_S)
+        self.hosts('b', 4, GONE_S)
+        self.heard('a')
+        self.heard('b')
+
+        self.assertIsNone(self.found())
+
+    def test_cell_may_die_as_a_whole(self):
+        self.hosts('a', 98, GONE_S)
+        self.hosts('b', 2)
+        for cell in 'ab':
+            self.heard(cell)
+
+        self.assertIsNone(self.found())
+
+    def test_cell_may_die_with_its_database(self):
+        self.hosts('a', 98, GONE_S)
+        self.hosts('b', 2)
+        self.heard('a', last_s=GONE_S)
+        self.heard('b')
+
+        self.assertIsNone(self.found())
+
+    def test_hosts_that_are_ahead_are_doubtful_too(self):
+        self.hosts('a', 18, -600.0)
+        self.hosts('b', 18, -600.0)
+
+        self.assertEqual(doubt.Doubt(36, 36, 2), self.found())
+
+    def test_what_is_dead_for_long_does_not_count(self):
+        self.hosts('a', 500, doubt.LATELY * LIMITS.down_s + 1)
+        self.hosts('b', 500, doubt.LATELY * LIMITS.down_s + 1)
+        self.assertIsNone(self.found())
+
+        self.hosts('a', 9, GONE_S)
+        self.hosts('b', 9, GONE_S)
+        self.assertEqual(doubt.Doubt(18, 18, 2), self.found())
+
+    def test_what_an_operator_took_out_does_not_count(self):
+        self.hosts('a', 50, GONE_S, forced_down=True)
+        self.hosts('b', 50, GONE_S, service_disabled=True)
+
+        self.assertIsNone(self.found())
+
+    def test_who_hears_nobody_cannot_tell(self):
+        """However long that is so, and however few hosts there are."""
+        for silent_s in (40.0, 100_000.0):
+            self.table = table.HostTable(columns.STANDARD, cell_health.Cells())
+            self.hosts('a', 2, silent_s + 5)
+            self.heard('a', last_s=silent_s, since_s=silent_s + 3600)
+
+            self.assertEqual(doubt.Doubt(2, 2, 1), self.found())
+
+    def test_who_hears_again_has_to_wait_for_reports(self):
+        self.hosts('a', 2, GONE_S)
+        for since_s, expected in ((5.0, doubt.Doubt(2, 2, 1)), (61.0, None)):
+            self.table.cells = cell_health.Cells()
+            self.heard('a', since_s=4000.0, last_s=100.0)
+            self.heard('a', since_s=since_s)
+
+            self.assertEqual(expected, self.found())
+
+
+class TestLoader(loading.LoaderTestCase):
+
+    def test_reason_is_told_once_with_what_the_clocks_are(self):
+        self.refresh()
+        self.assertIsNone(self.loader.doubt())
+        self.world.clock.advance(100)
+
+        for _ in range(2):
+            error = self.loader.doubt()
+            self.assertIsInstance(error, exception.HostsInDoubt)
+            self.assertEqual((2, 2), (error.hosts, error.known))
+
+        self.assertEqual(1, self.logs.output.count('Clock?'))
+        self.assertIn('2 of 2 hosts, in 2 cells', self.logs.output)
+        self.assertIn('by -600.0 to -600.0 seconds', self.logs.output)
+
+    def test_old_table_is_read_before_anything_is_decided(self):
+        """Even while somebody else does; who stood still finds that so."""
+        self.refresh()
+        self.world.clock.advance(100)
+        for cell, host in ('cell1', 'a1'), ('cell2', 'b1'):
+            self.world.report(cell, host)
+
+        self.loader.follow(loading.world.CONTEXT)
+
+        self.assertIsNone(self.loader.doubt())

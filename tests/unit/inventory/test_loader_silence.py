@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells that do not answer."""
+
+from concurrent import futures
+import queue
+import threading
+
+from cellsched import exception
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import pipeline
+from cellsched.testing import builders
+from tests.unit.hosts import loading
+from tests.unit.hosts import world
+
+DEADLINE_S = 30
+
+#: Seconds after which the hosts of a silent cell are out.
+STALE_S = 30.0
+
+
+def fail():
+    raise exception.CellUnreachable(cell='cell1', reason='as told')
+
+
+class TestFailing(loading.LoaderTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.refresh()
+        self.world.targets.behaviour['cell1'] = fail
+        self.cell = self.world.cells['cell1']
+
+    def facts(self, host):
+        row = self.loader.table.row(self.world.providers[host])
+        return [float(self.view()[name][row])
+                for name in ('cell_silent_s', 'cell_failures')]
+
+    def test_it_keeps_its_rows_and_is_marked(self):
+        self.refresh()
+
+        self.assertEqual(['a1', 'b1'], self.names())
+        self.assertEqual([self.cell.identity], self.loader.silent)
+        self.assertIn('as told', self.logs.output)
+        self.assertEqual([1.0, 1.0], self.facts('a1'))
+        self.assertEqual([0.0, 0.0], self.facts('b1'))
+
+    def test_what_is_taken_there_is_still_followed(self):
+        self.world.claim('a1', 3)
+
+        self.refresh()
+
+        self.assertEqual(5, self.room('a1'))
+
+    def test_it_is_as_it_is_when_it_comes_back(self):
+        self.refresh()
+        del self.world.targets.behaviour['cell1']
+        self.save('cell1', 'a1', vcpus=3)
+        self.world.add_host('cell1', 'a2')
+
+        self.refresh()
+
+        self.assertEqual(['a1', 'a2', 'b1'], self.names())
+        self.assertEqual([], self.loader.silent)
+        self.assertEqual((3, 8), (
+            self.value('a1', 'vcpus_total'), self.room('a2')))
+        self.assertEqual(0.0, self.facts('a1')[0])
+
+    def test_its_hosts_are_out_after_a_while(self):
+        self.assertEqual([1, 1], self.decided(after_s=STALE_S - 2))
+        self.assertEqual([1, 1], self.decided(after_s=2))
+
+        self.assertEqual([0, 1], self.decided(after_s=1))
+
+        (rejection,) = self.found.rejections(builders.request())
+        self.assertEqual(
+            ('SilentCell', 1, 'is in a cell that does not answer'),
+            (rejection.by, rejection.hosts, rejection.reason))
+
+        del self.world.targets.behaviour['cell1']
+        self.assertEqual([1, 1], self.decided(after_s=1))
+
+    def decided(self, after_s):
+        """Return how many hosts of each cell are in, some time later."""
+        self.world.clock.advance(after_s)
+        self.loader.refresh(world.CONTEXT)
+        self.found = pipeline.Pipeline(
+            [], [], destinations.stages(STALE_S)).candidates(
+                self.view(), builders.request())
+        found = self.view()['host'][self.found.rows].tolist()
+        return [found.count(host) for host in ('a1', 'b1')]
+
+    def test_all_may_be_silent(self):
+        self.world.targets.behaviour['cell2'] = fail
+
+        self.refresh()
+
+        self.assertEqual(['a1', 'b1'], self.names())
+        self.assertEqual(2, len(self.loader.silent))
+
+    def test_it_may_be_removed_meanwhile(self):
+        self.refresh()
+        self.map('cell1', disabled=True)
+
+        self.refresh()
+
+        self.assertEqual(['b1'], self.names())
+        self.assertEqual([], self.loader.silent)
+        self.assertTrue(self.view().all_heard_within(0.0))
+
+
+class TestHanging(loading.LoaderTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.go_on = threading.Event()
+        self.addCleanup(self.go_on.set)
+        # It is looked that often, in true time, how much time has passed.
+        self.loader = self.world.loader(timeout_s=0.05)
+        self.refresh()
+
+    def hang(self):
+        """Have cell1 hang at the next reading, until its time is over."""
+        submitted = self.world.threads.submitted = queue.Queue()
+        self.seen = []
+
+        def behave():
+            self.question, other = [
+                submitted.get(timeout=DEADLINE_S) for _ in range(2)]
+            if futures.wait([self.question, other], DEADLINE_S,
+                            futures.FIRST_COMPLETED).done == {self.question}:
+                self.question = other
+            self.loader.follow(world.CONTEXT)
+            self.seen = self.names()
+            self.world.clock.advance(world.TIMEOUT_S)
+            self.go_on.wait(DEADLINE_S)
+
+        self.world.targets.behaviour['cell1'] = behave
+
+    def test_it_delays_no_other(self):
+        self.world.add_host('cell2', 'b2')
+        self.hang()
+
+        self.refresh()
+
+        # That was so while it hung.
+        self.assertEqual(['a1', 'b1', 'b2'], self.seen)
+
+    def test_it_keeps_its_rows_and_is_marked(self):
+        self.hang()
+
+        self.refresh()
+
+        self.assertEqual(['a1', 'b1'], self.names())
+        self.assertEqual(
+            [self.world.cells['cell1'].identity], self.loader.silent)
+
+    def test_it_is_not_asked_while_it_hangs(self):
+        self.hang()
+        self.refresh()
+        self.world.targets.behaviour['cell1'] = fail
+
+        self.refresh()
+
+        self.assertEqual(1, len(self.loader.silent))
+        self.assertNotIn('as told', self.logs.output)
+
+    def test_answer_that_comes_late_is_an_answer(self):
+        self.hang()
+        self.world.add_host('cell1', 'a2')
+        self.refresh()
+        self.assertEqual(['a1', 'b1'], self.names())
+
+        self.go_on.set()
+        futures.wait([self.question], DEADLINE_S)
+
+        self.assertEqual(['a1', 'a2', 'b1'], self.names())
+        del self.world.targets.behaviour['cell1']
+        self.refresh()
+        self.assertEqual(([], 8), (self.loader.silent, self.room('a2')))
+
+    def test_answer_that_comes_too_late_is_none(self):
+        self.hang()
+        self.world.add_host('cell1', 'a2')
+        self.refresh()
+        self.map('cell1', disabled=True)
+        self.refresh()
+
+        self.go_on.set()
+        futures.wait([self.question], DEADLINE_S)
+
+        self.assertEqual(['b1'], self.names())

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From rows of a cell's database to columns of the host table."""
+
+import datetime
+import json
+import types
+
+from cellsched.hosts import table
+from cellsched.inventory import node_columns
+from tests.unit import base
+
+NODE = {
+    'uuid': 'u', 'host': 'h', 'hypervisor_hostname': 'n', 'host_ip': '::1',
+    'vcpus': 8, 'memory_mb': 1000, 'memory_mb_used': 100, 'local_gb': 10,
+    'local_gb_used': 1, 'cpu_allocation_ratio': 4.0,
+    'ram_allocation_ratio': 1.5, 'disk_allocation_ratio': 2.0,
+    'hypervisor_type': 'qemu', 'hypervisor_version': 7, 'cpu_info': '{}',
+    'supported_instances': '[["x86_64", "kvm", "hvm"]]',
+    'stats': '{"ssd": "yes", "io_workload": 2, "failed_builds": "3", '
+             '"num_vm_active": 4}',
+    'metrics': '[{"name": "m", "value": 1}]', 'pci_stats': None,
+    'traits': '["T", "U"]'}
+
+POOLS = {'nova_object.data': {'objects': [
+    {'nova_object.data': {'count': 2}}, {'nova_object.data': {'count': 3}},
+    {'nova_object.data': {}}]}}
+
+#: Texts that are no JSON, or JSON of another kind than is wanted.
+BAD = ('{', 'null', '"text"', '3', 'nan', '[' * 100_000, '\x00')
+
+
+def node(**values):
+    """Return the columns of a node, and check that a table takes them."""
+    columns = node_columns.of_nodes(
+        [types.SimpleNamespace(**NODE | values)], 'cell')
+    table.HostTable().put(['u'], columns)
+    return {name: value if name == 'cell' else value[0]
+            for name, value in columns.items()}
+
+
+class TestNodes(base.TestCase):
+
+    def test_columns_are_what_the_row_says(self):
+        self.assertEqual({
+            'host': 'h', 'nodename': 'n', 'host_ip': '::1', 'cell': 'cell',
+            'traits': frozenset({'T', 'U'}), 'vcpus_total': 8,
+            'total_usable_ram_mb': 1000, 'unreserved_ram_mb': 900,
+            'total_usable_disk_gb': 10, 'unreserved_disk_mb': 9 * 1024,
+            'cpu_allocation_ratio': 4.0, 'ram_allocation_ratio': 1.5,
+            'disk_allocation_ratio': 2.0, 'num_io_ops': 2,
+            'failed_builds': 3, 'free_pci_devices': 0,
+            'hypervisor_type': 'qemu', 'hypervisor_version': 7,
+            'cpu_info': '{}',
+            'supported_instances': (('x86_64', 'kvm', 'hvm'),),
+            'image_props': (), 'stats': '{"ssd": "yes"}',
+            'metrics': NODE['metrics']}, node())
+        self.assertEqual('', self.logs.output)
+
+    def test_what_others_leave_empty_has_its_default(self):
+        empty = node(**dict.fromkeys(
+            ('host_ip', 'cpu_allocation_ratio', 'ram_allocation_ratio',
+             'disk_allocation_ratio', 'stats', 'metrics', 'traits',
+             'supported_instances', 'hypervisor_hostname')))
+
+        self.assertEqual((None, 1.0, 1.0, 1.0, 0, frozenset(), (), '', ''), (
+            empty['host_ip'], empty['cpu_allocation_ratio'],
+            empty['ram_allocation_ratio'], empty['disk_allocation_ratio'],
+            empty['num_io_ops'], empty['traits'],
+            empty['supported_instances'], empty['stats'],
+            empty['nodename']))
+        self.assertEqual('', self.logs.output)
+
+    def test_text_that_says_nothing_is_absent(self):
+        empty = node(host_ip='', hypervisor_type='')
+
+        self.assertEqual(
+            (None, None), (empty['host_ip'], empty['hypervisor_type']))
+
+    def test_text_that_is_no_json_is_told_of_and_ignored(self):
+        for name, column, default in (
+                ('stats', 'num_io_ops', 0),
+                ('traits', 'traits', frozenset()),
+                ('supported_instances', 'supported_instances', ()),
+                ('pci_stats', 'free_pci_devices', 0)):
+            for bad in BAD:
+                self.assertEqual(default, node(**{name: bad})[column])
+            self.assertEqual(len(BAD), self.logs.output.count(
+                f'Compute node u: {name} is no JSON'))
+
+    def test_images_of_servers_are_apart_from_other_statistics(self):
+        said = node(stats=json.dumps({'ssd': 'yes', 'image_props': {
+            'os': {'y': 1, 'x': '3'}, 'bus': {'ide': 2}}}))
+
+        self.assertEqual(
+            (('bus', 'ide', 2), ('os', 'x', 3), ('os', 'y', 1)),
+            said['image_props'])
+        self.assertEqual('{"ssd": "yes"}', said['stats'])
+        for bad in (5, [], {'os': 5}, {'os': ['x']}, {'os': {'x': 'many'}},
+                    {'os': {'x': -1}}, {'os': {'x': 0}}, {'os': {'x': None}}):
+            self.assertEqual((), node(
+                stats=json.dumps({'image_props': bad}))['image_props'], bad)
+
+    def test_statistic_that_is_no_number_is_none(self):
+        for bad in (None, '', 'many', [], {}, 'inf'):
+            self.assertEqual(0, node(
+                stats=json.dumps({'io_workload': bad}))['num_io_ops'], bad)
+        for text in ('Infinity', 'NaN', '1e999', '9' * 400, '-1e30'):
+            self.assertEqual(0, node(
+                stats=f'{{"io_workload": {text}}}')['num_io_ops'], text)
+
+    def test_names_may_be_anything(self):
+        self.assertEqual(frozenset({'1', 'None'}),
+                         node(traits='[1, null]')['traits'])
+        self.assertEqual((('1', 'None'),), node(
+            supported_instances='[[1, null], "x", 3]')[
+                'supported_instances'])
+
+    def test_free_devices_are_those_of_all_pools(self):
+        self.assertEqual(5, node(
+            pci_stats=json.dumps(POOLS))['free_pci_devices'])
+
+    def test_pools_of_another_form_have_no_device(self):
+        for bad in ({}, {'nova_object.data': []},
+                    {'nova_object.data': {'objects': 3}},
+                    {'nova_object.data': {'objects': [
+                        3, {}, {'nova_object.data': 3},
+                        {'nova_object.data': {'count': 'many'}}]}}):
+            self.assertEqual(0, node(
+                pci_stats=json.dumps(bad))['free_pci_devices'], bad)
+
+
+class TestServices(base.TestCase):
+
+    def test_service_was_seen_when_it_reported_or_was_made(self):
+        first, second, third = (datetime.datetime(1970, 1, day)
+                                for day in (1, 2, 3))
+        rows = [types.SimpleNamespace(
+            disabled=disabled, forced_down=down, last_seen_up=seen,
+            created_at=made) for disabled, down, seen, made in (
+                (True, False, second, first), (None, True, None, third),
+                (False, None, None, None))]
+
+        self.assertEqual({
+            'service_disabled': [True, False, False],
+            'forced_down': [False, True, False],
+            'last_seen_up': [86400.0, 172800.0, 0.0],
+        }, node_columns.of_services(rows))
+
+    def test_no_service_says_nothing(self):
+        self.assertEqual(
+            {'service_disabled': [], 'forced_down': [], 'last_seen_up': []},
+            node_columns.of_services([]))

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading servers from the API database and the cells."""
+
+from concurrent import futures
+import datetime
+import threading
+
+import sqlalchemy as sa
+
+from cellsched.cells import gather
+from cellsched.cells import target
+from cellsched import clock
+from cellsched import context
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import models
+from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instances
+from cellsched.db.cell import tags
+from cellsched import exception
+from cellsched.listing import servers as listing
+from cellsched import objects
+from tests.unit.cells import base
+from tests.unit.db import samples
+
+
+class TestServers(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell0 = self.add_cell0()
+        self.cell1 = self.add_cell('cell1')
+        self.cell2 = self.add_cell('cell2')
+        self.executor = futures.ThreadPoolExecutor(5)
+        self.addCleanup(self.executor.shutdown)
+        self.reader = self.make_reader(self.targets)
+
+    def make_reader(self, targets, timeout_s=30, clock=None):
+        return listing.ServerListing(
+            self.database, self.cells, targets, gather.Gatherer(
+                self.executor, targets, clock or self.clock, timeout_s))
+
+    def accept(self, count=1, **fields):
+        uuids = sorted(samples.uuids(count), reverse=True)
+        samples.accept(self.database, uuids, **fields)
+        return uuids
+
+    def put(self, cell, count=1, **fields):
+        """Have servers in a cell; return their uuids."""
+        uuids = self.accept(count, **fields)
+        self.decide(cell, uuids)
+        self.add_rows(cell, uuids, **fields)
+        self.write(self.database, build_requests.delete, uuids)
+        return uuids
+
+    def decide(self, cell, uuids):
+        self.write(self.database, instance_mappings.decide, uuids, cell.id,
+                   samples.NOW)
+
+    def add_rows(self, cell, uuids, **fields):
+        self.write(
+            self.targets.database(cell), instances.create,
+            [samples.instance(uuid, **fields) for uuid in uuids], samples.NOW)
+
+    def get(self, uuid):
+        return self.reader.get(self.context, uuid)
+
+    def list_all(self, limit=100, **options):
+        return self.reader.list_all(
+            options.get('context', self.context), limit)
+
+    def listed(self, **options):
+        return [found.uuid for found in self.list_all(**options).servers]
+
+    def take_down(self, cell):
+        table = models.cell_mappings
+        self.write(self.database, lambda connection: connection.execute(
+            sa.update(table).where(table.c.id == cell.id).values(
+                database_connection=f'sqlite:///{self.id()}/gone.sqlite')))
+        self.cells.refresh()
+
+    def test_request_that_cannot_be_read_is_shown_as_what_it_is(self):
+        broken, whole = self.accept(2)
+        self.write(self.database, samples.spoil, broken, 'build_requests',
+                   instance='nonsense')
+
+        shown = {each.uuid: each for each in self.list_all().servers}
+
+        self.assertEqual({broken, whole}, {*shown})
+        self.assertEqual(
+            ('BUILD', None, f'The build request of {broken} cannot be read.'),
+            (shown[broken].status, shown[broken].name,
+             shown[broken].reason))
+        self.assertEqual(shown[broken], self.get(broken)[0])
+
+    def test_server_without_a_cell_is_its_request(self):
+        [uuid] = self.accept(display_name='web')
+
+        found, cell = self.get(uuid)
+
+        self.assertEqual(('web', 'BUILD', None), (
+            found.name, found.status, found.cell))
+        self.assertIsNone(cell)
+
+    def test_server_is_its_request_until_that_is_gone(self):
+        [uuid] = self.accept()
+        self.decide(self.cell1, [uuid])
+        self.add_rows(self.cell1, [uuid], host='h1')
+        self.assertEqual((None, None), (
+            self.get(uuid)[0].cell, self.get(uuid)[0].host))
+        self.assertEqual([None], [
+            each.cell for each in self.list_all().servers])
+
+        self.write(self.database, build_requests.delete, [uuid])
+
+        found, cell = self.get(uuid)
+        self.assertEqual(('cell1', 'h1', self.cell1.uuid), (
+            found.cell, found.host, cell.uuid))
+        self.assertEqual([found], self.list_all().servers)
+
+    def test_server_that_is_nowhere_is_not_found(self):
+        [unbuilt] = self.accept()
+        self.write(self.database, build_requests.delete, [unbuilt])
+        [unwritten] = self.accept()
+        self.decide(self.cell1, [unwritten])
+        self.write(self.database, build_requests.delete, [unwritten])
+        [deleted] = self.put(self.cell1)
+        self.write(self.targets.database(self.cell1), instances.delete,
+                   deleted, samples.NOW)
+
+        for uuid in (unbuilt, unwritten, deleted, samples.uuids(1)[0]):
+            self.assertRaises(exception.InstanceNotFound, self.get, uuid)
+        self.assertEqual([], self.listed())
+
+    def test_reason_is_told_of_servers_in_error_only(self):
+        [failed] = self.put(self.cell0, vm_state='error', task_state=None)
+        [mended] = self.put(self.cell1, vm_state='active')
+        for uuid, cell in ((failed, self.cell0), (mended, self.cell1)):
+            for text in 'First.', 'Last.':
+                self.write(
+                    self.targets.database(cell), instance_faults.record, uuid,
+                    exception.NoValidHost(reason=text), 'host', samples.NOW)
+
+        reasons = {failed: 'No valid host was found. Last.', mended: ''}
+        for uuid, reason in reasons.items():
+            self.assertEqual(reason, self.get(uuid)[0].reason)
+        self.assertEqual(reasons, {
+            each.uuid: each.reason for each in self.list_all().servers})
+
+    def test_server_that_is_taken_out_of_cell0_meanwhile_is_found(self):
+        [uuid] = self.put(self.cell0, vm_state='error')
+        targets = self.targets
+
+        class Retrying:
+            """Ways into cells, on which a server is retried meanwhile."""
+
+            @staticmethod
+            def database(cell):
+                database = targets.database(cell)
+                self.write(database, instances.purge, [uuid])
+                self.write(self.database, instance_mappings.withdraw, [uuid],
+                           self.cell0.id, samples.NOW)
+                self.write(self.database, build_requests.create, [
+                    objects.BuildRequest(
+                        instance_uuid=uuid, project_id='project',
+                        instance=samples.instance(uuid))], samples.NOW)
+                return database
+
+        found, cell = self.make_reader(Retrying).get(self.context, uuid)
+
+        self.assertEqual((uuid, 'BUILD', None),
+                         (found.uuid, found.status, cell))
+
+    def test_tags_are_told_wherever_servers_are(self):
+        [waiting] = self.accept()
+        self.write(self.database, build_requests.revise, waiting, (
+            lambda request: setattr(
+                request, 'tags', objects.TagList.made(waiting, ['w']))))
+        [built], [buried] = self.put(self.cell1), self.put(self.cell0)
+        for cell, uuid, tag in ((self.cell1, built, 'b'),
+                                (self.cell0, buried, 'c')):
+            self.write(self.targets.database(cell), tags.create_all,
+                       {uuid: [tag]})
+
+        wanted = {waiting: ('w',), built: ('b',), buried: ('c',)}
+        page = self.reader.list_all(self.context, 10)
+        self.assertEqual(
+            wanted, {found.uuid: found.tags for found in page.servers})
+        self.assertEqual(wanted, {
+            uuid: self.reader.get(self.context, uuid)[0].tags
+            for uuid in wanted})
+
+    def test_others_servers_are_seen_by_administrators_only(self):
+        theirs = {*self.put(self.cell1, project_id='other'),
+                  *self.accept(project_id='other')}
+        mine = {*self.put(self.cell1), *self.accept()}
+        admin = context.admin()
+
+        self.assertEqual(mine, set(self.listed()))
+        self.assertEqual(mine | theirs, set(self.listed(context=admin)))
+        for uuid in theirs:
+            self.assertRaises(exception.InstanceNotFound, self.get, uuid)
+            self.assertEqual(uuid, self.reader.get(admin, uuid)[0].uuid)
+
+    def test_newest_come_first_wherever_they_are(self):
+        second = datetime.timedelta(seconds=1)
+        # Accepted in the same second, in the order of their uuids or not.
+        together = samples.uuids(4)
+        samples.accept(self.database, together,
+                       created_at=samples.NOW - second)
+        made = [
+            put(created_at=samples.NOW + number * second)[0]
+            for number, put in enumerate([
+                self.accept, lambda **when: self.put(self.cell2, **when),
+                lambda **when: self.put(self.cell0, **when), self.accept,
+                lambda **when: self.put(self.cell1, **when)])]
+
+        expected = [*reversed(made), *sorted(together, reverse=True)]
+        self.assertEqual(expected, self.listed())
+        for limit in 0, 1, 4, 5:
+            self.assertEqual(expected[:limit], self.listed(limit=limit))
+
+    def test_cell_that_cannot_be_read_is_named(self):
+        self.put(self.cell1)
+        [here] = self.put(self.cell2)
+        self.take_down(self.cell1)
+
+        page = self.list_all()
+
+        self.assertEqual([here], [each.uuid for each in page.servers])
+        self.assertEqual([self.cell1.identity], page.down_cells)
+
+    def test_cell_that_does_not_answer_is_named(self):
+        self.put(self.cell1)
+        [here] = self.put(self.cell2)
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+        cell1 = self.cell1
+
+        class Hanging(target.Targets):
+
+            def aim(self, context, cell):
+                if cell.uuid == cell1.uuid:
+                    go_on.wait()
+                return super().aim(context, cell)
+
+        targets = Hanging(self.targets._databases, self.transports)
+        self.reader = self.make_reader(targets, 0.2, clock.Clock())
+
+        page = self.list_all()
+
+        self.assertEqual([here], [each.uuid for each in page.servers])
+        self.assertEqual([self.cell1.identity], page.down_cells)
+
+    def test_disabled_cell_shows_its_servers(self):
+        [uuid] = self.put(self.cell1)
+        table = models.cell_mappings
+        self.write(self.database, lambda connection: connection.execute(
+            sa.update(table).values(disabled=True)))
+        self.cells.refresh()
+
+        self.assertEqual([uuid], self.listed())
+        self.assertEqual('cell1', self.get(uuid)[0].cell)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking networks back from servers that ended."""
+
+from cellsched import context
+from cellsched.db.cell import instances
+from cellsched.db.cell import networks as queries
+from cellsched.network import deallocation
+from cellsched.network import fake
+from cellsched.testing import clock
+from cellsched.testing import databases
+from tests.unit import base
+from tests.unit.db import samples
+from tests.unit.network import networks
+
+USER = context.RequestContext(user_id='user', project_id='project')
+
+
+class TestFreeing(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = self.useFixture(databases.CellDatabase()).database
+        self.network = networks.make(fake.FakeNetworks)
+        self.freeing = deallocation.NetworkDeallocation(
+            self.network, self.cell, clock.FakeClock())
+        self.instance = samples.instance(samples.uuids(1)[0])
+        with self.cell.writer() as connection:
+            instances.create(connection, [self.instance], samples.NOW)
+        self.network.allocate_for_instance(USER, self.instance, None, 'host1')
+        self.put(network_allocated=True)
+
+    def put(self, **values):
+        with self.cell.writer() as connection:
+            samples.put(connection, self.instance.uuid, values)
+
+    def allocated(self):
+        with self.cell.reader() as connection:
+            return (queries.is_allocated(connection, self.instance.uuid),
+                    self.instance.uuid in self.network.allocated())
+
+    def test_server_that_ended_has_none_and_its_row_says_so(self):
+        self.put(vm_state='error', task_state=None)
+
+        for _ in range(2):
+            self.assertTrue(self.freeing.free(USER, self.instance))
+            self.assertEqual((False, False), self.allocated())
+
+    def test_row_goes_on_saying_so_where_it_failed(self):
+        self.put(vm_state='error', task_state=None)
+        self.network.fail('deallocate', 1)
+
+        self.assertFalse(self.freeing.free(USER, self.instance))
+        self.assertEqual((True, True), self.allocated())
+        self.assertIn('cannot be taken back', self.logs.output)
+
+        self.assertTrue(self.freeing.free(USER, self.instance))
+        self.assertEqual((False, False), self.allocated())
+
+    def test_error_that_no_plugin_should_raise_fails_likewise(self):
+        self.network.deallocate_for_instance = None
+
+        self.assertFalse(self.freeing.deallocate(USER, self.instance))

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Candidates and rejections."""
+
+import numpy as np
+
+from cellsched import exception
+from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision import capacity
+from cellsched.scheduler.decision import filtering
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit.scheduler import toys
+
+
+def found(hosts, *stages):
+    left = filtering.FilteredHosts(hosts, None, len(hosts)).through(
+        stages, builders.request())
+    return candidates.Candidates(stages, left)
+
+
+class TestCandidates(base.TestCase):
+
+    def test_rows_are_those_that_passed(self):
+        passed = found(builders.hosts(3), toys.Filter([False, True, True]))
+
+        self.assertEqual([1, 2], passed.rows.tolist())
+        self.assertEqual(2, len(passed))
+
+    def test_refused_host_is_left_out(self):
+        passed = found(builders.hosts(2))
+
+        self.assertEqual([1], passed.without([0]).rows.tolist())
+        self.assertEqual([0, 1], passed.rows.tolist())
+        self.assertEqual([], passed.without([0]).rejections(
+            builders.request()))
+
+    def test_rejected_are_the_rows_that_failed_at_a_stage(self):
+        first = toys.Filter([False, True, True, True])
+        second = toys.Filter([False, True, False, False])
+        passed = found(builders.hosts(4), first, second)
+
+        self.assertEqual([[0], [2, 3], []], [
+            passed.rejected(stage).tolist()
+            for stage in (first, second, toys.Filter([]))])
+
+
+class TestRejections(base.TestCase):
+
+    def rejections(self, hosts, *stages):
+        return found(hosts, *stages).rejections(builders.request())
+
+    def test_stages_come_in_their_order_with_counts(self):
+        first = toys.Filter([False, True, True, False])
+        second = toys.Filter([True, False, True, True])
+        second.reason = 'is second'
+
+        self.assertEqual(
+            [candidates.Rejection('Filter', 2, 'is no toy'),
+             candidates.Rejection('Filter', 1, 'is second')],
+            self.rejections(builders.hosts(4), first, second))
+
+    def test_stage_that_rejected_nothing_is_left_out(self):
+        self.assertEqual([], self.rejections(
+            builders.hosts(1), toys.Filter([True])))
+
+    def test_nearest_miss_is_of_the_hosts_that_failed_here(self):
+        hosts = builders.hosts(
+            room={'MEMORY_MB': [511, 100, 500, 500, 9000]})
+
+        _, rejection = self.rejections(
+            hosts, toys.Filter([False, True, True, True, True]),
+            capacity.Capacity('MEMORY_MB', 512))
+
+        self.assertEqual(candidates.Nearest(2, 12, 'MB'), rejection.nearest)
+        self.assertIs(int, type(rejection.nearest.amount))
+
+    def test_miss_may_be_a_part(self):
+        stage = toys.Filter([False])
+        stage.shortfall = lambda hosts, request: (np.array([0.5]), 'GB')
+
+        (rejection,) = self.rejections(builders.hosts(1), stage)
+
+        self.assertEqual(candidates.Nearest(1, 0.5, 'GB'), rejection.nearest)
+
+    def test_host_that_has_room_again_is_no_miss(self):
+        hosts = builders.hosts(room={'MEMORY_MB': [500]})
+        passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
+        hosts.take(0, {'MEMORY_MB': -8000})
+
+        (rejection,) = passed.rejections(builders.request())
+
+        self.assertEqual((1, None), (rejection.hosts, rejection.nearest))
+
+    def test_failing_shortfall_names_the_plugin(self):
+        stage = toys.Filter([False])
+        stage.shortfall = toys.fail
+
+        error = self.assertRaises(
+            exception.PluginFailed, self.rejections, builders.hosts(1),
+            stage)
+
+        self.assertEqual('Filter', error.plugin)

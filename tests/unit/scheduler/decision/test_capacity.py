@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room for what a request takes."""
+
+import inspect
+
+import hypothesis
+from hypothesis import strategies
+import numpy as np
+
+from cellsched import exception
+from cellsched.scheduler.decision import capacity
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit.hosts import rows
+
+
+class TestCapacity(base.TestCase):
+
+    def test_host_with_less_room_than_asked_is_rejected(self):
+        hosts = builders.hosts(room={'CUSTOM_X': [3, 2, 1, 0, -1]})
+        stage = capacity.Capacity('CUSTOM_X', 2)
+
+        self.assertEqual([True, True, False, False, False],
+                         stage.keep(hosts, builders.request()).tolist())
+
+    def test_class_that_no_host_has_rejects_all(self):
+        stage = capacity.Capacity('CUSTOM_Y', 1)
+
+        self.assertEqual([False, False], stage.keep(
+            builders.hosts(2), builders.request()).tolist())
+
+    def test_shortfall_is_what_is_missing_with_its_unit(self):
+        hosts = builders.hosts(room={'MEMORY_MB': [100, 512, 600]})
+
+        amounts, unit = capacity.Capacity('MEMORY_MB', 512).shortfall(
+            hosts, builders.request())
+
+        self.assertEqual(([412, 0, -88], 'MB'), (amounts.tolist(), unit))
+
+    def test_reason_is_in_words(self):
+        self.assertEqual(
+            ['lacks CPUs', 'lacks memory', 'lacks disk', 'lacks CUSTOM_X'],
+            [capacity.Capacity(resource, 1).reason for resource
+             in ('VCPU', 'MEMORY_MB', 'DISK_GB', 'CUSTOM_X')])
+
+    def test_placement_can_change_the_verdict(self):
+        self.assertFalse(capacity.Capacity.run_filter_once_per_request)
+        self.assertTrue(inspect.getdoc(capacity.Capacity))
+
+    @hypothesis.given(table=rows.ROWS, wanted=strategies.integers(1, 100))
+    @rows.settings
+    def test_column_verdict_is_that_of_each_row(self, table, wanted):
+        hosts = rows.hosts(table)
+        stage = capacity.Capacity('VCPU', wanted)
+        expected = [int(row['vcpus_total'] * row['cpu_allocation_ratio'])
+                    - row['vcpus_used'] >= wanted for row in table]
+
+        some = hosts.at(np.arange(len(table)))
+        self.assertEqual(
+            expected, stage.keep(some, builders.request()).tolist())
+        if all(expected):
+            self.assertIsNone(stage.keep(hosts, builders.request()))
+        else:
+            self.assertEqual(
+                expected, stage.keep(hosts, builders.request()).tolist())
+
+
+class TestSize(base.TestCase):
+
+    def test_host_smaller_than_the_server_is_rejected(self):
+        hosts = builders.hosts(vcpus_total=[1, 2, 3])
+        stage = capacity.Size('VCPU', 2)
+
+        self.assertEqual([False, True, True], stage.keep(
+            hosts, builders.request()).tolist())
+
+    def test_shortfall_is_what_is_missing_with_its_unit(self):
+        hosts = builders.hosts(total_usable_disk_gb=[1, 9])
+
+        amounts, unit = capacity.Size('DISK_GB', 5).shortfall(
+            hosts, builders.request())
+
+        self.assertEqual(([4, -4], 'GB'), (amounts.tolist(), unit))
+
+    def test_reason_is_in_words(self):
+        self.assertEqual('is too small in memory',
+                         capacity.Size('MEMORY_MB', 1).reason)
+
+    def test_placement_cannot_change_the_verdict(self):
+        self.assertTrue(capacity.Size.run_filter_once_per_request)
+
+
+class TestStages(base.TestCase):
+
+    def test_there_is_one_for_each_class_of_the_request(self):
+        stages = capacity.stages(builders.request(
+            vcpus=2, memory_mb=512, root_gb=1, ephemeral_gb=2, swap=1025))
+
+        self.assertEqual(
+            {'capacity:VCPU': 2, 'capacity:MEMORY_MB': 512,
+             'capacity:DISK_GB': 5},
+            {stage.name: stage.amount for stage in stages
+             if isinstance(stage, capacity.Capacity)})
+
+    def test_server_must_fit_before_there_is_room_for_it(self):
+        stages = capacity.stages(builders.request())
+
+        self.assertEqual(
+            ['size:VCPU', 'size:MEMORY_MB', 'size:DISK_GB', 'capacity:VCPU',
+             'capacity:MEMORY_MB', 'capacity:DISK_GB'],
+            [stage.name for stage in stages])
+
+    def test_custom_class_has_room_only(self):
+        class Request:
+            def resources(self):
+                return {'CUSTOM_X': 1}
+
+        self.assertEqual(
+            ['capacity:CUSTOM_X'],
+            [stage.name for stage in capacity.stages(Request())])
+
+    def test_what_is_not_wanted_is_not_asked_for(self):
+        stages = capacity.stages(builders.request(root_gb=0))
+
+        self.assertNotIn('capacity:DISK_GB', [each.name for each in stages])
+
+    def test_amount_that_makes_no_sense_is_refused(self):
+        for amount in (-1, -2 ** 63, 2 ** 31, 2 ** 63, 2 ** 70):
+            error = self.assertRaises(
+                exception.InvalidField, capacity.stages,
+                builders.request(memory_mb=amount))
+            self.assertEqual('resources.MEMORY_MB', error.field)

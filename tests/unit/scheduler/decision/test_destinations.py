@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a request itself says that it may go."""
+
+import uuid
+
+import numpy as np
+
+from cellsched import objects
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import pipeline
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit import strategies
+
+EAST, WEST, DARK = (builders.aggregate(number) for number in (1, 2, 3))
+
+CELL_A, CELL_B = (str(uuid.UUID(int=number)) for number in (1, 2))
+
+HOSTS = ['alpha', 'Beta', 'beta', 'gamma']
+
+
+def destination(**fields):
+    if 'cell' in fields and fields['cell'] is not None:
+        fields['cell'] = objects.CellMapping(uuid=fields['cell'])
+    return {'requested_destination': objects.Destination(**fields)}
+
+
+def tried(*names):
+    return objects.SchedulerRetries(
+        num_attempts=1, hosts=objects.ComputeNodeList(objects=[
+            objects.ComputeNode(host=name, hypervisor_hostname=None)
+            for name in names]))
+
+
+class TestStages(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = builders.hosts(
+            host=HOSTS, nodename=['n1', 'n2', 'N2', 'n3'],
+            cell=[CELL_A, CELL_A, CELL_B, CELL_B],
+            aggregates=[(EAST,), (EAST, WEST), (WEST, DARK), ()])
+        self.stages = destinations.stages(30.0)
+
+    def kept(self, **fields):
+        """Return the rows that are left, and by what others were rejected."""
+        request = builders.request(**fields)
+        found = pipeline.Pipeline([], [], self.stages).candidates(
+            self.hosts, request)
+        for stage in self.stages:
+            # Verdicts are the same however many hosts are seen.
+            self.assertEqual(
+                strategies.kept_by_columns(stage, self.hosts, request),
+                strategies.kept_of_some(stage, self.hosts, request))
+        return found.rows.tolist(), [
+            each.by for each in found.rejections(request)]
+
+    def test_request_that_says_nothing_may_go_anywhere(self):
+        for fields in ({}, {'ignore_hosts': [], 'force_hosts': None},
+                       destination(),
+                       destination(host='', node=None, cell=None,
+                                   aggregates=[],
+                                   forbidden_aggregates=set())):
+            self.assertEqual(([0, 1, 2, 3], []), self.kept(**fields))
+
+    def test_ignored_hosts_are_out_in_any_case(self):
+        for ignored, left in ((['ALPHA'], [1, 2, 3]), (['beta'], [0, 3]),
+                              (['alpha', 'GAMMA', 'x'], [1, 2]),
+                              (['x', ''], [0, 1, 2, 3])):
+            rows, by = self.kept(ignore_hosts=ignored)
+            self.assertEqual(left, rows)
+            self.assertEqual(['IgnoredHost'] * (len(left) < 4), by)
+
+    def test_forced_hosts_are_in_in_any_case(self):
+        for forced, left in ((['ALPHA'], [0]), (['BETA'], [1, 2]),
+                             (['gamma', 'alpha'], [0, 3]), (['x'], [])):
+            self.assertEqual((left, ['ForcedHost']),
+                             self.kept(force_hosts=forced))
+
+    def test_forced_nodes_are_in_as_they_are_spelt(self):
+        for forced, left in ((['n2'], [1]), (['n1', 'n3'], [0, 3]),
+                             (['N1'], [])):
+            self.assertEqual((left, ['ForcedHost']),
+                             self.kept(force_nodes=forced))
+
+    def test_forced_host_and_node_must_both_match(self):
+        self.assertEqual(([2], ['ForcedHost']), self.kept(
+            force_hosts=['beta'], force_nodes=['N2', 'n3']))
+
+    def test_ignored_host_is_out_though_it_is_forced(self):
+        self.assertEqual(([], ['ForcedHost', 'IgnoredHost']), self.kept(
+            force_hosts=['alpha'], ignore_hosts=['alpha']))
+
+    def test_requested_host_or_node_is_the_only_one(self):
+        for fields, left in (({'host': 'ALPHA'}, [0]),
+                             ({'host': 'beta'}, [1, 2]),
+                             ({'node': 'n2'}, [1]),
+                             ({'host': 'beta', 'node': 'N2'}, [2]),
+                             ({'host': 'alpha', 'node': 'n2'}, []),
+                             ({'host': 'x'}, [])):
+            self.assertEqual((left, ['RequestedHost']),
+                             self.kept(**destination(**fields)))
+
+    def test_requested_cell_is_the_only_one(self):
+        for fields, left in (({'cell': CELL_B}, [2, 3]),
+                             ({'cell': str(uuid.UUID(int=9))}, [])):
+            self.assertEqual((left, ['RequestedCell']),
+                             self.kept(**destination(**fields)))
+
+    def test_cell_is_only_preferred_where_others_are_allowed(self):
+        for allowed, left in (False, [2, 3]), (True, [0, 1, 2, 3]):
+            rows, _ = self.kept(**destination(
+                cell=CELL_B, allow_cross_cell_move=allowed))
+            self.assertEqual(left, rows)
+
+    def test_host_has_to_be_in_one_of_each_of_the_aggregates(self):
+        for texts, left in (([EAST.uuid], [0, 1]),
+                            ([f'{EAST.uuid},{WEST.uuid}'], [0, 1, 2]),
+                            ([f'{EAST.uuid} , {DARK.uuid}'], [0, 1, 2]),
+                            ([EAST.uuid, WEST.uuid], [1]),
+                            (['nonsense'], []), ([''], [])):
+            self.assertEqual((left, ['RequestedAggregates']),
+                             self.kept(**destination(aggregates=texts)))
+
+    def test_host_has_to_be_in_no_forbidden_aggregate(self):
+        for texts, left in (({EAST.uuid}, [2, 3]),
+                            ({EAST.uuid, DARK.uuid}, [3]),
+                            ({f'{EAST.uuid},{DARK.uuid}'}, [3])):
+            self.assertEqual(
+                (left, ['RequestedAggregates']), self.kept(
+                    **destination(forbidden_aggregates=texts)))
+        self.assertEqual([0, 1], self.kept(**destination(
+            aggregates=[f'{EAST.uuid},{WEST.uuid}'],
+            forbidden_aggregates={DARK.uuid}))[0])
+
+    def test_many_names_are_no_matter(self):
+        rows, _ = self.kept(ignore_hosts=[
+            *(f'h{number}' for number in range(10_000)), 'alpha'])
+
+        self.assertEqual([1, 2, 3], rows)
+
+    def test_reasons_are_negatives_that_begin_with_is(self):
+        for stage in self.stages:
+            self.assertRegex(stage.reason, '^(is|was) ')
+            self.assertTrue(stage.run_filter_once_per_request)
+
+    def test_hosts_that_a_build_was_tried_on_are_left_out(self):
+        self.assertEqual(
+            ([1, 2, 3], ['RetryFilter']), self.kept(
+                force_hosts=HOSTS, retry=tried('alpha')))
+
+
+class TestSilentCell(base.TestCase):
+
+    def kept(self, limit_s, *rows):
+        table = builders.table(cell=['a', 'b', 'c'])
+        for cell, heard_at in (('a', 970.0), ('b', 1000.0)):
+            table.cells.heard(cell, heard_at)
+        hosts = table.view(1000.0)
+        stage = destinations.SilentCell(limit_s)
+        mask = stage.keep(hosts.at(np.array(rows)) if rows else hosts,
+                          builders.request())
+        return mask if mask is None else mask.tolist()
+
+    def test_hosts_of_a_cell_that_was_not_heard_for_too_long_are_out(self):
+        self.assertEqual([False, True, True], self.kept(29.9))
+        self.assertEqual([True, True], self.kept(29.9, 1, 2))
+
+    def test_silence_up_to_the_limit_is_no_matter(self):
+        self.assertIn(self.kept(30.0), (None, [True] * 3))

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decision on several instances, one after the other."""
+
+import hypothesis
+from hypothesis import strategies
+
+from cellsched.scheduler.decision import pipeline
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit.scheduler import toys
+
+
+class TestRecheck(base.TestCase):
+    """What is asked again, after something was taken in a row."""
+
+    def decided(self, filters, hosts, **request):
+        self.decision = pipeline.Pipeline(filters, [])
+        self.hosts, self.request = hosts, builders.request(**request)
+        return self.decision.candidates(hosts, self.request)
+
+    def taken(self, found, row):
+        self.hosts.take(row, self.request.resources())
+        return self.decision.recheck(self.request, found, row)
+
+    def test_room_that_was_taken_is_missed(self):
+        found = self.decided([], builders.hosts(
+            3, room={'MEMORY_MB': [700, 1200, 1024]}), memory_mb=512)
+
+        for row in (0, 1):
+            found = self.taken(found, row)
+
+        self.assertEqual([1, 2], found.rows.tolist())
+        (rejection,) = found.rejections(self.request)
+        self.assertEqual((1, 324), (rejection.hosts,
+                                    rejection.nearest.amount))
+
+    def test_counts_add_up_over_the_instances(self):
+        found = self.decided([], builders.hosts(
+            3, room={'MEMORY_MB': [100, 512, 512]}), memory_mb=512)
+
+        for row in (1, 2):
+            found = self.taken(found, row)
+
+        self.assertEqual(0, len(found))
+        (rejection,) = found.rejections(self.request)
+        self.assertEqual((3, 1, 412), (
+            rejection.hosts, rejection.nearest.hosts,
+            rejection.nearest.amount))
+
+    def test_filter_that_runs_once_is_not_asked_again(self):
+        once = toys.Filter([True, True], once=True)
+        always = toys.Filter([True, True])
+        found = self.decided([once, always], builders.hosts(2))
+
+        self.taken(found, 0)
+
+        self.assertEqual((1, 2), (once.asked, always.asked))
+
+    def test_local_filter_is_asked_about_the_chosen_host_alone(self):
+        local = toys.Filter([True] * 3, local=True)
+        far = toys.Filter([True] * 3)
+        found = self.decided([local, far], builders.hosts(3))
+
+        found = self.taken(found, 1)
+
+        self.assertEqual([[0, 1, 2], [1]], local.rows)
+        self.assertEqual([[0, 1, 2]] * 2, far.rows)
+        self.assertEqual([0, 1, 2], found.rows.tolist())
+
+    def test_local_verdict_puts_the_chosen_host_out(self):
+        local = toys.Filter(
+            lambda hosts: hosts['num_instances'] < 1, local=True)
+        found = self.decided([local], builders.hosts(3))
+
+        found = self.taken(found, 1)
+        self.assertEqual([0, 2], found.rows.tolist())
+        found = self.taken(found, 2)
+
+        self.assertEqual([0], found.rows.tolist())
+        self.assertEqual([('Filter', 2)], [
+            (each.by, each.hosts)
+            for each in found.rejections(self.request)])
+
+    def test_far_verdict_may_put_others_out(self):
+        far = toys.Filter(lambda hosts: hosts['num_instances'] >= (
+            hosts.whole['num_instances'].max()))
+        found = self.decided([far], builders.hosts(4))
+
+        found = self.taken(found, 2)
+
+        self.assertEqual([2], found.rows.tolist())
+
+    def test_filter_sees_what_was_taken_where_few_are_left(self):
+        few = toys.Filter([True] + [False] * 9 + [True], once=True)
+        free = toys.Filter(lambda hosts: hosts['num_instances'] < 1)
+        found = self.decided([few, free], builders.hosts(11))
+
+        found = self.taken(found, 10)
+
+        self.assertEqual([0], found.rows.tolist())
+
+    def test_host_that_is_out_stays_out(self):
+        for local in (False, True):
+            fickle = toys.Filter([False, True], local=local)
+            found = self.decided([fickle], builders.hosts(2))
+            fickle.answer = [True, True]
+
+            found = self.taken(found, 1)
+
+            self.assertEqual([1], found.rows.tolist())
+
+    def test_refused_host_stays_out_and_is_not_rejected(self):
+        found = self.decided([], builders.hosts(3)).without([0])
+
+        found = self.taken(found, 1)
+
+        self.assertEqual([1, 2], found.rows.tolist())
+        self.assertEqual([], found.rejections(self.request))
+
+    @hypothesis.given(strategies.data())
+    @hypothesis.settings(deadline=None, max_examples=60)
+    def test_result_is_that_of_asking_everything_again(self, data):
+        count = data.draw(strategies.integers(1, 12))
+        room = data.draw(strategies.lists(
+            strategies.integers(0, 4), min_size=count, max_size=count))
+        limit = toys.Filter(
+            lambda hosts: hosts['num_instances'] < 2, local=True)
+        found = self.decided(
+            [limit], builders.hosts(count, room={'VCPU': room}))
+
+        while len(found):
+            row = data.draw(strategies.sampled_from(found.rows.tolist()))
+            found = self.taken(found, row)
+            again = self.decision.candidates(self.hosts, self.request)
+            self.assertEqual(again.rows.tolist(), found.rows.tolist())
+            self.assertEqual(again.rejections(self.request),
+                             found.rejections(self.request))
+
+
+class TestLimits(base.TestCase):
+
+    class Limiting(toys.Filter):
+        def limits(self, hosts, request):
+            return {self.answer: hosts['vcpus_total'] * 2}
+
+    def test_limits_are_those_of_the_filters_for_that_host(self):
+        decision = pipeline.Pipeline(
+            [self.Limiting('vcpu'), self.Limiting('disk_gb'),
+             toys.Filter(None), self.Limiting('memory_mb', applies=False)],
+            [])
+        for each in decision._filters:
+            each.keep = lambda hosts, request: None
+        hosts, request = builders.hosts(vcpus_total=[3, 4]), builders.request()
+
+        found = decision.candidates(hosts, request)
+
+        limits = decision.limits(request, found, 1)
+        self.assertEqual({'vcpu': 8, 'disk_gb': 8}, limits)
+        self.assertIs(int, type(limits['vcpu']))
+
+    def test_without_such_a_filter_there_are_none(self):
+        decision = pipeline.Pipeline([toys.Filter([True])], [])
+        hosts, request = builders.hosts(), builders.request()
+
+        self.assertEqual({}, decision.limits(
+            request, decision.candidates(hosts, request), 0))

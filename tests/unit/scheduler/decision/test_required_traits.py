@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traits that a request requires of its host, by name or by image."""
+
+from cellsched import exception
+from cellsched.scheduler.decision import required_traits
+from cellsched.testing import builders
+from tests.unit.scheduler import prefiltering
+
+
+def level(**names):
+    return {'nova_object.name': 'RequestLevelParams',
+            'nova_object.data': {f'root_{name}': traits
+                                 for name, traits in names.items()}}
+
+
+class TestTraits(prefiltering.PrefilterTestCase):
+
+    hosts_ = property(lambda self: builders.hosts(traits=[
+        frozenset({'GPU', 'SSD'}), frozenset({'GPU'}),
+        frozenset({'COMPUTE_IMAGE_TYPE_QCOW2'}), frozenset()]))
+
+    def left(self, image=None, fields=None, **extra_specs):
+        rows, by = self.kept(
+            self.hosts_, builders.request(extra_specs={
+                f'trait:{name}': value
+                for name, value in extra_specs.items()}, image=image,
+                **(fields or {})))
+        self.assertEqual(['Traits'] * (len(rows) < 4), by)
+        return rows
+
+    def test_host_has_all_required_traits(self):
+        for wanted, left in (({}, [0, 1, 2, 3]), ({'GPU': 'required'}, [0, 1]),
+                             ({'GPU': 'required', 'SSD': 'required'}, [0]),
+                             ({'CUSTOM_X': 'required'}, [])):
+            self.assertEqual(left, self.left(**wanted))
+
+    def test_host_has_no_forbidden_trait(self):
+        self.assertEqual([1, 2, 3], self.left(SSD='forbidden'))
+        self.assertEqual([1], self.left(GPU='required', SSD='forbidden'))
+
+    def test_other_values_mean_nothing(self):
+        self.assertEqual([0, 1, 2, 3], self.left(GPU='preferred', SSD=''))
+
+    def test_image_may_require_traits(self):
+        self.assertEqual([0], self.left(
+            image={'traits_required': ['SSD']}, GPU='required'))
+
+    def test_services_may_require_and_forbid_traits(self):
+        for params, left in ((level(required=['GPU']), [0, 1]),
+                             (level(forbidden=['SSD']), [1, 2, 3]),
+                             (level(required=['GPU'], forbidden=['SSD']), [1]),
+                             (level(), [0, 1, 2, 3]), ({}, [0, 1, 2, 3])):
+            self.assertEqual(left, self.left(
+                fields={'request_level_params': params}))
+
+    def test_what_is_no_list_of_names_is_refused(self):
+        stage = self.stage(required_traits.Traits)
+        for bad in ('GPU', [1], {'GPU': 1}):
+            for field, said in (
+                    ('request_level_params.root_required',
+                     {'request_level_params': level(required=bad)}),
+                    ('image.properties.traits_required',
+                     {'image': {'traits_required': bad}})):
+                error = self.assertRaises(
+                    exception.InvalidField, stage.applies,
+                    builders.request(**said))
+                self.assertEqual(field, error.field)
+
+
+class TestImageTypeSupport(prefiltering.PrefilterTestCase):
+
+    hosts_ = property(lambda self: builders.hosts(traits=[
+        frozenset({'COMPUTE_IMAGE_TYPE_QCOW2'}), frozenset()]))
+
+    def left(self, on=True, **fields):
+        rows, by = self.kept(
+            self.hosts_, builders.request(**fields),
+            query_placement_for_image_type_support=on)
+        self.assertEqual(['ImageTypeSupport'] * (len(rows) < 2), by)
+        return rows
+
+    def test_format_of_the_disk_is_a_trait_where_that_is_switched_on(self):
+        image = {'disk_format': 'qcow2', 'properties': {}}
+
+        self.assertEqual([0, 1], self.left(False, image=image))
+        self.assertEqual([0], self.left(image=image))
+        self.assertEqual([], self.left(
+            image={'disk_format': 'raw', 'properties': {}}))
+
+    def test_server_that_boots_from_a_volume_needs_no_format(self):
+        self.assertEqual([0, 1], self.left(
+            image={'disk_format': 'raw', 'properties': {}}, is_bfv=True))
+
+    def test_format_that_has_no_trait_restricts_nothing(self):
+        for name in ('parallels', 'QCOW9', '', None):
+            self.assertEqual([0, 1], self.left(
+                image={'disk_format': name, 'properties': {}}), name)
+        self.assertEqual([0, 1], self.left(image={'properties': {}}))
+        self.assertEqual([0, 1], self.left(image=None))
+
+
+class TestImageMetadata(prefiltering.PrefilterTestCase):
+
+    def required(self, properties, on=True):
+        stage = self.stage(required_traits.ImageMetadata,
+                           image_metadata_prefilter=on)
+        return set(stage.required(builders.request(image=properties)))
+
+    def test_devices_of_the_image_are_traits(self):
+        properties = {
+            'hw_cdrom_bus': 'ide', 'hw_disk_bus': 'scsi',
+            'hw_video_model': 'qxl', 'hw_vif_model': 'ne2k-pci',
+            'hw_architecture': 'AMD64', 'hw_viommu_model': 'intel',
+            'hw_emulation_architecture': 'aarch64', 'os_distro': 'linux'}
+
+        self.assertEqual(
+            {'COMPUTE_STORAGE_BUS_IDE', 'COMPUTE_STORAGE_BUS_SCSI',
+             'COMPUTE_GRAPHICS_MODEL_QXL', 'COMPUTE_NET_VIF_MODEL_NE2K_PCI',
+             'HW_ARCH_X86_64', 'COMPUTE_VIOMMU_MODEL_INTEL',
+             'COMPUTE_ARCH_AARCH64'}, self.required(properties))
+        self.assertEqual(set(), self.required(properties, on=False))
+
+    def test_older_names_of_network_devices_are_read(self):
+        self.assertEqual({'COMPUTE_NET_VIF_MODEL_VMXNET3'}, self.required(
+            {'hw_vif_model': 'VirtualVmxnet3'}))
+
+    def test_value_that_has_no_trait_restricts_nothing(self):
+        self.assertEqual({'COMPUTE_STORAGE_BUS_SATA'}, self.required(
+            {'hw_architecture': 'armv7l', 'hw_disk_bus': 'sata'}))
+
+    def test_value_that_is_no_text_is_refused_by_its_name(self):
+        error = self.assertRaises(
+            exception.InvalidField, self.required, {'hw_disk_bus': 5})
+        self.assertEqual('image.properties.hw_disk_bus', error.field)
+
+    def test_host_without_the_device_is_out(self):
+        hosts = builders.hosts(traits=[
+            frozenset({'COMPUTE_STORAGE_BUS_SCSI'}), frozenset()])
+
+        self.assertEqual(([0], ['ImageMetadata']), self.kept(
+            hosts, builders.request(image={'hw_disk_bus': 'scsi'}),
+            image_metadata_prefilter=True))
+        for image in (None, {}):
+            self.assertEqual(([0, 1], []), self.kept(
+                hosts, builders.request(image=image),
+                image_metadata_prefilter=True))
+
+
+class TestReads(prefiltering.PrefilterTestCase):
+
+    def test_stage_that_is_off_reads_nothing(self):
+        for kind, option in (
+                (required_traits.ImageTypeSupport,
+                 'query_placement_for_image_type_support'),
+                (required_traits.ImageMetadata, 'image_metadata_prefilter')):
+            self.assertEqual(frozenset(), self.stage(kind).reads)
+            self.assertEqual(
+                kind.reads, self.stage(kind, **{option: True}).reads)
+            self.assertNotEqual(frozenset(), kind.reads)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why no host was found."""
+
+from oslo_serialization import jsonutils
+
+from cellsched import exception
+from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.explanation import diagnosis
+from tests.unit import base
+
+MEMORY = candidates.Rejection('capacity:MEMORY_MB', 6, 'lacks memory',
+                              candidates.Nearest(1, 512, 'MB'))
+DOWN = candidates.Rejection('ComputeFilter', 2, 'is down or disabled')
+
+
+class TestText(base.TestCase):
+
+    def assertTells(self, expected, *args, **kwargs):
+        self.assertEqual(expected, diagnosis.Diagnosis(*args, **kwargs).text())
+
+    def test_hosts_are_counted_where_they_failed(self):
+        self.assertTells(
+            'There are not enough hosts available: of 8 hosts 6 lack memory '
+            '(the nearest by 512 MB), 2 are down or disabled.',
+            8, [MEMORY, DOWN])
+
+    def test_one_host_is_told_of_as_one(self):
+        self.assertTells(
+            'There are not enough hosts available: the only host is in '
+            'another zone.',
+            1, [candidates.Rejection('A', 1, 'is in another zone')])
+        self.assertTells(
+            'There are not enough hosts available: of 3 hosts 1 is a, '
+            '2 are b.',
+            3, [candidates.Rejection('A', 1, 'is a'),
+                candidates.Rejection('B', 2, 'is b')])
+
+    def test_nearest_miss_says_how_many(self):
+        for near, text in ((1, 'the nearest by 3 GB'), (2, 'the nearest 2 by '
+                           '3 GB'), (4, 'by 3 GB')):
+            rejection = candidates.Rejection(
+                'x', 4, 'lacks disk', candidates.Nearest(near, 3, 'GB'))
+            self.assertTells(
+                'There are not enough hosts available: of 4 hosts 4 lack '
+                f'disk ({text}).', 4, [rejection])
+
+    def test_amounts_are_written_out(self):
+        rejection = candidates.Rejection(
+            'x', 2, 'lacks memory', candidates.Nearest(1, 123456789, 'MB'))
+
+        self.assertIn('by 123456789 MB',
+                      diagnosis.Diagnosis(2, [rejection]).text())
+
+    def test_no_hosts_are_told_of_as_such(self):
+        self.assertTells('No compute hosts are known.', 0)
+        self.assertTells(
+            'No compute hosts are known; 2 cells do not answer.',
+            0, silent=['a', 'b'])
+
+    def test_silent_cells_are_told_of_beside_the_hosts(self):
+        self.assertTells(
+            'There are not enough hosts available: of 2 hosts 2 are down or '
+            'disabled; 1 cell does not answer.', 2, [DOWN], silent=['cell1'])
+
+    def test_lost_claims_are_told_apart_from_rejections(self):
+        self.assertTells(
+            'There are not enough hosts available: of 6 hosts 2 are down or '
+            'disabled, 3 lost their room to another request, 1 was left '
+            'untried.', 6, [DOWN], lost=3)
+
+    def test_servers_that_had_a_place_are_counted(self):
+        self.assertTells(
+            'There are not enough hosts available, only for 3 of 5 servers: '
+            'of 2 hosts 2 are down or disabled.', 2, [DOWN], wanted=5,
+            placed=3)
+
+    def test_no_cell_is_named_to_users(self):
+        text = diagnosis.Diagnosis(2, [DOWN], silent=['secret-cell']).text()
+
+        self.assertNotIn('secret', text)
+
+
+class TestFigures(base.TestCase):
+
+    def test_figures_are_plain_data_in_the_order_of_the_pipeline(self):
+        figures = diagnosis.Diagnosis(
+            9, [MEMORY, DOWN], lost=1, silent=['a(b)']).to_list()
+
+        self.assertEqual([
+            {'by': 'capacity:MEMORY_MB', 'hosts': 6, 'reason': 'lacks memory',
+             'nearest': {'hosts': 1, 'amount': 512, 'unit': 'MB'}},
+            {'by': 'ComputeFilter', 'hosts': 2,
+             'reason': 'is down or disabled'},
+            {'by': 'claims', 'hosts': 1,
+             'reason': 'lost its room to another request'},
+            {'by': 'cells', 'hosts': 0, 'reason': 'does not answer',
+             'cells': ['a(b)']},
+        ], figures)
+        self.assertEqual(figures, jsonutils.loads(jsonutils.dumps(figures)))
+
+    def test_nothing_to_tell_is_an_empty_list(self):
+        self.assertEqual([], diagnosis.Diagnosis(0).to_list())
+
+    def test_error_carries_text_and_figures(self):
+        found = diagnosis.Diagnosis(8, [MEMORY, DOWN])
+
+        error = found.error()
+
+        self.assertIsInstance(error, exception.NoValidHost)
+        self.assertEqual('No valid host was found. ' + found.text(),
+                         str(error))
+        self.assertEqual(found.to_list(), error.rejections)
+
+
+class TestPlural(base.TestCase):
+
+    def test_verb_agrees_with_several(self):
+        for one, several in (
+                ('lacks memory', 'lack memory'),
+                ('is down', 'are down'),
+                ('was rejected', 'were rejected'),
+                ('has no GPU', 'have no GPU'),
+                ('does not answer', 'do not answer'),
+                ('already runs its limit', 'already run their limit'),
+                ('runs a server', 'run a server')):
+            self.assertEqual(several, diagnosis.plural(one))
+
+    def test_strange_reason_is_no_error(self):
+        for reason in ('', '???', 'cannot'):
+            self.assertEqual(reason, diagnosis.plural(reason))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that ask for what no stage reads, and are not placed."""
+
+from cellsched import exception
+from cellsched.scheduler.decision import destinations
+from cellsched.testing import builders
+from tests.unit.db import samples
+from tests.unit.hosts import world
+from tests.unit.scheduler import schedulers
+from tests.unit.scheduler import toys
+
+#: What was placed once as if it asked for nothing special.
+ASKED = [
+    {'numa_topology': {'cells': []}},
+    {'pci_requests': {'requests': [{}]}},
+    {'requested_resources': [{}]},
+    {'request_level_params': {'root_required': ['X']}},
+    *({'extra_specs': {name: value}} for name, value in (
+        ('hw:cpu_policy', 'dedicated'), ('hw:mem_page_size', 'large'),
+        ('resources:VCPU', '100000'), ('resources:VGPU', '1'),
+        ('resources:CUSTOM_BAREMETAL_GOLD', '1'), ('resources1:VGPU', '1'),
+        ('pci_passthrough:alias', 'a:1'), ('accel:device_profile', 'x'),
+        ('hw:tpm_version', '2.0'), ('hw:mem_encryption', 'true'),
+        ('hw:pmem', 'x'), ('os:secure_boot', 'required'),
+        ('capabilities:x', 'y'))),
+    {'image': {'hw_numa_nodes': 2}},
+]
+
+
+class TestDemands(schedulers.PlacingTestCase):
+
+    def refusal(self, **wishes):
+        return self.assertRaises(
+            exception.NoValidHost, self.place, **wishes)
+
+    def test_demand_that_no_stage_reads_is_refused_and_takes_nothing(self):
+        for wishes in ASKED:
+            self.assertIn('No enabled stage reads what is asked for: ',
+                          str(self.refusal(**wishes)), wishes)
+
+        self.assertEqual([], self.world.claims.batches)
+        self.assertEqual(0, self.used('a1'))
+
+    def test_refusal_is_recorded_with_its_reason(self):
+        error = self.refusal(extra_specs={'hw:numa_nodes': '2'})
+
+        [(_, _, decision)] = self.world.records
+        self.assertEqual(error.reason, decision.reason)
+        self.assertIn('hw:numa_nodes (a NUMA topology)', decision.reason)
+
+    def test_demand_that_a_filter_reads_is_what_it_says(self):
+        reader = toys.Filter(lambda hosts: hosts['host'] != 'a1')
+        reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})
+        for stages in ({'filters': [reader]}, {'first': [reader]}):
+            self.placing, self.loader = self.world.placing(**stages)
+
+            self.assertEqual([['a2']], schedulers.hosts(self.place(
+                vcpus=1, extra_specs={
+                    'hw:numa_nodes': '2', 'hw:numa_cpus.0': '0'})))
+
+    def test_demand_that_is_read_does_not_hide_another(self):
+        reader = toys.Filter(None)
+        reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})
+        self.placing, self.loader = self.world.placing(filters=[reader])
+
+        error = self.refusal(extra_specs={'hw:numa_nodes': '2'},
+                             numa_topology={'cells': []})
+
+        self.assertIn('numa_topology', str(error))
+        self.assertNotIn('hw:numa_nodes', str(error))
+
+    def test_forced_request_is_refused_too(self):
+        self.placing, self.loader = self.world.placing(
+            first=destinations.stages(schedulers.FOR_EVER_S))
+
+        self.assertIn('hw:numa_nodes', str(self.refusal(
+            extra_specs={'hw:numa_nodes': '2'}, force_hosts=['a1'])))
+
+    def test_instance_that_has_its_host_is_refused_and_keeps_it(self):
+        uuids = samples.uuids(1)
+        self.place(uuids=uuids)
+
+        self.refusal(uuids=uuids, extra_specs={'hw:numa_nodes': '2'})
+
+        self.assertEqual(4, self.used('a1'))
+
+    def test_plan_says_so(self):
+        places, decision = self.placing.plan(
+            world.CONTEXT, builders.request(
+                vcpus=1, extra_specs={'hw:numa_nodes': '2'}),
+            samples.uuids(1), 0)
+
+        self.assertEqual([], places)
+        self.assertIn('hw:numa_nodes', decision.reason)
+        self.assertEqual([], self.world.records)
+
+
+class TestIgnored(schedulers.PlacingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.placing, self.loader = self.world.placing(ignores_demands=True)
+
+    def test_demand_is_placed_with_one_warning(self):
+        for wishes in ASKED:
+            before = len(self.logs.output)
+
+            self.assertEqual([['a1']], schedulers.hosts(
+                self.place(**{**wishes, 'vcpus': 0})))
+
+            self.assertEqual(1, self.logs.output[before:].count(
+                'No enabled stage reads what is asked for'))
+
+    def test_plan_is_what_is_then_done(self):
+        places, decision = self.placing.plan(
+            world.CONTEXT, builders.request(
+                vcpus=4, memory_mb=1, root_gb=0,
+                extra_specs={'hw:numa_nodes': '2'}), samples.uuids(1), 0)
+
+        self.assertEqual([['a1']], schedulers.hosts(places))
+        self.assertIsNone(decision.reason)
+
+    def test_plain_request_is_no_warning(self):
+        self.place()
+
+        self.assertNotIn('No enabled stage', self.logs.output)

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placing when others place too, and the table is behind."""
+
+from concurrent import futures
+
+import hypothesis
+from hypothesis import strategies
+
+from cellsched.claims import base as claims_base
+from cellsched import exception
+from cellsched.filters import all_hosts
+from cellsched.inventory import loader
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit.db import samples
+from tests.unit.hosts import world
+from tests.unit import racing
+from tests.unit.scheduler import schedulers
+
+
+class Loader(loader.InventoryLoader):
+    """Counts how often cells are read; others may read them in between."""
+
+    reads = 0
+    before = staticmethod(lambda: None)
+
+    def refresh(self, context, since=None):
+        before, self.before = self.before, lambda: None
+        before()
+        return super().refresh(context, since)
+
+    def _read_cells(self, context, now):
+        self.reads += 1
+        super()._read_cells(context, now)
+
+
+class TestStaleTable(schedulers.PlacingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.placing, self.loader = self.world.placing(kind=Loader)
+        self.consumers = self.fill(*self.hosts)
+        self.loader.refresh(world.CONTEXT)
+        self.world.clock.advance(1)
+
+    def test_it_is_read_again_before_it_is_said_that_no_host_has_room(self):
+        self.world.claims.release(self.consumers[-1:])
+
+        self.assertEqual([['b2']], schedulers.hosts(self.place()))
+        self.assertEqual(2, self.loader.reads)
+
+    def test_it_is_read_again_once(self):
+        self.assertRaises(exception.NoValidHost, self.place)
+
+        self.assertEqual(2, self.loader.reads)
+
+    def test_it_is_not_read_again_where_that_was_just_done(self):
+        self.placing, self.loader = self.world.placing(1.0, kind=Loader)
+
+        self.assertRaises(exception.NoValidHost, self.place)
+
+        self.assertEqual(1, self.loader.reads)
+
+    def test_it_is_not_read_again_where_there_is_room(self):
+        self.world.claims.release(self.consumers[:1])
+        self.loader.reload([self.world.providers['a1']])
+
+        self.place()
+
+        self.assertEqual(1, self.loader.reads)
+
+    def test_choice_is_made_again_where_somebody_else_read_it(self):
+        def somebody_reads():
+            self.world.claims.release(self.consumers[-1:])
+            self.world.clock.advance(1)
+            loader.InventoryLoader.refresh(
+                self.loader, world.CONTEXT, self.world.clock.monotonic() - 1)
+
+        self.loader.before = somebody_reads
+
+        self.assertEqual([['b2']], schedulers.hosts(self.place()))
+
+    def test_how_many_fit_is_said_in_time_that_stands_still(self):
+        self.world.claims.release(self.consumers[:2])
+
+        error = self.assertRaises(exception.NoValidHost, self.place, 3)
+
+        self.assertEqual(2, error.kwargs['placed'])
+
+
+class TestConflict(schedulers.PlacingTestCase):
+    """Another scheduler took the room since the table was read."""
+
+    def setUp(self):
+        super().setUp()
+        self.other, self.other_loader = self.world.placing()
+        for each in (self.loader, self.other_loader):
+            each.refresh(world.CONTEXT)
+
+    def test_who_comes_later_chooses_another_host(self):
+        first = self.place(2)
+        second = self.place(2, by=self.other)
+
+        self.assertEqual([['a1'], ['a2']], schedulers.hosts(first))
+        self.assertEqual([['a3'], ['b1']], schedulers.hosts(second))
+        for host in ('a1', 'a2', 'a3', 'b1'):
+            self.assertEqual(4, self.used(host))
+        self.assertTableIsRight(self.other_loader)
+
+    def test_last_room_has_one_winner(self):
+        self.place(4)
+        winner = self.place()
+
+        error = self.assertRaises(
+            exception.NoValidHost, self.place, by=self.other)
+
+        self.assertEqual([['b2']], schedulers.hosts(winner))
+        self.assertEqual(0, error.kwargs['placed'])
+        self.assertTableIsRight(self.other_loader)
+
+    def test_what_others_took_is_learned_at_the_first_refusal(self):
+        self.place(4)
+
+        self.assertEqual([['b2']], schedulers.hosts(self.place(by=self.other)))
+
+        self.assertEqual(3, len(self.world.claims.batches))
+
+    def test_host_that_is_refused_with_room_is_passed_over(self):
+        self.world.claims.refuses = [self.world.providers['a1']]
+
+        self.assertEqual([['a2']], schedulers.hosts(self.place()))
+        self.assertEqual(3, len(self.world.claims.batches))
+        self.assertTableIsRight()
+
+    def test_host_that_breaks_a_unit_is_passed_over(self):
+        self.world.claims.set_inventory(self.world.providers['a1'], {
+            'VCPU': claims_base.Inventory(4, step_size=3),
+            'MEMORY_MB': claims_base.Inventory(8192)})
+
+        self.assertEqual([['a2', 'a3']], schedulers.hosts(
+            self.place(alternates=2)))
+
+    def test_choices_are_bounded(self):
+        self.world.claims.refuses = self.world.providers.values()
+
+        error = self.assertRaises(exception.NoValidHost, self.place)
+
+        self.assertEqual(
+            schedulers.ATTEMPTS_MAX, len(self.world.claims.batches))
+        self.assertEqual(('claims', 2), (
+            error.rejections[-1]['by'], error.rejections[-1]['hosts']))
+        self.assertEqual(0, error.kwargs['placed'])
+        self.assertTableIsRight()
+
+    def test_request_that_comes_again_meanwhile_gets_the_same_answer(self):
+        self.place(4)
+        again = []
+
+        def somebody_asks_again():
+            again.append(threads.submit(self.place, uuids=['last']))
+            # There is no room for it until the store has the first.
+            futures.wait(again, 0.2)
+
+        self.world.claims.before = somebody_asks_again
+        with futures.ThreadPoolExecutor() as threads:
+            first = self.place(uuids=['last'])
+
+        self.assertEqual([['b2']], schedulers.hosts(first))
+        self.assertEqual([['b2']], schedulers.hosts(again[0].result()))
+        self.assertTableIsRight()
+
+    def test_one_choice_may_be_all(self):
+        self.placing, _ = self.world.placing(attempts_max=1)
+        self.world.claims.refuses = [self.world.providers['a1']]
+
+        self.assertRaises(exception.NoValidHost, self.place)
+
+        self.assertEqual(1, len(self.world.claims.batches))
+
+    def test_many_at_once_never_overcommit(self):
+        placings = [self.world.placing(1.0, attempts_max=20)
+                    for _ in range(2)]
+
+        answers = racing.race(*[
+            lambda by=by: self.place(2, vcpus=1, by=by)
+            for by, _ in placings * 6])
+
+        self.assertEqual([], [
+            each for each in answers if isinstance(each, Exception)
+            and not isinstance(each, exception.NoValidHost)])
+        placed = [each for each in answers if isinstance(each, list)]
+        used = [self.used(host) for host in self.hosts]
+        # There is room for 20 in pairs, so that 2 of 12 do not fit.
+        self.assertEqual([4] * 5, used)
+        self.assertEqual(10, len(placed))
+        for _, made in placings:
+            made.refresh(world.CONTEXT, since=self.world.clock.monotonic())
+            self.assertTableIsRight(made)
+
+
+#: What happens in a deployment of two schedulers: which of them places, how
+#: many of which size, with how many alternates; or the end of a request.
+EVENTS = strategies.lists(strategies.one_of(
+    strategies.tuples(
+        strategies.integers(0, 1), strategies.integers(1, 4),
+        strategies.integers(1, 4), strategies.integers(0, 2)),
+    strategies.integers(0, 5)), max_size=12)
+
+HOSTS = strategies.lists(
+    strategies.tuples(strategies.sampled_from(['cell1', 'cell2']),
+                      strategies.integers(0, 6)), max_size=5)
+
+
+class TestAnyHistory(base.TestCase):
+
+    @hypothesis.settings(deadline=None, max_examples=40)
+    @hypothesis.given(hosts=HOSTS, events=EVENTS)
+    def test_capacity_is_kept_and_tables_are_right(self, hosts, events):
+        with schedulers.World('cell1', 'cell2') as deployment:
+            for number, (cell, vcpus) in enumerate(hosts):
+                deployment.add_host(cell, f'host{number}', vcpus=vcpus)
+            self.check(deployment, events)
+
+    def check(self, deployment, events):
+        schedulers = [deployment.placing(
+            filters=[all_hosts.AllHostsFilter(None)]) for _ in range(2)]
+        requests = []
+        for event in events:
+            if isinstance(event, int):
+                for uuids in requests[event:event + 1]:
+                    deployment.claims.release(uuids)
+                continue
+            who, count, vcpus, alternates = event
+            uuids = samples.uuids(count)
+            by, made = schedulers[who]
+            try:
+                places = by.place(world.CONTEXT, builders.request(
+                    vcpus=vcpus, memory_mb=1, root_gb=0), uuids, alternates)
+            except exception.NoValidHost as error:
+                self.check_refusal(deployment, error, count, vcpus, uuids)
+            else:
+                requests.append(uuids)
+                self.check_places(deployment, places, uuids, alternates)
+            deployment.clock.advance(1)
+            self.check_capacity(deployment)
+        for _, made in schedulers:
+            made.refresh(
+                world.CONTEXT, since=deployment.clock.monotonic())
+            self.check_table(deployment, made)
+
+    def check_refusal(self, deployment, error, count, vcpus, uuids):
+        """There was no room, and nothing is claimed."""
+        self.assertEqual({}, deployment.claims.held(uuids))
+        fit = sum((usage.capacity['VCPU'] - usage.used.get('VCPU', 0))
+                  // vcpus for usage in deployment.claims.usages().usages)
+        self.assertEqual(error.kwargs['placed'], fit)
+        self.assertLess(fit, count)
+
+    def check_places(self, deployment, places, uuids, alternates):
+        held = deployment.claims.held(uuids)
+        chosen = [first.compute_node_uuid for first, *_ in places]
+        self.assertEqual(
+            chosen, [held[uuid][0].provider for uuid in uuids])
+        for first, *others in places:
+            self.assertLessEqual(len(others), alternates)
+            self.assertEqual({first.cell_uuid} if others else set(),
+                             {each.cell_uuid for each in others})
+            names = [each.compute_node_uuid for each in others]
+            self.assertEqual(len(names), len(set(names)))
+            self.assertFalse(set(names) & set(chosen))
+
+    def check_capacity(self, deployment):
+        for usage in deployment.claims.usages().usages:
+            for resource, amount in usage.used.items():
+                self.assertLessEqual(amount, usage.capacity[resource])
+
+    def check_table(self, deployment, made):
+        usages = {usage.provider: usage
+                  for usage in deployment.claims.usages().usages}
+        self.assertEqual(set(usages), set(made.table['uuid']))
+        for uuid, usage in usages.items():
+            row = made.table.row(uuid)
+            for resource, capacity in usage.capacity.items():
+                self.assertEqual(
+                    capacity - usage.used.get(resource, 0),
+                    made.table[f'room:{resource}'][row])
+            self.assertEqual(
+                (usage.consumers, usage.used.get('VCPU', 0)),
+                (made.table['num_instances'][row],
+                 made.table['vcpus_used'][row]))

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests for builds that failed on hosts, and go to others."""
+
+import hypothesis
+from hypothesis import strategies as st
+
+from cellsched.claims import base as claims_base
+from cellsched import exception
+from cellsched.filters import server_group
+from cellsched import objects
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.placement import moves
+from cellsched.testing import builders
+from tests.unit.db import samples
+from tests.unit.hosts import world
+from tests.unit.scheduler import schedulers
+
+
+def retry(*hosts):
+    return objects.SchedulerRetries(
+        num_attempts=len(hosts), hosts=objects.ComputeNodeList(objects=[
+            objects.ComputeNode(host=host, hypervisor_hostname=host)
+            for host in hosts]))
+
+
+class RetryCase(schedulers.PlacingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.placing, self.loader = self.world.placing(
+            first=destinations.stages(schedulers.FOR_EVER_S))
+        self.uuids = samples.uuids(1)
+
+    def host(self, *tried, by=None, vcpus=4, uuids=None, **wishes):
+        """Return the host that a build gets after it failed on others."""
+        [[chosen]] = self.place(
+            uuids=uuids or self.uuids, by=by, vcpus=vcpus,
+            retry=retry(*tried) if tried else None, **wishes)
+        return chosen.service_host
+
+    def held(self):
+        """Return what the instance holds in its names, by host."""
+        hosts = {uuid: host for host, uuid in self.world.providers.items()}
+        return {name: (hosts[claim.provider], claim.resources['VCPU'])
+                for name, [claim] in self.world.claims.held(
+                    moves.names(self.uuids)).items()}
+
+
+class TestRetry(RetryCase):
+
+    def test_build_gets_a_host_that_was_not_tried_and_holds_no_other(self):
+        tried = []
+        for host in ('a1', 'a2', 'a3', 'b1', 'b2'):
+            self.assertEqual(host, self.host(*tried))
+
+            self.assertEqual({self.uuids[0]: (host, 4)}, self.held())
+            tried.append(host)
+        self.assertEqual([0, 0, 0, 0, 4], [
+            self.used(host) for host in self.hosts])
+        self.assertTableIsRight()
+
+    def test_build_that_nobody_can_take_gives_back_what_it_holds(self):
+        self.host()
+
+        self.assertRaises(exception.NoValidHost, self.host, *self.hosts)
+
+        self.assertEqual({}, self.held())
+        self.assertEqual(0, self.used('a1'))
+        self.assertTableIsRight()
+
+    def test_build_that_others_may_place_keeps_what_it_holds(self):
+        self.host()
+        doubt = exception.HostsInDoubt(hosts=5, known=5)
+        self.loader.doubt = lambda: doubt
+
+        self.assertRaises(exception.HostsInDoubt, self.host, *self.hosts)
+
+        self.assertEqual({self.uuids[0]: ('a1', 4)}, self.held())
+
+    def test_claim_that_cannot_be_given_back_leaves_the_table_right(self):
+        self.host()
+        release, self.world.claims.release = (
+            self.world.claims.release, self.fail_to_release)
+
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.host, 'a1')
+
+        self.assertEqual({self.uuids[0]: ('a1', 4)}, self.held())
+        self.assertTableIsRight()
+        self.world.claims.release = release
+        self.assertEqual('a2', self.host('a1'))
+
+    @staticmethod
+    def fail_to_release(consumers):
+        raise exception.DatabaseUnreachable(schema='claims', url='x',
+                                            reason='y')
+
+    def test_request_that_is_repeated_gets_the_same_answer(self):
+        self.host()
+        for by in (self.placing, self.world.placing(
+                first=destinations.stages(schedulers.FOR_EVER_S))[0]):
+            self.assertEqual('a2', self.host('a1', by=by))
+
+            self.assertEqual({self.uuids[0]: ('a2', 4)}, self.held())
+
+    def test_host_that_was_tried_is_free_for_others(self):
+        self.host()
+        self.host('a1')
+
+        self.assertEqual([['a1']], schedulers.hosts(self.place()))
+
+    def test_place_that_another_took_meanwhile_is_passed_over(self):
+        self.host()
+        self.world.claims.refuses = [self.world.providers['a2']]
+
+        self.assertEqual('a3', self.host('a1'))
+
+        self.assertEqual({self.uuids[0]: ('a3', 4)}, self.held())
+        self.assertTableIsRight()
+
+    def test_forced_build_is_not_sent_there_again(self):
+        self.host()
+
+        self.assertRaises(
+            exception.NoValidHost, self.host, 'a1', force_hosts=['a1'])
+
+    def test_caller_that_names_no_instances_gets_no_tried_host(self):
+        [[chosen]] = self.placing.place(
+            world.CONTEXT, builders.request(
+                vcpus=1, root_gb=0, memory_mb=1, retry=retry('a1')),
+            self.uuids, 0, claim=False)
+
+        self.assertEqual('a2', chosen.service_host)
+
+    def test_member_of_a_group_may_go_where_it_failed_to_be(self):
+        self.placing, self.loader = self.world.placing(
+            filters=[builders.plugin(
+                server_group.ServerGroupAntiAffinityFilter)],
+            first=destinations.stages(schedulers.FOR_EVER_S))
+        other = samples.uuids(1)
+        group = {'policy': 'anti-affinity', 'members': [*self.uuids, *other]}
+        self.host(group=group)
+        self.host('a1', group=group)
+
+        self.assertEqual('a1', self.host(group=group, uuids=other))
+
+    @hypothesis.settings(max_examples=50, deadline=None)
+    @hypothesis.given(
+        st.lists(st.sampled_from(['a1', 'a2', 'a3', 'b1', 'b2']),
+                 max_size=4, unique=True), st.booleans())
+    def test_no_host_is_given_again(self, tried, holds):
+        [uuid] = self.uuids = samples.uuids(1)
+        if holds and tried:
+            self.host(force_hosts=tried[:1])
+
+        self.assertNotIn(self.host(*tried), tried)
+
+        [(host, _)] = self.held().values()
+        self.assertNotIn(host, tried)
+        self.world.claims.release([uuid])
+        self.loader.reload([*self.world.providers.values()])
+
+
+class TestMoves(RetryCase):
+    """What a server has where it is stays its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.moved = moves.consumer(self.uuids[0])
+        self.host(vcpus=2)
+
+    def test_server_that_fails_to_migrate_keeps_what_it_has(self):
+        self.assertEqual('a2', self.host(vcpus=2, ignore_hosts=['a1']))
+
+        for tried, host in ((['a2'], 'a3'), (['a2', 'a3'], 'b1')):
+            self.assertEqual(host, self.host(
+                *tried, vcpus=2, ignore_hosts=['a1']))
+
+            self.assertEqual({
+                self.uuids[0]: ('a1', 2), self.moved: (host, 2)}, self.held())
+        self.assertTableIsRight()
+
+    def test_server_that_fails_to_be_resized_keeps_what_it_has(self):
+        self.assertEqual('a2', self.host(vcpus=4))
+
+        self.assertEqual('a3', self.host('a2', vcpus=4))
+
+        self.assertEqual({
+            self.uuids[0]: ('a1', 2), self.moved: ('a3', 4)}, self.held())
+
+    def test_server_that_fails_to_be_resized_in_place_keeps_its_size(self):
+        self.assertEqual('a1', self.host(vcpus=1))
+
+        self.assertEqual('a2', self.host('a1', vcpus=1))
+
+        self.assertEqual({
+            self.uuids[0]: ('a1', 2), self.moved: ('a2', 1)}, self.held())
+
+    def test_server_that_is_on_a_host_that_was_tried_keeps_its_claim(self):
+        self.loader.tell_instances('a1', self.uuids, False)
+
+        self.assertEqual('a2', self.host('a1', vcpus=2))
+
+        self.assertEqual({
+            self.uuids[0]: ('a1', 2), self.moved: ('a2', 2)}, self.held())
+
+    def test_move_that_nobody_can_take_gives_back_its_own_place(self):
+        self.host(vcpus=2, ignore_hosts=['a1'])
+
+        self.assertRaises(
+            exception.NoValidHost, self.host, 'a2', 'a3', 'b1', 'b2',
+            vcpus=2, ignore_hosts=['a1'])
+
+        self.assertEqual({self.uuids[0]: ('a1', 2)}, self.held())
+
+    def test_claim_of_a_host_that_is_not_known_stays(self):
+        [uuid] = self.uuids = samples.uuids(1)
+        claim = claims_base.Claim(
+            uuid, 'elsewhere', {'VCPU': 4, 'MEMORY_MB': 1})
+        self.world.claims.set_inventory(
+            'elsewhere', dict.fromkeys(
+                claim.resources, claims_base.Inventory(4)))
+        self.world.claims.claim([claim])
+
+        self.assertRaises(exception.NoValidHost, self.host, 'a1')
+
+        self.assertEqual([claim], self.world.claims.held([uuid])[uuid])

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choosing for the instances of one request, one after the other."""
+
+import collections
+import random
+
+import numpy as np
+
+from cellsched import exception
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import ranking
+from cellsched.scheduler.placement import claim_refusals
+from cellsched.scheduler.placement import selection as selection_
+from cellsched.testing import builders
+from tests.unit import base
+from tests.unit.scheduler import toys
+
+
+class TestTaste(base.TestCase):
+
+    def picked(self, weights, times=300, **taste):
+        """Return how often each row is chosen."""
+        chosen = selection_.SelectionPolicy(random.Random(0), **taste)
+        ranked = ranking.Ranking(
+            builders.hosts(len(weights)), None,
+            [ranking.WeightPart(
+                toys.Weigher(None), np.array(weights), 1.0, None)]
+            if weights else [])
+        return collections.Counter(
+            chosen.pick(ranked) for _ in range(times))
+
+    def test_best_is_chosen_and_of_equals_the_first(self):
+        self.assertEqual({1: 300}, self.picked([1, 9, 9, 8]))
+
+    def test_one_of_the_best_is_chosen_by_chance(self):
+        found = self.picked([1, 9, 9, 8], subset_size=3)
+
+        self.assertEqual({1, 2, 3}, set(found))
+        self.assertGreater(min(found.values()), 60)
+
+    def test_subset_may_be_larger_than_what_there_is(self):
+        self.assertEqual({0, 1}, set(self.picked([1, 2], subset_size=9)))
+
+    def test_equals_are_shuffled(self):
+        found = self.picked([1, 9, 9, 8, 9], shuffle=True)
+
+        self.assertEqual({1, 2, 4}, set(found))
+        self.assertGreater(min(found.values()), 60)
+
+    def test_subset_of_shuffled_has_those_after_them(self):
+        self.assertEqual({1, 3}, set(self.picked(
+            [1, 9, 0, 8], shuffle=True, subset_size=2)))
+        self.assertEqual({1, 2, 4}, set(self.picked(
+            [1, 9, 9, 8, 9], shuffle=True, subset_size=2)))
+
+    def test_of_none_none_is_chosen(self):
+        for taste in ({}, {'subset_size': 3}, {'shuffle': True}):
+            self.assertEqual({None: 1}, self.picked([], 1, **taste))
+
+    def test_chance_is_that_of_its_source(self):
+        class Last:
+            shuffle = staticmethod(lambda rows: rows.reverse())
+            choice = staticmethod(lambda rows: rows[-1])
+
+        ranked = ranking.Ranking(builders.hosts(3))
+        self.assertEqual(2, selection_.SelectionPolicy(Last(), 3).pick(ranked))
+        self.assertEqual(
+            2, selection_.SelectionPolicy(Last(), 1, True).pick(ranked))
+
+
+class TestChoosing(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = builders.hosts(
+            cell=['a', 'a', 'a', 'b'], vcpus_total=4, cpu_allocation_ratio=1)
+        self.uuids = self.hosts['uuid'].tolist()
+
+    def choosing(self, filters=(), lost=[], weigher=None, **request):
+        request = {'vcpus': 4, **request}
+        refused = claim_refusals.ClaimRefusals()
+        for provider in lost * 2:
+            refused.add(exception.ClaimRefused(
+                provider=provider, resource='VCPU', amount=4, consumer='i'))
+        return selection_.Selector(
+            pipeline.Pipeline(
+                filters, [weigher or toys.Weigher([9.0, 8.0, 7.0, 6.0])]),
+            selection_.SelectionPolicy(random.Random(0)), self.hosts,
+            builders.request(**request), refused)
+
+    def names(self, selections):
+        return [[each.service_host for each in some] for some in selections]
+
+    def test_each_instance_sees_what_was_taken_before(self):
+        chosen = self.choosing()
+
+        self.assertEqual([True, True], [
+            chosen.choose('i', None, False), chosen.choose('j', None, True)])
+
+        self.assertEqual([['host1', 'host3'], ['host2', 'host3']],
+                         self.names(chosen.selections(2)))
+        self.assertEqual([1, 1, 0, 0], self.hosts['num_instances'].tolist())
+
+    def test_filters_know_where_the_others_are(self):
+        apart = toys.Filter(
+            lambda hosts: hosts.counts_of(['i', 'j']) == 0, local=True)
+        chosen = self.choosing([apart], vcpus=1)
+
+        for uuid in 'ij':
+            chosen.choose(uuid, None, uuid == 'j')
+
+        self.assertEqual([['host1'], ['host2']],
+                         self.names(chosen.selections(0)))
+
+    def test_where_there_is_no_host_left_it_says_so(self):
+        chosen = self.choosing()
+        for uuid in 'ijkl':
+            self.assertTrue(chosen.choose(uuid, None, False))
+
+        self.assertFalse(chosen.choose('m', None, True))
+
+        why = chosen.diagnosis(['north'], 5)
+        self.assertEqual((4, 4, 5, ['north']), (
+            why.hosts, why.placed, why.wanted, why.silent))
+        self.assertEqual([('capacity:VCPU', 4)], [
+            (each.by, each.hosts) for each in why.rejections])
+        self.assertEqual(
+            {'capacity:VCPU': ['host1', 'host2', 'host3', 'host4']},
+            {name: sorted(hosts) for name, hosts
+             in chosen.examples().items() if hosts})
+
+    def test_instance_keeps_the_host_that_it_has(self):
+        chosen = self.choosing()
+
+        self.assertTrue(chosen.choose('i', self.uuids[2], False))
+        self.assertTrue(chosen.choose('j', None, True))
+
+        self.assertEqual([['host3', 'host2'], ['host1', 'host2']],
+                         self.names(chosen.selections(1)))
+        self.assertEqual([1, 0, 0, 0], self.hosts['num_instances'].tolist())
+
+    def test_instance_whose_host_is_not_known_has_no_place(self):
+        chosen = self.choosing()
+
+        self.assertFalse(chosen.choose('i', 'elsewhere', True))
+
+        self.assertEqual([], chosen.diagnosis([], 1).rejections or [])
+
+    def test_lost_hosts_are_passed_over_and_counted(self):
+        chosen = self.choosing(lost=[self.uuids[0], 'elsewhere'])
+
+        chosen.choose('i', None, True)
+
+        self.assertEqual([['host2', 'host3']],
+                         self.names(chosen.selections(3)))
+        self.assertEqual(1, chosen.diagnosis([], 1).lost)
+
+    def test_selection_says_all_that_a_build_needs(self):
+        chosen = self.choosing(memory_mb=7, root_gb=2)
+        chosen.choose('i', None, True)
+
+        [[selection]] = chosen.selections(0)
+
+        self.assertEqual(
+            (self.uuids[0], 'host1', 'host1', 'a', 'nova', '1.36'),
+            (selection.compute_node_uuid, selection.service_host,
+             selection.nodename, selection.cell_uuid,
+             selection.availability_zone,
+             selection.allocation_request_version))
+        self.assertEqual({}, selection.limits.to_dict())
+        self.assertIn('"VCPU": 4', selection.allocation_request)
+
+    def test_limits_are_those_of_the_filters(self):
+        class Limiting(toys.Filter):
+            def limits(self, hosts, request):
+                return {'vcpu': hosts['vcpus_total'] * 2}
+
+        chosen = self.choosing([Limiting(None)])
+        chosen.choose('i', None, True)
+
+        [[first, other]] = chosen.selections(1)
+
+        for each in (first, other):
+            self.assertEqual({'vcpu': 8}, each.limits.to_dict())
+
+    def test_decision_tells_what_was_chosen(self):
+        chosen = self.choosing([toys.Filter([True, True, False, True])])
+        for uuid in 'ij':
+            chosen.choose(uuid, None, uuid == 'j')
+
+        told = chosen.decision()
+
+        self.assertEqual(4, told.hosts)
+        self.assertEqual(
+            [('i', 3, 'host1', 'host2'), ('j', 2, 'host2', None)],
+            [(pick.instance, pick.candidates, pick.first.host,
+              pick.second and pick.second.host) for pick in told.picks])
+        self.assertEqual(('Filter', 3, 2), (
+            told.stages[-1].by, told.stages[-1].entered,
+            told.stages[-1].left))
+
+    def test_weights_are_those_of_the_moment(self):
+        used = toys.Weigher(lambda hosts: -hosts['num_instances'])
+        chosen = self.choosing(weigher=used, vcpus=1)
+
+        for uuid in 'ijklm':
+            chosen.choose(uuid, None, uuid == 'm')
+
+        self.assertEqual(
+            [['host1'], ['host2'], ['host3'], ['host4'], ['host1']],
+            self.names(chosen.selections(0)))
+
+    def test_filter_may_bring_hosts_back(self):
+        def even(hosts):
+            counts = hosts.whole['num_instances']
+            return hosts['num_instances'] <= counts.min()
+
+        apart = toys.Filter(even)
+        for apart.reopens, expected in (
+                (True, ['host1', 'host2', 'host3', 'host4', 'host1']),
+                (False, ['host1', 'host2', 'host3', 'host4', 'host4'])):
+            chosen = self.choosing([apart], vcpus=1)
+
+            for uuid in 'ijklm':
+                chosen.choose(uuid, None, uuid == 'm')
+
+            self.assertEqual(expected, [host for [host] in self.names(
+                chosen.selections(0))])
+            self.hosts.columns.give_back()

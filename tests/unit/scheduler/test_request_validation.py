@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request must be; service and stories send it over RPC too."""
+
+import uuid
+
+from cellsched import exception
+from cellsched import objects
+from cellsched.scheduler import request_validation
+from cellsched.testing import builders
+from tests.unit import base
+
+UUIDS = [str(uuid.UUID(int=number)) for number in range(1, 4)]
+
+MOST = 2 ** 31 - 1
+
+BOUNDS = request_validation.RequestBounds()
+
+
+class TestCheck(base.TestCase):
+
+    def check(self, spec, uuids=UUIDS, most=3):
+        request_validation.check(
+            spec, uuids, request_validation.RequestBounds(most))
+
+    def assertRefused(self, field, spec, *args):
+        error = self.assertRaises(
+            exception.InvalidField, self.check, spec, *args)
+        self.assertEqual(field, error.field)
+        self.assertTrue(str(error).isprintable())
+
+    def test_good_request_passes(self):
+        self.check(builders.request())
+        self.check(builders.request(
+            hints={'group': ['x']}, image={'hw_architecture': 'x86_64'},
+            instance_group=objects.InstanceGroup(members=UUIDS, hosts=None),
+            num_instances=1000, ignore_hosts=['a'] * 10))
+
+    def test_amounts_are_bounded(self):
+        for name in ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap'):
+            for amount, good in ((-1, False), (0, True), (MOST, True),
+                                 (MOST + 1, False)):
+                spec = builders.request()
+                setattr(spec.flavor, name, amount)
+                if good:
+                    self.check(spec)
+                else:
+                    self.assertRefused(f'spec_obj.flavor.{name}', spec)
+
+    def test_number_of_servers_is_bounded(self):
+        for number in (0, -1, MOST + 1):
+            self.assertRefused('spec_obj.num_instances',
+                               builders.request(num_instances=number))
+
+    def test_names_are_bounded_in_number(self):
+        for most, refuse in ((BOUNDS.names_max, False),
+                             (BOUNDS.names_max + 1, True)):
+            names = dict.fromkeys(map(str, range(most)), 'x')
+            for field, wish in (
+                    ('flavor.extra_specs', {'extra_specs': names}),
+                    ('image.properties', {'image': names}),
+                    ('scheduler_hints',
+                     {'hints': dict.fromkeys(names, ['x'])})):
+                spec = builders.request(**wish)
+                if refuse:
+                    self.assertRefused(f'spec_obj.{field}', spec)
+                else:
+                    self.check(spec)
+
+    def test_hint_that_users_may_not_give_is_shown_on_one_line(self):
+        self.assertRefused('spec_obj.scheduler_hints._\\r\\n',
+                           builders.request(hints={'_\r\n': ['x']}))
+
+    def test_hint_that_nothing_reads_is_refused(self):
+        spec = builders.request(hints={'query': ['x'], 'group': ['x']})
+        for known in (None, frozenset({'query'})):
+            request_validation.check(
+                spec, UUIDS, request_validation.RequestBounds(), known)
+
+        error = self.assertRaises(
+            exception.InvalidField, request_validation.check, spec, UUIDS,
+            request_validation.RequestBounds(), frozenset({'same_host'}))
+
+        self.assertEqual('spec_obj.scheduler_hints.query', error.field)
+        self.assertIn('group, same_host', str(error))
+
+    def test_hint_that_nothing_reads_may_be_passed_over(self):
+        known = frozenset({'same_host'})
+        spec = builders.request(
+            hints={'query': ['x'], 'group': ['x'], 'same_host': ['x']})
+
+        request_validation.check(
+            spec, UUIDS, request_validation.RequestBounds(), known, False)
+
+        self.assertEqual(
+            ['query'], request_validation.unknown_hints(spec, known))
+        self.assertEqual([], request_validation.unknown_hints(spec, None))
+        self.assertEqual([], request_validation.unknown_hints(
+            builders.request(), known))
+
+    def test_hint_that_begins_with_an_underscore_is_never_passed_over(self):
+        spec = builders.request(hints={'_x': ['rebuild']})
+        for known in (
+            None, frozenset({'same_host', request_validation.REBUILD})):
+            for strictly in (False, True):
+                error = self.assertRaises(
+                    exception.InvalidField, request_validation.check, spec,
+                    UUIDS, request_validation.RequestBounds(), known, strictly)
+                self.assertEqual('spec_obj.scheduler_hints._x', error.field)
+
+    def test_hint_of_rebuilds_is_for_who_reads_it(self):
+        for value, known, good in (
+                ('rebuild', frozenset({request_validation.REBUILD}), True),
+                ('rebuild', frozenset(), False), ('rebuild', None, False),
+                ('x', frozenset({request_validation.REBUILD}), False),
+                (['rebuild', 'x'], frozenset(
+                    {request_validation.REBUILD}), False)):
+            spec = builders.request(hints={request_validation.REBUILD: value})
+            for strictly in (False, True):
+                arguments = (
+                    spec, UUIDS, request_validation.RequestBounds(), known,
+                    strictly)
+                if good:
+                    request_validation.check(*arguments)
+                else:
+                    error = self.assertRaises(
+                        exception.InvalidField, request_validation.check,
+                        *arguments)
+                    self.assertIn(request_validation.REBUILD, error.field)
+
+    def test_hint_of_rebuilds_is_not_told_to_users(self):
+        error = self.assertRaises(
+            exception.InvalidField, request_validation.check,
+            builders.request(
+                hints={'x': 'x'}), UUIDS, request_validation.RequestBounds(),
+            frozenset({request_validation.REBUILD, 'query'}))
+
+        self.assertIn('group, query', str(error))
+        self.assertNotIn(request_validation.REBUILD, str(error))
+
+    def test_lists_are_bounded(self):
+        many = ['x'] * (BOUNDS.values_max + 1)
+        for name in ('ignore_hosts', 'force_hosts', 'force_nodes'):
+            self.check(builders.request(**{name: many[1:]}))
+            self.assertRefused(
+                f'spec_obj.{name}', builders.request(**{name: many}))
+        for name in ('members', 'hosts'):
+            self.assertRefused(
+                f'spec_obj.instance_group.{name}', builders.request(
+                    instance_group=objects.InstanceGroup(**{name: many})))
+        for name, values in (
+                ('aggregates', many),
+                ('forbidden_aggregates', {*map(str, range(len(many)))})):
+            self.assertRefused(
+                f'spec_obj.requested_destination.{name}', builders.request(
+                    requested_destination=objects.Destination(
+                        **{name: values})))
+
+    def test_ids_can_be_looked_up(self):
+        for bad in ('x' * 37, 'a\0', 'a\n', '\ud800', '\u0430'):
+            self.assertRefused(
+                'spec_obj.instance_group.members', builders.request(
+                    instance_group=objects.InstanceGroup(
+                        members=[UUIDS[0], bad])))
+
+    def test_requested_cell_has_a_uuid(self):
+        self.assertRefused(
+            'spec_obj.requested_destination.cell.uuid', builders.request(
+                requested_destination=objects.Destination(
+                    cell=objects.CellMapping(name='cell1'))))
+
+    def test_instances_are_counted_before_they_are_read(self):
+        read = []
+
+        class Unread(str):
+            def __eq__(self, other):
+                read.append(other)
+
+            __hash__ = str.__hash__
+
+        self.assertRefused('instance_uuids', builders.request(),
+                           [Unread(each) for each in UUIDS], 2)
+        self.assertEqual([], read)
