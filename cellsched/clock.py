@@ -18,7 +18,7 @@ from typing import Protocol
 
 
 class Lock(Protocol):
-    """What :class:`threading.Lock` offers."""
+    """The interface of :class:`threading.Lock`."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         ...
@@ -37,7 +37,7 @@ class Lock(Protocol):
 
 
 class Event(Protocol):
-    """What :class:`threading.Event` offers."""
+    """The interface of :class:`threading.Event`."""
 
     def is_set(self) -> bool:
         ...
@@ -53,7 +53,7 @@ class Event(Protocol):
 
 
 class Semaphore(Protocol):
-    """What :class:`threading.BoundedSemaphore` offers."""
+    """The interface of :class:`threading.BoundedSemaphore`."""
 
     def acquire(
         self, blocking: bool = True, timeout: float | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks, in which request, and which cell it is aimed at."""
+"""The request context: user, request id, and the targeted cell."""
 
 import copy
 import dataclasses

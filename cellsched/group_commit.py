@@ -16,7 +16,7 @@ _Item = TypeVar('_Item')
 
 
 class _Turn(Generic[_Item]):
-    """What one thread wants done, and what became of it."""
+    """An item that one thread wants done, and what became of it."""
 
     def __init__(self, item: _Item, woken: Any) -> None:
         self.item = item

@@ -68,6 +68,6 @@ def mask_text(text: str) -> str:
 
 
 def _names_hosts(rest: str) -> bool:
-    """Whether hosts stand where they do in a URL without credentials."""
+    """Return whether hosts stand where a URL without credentials has them."""
     places = re.split('[/?#]', rest, maxsplit=1)[0].split(',')
     return all(_PLACE.fullmatch(place) for place in places)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a front end calls: servers and flavors.
+"""The API that a front end calls: servers and flavors.
 
 Everything that a user says is checked here, before anything is changed.
 """

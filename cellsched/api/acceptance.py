@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of servers that are accepted."""
+"""Records of servers that are accepted."""
 
 from collections.abc import Callable
 from collections.abc import Sequence

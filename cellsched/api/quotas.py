@@ -25,7 +25,7 @@ _LIMIT_MAX = 2 ** 31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-    """How much there may be of a resource, and is.
+    """The limit and the usage of a resource.
 
     :param limit: -1 is none
     :param used: what servers hold
@@ -40,7 +40,7 @@ class Quota:
 
 @dataclasses.dataclass(frozen=True)
 class CellUsage:
-    """What a project's servers hold in one cell.
+    """The usage of a project's servers in one cell.
 
     It is what the API database knows, whether the cell answers or not.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users may say."""
+"""Validation of users' input."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence

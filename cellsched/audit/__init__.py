@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of all servers at all times, checked and mended.
+"""Invariants of all servers at all times, checked and repaired.
 
 ``facts`` reads what is known of servers everywhere, and ``sizes`` what was
 asked for; ``fates``, ``holding``, ``tasks`` and ``reasons`` judge it,

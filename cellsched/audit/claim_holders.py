@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds a claim is a server or is to be one: S4."""
+"""Consumers of claims are servers, or are to be: S4."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Action = findings.Action
 
 
 class Due(enum.Enum):
-    """What a server is to hold."""
+    """The claims that a server is to hold."""
 
     SOMETHING = enum.auto()
     NOTHING = enum.auto()
@@ -53,7 +53,7 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
 
 
 def at_rest(facts: facts_.Facts, row: audit_queries.ServerRow) -> bool:
-    """Whether a server is on a node, and is to hold one claim, on that."""
+    """Return whether a server is on a node and is to hold one claim, on it."""
     return (row.provider is not None and row.task_state is None
             and not row.moving and not facts.moved
             and row.vm_state not in (None, states.WAITING.vm_state))
@@ -126,7 +126,7 @@ def due_in_cell(row: audit_queries.ServerRow) -> Due:
 
 
 def move_leaks(facts: facts_.Facts, state: Due) -> bool:
-    """Whether a server holds a claim for a move that nobody makes."""
+    """Return whether a server holds a claim for a move that nobody makes."""
     if not facts.moved or state is Due.UNKNOWN or facts.requested:
         return False
     row = _row(facts)

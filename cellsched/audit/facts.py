@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of servers: in the API database, in cells, and of claims."""
+"""The state of servers: in the API database, in cells, and their claims."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ Page = Callable[[Any, int, int], list[tuple[int, str]]]
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What is known of one server.
+    """The state of one server, as all databases have it.
 
     :param rows: by cells' uuids; those of deleted servers too
     :param broken: why its build request can never be built, if that was
@@ -62,7 +62,7 @@ class Facts:
                 if not row.deleted and cell != objects.CELL0_UUID}
 
     def buried(self) -> bool:
-        """Whether cell0 shows it."""
+        """Return whether cell0 shows it."""
         row = self.rows.get(objects.CELL0_UUID)
         return row is not None and not row.deleted
 

@@ -153,7 +153,7 @@ def _decided(facts: facts_.Facts, cell: str) -> Iterator[findings.Finding]:
 
 
 def belongs(facts: facts_.Facts, cell: str) -> bool:
-    """Whether all but its mapping say that a server is in a cell.
+    """Return whether all but its mapping say that a server is in a cell.
 
     It is on a host, which is mapped to that cell, and holds what it takes
     there; no other cell shows it, and all have answered.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an audit finds."""
+"""Findings of an audit."""
 
 import dataclasses
 import enum
@@ -71,23 +71,23 @@ class Finding:
 
     @property
     def invariant(self) -> str:
-        """Which one it breaks: ``S1``, ``S2``, …"""
+        """Return the invariant that it breaks: ``S1``, ``S2``, …"""
         return KINDS[self.kind.partition(':')[0]]
 
     @property
     def is_of_server(self) -> bool:
-        """Whether it is about a server, and not a provider, host or cell."""
+        """Return whether it is of a server, not a provider, host or cell."""
         return self.invariant != 'S1' and self.kind not in (
             'cell-unreachable', 'host-elsewhere', 'host-unmapped')
 
     @property
     def key(self) -> tuple[str, str, str | None]:
-        """What two findings of the same have in common."""
+        """Return the key that two findings of the same have in common."""
         return self.kind, self.of, self.cell_uuid
 
     @property
     def repair(self) -> str:
-        """What a repair does, or what is left to a human."""
+        """Return what a repair does, or what is left to a human."""
         if self.action is not None:
             return self.action.value
         return f'none is safe: {self.advice}'
@@ -95,7 +95,7 @@ class Finding:
 
 @dataclasses.dataclass
 class AuditReport:
-    """What an audit found, and what became of it.
+    """The findings of an audit, and what became of them.
 
     :param left: what is wrong still
     :param repaired: what was wrong and is not any more

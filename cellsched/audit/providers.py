@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gives room is a compute node, and gives what it has: a part of S1."""
+"""Providers are compute nodes, and have the nodes' inventory: part of S1."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping

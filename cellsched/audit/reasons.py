@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who ended in ERROR is told why: S13."""
+"""Servers in ERROR have a fault that says why: S13."""
 
 from collections.abc import Iterator
 

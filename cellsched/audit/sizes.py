@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What servers are to take, by what was asked for them."""
+"""Sizes of servers, by what was asked for them."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -18,7 +18,7 @@ _ITS_UUID = '00000000-0000-0000-0000-000000000000'
 
 @dataclasses.dataclass(frozen=True)
 class ServerSize:
-    """What a server is to take.
+    """The resources that a server is to take.
 
     :param resources: by resource class; None where nobody knows
     :param group: uuid of the server group that it was asked for with

@@ -52,7 +52,7 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
 
 
 def is_stranded(row: audit_queries.ServerRow) -> bool:
-    """Whether a row has a move that has not gone, and does not wait for it."""
+    """Return whether a row has a move that its task does not wait for."""
     if row.move is None or row.move.status not in server_moves.UNMOVED:
         return False
     kind = server_moves.KINDS.get(row.move.kind)
@@ -62,7 +62,7 @@ def is_stranded(row: audit_queries.ServerRow) -> bool:
 
 
 class Revert(NamedTuple):
-    """What takes a task back: a transition, and what users call the task."""
+    """The revert of a task: a transition, and the users' name of the task."""
 
     transition: str
     task: str

@@ -16,7 +16,7 @@ from cellsched import objects
 
 @dataclasses.dataclass
 class Gathered:
-    """What the cells answered, by cell uuid.
+    """Results from the cells, by cell uuid.
 
     :param results: what the function returned
     :param failures: what it raised

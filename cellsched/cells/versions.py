@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compute agents understand: ``[upgrade_levels] compute``."""
+"""RPC versions of compute agents: ``[upgrade_levels] compute``."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ def _version_there(aimed: context_.RequestContext) -> int | None:
 
 
 class _Known:
-    """What was found out since somebody wanted it to be found out."""
+    """The versions found since somebody asked for them."""
 
     lowest = Lowest()
 

@@ -33,7 +33,7 @@ HARD_POLICIES = (AFFINITY, ANTI_AFFINITY)
 
 @dataclasses.dataclass(frozen=True)
 class Membership:
-    """What a claim is in a server group of a hard policy.
+    """The membership of a claim in a server group of a hard policy.
 
     :param group: uuid of the group
     :param host: where the claim puts the member, which is a compute service
@@ -69,7 +69,7 @@ def membership(
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What one consumer takes from one provider.
+    """The resources that one consumer takes from one provider.
 
     :param consumer: uuid of who takes, which is an instance's
     :param provider: uuid of who gives, which is a compute node's
@@ -99,7 +99,7 @@ def of_selection(
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """What a provider has of one resource class, in the class's unit."""
+    """The inventory of one resource class of a provider, in its unit."""
 
     total: int
     reserved: int = 0
@@ -115,7 +115,7 @@ class Inventory:
         return max(math.floor(room + 1e-9), 0)
 
     def admits(self, amount: int) -> bool:
-        """Whether one claim may take this amount, if there is room."""
+        """Return whether one claim may take this amount, if there is room."""
         return (self.min_unit <= amount <= self.max_unit
                 and amount % self.step_size == 0)
 

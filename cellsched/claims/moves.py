@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is claimed for servers that are moved, and how a move ends.
+"""Claims of servers that are moved, and the end of a move.
 
 A server that goes to another host keeps what it holds where it is until it
 has gone there; what it gets meanwhile is claimed in another name. When its
@@ -142,5 +142,5 @@ class MoveClaims:
 
 
 def _stays(row: objects.Instance | None) -> bool:
-    """Whether a server is not deleted, nor being deleted."""
+    """Return whether a server is not deleted, nor being deleted."""
     return row is not None and row.task_state != 'deleting'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every claim store decides alike: what makes sense, and what is refused.
+"""Decisions that all claim stores share: valid claims, and refusals.
 
 A store may use these functions or decide the same in another way.
 """
@@ -197,7 +197,7 @@ def _closed(
 
 
 def _admits(joins: base.Membership, hosts: Sequence[str]) -> bool:
-    """Whether a policy has the member here, others being on these hosts."""
+    """Return whether a policy admits the member, others being on hosts."""
     if joins.policy == base.AFFINITY:
         return set(hosts) <= {joins.host}
     return joins.host not in hosts

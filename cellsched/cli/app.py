@@ -142,7 +142,7 @@ class App(app.App):
 
     @functools.cached_property
     def api(self) -> 'assembly.API':
-        """What a front end calls."""
+        """Return the API that a front end calls."""
         parts = self.parts
         from cellsched import assembly
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands share."""
+"""Base classes of commands."""
 
 import argparse
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a server is where it is: ``cellsched explain``."""
+"""The explanation of a server's placement: ``cellsched explain``."""
 
 import argparse
 from collections.abc import Iterator

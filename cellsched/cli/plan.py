@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would be decided: ``cellsched plan``."""
+"""Decisions that change nothing: ``cellsched plan``."""
 
 import argparse
 from collections.abc import Iterator

@@ -90,7 +90,7 @@ class ShowPlugin(base.ShowOne):
 
 @dataclasses.dataclass
 class _Seen:
-    """What a plug-in says of itself, or what is wrong with it."""
+    """The description of a plug-in by itself, or what is wrong with it."""
 
     description: list[str] = dataclasses.field(default_factory=lambda: [''])
     hints: list[str] = dataclasses.field(default_factory=list)

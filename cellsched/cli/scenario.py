@@ -126,7 +126,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """What a scenario file says."""
+    """The content of a scenario file."""
 
     path: pathlib.Path
     cells: Sequence[deployment.DeployedCell]

@@ -55,7 +55,7 @@ class _Move(base.Command):
     def is_done(
         self, before: 'listed.Server', after: 'listed.Server'
     ) -> bool:
-        """Whether a server that is at rest again was moved."""
+        """Return whether a server that is at rest again was moved."""
         return after.status == 'ACTIVE' and after.host != before.host
 
     def _wait(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compute agent answers over RPC."""
+"""RPC endpoint of a compute agent."""
 
 from collections.abc import Callable
 from collections.abc import Iterator

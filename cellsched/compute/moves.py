@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compute agent answers of moves over RPC."""
+"""RPC endpoint of a compute agent for moves."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the builds on a host came to."""
+"""Outcomes of the builds on a host, counted."""
 
 import collections
 import threading

@@ -84,7 +84,7 @@ _Stamp = tuple[str, int, int, int]
 
 
 class ProviderConfig:
-    """What the files of a directory say of the nodes of this host.
+    """The provider configuration of the nodes of this host, from files.
 
     :param location: the directory; None for no files
     """

@@ -33,7 +33,7 @@ _GROWTH_MAX = 8
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-    """How long to wait for compute hosts.
+    """The policy of retries of a build by its compute host.
 
     :param timeout_s: seconds within which a host takes a build up that it is
         told of for the first time; each time after that it has twice as long

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a conductor answers over RPC."""
+"""RPC endpoint of a conductor."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ HARMLESS = frozenset({_INVALID_TEXT, '23505', '40001', '40P01'})
 
 
 class StatementRefused(Exception):
-    """A statement did nothing, as the condition of it did not hold."""
+    """The condition of a guarded statement did not hold; it did nothing."""
 
 
 def insisting(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of psycopg2 and psycopg 3 beyond those of SQLAlchemy."""
+"""Settings of psycopg2 and psycopg 3 that SQLAlchemy does not make."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of host attributes, told by their names alone."""
+"""Kinds of hosts' attributes, known by their names alone."""
 
 from cellsched.hosts import columns
 

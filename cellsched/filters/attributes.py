@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host attributes that users and flavors may name: columns, and JSON keys."""
+"""Attributes of a host that users and flavors name: columns, JSON keys."""
 
 from collections.abc import Callable
 from collections.abc import Mapping

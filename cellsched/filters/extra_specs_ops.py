@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of extra specs: conditions that a value has to meet.
+"""Operators of a flavor's extra specs, and the values that they match.
 
 The first word may be an operator; operands are separated by spaces.
 

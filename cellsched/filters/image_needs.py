@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties by which images restrict hosts, read and checked."""
+"""Requirements of images on their hosts, read and checked."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of cells as a whole."""
+"""The health of cells: when they were heard, and their failures."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _TRACE = 0.01
 
 @dataclasses.dataclass
 class CellHealth:
-    """What was heard of one cell.
+    """The health of one cell.
 
     :param heard_at: when it was last heard, in seconds since the epoch; None
         where nobody listens, as in tests
@@ -37,7 +37,7 @@ class CellHealth:
 
 @dataclasses.dataclass(frozen=True)
 class Hearing:
-    """When a cell was heard, in seconds since the epoch.
+    """The times at which a cell was heard, in seconds since the epoch.
 
     :param last: for the last time
     :param since: since when there was no silence
@@ -48,7 +48,7 @@ class Hearing:
 
 
 class Cells:
-    """What was heard of each cell, by its uuid.
+    """The health of each cell, by its uuid.
 
     :param half_life_s: seconds in which half of the failures are forgotten
     :param silence_s: seconds between two times of hearing that are silence
@@ -102,7 +102,7 @@ class Cells:
 
     @property
     def oldest(self) -> float:
-        """When the cell that is silent for longest was heard."""
+        """Return when the cell that is silent for longest was heard."""
         if self._oldest is None:
             self._oldest = min(
                 (cell.heard_at for cell in self._known.values()
@@ -129,13 +129,13 @@ class Cells:
         return cell.failures_at(now, self._half_life_s) if cell else 0.0
 
     def any_fails(self, now: float) -> bool:
-        """Whether a cell has failures that are not as good as forgotten."""
+        """Return whether a cell has failures not as good as forgotten."""
         return any(cell.failures_at(now, self._half_life_s) >= _TRACE
                    for cell in self._failed.values())
 
     @property
     def known(self) -> Mapping[str, CellHealth]:
-        """What was heard of each cell, to be read only."""
+        """Return the health of each cell, to be read only."""
         return self._known
 
     def _note(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hosts' aggregates say, decided once for those who say the same."""
+"""Aggregate metadata of hosts, decided once for those that have the same."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

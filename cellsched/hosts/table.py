@@ -39,7 +39,7 @@ _IDLE_MAX = 16
 
 
 class Check(enum.Enum):
-    """What must hold of the chosen hosts when a choice is noted."""
+    """A condition on the chosen hosts when a choice is noted."""
 
     #: Nothing else was chosen on them since the view was made, and where they
     #: were written anew, there is room.
@@ -51,7 +51,7 @@ class Check(enum.Enum):
 
 @dataclasses.dataclass(eq=False)
 class Taking:
-    """What one instance takes of a host that was chosen for it.
+    """The resources that one instance takes of a host chosen for it.
 
     :param node: the uuid of the compute node
     :param resources: amounts by resource class
@@ -69,7 +69,7 @@ class Taking:
 
 
 class _Published(NamedTuple):
-    """What decisions read.
+    """The state of the table that decisions read.
 
     :param overlay: rows of the snapshot on which something was chosen since,
         and how that changes them; only ever added to
@@ -252,7 +252,7 @@ class HostTable:
         return doubtful
 
     def _is_behind(self, columns: merged_columns.MergedColumns) -> bool:
-        """Whether anything happened since the columns followed the table."""
+        """Return whether the table changed since the columns followed it."""
         snapshot, overlay, _ = self._published
         return (columns.snapshot is not snapshot or self._changed
                 or columns.position < len(overlay))
@@ -261,7 +261,7 @@ class HostTable:
         self, columns: merged_columns.MergedColumns,
         taken: Iterable[tuple[str, Any]],
     ) -> bool:
-        """Whether others chose nodes since these columns followed the table.
+        """Return whether others chose nodes since these columns followed it.
 
         It does not matter what was published since.
         """

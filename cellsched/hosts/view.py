@@ -123,7 +123,7 @@ class Hosts:
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all hosts of the table."""
+        """Return whether these are all hosts of the table."""
         return self._rows is None
 
     @property
@@ -231,12 +231,12 @@ class Hosts:
         return made
 
     def all_heard_within(self, seconds: float) -> bool:
-        """Whether no cell has been silent for longer."""
+        """Return whether no cell has been silent for longer."""
         return self.columns.snapshot.cells.oldest >= self.now - seconds
 
     @property
     def any_cell_fails(self) -> bool:
-        """Whether a cell has failures that are not as good as forgotten."""
+        """Return whether a cell has failures not as good as forgotten."""
         return self.columns.snapshot.cells.any_fails(self.now)
 
     # Where instances are.

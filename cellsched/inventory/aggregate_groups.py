@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which aggregates hosts are in."""
+"""Aggregates of hosts."""
 
 from collections.abc import Iterable
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether hosts that seem to be down may be up all the same.
+"""Doubt of hosts that seem to be down and may be up all the same.
 
 Hosts die one by one, or with their cell. Where nearly all of them go down at
 one time, it is rather who reads them that was away, or a clock that is wrong.
@@ -29,7 +29,7 @@ LATELY = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class DoubtLimits:
-    """How long silence is no matter.
+    """Limits within which silence is no matter.
 
     :param down_s: seconds without a report after which a host is down
     :param silence_s: seconds for which a cell may be silent
@@ -83,6 +83,6 @@ def find(
 def _is_broken(
     hearing: cell_health.Hearing, now: float, limits: DoubtLimits
 ) -> bool:
-    """Whether a cell was silent so lately that hosts could not be heard."""
+    """Return whether a cell was silent so lately that no host was heard."""
     return (now - hearing.last > limits.silence_s
             or now - hearing.since < limits.down_s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hosts are mapped to which cell, read when that changed."""
+"""Host mappings of all cells, read when they changed."""
 
 from collections.abc import Mapping
 from collections.abc import Set

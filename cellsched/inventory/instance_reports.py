@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where instances are, as compute services of others tell schedulers."""
+"""Reports of compute services to schedulers about their instances."""
 
 from collections.abc import Iterable
 

@@ -44,7 +44,7 @@ _PUBLISHING_SHARE = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class RefreshPolicy:
-    """How often a table is brought up to date.
+    """The intervals at which a table is brought up to date.
 
     :param interval_s: seconds between readings of what changed
     :param full_interval_s: seconds between readings of everything

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told to whoever listens: notifications.
+"""Notifications to whoever listens.
 
 A notification says that something began or ended. Nobody answers it, and what
 it is about goes on whether it could be sent or not. It goes by oslo.messaging,

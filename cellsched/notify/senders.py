@@ -39,7 +39,7 @@ class Note(NamedTuple):
 
 
 class Senders:
-    """What sends each form; false if there is nothing to send.
+    """Senders of each form; false if there is nothing to send.
 
     Without a driver in ``[oslo_messaging_notifications] driver`` nothing is
     sent, nor without a transport. A broker that takes longer than ``SLOW_S``

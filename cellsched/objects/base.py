@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all objects share: the envelope, the registry, tolerant reading."""
+"""The base of all objects: the envelope, the registry, tolerant reading."""
 
 import collections
 from collections.abc import Callable

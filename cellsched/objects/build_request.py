@@ -8,7 +8,7 @@ from cellsched.objects import base
 
 @base.Registry.register
 class BuildRequest(base.Object):
-    """What is to be built.
+    """A request for the build of a server.
 
     While it exists it is what readers see of the server. Whoever deletes it
     owns the outcome: the conductor goes on, a user's deletion wins.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cell a host lives in."""
+"""The mapping of a host to its cell."""
 
 from oslo_versionedobjects import fields
 

@@ -14,7 +14,7 @@ from cellsched.objects import kinds
 
 @base.Registry.register
 class ImageMetaProps(base.Object):
-    """What an image says about itself: an open set of properties.
+    """Properties of an image: an open set.
 
     Properties are kept, and passed on, as they came; so is the version, since
     nothing of it is left out. They are given when the object is made, and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cell a server lives in."""
+"""The mapping of a server to its cell."""
 
 from oslo_versionedobjects import fields
 

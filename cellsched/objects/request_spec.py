@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a caller asks the scheduler for."""
+"""The request that a caller makes to the scheduler."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from cellsched.objects import kinds
 
 @base.Registry.register
 class SchedulerLimits(base.Object):
-    """What filters allow a build to use on a host beyond its totals."""
+    """Limits that filters allow a build on a host beyond its totals."""
 
     VERSION = '1.0'
 
@@ -42,7 +42,7 @@ class SchedulerRetries(base.Object):
 
 @base.Registry.register
 class Destination(base.Object):
-    """Where a request wants to go, or has to."""
+    """The host, node or cell that a request wants to go to, or has to."""
 
     VERSION = '1.4'
 

@@ -108,7 +108,7 @@ class DbQuotaDriver(base.QuotaDriver):
 
 
 class _Room:
-    """What a project, or a user, may have and has."""
+    """The limits and the usage of a project or a user."""
 
     def __init__(
         self, limits: Mapping[str, int], used: dict[str, int]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server does with a message before a method sees it."""
+"""The dispatch of messages to the methods of a server's endpoints."""
 
 from collections.abc import Callable
 import functools

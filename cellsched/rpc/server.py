@@ -18,7 +18,7 @@ from cellsched.rpc import serializer
 
 
 class BaseAPI:
-    """What every server answers: whether it is there."""
+    """The endpoint that every server has: it answers whether it is there."""
 
     target = oslo_messaging.Target(namespace='baseapi', version='1.1')
 

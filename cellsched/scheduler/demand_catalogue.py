@@ -27,7 +27,7 @@ UNSCOPED = f'{EXTRA_SPEC}unscoped'
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """When a value asks for something.
+    """The condition on which a value asks for something.
 
     :param words: for people, in reStructuredText
     :param holds: says so of a value and its request
@@ -54,7 +54,7 @@ class Demand:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has many names."""
+        """Return whether it has many names."""
         return self.pattern is not None or self.name.endswith('*')
 
     def covers(self, name: str) -> bool:

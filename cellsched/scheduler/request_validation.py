@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a request must be before anything is decided on it.
+"""Validation of a request before anything is decided on it.
 
 A request comes over RPC, with what users wrote in it. What is checked here
 needs no host; what single filters read, they check themselves.
@@ -31,7 +31,7 @@ _UUID = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 @dataclasses.dataclass(frozen=True)
 class RequestBounds:
-    """How much a request may ask for.
+    """Upper bounds of what a request may ask for.
 
     :param instances_max: instances
     :param names_max: hints, extra specs or image properties

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler answers over RPC."""
+"""RPC endpoint of a scheduler."""
 
 from collections.abc import Callable
 from typing import Any

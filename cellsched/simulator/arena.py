@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs of one process share: made once, for it takes its time."""
+"""Parts that the runs of one process share: made once, for it takes time."""
 
 from collections.abc import Mapping
 import pathlib

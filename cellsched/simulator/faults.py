@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, as a seed says."""
+"""Faults, drawn from a seed."""
 
 from collections.abc import Collection
 import copy
@@ -40,7 +40,7 @@ _LENGTHS_S = (0.0, 0.0, 70.0, 200.0)
 
 
 class Faults:
-    """What goes wrong in one run, as often as chance has it.
+    """The faults of one run, as often as chance has it.
 
     :param kinds: of :data:`KINDS`
     :param rate: how often, between 0 and 1; left to chance by default

@@ -117,7 +117,7 @@ class Network:
 
 
 class _Started:
-    """What the driver gives a server in place of a reader of queues."""
+    """The driver's listener for a server, in place of a reader of queues."""
 
     def start(self, on_incoming_callback: Callable[..., Any]) -> None:
         """Read nothing: messages are delivered to the dispatcher."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run ended, and how it came to that."""
+"""The outcome of a run, and how it came to that."""
 
 import dataclasses
 
 
 @dataclasses.dataclass
 class Outcome:
-    """How a run ended.
+    """The outcome of a run.
 
     :param failure: the promise that was broken; None if none was
     :param trace: what was done in which order: time, who, and what

@@ -48,7 +48,7 @@ class Inline(futures.Executor):
 
 @dataclasses.dataclass
 class Periodic:
-    """What a process does of its own accord, and when it is due next."""
+    """A periodic task of a process, and when it is due next."""
 
     name: str
     function: Callable[[], None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold after every step, and when all has become quiet.
+"""Invariants after every step, and when all has become quiet.
 
 It is read past the services, from the databases, the claim store and the
 virtualisation drivers.
@@ -55,7 +55,7 @@ class _Row(NamedTuple):
 
 
 class Promises:
-    """What is known of the world, and what it must not become.
+    """The invariants of the world, and what is known of it.
 
     :param stores_: databases by URL
     :param claims: the claim store if it is in memory
@@ -159,7 +159,7 @@ class Promises:
         self._look_at_deleted()
 
     def _look_at_deleted(self) -> None:
-        """What was said to be deleted never comes into sight again."""
+        """Check that what was said to be deleted stays out of sight."""
         for uuid in self._users.deleted:
             if not self._is_visible(uuid):
                 self._users.hidden.add(uuid)
@@ -167,7 +167,7 @@ class Promises:
                 raise Broken('S7', f'{uuid} was deleted and is back')
 
     def _look_at_claims(self) -> None:
-        """What is taken fits, and is what somebody holds."""
+        """Check that what is taken fits, and is what somebody holds."""
         held: collections.Counter[Any] = collections.Counter()
         if self._claims is not None:
             counts = [
@@ -267,7 +267,7 @@ class Promises:
             raise Broken('rename', f'{uuid} is {row.name!r}, not {name!r}')
 
     def _check_strays(self) -> None:
-        """What is of nobody that was accepted must not be there."""
+        """Check that nothing is there of a server that was never accepted."""
         rows = {uuid for rows in self._rows.values() for uuid in rows}
         runs = {uuid for driver in self._drivers.values()
                 for uuid in driver.list_instances()}

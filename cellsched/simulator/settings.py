@@ -25,7 +25,7 @@ class _Group(types.SimpleNamespace):
 
 
 class Settings(_Group):
-    """What a configuration says.
+    """The values of a configuration.
 
     Libraries register what they read each time that they are used, and have
     oslo.config forget what it worked out. Here that costs nothing, unless it

@@ -15,7 +15,7 @@ from cellsched import exception
 
 
 class Store:
-    """What a database server keeps: one database.
+    """The database of a database server: one for each.
 
     All of its users share one connection, as only one of them is at work at
     any time and no transaction stays open meanwhile.
@@ -57,7 +57,7 @@ class Store:
 
 
 class Gate:
-    """What a process goes through to get at anything outside of it.
+    """The gate that a process passes to get at anything outside of it.
 
     This one lets everything through at once.
     """

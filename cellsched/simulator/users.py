@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users do, as a seed says."""
+"""Actions of users, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Wish:
 
 
 class Users:
-    """What is asked for in one run, and what was answered.
+    """The requests of users in one run, and the answers.
 
     :param servers: returns what answers, ``api.servers``
     """

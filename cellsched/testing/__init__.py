@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What authors of plug-ins and host applications need to test theirs.
+"""Tools for authors of plug-ins and host applications to test theirs.
 
 ``builders`` makes hosts and requests in a line, ``suite`` has the tests that
 every plug-in of a kind must pass, ``databases``, ``clock`` and ``clients`` of

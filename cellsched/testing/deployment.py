@@ -103,7 +103,7 @@ class Deployment:
 
     @property
     def api(self) -> assembly.API:
-        """What a front end of the deployment calls."""
+        """Return the API that a front end of the deployment calls."""
         assert self._api is not None, 'the deployment is not started'
         return self._api
 

@@ -15,7 +15,7 @@ from cellsched import objects
 
 @dataclasses.dataclass(frozen=True)
 class NodeResources:
-    """What a node physically has, and what it can do.
+    """The physical resources of a node, and its capabilities.
 
     Filters and weighers of schedulers read it as it is said here. The cell is
     told again when some of it changed, so that figures which always move,

@@ -20,8 +20,9 @@ CHECKS_EVERYWHERE = (
     tidy.vague_names,
 )
 CHECKS_OF_PRODUCT = (
-    library_names.imported, tidy.clocks_made, tidy.made_outside_of_assembly,
-    tidy.mocks, tidy.oslo_in_columns, tidy.reserved_imports, tidy.time_read,
+    library_names.imported, tidy.clocks_made, tidy.docstrings_that_ask,
+    tidy.made_outside_of_assembly, tidy.mocks, tidy.oslo_in_columns,
+    tidy.reserved_imports, tidy.time_read,
 )
 
 
@@ -151,6 +152,21 @@ class TestChecks(base.TestCase):
         self.assertComplains(tidy.headless, 'tests/a.py', '')
         self.assertAccepts(
             tidy.headless, 'cellsched/a.py', licence + '"""It is."""\n')
+
+    def test_docstring_that_does_not_begin_with_the_thing_is_refused(self):
+        for text in ('"""What it is."""\n',
+                     'class A:\n    """Who it is."""\n',
+                     'class A:\n    def f(self):\n        """\n'
+                     '        Whether it is.\n        """\n'):
+            self.assertComplains(
+                tidy.docstrings_that_ask, 'cellsched/a.py', text)
+        for text in ('', '"""Whatever it is."""\n',
+                     'def f():\n    """Return what it is."""\n'):
+            self.assertAccepts(
+                tidy.docstrings_that_ask, 'cellsched/a.py', text)
+        self.assertAccepts(
+            tidy.docstrings_that_ask, 'cellsched/assembly/a.py',
+            '"""What it is."""\n')
 
     def test_signed_comment_is_refused(self):
         self.assertComplains(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Demands of batches of claims, added up.
+"""The demand of a batch of claims, added up.
 
 A multi-create takes the same from many providers, and several times from
 some. What is moved alike on several providers is one statement.
@@ -14,7 +14,7 @@ from cellsched.claims import base
 
 @dataclasses.dataclass(frozen=True)
 class ClassDemand:
-    """Amounts of one resource class that a batch takes from a provider.
+    """The demand of all claims of a batch for one resource class.
 
     :param amount: the sum
     :param smallest: the smallest claim's, which the min unit bounds
@@ -32,7 +32,7 @@ class ClassDemand:
 
 @dataclasses.dataclass(frozen=True)
 class BatchDemand:
-    """Amounts of all resource classes that a batch moves on a provider.
+    """The demand of a batch on a provider, of each resource class.
 
     :param consumers: of how many consumers
     """

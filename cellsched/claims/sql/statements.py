@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building blocks of the statements that claim, and their parameters.
+"""Parts of the statements that take room, and their parameters.
 
 Those of a demand have its number in their names, as one statement may be
 about several.

@@ -176,7 +176,7 @@ def _note(
 def _is_simple(
     connection: sa.Connection, groups: Mapping[demand.BatchDemand, list[str]]
 ) -> bool:
-    """Return whether PostgreSQL needs one statement, where others need two.
+    """Return whether PostgreSQL does in one statement what else takes two.
 
     It can where one statement is about all the providers.
     """

@@ -49,7 +49,7 @@ class AggregateRow:
 
 @dataclasses.dataclass(frozen=True)
 class AggregateChanges:
-    """Changes of the aggregates, some of which may have been told before.
+    """Changes of the aggregates; some of them may have been told before.
 
     :param token: tells what changes from now on
     :param complete: ``aggregates`` are all that there are

@@ -37,7 +37,7 @@ _SPECS_OF = sa.select(_SPECS.c.instance_uuid, _SPECS.c.spec).where(
 
 @dataclasses.dataclass(frozen=True)
 class MappingRow:
-    """The mapping of a server, as the API database has it.
+    """The instance mapping of a server, as an audit reads it.
 
     :param cell: uuid of its cell, if it has one
     :param deleted: its user deleted it

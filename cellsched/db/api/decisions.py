@@ -37,7 +37,7 @@ class DecisionRow:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The document of the decision, as plain data."""
+        """Return how it was made, as plain data."""
         found = jsonutils.loads(self.text)
         assert isinstance(found, dict)
         return found

@@ -97,7 +97,7 @@ _USED_BY_CELL = (
 
 
 class ProjectUsage(NamedTuple):
-    """Amounts of a project's quota that its servers hold.
+    """The quota that a project's servers use.
 
     :param ram: in MB
     :param unsized: how many of the servers were mapped by somebody who does

@@ -37,7 +37,7 @@ _CLAIM = sa.update(_NODES).where(
 
 
 class Seen(NamedTuple):
-    """The owner of a host's name, as its cell has it.
+    """The holder of the name of a host, as a cell knows it.
 
     :param run: the start whose process has it; None if nobody has
     :param foreign: whether a host of another cell has it

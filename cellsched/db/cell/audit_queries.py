@@ -110,7 +110,7 @@ class ServerRow:
 
     @property
     def ran(self) -> bool:
-        """True if there may be something on a host."""
+        """Return whether there may be something on a host."""
         return self.host is not None or self.launched_at is not None
 
 

@@ -40,7 +40,7 @@ _ALL_SERVICES = sa.select(
 
 @dataclasses.dataclass(frozen=True)
 class HostChanges:
-    """Changes of the hosts of a cell.
+    """Changes of a cell's hosts.
 
     Rows are in the order in which they were made: of a host that was deleted
     and came back the last one counts. Some were told before.

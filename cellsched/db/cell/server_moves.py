@@ -40,7 +40,7 @@ UNMOVED = (ACCEPTED, PREPARING, MIGRATING)
 
 @dataclasses.dataclass(frozen=True)
 class MoveKind:
-    """A kind of move: the transitions that it takes its server through.
+    """The transitions that a move makes of the state of its server.
 
     :param action: what users call it
     :param ask: the transition to what waits for it, and so on; see

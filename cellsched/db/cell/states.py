@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of servers, and the one table of transitions between them.
+"""The one table of the states of servers and their transitions.
 
 A server in a cell is in a state, which is its ``vm_state`` and its
 ``task_state``. Each change of a state has a name here, and is made by

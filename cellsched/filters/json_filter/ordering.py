@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order comparisons that a query may make, checked by the query alone."""
+"""The check of what a query puts in order, by the query alone."""
 
 import functools
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of a task that was given up.
+"""The payload of a task that was given up.
 
 ===================  ======================================================
 Field                What it says

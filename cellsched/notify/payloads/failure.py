@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of an error.
+"""The payload of an error.
 
 It is for operators, so it is told in full: hosts by their names, and where it
 came up. Passwords in URLs are not told.

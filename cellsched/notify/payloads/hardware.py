@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of NUMA topologies and PCI devices."""
+"""Payloads of NUMA topologies and PCI devices."""
 
 from typing import Any
 

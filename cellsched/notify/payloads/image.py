@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of an image."""
+"""The payload of an image."""
 
 from typing import Any
 

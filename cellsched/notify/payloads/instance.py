@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of a server.
+"""The payload of a server.
 
 The fields are Nova's. What this project does not have, such as a key or an
 address, is null or empty; nothing here is locked or resizes its disk. There

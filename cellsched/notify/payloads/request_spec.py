@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of a request for servers.
+"""The payload of a request for servers.
 
 ============================  =============================================
 Field of the versioned form   What it says

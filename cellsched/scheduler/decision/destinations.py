@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a request itself says that it may go.
+"""Stages for the destinations that a request itself names.
 
 These stages come before all filters, and hold for forced requests too.
 """

@@ -19,7 +19,7 @@ _FEW = 6
 
 
 class FilterStep(NamedTuple):
-    """What one stage left of the hosts that reached it.
+    """The hosts that one stage left of those that reached it.
 
     :param hosts: the hosts that it was shown
     :param before: which of them were still in; all where it is None

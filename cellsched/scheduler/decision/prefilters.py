@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Nova has Placement sort out before its filters run.
+"""Stages for what Nova has Placement sort out before its filters run.
 
 These stages come before all filters, and hold for forced requests too. Most
 are switched on by options of ``[scheduler]``.

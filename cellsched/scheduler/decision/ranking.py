@@ -20,7 +20,7 @@ _FAR = 1e3
 # Many are made for each decision, and frozen ones take three times as long.
 @dataclasses.dataclass
 class WeightShare:
-    """What one weigher gave one host.
+    """The share of one weigher in the weight of one host.
 
     :param raw: its score
     :param scaled: the score, scaled to 0..1 over all that passed
@@ -35,7 +35,7 @@ class WeightShare:
 
 
 class WeightPart:
-    """What one weigher adds to the weights.
+    """The part of one weigher in the weights.
 
     :param scores: its scores, one for each host
     :param multiplier: for all hosts or for each
@@ -89,7 +89,7 @@ class WeightPart:
 
     @property
     def counts(self) -> bool:
-        """Whether it tells hosts apart; where bounds are equal, all are 0."""
+        """Return whether it tells hosts apart: all are 0 on equal bounds."""
         return self.low < self.high
 
     def weighted(self, out: view.Column) -> None:
@@ -106,14 +106,14 @@ class WeightPart:
 
     @property
     def constant(self) -> float:
-        """What it adds to each weight beside."""
+        """Return the constant that it adds to each weight beside."""
         if self._moved or not self.low:
             return 0.0
         return float(-self.low * (self.multiplier / (self.high - self.low)))
 
     @property
     def key(self) -> Hashable:
-        """What tells apart what it adds to the weights.
+        """Return the key that tells apart what it adds to the weights.
 
         None where it depends on more than the columns of the table.
         """
@@ -135,7 +135,7 @@ class WeightPart:
 
     @property
     def _moved(self) -> bool:
-        """Whether scores are moved to zero before they are multiplied."""
+        """Return whether scores are moved to 0 before they are multiplied."""
         return (isinstance(self.multiplier, np.ndarray)
                 or abs(self.low) > _FAR * (self.high - self.low))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was decided and how, in a form that can be kept and told."""
+"""The record of a decision, in a form that can be kept and told."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from cellsched.scheduler.decision import ranking as ranking_
 
 @dataclasses.dataclass
 class Count:
-    """How many hosts came to a stage and how many passed it."""
+    """The numbers of hosts that came to a stage and that passed it."""
 
     by: str
     entered: int
@@ -35,7 +35,7 @@ class Place:
 
 @dataclasses.dataclass
 class Pick:
-    """What was chosen for one instance.
+    """The choice made for one instance.
 
     :param candidates: how many hosts there were to choose from
     :param second: the host that would have been chosen without the first

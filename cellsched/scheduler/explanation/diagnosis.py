@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why no host was found, in words for users and in figures for operators.
+"""The diagnosis of NoValidHost: text for users, figures for operators.
 
 Users read counts and short negatives, never the name of a host. A host is
 counted once, at the first thing that it failed at, so the counts add up.
@@ -33,7 +33,7 @@ _VERB = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What became of the hosts that a request was decided over.
+    """The numbers of hosts that a request was decided over, by outcome.
 
     :param hosts: how many there were
     :param rejections: what the pipeline rejected, in its order

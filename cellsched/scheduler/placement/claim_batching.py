@@ -17,7 +17,7 @@ _OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
 
 
 class _Batch:
-    """What one thread wants to claim, and what became of it."""
+    """The claims that one thread makes, and what became of them."""
 
     def __init__(self, claims: Sequence[base.Claim]) -> None:
         self.claims = claims

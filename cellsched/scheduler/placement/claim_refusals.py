@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the claim store refused while hosts were chosen for one request."""
+"""Refusals of the claim store while hosts were chosen for one request."""
 
 import collections
 from collections.abc import Iterable

@@ -33,7 +33,7 @@ Held = Mapping[str, Sequence[claims_base.Claim]]
 
 @dataclasses.dataclass(frozen=True)
 class Located:
-    """Where instances are.
+    """The places of instances.
 
     :param nodes: compute node uuids, of the request's own instances and of
         others
@@ -119,7 +119,7 @@ def _suits(
     hosts: view.Hosts, request: objects.RequestSpec,
     claims: Sequence[claims_base.Claim],
 ) -> bool:
-    """Whether what is held is what the request asks for."""
+    """Return whether what is held is what the request asks for."""
     row = hosts.row(claims[0].provider)
     if row is None:
         # Of a host that is not known here nobody can say that it is not.

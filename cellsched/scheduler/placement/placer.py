@@ -40,7 +40,7 @@ Record = Callable[
 
 @dataclasses.dataclass
 class _Choice:
-    """What was chosen, and how.
+    """The choice of hosts, and how it was made.
 
     :param places: for each instance its host and alternates, if all have one
     :param why: why not; also told where hosts were refused before

@@ -27,7 +27,7 @@ _UNLIMITED = {
 
 @dataclasses.dataclass(frozen=True)
 class SelectionPolicy:
-    """Which of the best hosts is chosen.
+    """The policy by which one of the best hosts is chosen.
 
     :param subset_size: of how many of the best one is chosen by chance
     :param shuffle: choose by chance among those of the greatest weight

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of claim stores say."""
+"""The base of the tests of claim stores."""
 
 from collections.abc import Callable
 from collections.abc import Iterable

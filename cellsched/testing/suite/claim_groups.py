@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim stores must pass that promise to keep policies of groups."""
+"""Tests of claim stores that promise to keep policies of groups."""
 
 from collections.abc import Sequence
 import random

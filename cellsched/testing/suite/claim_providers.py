@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim stores must say of providers, and to other processes."""
+"""Tests of claim stores' providers, also as other processes see them."""
 
 from collections.abc import Iterable
 from typing import Any

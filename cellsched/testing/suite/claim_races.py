@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim stores must pass when many call them at a time."""
+"""Tests of claim stores that many call at a time."""
 
 from collections.abc import Sequence
 from concurrent import futures
@@ -162,7 +162,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         self.assertUsed(store, second, 1, VCPU=4)
 
     def test_transfers_that_race_with_others_lose_nothing(self) -> None:
-        """What is used is what is held, whoever came first."""
+        """The usage is the sum of what is held, whoever came first."""
         store = self.make_store()
         providers = [self.make_provider(store, VCPU=6) for _ in range(3)]
         consumers = [str(uuid.uuid4()) for _ in range(4)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim stores must pass when consumers change, and when all are told."""
+"""Tests of transfers between consumers, and of lists of all of them."""
 
 import uuid
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every claim store must pass.
+"""Tests that every claim store must pass.
 
 ::
 

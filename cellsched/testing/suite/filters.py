@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every filter must pass.
+"""Tests that every filter must pass.
 
 ::
 

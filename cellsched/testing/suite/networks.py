@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every network plug-in must pass.
+"""Tests that every network plug-in must pass.
 
 ::
 

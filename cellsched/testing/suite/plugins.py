@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every filter and every weigher must pass."""
+"""Tests that every filter and every weigher must pass."""
 
 import inspect
 import types

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every weigher must pass.
+"""Tests that every weigher must pass.
 
 ::
 

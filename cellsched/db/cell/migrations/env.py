@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment that alembic runs migrations in."""
+"""The environment of alembic's migrations of a cell database."""
 
 from cellsched.db import migration
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of images, kept with servers."""
+"""Image properties of servers."""
 
 from alembic import op
 import sqlalchemy as sa

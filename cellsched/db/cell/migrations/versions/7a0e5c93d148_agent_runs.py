@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agent runs: the process that has the name of a host."""
+"""Runs of compute agents, by the name of the host."""
 
 from alembic import op
 import sqlalchemy as sa

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tags and block devices of servers, their moves, and casts of builds."""
+"""Build parameters of servers, their moves, and builds under way."""
 
 from alembic import op
 import sqlalchemy as sa
