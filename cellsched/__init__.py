@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scheduling of server builds in clouds that are partitioned into cells.
 
-The rooms of this package, from the ground up, are drawn in the contributor
+The layers of this package, from the lowest, are drawn in the contributor
 guide ("Architecture"); ``.importlinter`` keeps their order.
 """
 

@@ -57,7 +57,7 @@ class Moves:
         self._reader = reader
         self._conductor = conductor
         self._compute = compute
-        self._moving = moves.MoveClaims(claims, host)
+        self._move_claims = moves.MoveClaims(claims, host)
         self._down_s = down_s
         self._new_uuid = new_uuid
 
@@ -237,8 +237,9 @@ class Moves:
             move, revert = accepted.move, None
             if move.kind.ask == 'rebuild' and accepted.vm_state == 'active':
                 revert = 'revert_rebuild'
-            self._moving.give_up(aimed.cell.database, move, exc,
-                                 [server_moves.ACCEPTED], revert)
+            self._move_claims.give_up(
+                aimed.cell.database, move, exc, [server_moves.ACCEPTED],
+                revert)
             if not isinstance(exc, delivery.ERRORS):
                 raise
             raise exception.CellUnreachable(

@@ -40,8 +40,9 @@ class RowRepairs:
         self._targets = targets
         self._clock = clock
         self._host = host
-        self._moving = None if reader.claims is None else moves.MoveClaims(
-            reader.claims, host)
+        self._move_claims = (
+            None if reader.claims is None
+            else moves.MoveClaims(reader.claims, host))
 
     def delete(self, finding: findings.Finding, facts: facts_.Facts) -> None:
         """Mark a row that no agent will; the API database says so first."""
@@ -93,10 +94,10 @@ class RowRepairs:
         with self._unchanged(finding, facts) as connection:
             move = (None if connection is None
                     else server_moves.live(connection, facts.uuid))
-        if self._moving is None or move is None or row.move is None:
+        if self._move_claims is None or move is None or row.move is None:
             return
         # Of a move whose server does not wait for it nothing else can come.
-        self._moving.give_up(
+        self._move_claims.give_up(
             database, move, exception.TaskAbandoned(
                 uuid=facts.uuid, task=move.migration_type),
             [row.move.status])

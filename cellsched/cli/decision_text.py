@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling people of a decision, from its minutes."""
+"""Telling people of a decision, from its document."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -20,22 +20,22 @@ _LISTED_MAX = 20
 _EQUAL = 1e-9
 
 
-def check(minutes: Mapping[str, Any]) -> None:
-    """Make sure that minutes can be read.
+def check(document: Mapping[str, Any]) -> None:
+    """Make sure that a document can be read.
 
-    :raises cellsched.exception.InvalidField: another release wrote them
+    :raises cellsched.exception.InvalidField: another release wrote it
     """
-    if minutes.get('version') != _VERSION:
+    if document.get('version') != _VERSION:
         raise exception.InvalidField(
             where='decision', field='version',
-            expected=f'{_VERSION}, not {minutes.get("version")!r:.20}; '
+            expected=f'{_VERSION}, not {document.get("version")!r:.20}; '
                      'another release kept it')
 
 
-def reason(minutes: Mapping[str, Any]) -> str | None:
+def reason(document: Mapping[str, Any]) -> str | None:
     """Return why the second best host was not chosen, in a sentence."""
-    detailed = _detailed(minutes)
-    if minutes.get('reason') or detailed is None:
+    detailed = _detailed(document)
+    if document.get('reason') or detailed is None:
         return None
     first, second = detailed['first'], detailed['second']
     if second is None:
@@ -54,7 +54,7 @@ def reason(minutes: Mapping[str, Any]) -> str | None:
 
 
 def lines(
-    minutes: Mapping[str, Any], cells: Mapping[str, str],
+    document: Mapping[str, Any], cells: Mapping[str, str],
     server: str | None = None,
 ) -> Iterator[str]:
     """Yield what people read.
@@ -62,22 +62,22 @@ def lines(
     :param cells: names of cells, by uuid
     :param server: the one that was asked about; else all are told
     """
-    yield from _request(minutes)
+    yield from _request(document)
     yield ''
-    if minutes['stages']:
-        yield from _stages(minutes)
+    if document['stages']:
+        yield from _stages(document)
         yield ''
-    if minutes.get('reason'):
-        yield from _refusal(minutes)
+    if document.get('reason'):
+        yield from _refusal(document)
         return
-    yield from _picks(minutes, cells, server)
-    detailed = _detailed(minutes)
+    yield from _picks(document, cells, server)
+    detailed = _detailed(document)
     if detailed is not None and detailed['second'] is not None:
         yield ''
         if server not in (None, detailed['instance']):
             yield f'Weights, as of {detailed["instance"]}, the first:'
         yield from _weights(detailed)
-    sentence = reason(minutes)
+    sentence = reason(document)
     if sentence:
         yield ''
         yield sentence
@@ -98,12 +98,12 @@ def table(
             for cell, width, numeric in zip(row, widths, right)).rstrip()
 
 
-def _request(minutes: Mapping[str, Any]) -> Iterator[str]:
-    request = minutes['request']
+def _request(document: Mapping[str, Any]) -> Iterator[str]:
+    request = document['request']
     count = request['instances']
     servers = 'one server' if count == 1 else f'{count} servers'
-    asked = minutes.get('request_id')
-    yield (f'Decision of {minutes["decided_at"]} on {servers}'
+    asked = document.get('request_id')
+    yield (f'Decision of {document["decided_at"]} on {servers}'
            + (f', request {asked}' if asked else ''))
     resources = ', '.join(f'{amount} {name}' for name, amount
                           in request['resources'].items())
@@ -119,22 +119,22 @@ def _request(minutes: Mapping[str, Any]) -> Iterator[str]:
             yield f'{name.replace("_", " ").capitalize()}: {_shown(said)}'
 
 
-def _stages(minutes: Mapping[str, Any]) -> Iterator[str]:
+def _stages(document: Mapping[str, Any]) -> Iterator[str]:
     yield from table(('Stage', 'Entered', 'Left', 'What it rejects'), [
         (stage['by'], stage['entered'], stage['left'],
-         f'a host that {stage["reason"]}') for stage in minutes['stages']])
+         f'a host that {stage["reason"]}') for stage in document['stages']])
 
 
-def _refusal(minutes: Mapping[str, Any]) -> Iterator[str]:
-    yield f'No host: {minutes["reason"]}'
-    if not minutes['rejections']:
+def _refusal(document: Mapping[str, Any]) -> Iterator[str]:
+    yield f'No host: {document["reason"]}'
+    if not document['rejections']:
         return
     yield ''
     yield from table(
         ('Rejected by', 'Hosts', 'Nearest miss', 'Among them'), [
             (each['by'], each['hosts'], _nearest(each.get('nearest')),
-             each.get('cells') or minutes['examples'].get(each['by'], ()))
-            for each in minutes['rejections']])
+             each.get('cells') or document['examples'].get(each['by'], ()))
+            for each in document['rejections']])
 
 
 def _nearest(nearest: Mapping[str, Any] | None) -> str:
@@ -145,9 +145,9 @@ def _nearest(nearest: Mapping[str, Any] | None) -> str:
 
 
 def _picks(
-    minutes: Mapping[str, Any], cells: Mapping[str, str], server: str | None
+    document: Mapping[str, Any], cells: Mapping[str, str], server: str | None
 ) -> Iterator[str]:
-    picks = [pick for pick in minutes['picks']
+    picks = [pick for pick in document['picks']
              if server in (None, pick['instance'])]
     if not picks:
         yield 'Nothing was chosen: each server kept the host that it held.'
@@ -178,9 +178,9 @@ def _weights(detailed: Mapping[str, Any]) -> Iterator[str]:
         ('Weigher', 'Host', 'Raw', 'Scaled', 'Multiplier', 'Weight'), rows)
 
 
-def _detailed(minutes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _detailed(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the pick whose weights were kept, which is the first one."""
-    return minutes['picks'][0] if minutes['picks'] else None
+    return document['picks'][0] if document['picks'] else None
 
 
 def _differences(

@@ -74,11 +74,11 @@ class Explain(report.ReportCommand):
         self, told: list[dict[str, Any]], name: str
     ) -> Iterator[str]:
         cells = self._cells()
-        for number, minutes in enumerate(told):
+        for number, document in enumerate(told):
             if number:
                 yield '-' * 79
-            server = name if name in minutes['instances'] else None
-            yield from decision_text.lines(minutes, cells, server)
+            server = name if name in document['instances'] else None
+            yield from decision_text.lines(document, cells, server)
 
     def _cells(self) -> Mapping[str, str]:
         return {cell.uuid: cell.name or cell.uuid

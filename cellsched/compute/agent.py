@@ -69,7 +69,7 @@ class Agent:
         self._outcomes = outcomes
         self._network = network
         self._progress = progress.ProgressReports(host, database, clock)
-        self._freeing = deallocation.NetworkDeallocation(
+        self._deallocation = deallocation.NetworkDeallocation(
             network, database, clock)
         self._turn: contextlib.AbstractContextManager[Any] = (
             clock.semaphore(builds_max) if builds_max
@@ -258,7 +258,7 @@ class Agent:
         """Leave no networks on this host; return what its row is to say."""
         context, instance = order.context, order.instance
         if self._driver.deallocate_networks_on_reschedule(instance) and (
-                self._freeing.deallocate(context, instance)):
+                self._deallocation.deallocate(context, instance)):
             return {'network_allocated': False}
         self._clean_up(context, instance)
         return {}
@@ -285,7 +285,7 @@ class Agent:
                 host=host, task_state='spawning')
         if failed:
             self._claims.release([uuid])
-            self._freeing.free(order.context, order.instance)
+            self._deallocation.free(order.context, order.instance)
         else:
             self._leave(order.context, order.instance)
 
@@ -298,7 +298,7 @@ class Agent:
             row = instances.get(connection, instance.uuid)
         if row is None or (row.vm_state == 'error' and row.host is None):
             # Others thought that it has ended; it was given something since.
-            self._freeing.free(context, instance)
+            self._deallocation.free(context, instance)
         elif row.host != self._host:
             self._clean_up(context, instance)
         # Else its deletion waits for this build's lock and does the rest.
@@ -316,7 +316,7 @@ class Agent:
     ) -> None:
         uuid, now = instance.uuid, self._clock.now()
         self._driver.destroy(instance)
-        freed = self._freeing.deallocate(context, instance)
+        freed = self._deallocation.deallocate(context, instance)
         self._reached('Destroy')
         with self._database.writer() as connection:
             # Whoever has claimed for it since looks at the row under the same

@@ -57,7 +57,7 @@ class MovingAgent:
         self._driver = driver
         self._compute = compute_
         self._network = network
-        self._moving = moves.MoveClaims(claims, host)
+        self._move_claims = moves.MoveClaims(claims, host)
         self._reached = reached
         self._locks = locks
 
@@ -98,7 +98,7 @@ class MovingAgent:
                 self._pass_over(move)
                 return
             self._reached('MoveFinish')
-            self._moving.complete(self._database, move)
+            self._move_claims.complete(self._database, move)
             self._reached('MoveClaim')
 
     def migrate_out(
@@ -159,7 +159,7 @@ class MovingAgent:
                               move.migration_type, instance.uuid)
                 if move.source_compute != self._host:
                     self._remove(context, instance)
-                self._moving.give_up(self._database, move, exc)
+                self._move_claims.give_up(self._database, move, exc)
                 return
             self._reached('MoveSpawn')
             arrived = self._change(move, {
@@ -171,7 +171,7 @@ class MovingAgent:
                 self._pass_over(move)
                 return
             self._reached('MoveFinish')
-            self._moving.complete(self._database, move)
+            self._move_claims.complete(self._database, move)
             self._reached('MoveClaim')
         if move.kind.leaves:
             self._leave(context, instance, move)
@@ -283,7 +283,7 @@ class MovingAgent:
         """Leave a server that is not to be moved any more."""
         LOG.info('The %s of %s is not gone on with: it is deleted, or the '
                  'move was given up', move.migration_type, move.instance_uuid)
-        self._moving.give_up(
+        self._move_claims.give_up(
             self._database, move,
             exception.InstanceNotFound(uuid=move.instance_uuid))
 

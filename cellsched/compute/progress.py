@@ -67,7 +67,7 @@ class ProgressReports:
         self._host = host
         self._database = database
         self._clock = clock
-        self._together = group_commit.GroupCommit(
+        self._group_commit = group_commit.GroupCommit(
             self._say, make_lock=clock.lock)
 
     def begin(self, order: orders.Order) -> bool | None:
@@ -83,7 +83,7 @@ class ProgressReports:
         return self._said(_News(uuid)).went
 
     def _said(self, news: _News) -> _News:
-        self._together.do(news)
+        self._group_commit.do(news)
         if news.error is not None:
             raise news.error
         return news

@@ -86,7 +86,7 @@ class LostBuilds:
         self, database: session.Database, cells: registry.CellRegistry,
         gatherer: gather.Gatherer, targets: target.Targets,
         compute: compute_rpc.ComputeAPIs,
-        conductors: conductor_rpc.ConductorAPIs, patience: RetryPolicy,
+        conductors: conductor_rpc.ConductorAPIs, policy: RetryPolicy,
         executor: futures.Executor, page: int = 200,
     ) -> None:
         self._database = database
@@ -95,7 +95,7 @@ class LostBuilds:
         self._targets = targets
         self._compute = compute
         self._conductors = conductors
-        self._patience = patience
+        self._policy = policy
         self._executor = executor
         self._page = page
         #: What is under way, by the cell's uuid.
@@ -152,7 +152,7 @@ class LostBuilds:
         database = aimed.cell.database
         with database.reader() as connection:
             now = database.timestamp()
-            before = now - self._patience.timeout_s
+            before = now - self._policy.timeout_s
             if not build_casts.is_any_before(connection, before):
                 return []
         with database.writer() as connection:
@@ -164,7 +164,7 @@ class LostBuilds:
             up = services.list_up(
                 connection, services.COMPUTE,
                 database.now() - datetime.timedelta(
-                    seconds=self._patience.down_s))
+                    seconds=self._policy.down_s))
         return [
             _Found(cast, rows.get(cast.instance_uuid), cast.host in up)
             for cast in casts]
@@ -200,7 +200,7 @@ class LostBuilds:
             with database.writer() as connection:
                 build_casts.drop(connection, [cast.instance_uuid])
         elif (state == states.SCHEDULING and found.is_host_up
-              and cast.casts < self._patience.casts):
+              and cast.casts < self._policy.casts):
             with database.writer() as connection:
                 mine = build_casts.tell_again(
                     connection, cast, self._next(database, cast))
@@ -216,7 +216,7 @@ class LostBuilds:
         self, database: session.Database, cast: build_casts.BuildCast
     ) -> float:
         """Return from when on what is told again has its time."""
-        return database.timestamp() + self._patience.more_s(cast.casts)
+        return database.timestamp() + self._policy.more_s(cast.casts)
 
     def _remove(
         self, database: session.Database, cast: build_casts.BuildCast

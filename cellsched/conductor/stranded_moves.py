@@ -47,7 +47,7 @@ class StrandedMoves:
     ) -> None:
         self._database = database
         self._compute = compute
-        self._moving = moves.MoveClaims(claims, host)
+        self._move_claims = moves.MoveClaims(claims, host)
         self._deadline_s = deadline_s
         self._down_s = down_s
         self._moves_max = moves_max
@@ -71,7 +71,7 @@ class StrandedMoves:
                 LOG.exception('The %s of %s cannot be ended',
                               move.migration_type, move.instance_uuid)
         for uuid in ended:
-            self._moving.settle(self._database, uuid)
+            self._move_claims.settle(self._database, uuid)
 
     def _end(
         self, move: server_moves.Migration, before: datetime.datetime
@@ -81,7 +81,7 @@ class StrandedMoves:
         if move.status == server_moves.FINISHED:
             self._tell_again(move, before, self._compute.migrate_out)
         elif move.status == server_moves.MOVED:
-            if self._moving.complete(self._database, move):
+            if self._move_claims.complete(self._database, move):
                 LOG.warning('The %s of %s was not brought to its end; it is '
                             'now', move.migration_type, move.instance_uuid)
                 if move.kind.leaves:
@@ -91,7 +91,7 @@ class StrandedMoves:
             # What it ran on may be gone already, so there is no way back.
             self._tell_again(
                 move, before, self._compute.shelve_offload_instance)
-        elif self._moving.give_up(
+        elif self._move_claims.give_up(
                 self._database, move, exception.MoveDeadlineExceeded(
                     kind=move.migration_type, seconds=self._deadline_s),
                 [move.status]):

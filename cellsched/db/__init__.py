@@ -3,7 +3,7 @@
 
 ``session`` opens databases, ``migration`` keeps their schemas. ``api`` and
 ``cell`` each have the tables in ``models``, the history in ``migrations``, and
-a module of queries for each noun. Nothing outside of this room and of
+a module of queries for each noun. Nothing outside of this package and of
 ``claims.sql`` knows SQLAlchemy.
 """
 

@@ -79,7 +79,7 @@ class DictionaryEncoding:
     def compacted(
         self, codes: npt.NDArray[Any]
     ) -> tuple['DictionaryEncoding', npt.NDArray[Any]]:
-        """Return a coding without the values that no host has, and codes."""
+        """Return an encoding without values that no host has, and codes."""
         # The default stays, for hosts that are to come.
         used = np.union1d(codes, [0])
         made = DictionaryEncoding(self.values[0])

@@ -64,7 +64,7 @@ def dump(snapshot: HostDocument) -> dict[str, Any]:
     """Return the document of a snapshot; nobody writes to it meanwhile."""
     table = snapshot.table
     aggregates = {
-        each.id: each for group in table.coding('aggregates').values
+        each.id: each for group in table.encoding('aggregates').values
         for each in group}
     return {
         'format': FORMAT, 'version': VERSION, 'taken_at': snapshot.now,
@@ -141,7 +141,7 @@ def _column(table: table_.HostTable, name: str) -> Any:
         return (whole if (whole == column).all() else column).tolist()
     if spec.dtype != columns_.CODED:
         return table[name].tolist()
-    values = table.coding(name).values
+    values = table.encoding(name).values
     used: dict[int, int] = {}
     codes = [used.setdefault(code, len(used))
              for code in table[name].tolist()]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import dictionary_encoding as coding_
+from cellsched.hosts import dictionary_encoding
 from cellsched.hosts import extrema as extrema_
 
 Column = npt.NDArray[Any]
@@ -27,7 +27,7 @@ class Snapshot:
 
     :param version: the number of versions before this one
     :param columns: read-only arrays by name, with one value for each host
-    :param codings: the values of the coded columns
+    :param encodings: the values of the coded columns
     :param rows: rows by the uuid of the compute node
     :param cells: what was heard of cells
     :param kept: what was made of columns that seldom change; the next
@@ -37,7 +37,7 @@ class Snapshot:
     version: int
     specs: Mapping[str, columns_.Column]
     columns: Mapping[str, Column]
-    codings: Mapping[str, coding_.DictionaryEncoding]
+    encodings: Mapping[str, dictionary_encoding.DictionaryEncoding]
     rows: Mapping[str, int]
     cells: cell_health.Cells
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)
@@ -47,18 +47,18 @@ class Snapshot:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def coding(self, name: str) -> coding_.DictionaryEncoding:
+    def encoding(self, name: str) -> dictionary_encoding.DictionaryEncoding:
         """Return the values of a coded column.
 
         :raises cellsched.exception.ColumnNotFound: no such column, or it is
             not coded
         """
-        coding = self.codings.get(name)
-        if coding is None:
+        encoding = self.encodings.get(name)
+        if encoding is None:
             if name in self.columns:
                 raise exception.ColumnNotFound(column=name, near=' of codes.')
             raise self.missing(name)
-        return coding
+        return encoding
 
     def missing(self, name: str) -> exception.ColumnNotFound:
         """Return the error of a column that is not there."""

@@ -17,7 +17,7 @@ import numpy as np
 from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import dictionary_encoding as coding_
+from cellsched.hosts import dictionary_encoding
 from cellsched.hosts import extrema as extrema_
 from cellsched.hosts import inflight_builds
 from cellsched.hosts import merged_columns
@@ -112,14 +112,14 @@ class HostTable:
         self._columns = {
             name: np.empty(0, dtype=spec.stored)
             for name, spec in self.specs.items()}
-        self._codings = {
-            name: coding_.DictionaryEncoding(spec.default)
+        self._encodings = {
+            name: dictionary_encoding.DictionaryEncoding(spec.default)
             for name, spec in self.specs.items()
             if spec.dtype == columns_.CODED}
         self._length = 0
         self._rows: dict[str, int] = {}
         # Builds that are in the columns and that no host reported yet.
-        self._pending = inflight_builds.InflightBuilds()
+        self._inflight_builds = inflight_builds.InflightBuilds()
         # By node, what was noted and is not in the columns yet.
         self._takings: dict[str, list[Taking]] = {}
         # How many changes were in overlays when a node was chosen last.
@@ -157,9 +157,9 @@ class HostTable:
         """The snapshot that was published last."""
         return self._current().snapshot
 
-    def coding(self, name: str) -> coding_.DictionaryEncoding:
-        """Return the values of a coded column; see ``Snapshot.coding``."""
-        return self.snapshot.coding(name)
+    def encoding(self, name: str) -> dictionary_encoding.DictionaryEncoding:
+        """Return the values of a coded column; see ``Snapshot.encoding``."""
+        return self.snapshot.encoding(name)
 
     def row(self, uuid: str) -> int | None:
         """Return the row of a compute node, or None."""
@@ -327,7 +327,7 @@ class HostTable:
                 shown.flags.writeable = False
             lasting = self._rows_changed or self._lasting_changed
             snapshot = snapshot_.Snapshot(
-                before.version + 1, self.specs, columns, dict(self._codings),
+                before.version + 1, self.specs, columns, dict(self._encodings),
                 dict(self._rows) if self._rows_changed else before.rows,
                 self.cells.copy(), {} if lasting else before.kept,
                 extrema_.Extrema() if self._rows_changed
@@ -369,22 +369,22 @@ class HostTable:
             for name, given in values.items():
                 self._put(name, rows, given)
             if merged_columns.BUILDS in values:
-                self._pending.forget(uuids)
+                self._inflight_builds.forget(uuids)
 
     def _put(self, name: str, rows: snapshot_.Column, given: Any) -> None:
         if name.startswith(columns_.ROOM):
             self._room_column(name.removeprefix(columns_.ROOM))
-        coding = self._codings.get(name)
-        if coding is not None:
-            given = coding.encode(_listed(given))
+        encoding = self._encodings.get(name)
+        if encoding is not None:
+            given = encoding.encode(_listed(given))
         column = self._writable(name)
         before = column[rows] if name in _LASTING else None
         column[rows] = given
         if before is not None and not np.array_equal(before, column[rows]):
             self._lasting_changed = True
-        if coding is not None and (
-                len(coding.values) > self._length + _SPARE_VALUES):
-            self._codings[name], self._columns[name] = coding.compacted(
+        if encoding is not None and (
+                len(encoding.values) > self._length + _SPARE_VALUES):
+            self._encodings[name], self._columns[name] = encoding.compacted(
                 column[:self._length])
             self._lasting_changed = True
 
@@ -399,7 +399,7 @@ class HostTable:
             stay = np.ones(self._length, dtype=bool)
             stay[list(gone)] = False
             left = self.written('uuid')[~stay]
-            self._pending.forget(left)
+            self._inflight_builds.forget(left)
             for uuid in left:
                 self._noted_at.pop(uuid, None)
             for name, column in self._columns.items():
@@ -449,7 +449,7 @@ class HostTable:
         """
         with self._lock:
             self._fold()
-            for uuid, count in self._pending.expire(before):
+            for uuid, count in self._inflight_builds.expire(before):
                 self._writable(merged_columns.BUILDS)[
                     self._rows[uuid]] -= count
                 self._changed = True
@@ -468,7 +468,7 @@ class HostTable:
                     if name.startswith(columns_.ROOM):
                         self._room_column(name.removeprefix(columns_.ROOM))
                     self._writable(name)[row] += amount
-                self._pending.add(node, taking.at)
+                self._inflight_builds.add(node, taking.at)
 
     def _place(self, uuids: Sequence[str]) -> snapshot_.Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
@@ -495,7 +495,7 @@ class HostTable:
             self._private.add(name)
         spec = self.specs.get(name)
         column[self._length:end] = (
-            spec.default if spec and name not in self._codings else 0)
+            spec.default if spec and name not in self._encodings else 0)
         return column
 
     def _writable(self, name: str) -> snapshot_.Column:

@@ -165,11 +165,11 @@ class Hosts:
 
     def code(self, name: str, value: Any) -> int:
         """Return the code of a value in a coded column; -1 if it has none."""
-        return self.columns.snapshot.coding(name).code(value)
+        return self.columns.snapshot.encoding(name).code(value)
 
     def value(self, name: str, code: int) -> Any:
         """Return the value that a code of a coded column stands for."""
-        return self.columns.snapshot.coding(name).values[code]
+        return self.columns.snapshot.encoding(name).values[code]
 
     def each(
         self, name: str, function: Callable[[Any], Any], dtype: str = 'bool'
@@ -179,8 +179,8 @@ class Hosts:
         It is asked once for a value, however many hosts have it, and may be
         asked about values that no host has any more.
         """
-        coding = self.columns.snapshot.coding(name)
-        return coding.spread(self[name], function, dtype)
+        encoding = self.columns.snapshot.encoding(name)
+        return encoding.spread(self[name], function, dtype)
 
     def number(
         self, key: str, default: float, least: float | None = None
@@ -191,7 +191,7 @@ class Hosts:
         :param least: a lower number counts as none
         :returns: one number if no aggregate says any, else one for each host
         """
-        numbers = self.columns.snapshot.coding('aggregates').numbers(key)
+        numbers = self.columns.snapshot.encoding('aggregates').numbers(key)
         if numbers is None:
             return default
         bad = np.isnan(numbers)
@@ -307,16 +307,16 @@ class Hosts:
 
     def _fact(self, name: str) -> Column:
         snapshot = self.columns.snapshot
-        known, coding = snapshot.cells, snapshot.coding('cell')
+        known, encoding = snapshot.cells, snapshot.encoding('cell')
         if name == 'cell_silent_s':
-            return coding.spread(
+            return encoding.spread(
                 self['cell'], lambda uuid: known.silent_s(uuid, self.now),
                 'float64')
         if name == 'cell_failures':
-            return coding.spread(
+            return encoding.spread(
                 self['cell'], lambda uuid: known.failures(uuid, self.now),
                 'float64')
-        count, whole = len(coding.values), self.columns
+        count, whole = len(encoding.values), self.columns
         facts_: Column
         if name == 'cell_builds':
             facts_ = np.bincount(whole['cell'], whole['num_io_ops'], count)

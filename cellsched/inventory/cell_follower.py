@@ -13,7 +13,7 @@ from cellsched import clock as clock_
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
 from cellsched.hosts import table as table_
-from cellsched.inventory import aggregate_groups as grouping_
+from cellsched.inventory import aggregate_groups as aggregate_groups_
 from cellsched.inventory import node_columns
 from cellsched import objects
 
@@ -37,13 +37,13 @@ class CellFollower:
 
     def __init__(
         self, cell: objects.CellMapping, table: table_.HostTable,
-        lock: clock_.Lock, grouping: grouping_.AggregateGroups,
+        lock: clock_.Lock, aggregate_groups: aggregate_groups_.AggregateGroups,
         discovery: discovery_.Discovery, clock: clock_.Clock,
     ) -> None:
         self.cell = cell
         self._table = table
         self._lock = lock
-        self._grouping = grouping
+        self._aggregate_groups = aggregate_groups
         self._discovery = discovery
         self._clock = clock
         self._reading = clock.lock()
@@ -239,8 +239,9 @@ class CellFollower:
     def _groups(self, hosts: Iterable[str]) -> dict[str, list[Any]]:
         hosts = list(hosts)
         return {
-            'aggregates': [self._grouping.group(host) for host in hosts],
-            'availability_zone': [self._grouping.zone(host)
+            'aggregates': [self._aggregate_groups.group(host)
+                           for host in hosts],
+            'availability_zone': [self._aggregate_groups.zone(host)
                                   for host in hosts]}
 
     def _mapped(self, rows: Sequence[Any]) -> Sequence[Any]:

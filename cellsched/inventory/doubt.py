@@ -63,7 +63,7 @@ def find(
     """
     seen, codes = table['last_seen_up'], table['cell']
     cells = [table.cells.hearing(uuid, now)
-             for uuid in table.coding('cell').values]
+             for uuid in table.encoding('cell').values]
     heard = np.array([each.last for each in cells])[codes]
     enabled = ~(table['service_disabled'] | table['forced_down'])
     up = enabled & (np.abs(now - seen) <= limits.down_s)

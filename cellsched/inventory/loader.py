@@ -24,10 +24,10 @@ from cellsched.hosts import cell_health
 from cellsched.hosts import columns
 from cellsched.hosts import document as document_
 from cellsched.hosts import table
-from cellsched.inventory import aggregate_groups as grouping_
-from cellsched.inventory import cell_follower as follower_
+from cellsched.inventory import aggregate_groups
+from cellsched.inventory import cell_follower
 from cellsched.inventory import doubt as doubt_
-from cellsched.inventory import host_mappings as mappings_
+from cellsched.inventory import host_mappings
 from cellsched.inventory import instance_reports
 from cellsched import objects
 
@@ -77,7 +77,7 @@ class InventoryLoader:
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
         gatherer: gather.Gatherer, discovery: discovery_.Discovery,
-        claims: Any, clock: clock_.Clock, pace: RefreshPolicy,
+        claims: Any, clock: clock_.Clock, policy: RefreshPolicy,
         default_zone: str, extra_columns: Iterable[columns.Column] = (),
     ) -> None:
         self._database = database
@@ -86,10 +86,10 @@ class InventoryLoader:
         self._discovery = discovery
         self._claims = claims
         self._clock = clock
-        self._pace = pace
-        self._grouping = grouping_.AggregateGroups(default_zone)
-        self._mappings = mappings_.HostMappings(database)
-        self._followers: dict[str, follower_.CellFollower] = {}
+        self._policy = policy
+        self._aggregate_groups = aggregate_groups.AggregateGroups(default_zone)
+        self._host_mappings = host_mappings.HostMappings(database)
+        self._followers: dict[str, cell_follower.CellFollower] = {}
         self._refreshing = clock.lock()
         # What is read first is applied first.
         self._reading = clock.lock()
@@ -101,14 +101,14 @@ class InventoryLoader:
         # What was chosen and not claimed, and until when that counts.
         self._held: collections.deque[tuple[float, list[str]]] = (
             collections.deque())
-        self._told = instance_reports.InstanceReports()
+        self._instance_reports = instance_reports.InstanceReports()
         # Guards what is remembered here, and who writes the table. Nothing
         # that blocks is done with it.
         self._lock = clock.lock()
         self._published_at = -math.inf
         self.table = table.HostTable(
             (*columns.STANDARD, *extra_columns),
-            cell_health.Cells(pace.half_life_s, pace.limits.silence_s))
+            cell_health.Cells(policy.half_life_s, policy.limits.silence_s))
         self._doubted_at = -math.inf
         #: Cells that did not answer when they were last asked, by identity.
         self.silent: list[str] = []
@@ -126,14 +126,14 @@ class InventoryLoader:
             return self.refresh(context, -math.inf)
         now = self._clock.monotonic()
         age_s = now - self._read_at
-        if self._refreshing.locked() and age_s < self._pace.limits.silence_s:
+        if self._refreshing.locked() and age_s < self._policy.limits.silence_s:
             # To publish takes a copy of what changed in any cell.
             if now >= (self._published_at
-                       + self._pace.interval_s * _PUBLISHING_SHARE):
+                       + self._policy.interval_s * _PUBLISHING_SHARE):
                 self._published_at = now
                 self.table.publish()
             return False
-        if age_s < 2 * self._pace.interval_s:
+        if age_s < 2 * self._policy.interval_s:
             return False
         return self.refresh(context, self._read_at)
 
@@ -155,7 +155,7 @@ class InventoryLoader:
                 self._read_claims()
             with self.table.batch():
                 self._read_aggregates(now)
-                self._mappings.read()
+                self._host_mappings.read()
                 self._read_cells(context, now)
             with self._lock:
                 while self._held and (
@@ -188,10 +188,10 @@ class InventoryLoader:
         """Return why it cannot be told here whether hosts are up, if so."""
         with self._lock:
             now = self._clock.steady()
-            found = doubt_.find(self.table, now, self._pace.limits)
+            found = doubt_.find(self.table, now, self._policy.limits)
             if found is None:
                 return None
-            log_it = now - self._doubted_at >= self._pace.limits.down_s
+            log_it = now - self._doubted_at >= self._policy.limits.down_s
             if log_it:
                 self._doubted_at = now
         if log_it:
@@ -233,12 +233,12 @@ class InventoryLoader:
         """Take over aggregates that callers tell of, until the end."""
         with self._lock:
             self._regroup(frozenset[str]().union(*map(
-                self._grouping.tell, aggregates)))
+                self._aggregate_groups.tell, aggregates)))
 
     def forget_aggregate(self, number: int) -> None:
         """Forget an aggregate that callers told of."""
         with self._lock:
-            self._regroup(self._grouping.forget(number))
+            self._regroup(self._aggregate_groups.forget(number))
 
     def tell_instances(
         self, host: str, instances: Iterable[str], complete: bool
@@ -248,23 +248,26 @@ class InventoryLoader:
         :param complete: whether it has no others
         """
         with self._lock:
-            tell = self._told.replace if complete else self._told.update
-            tell(host, instances)
+            if complete:
+                self._instance_reports.replace(host, instances)
+            else:
+                self._instance_reports.update(host, instances)
 
     def forget_instance(self, instance: str) -> None:
         """Forget where an instance is said to be."""
         with self._lock:
-            self._told.forget(instance)
+            self._instance_reports.forget(instance)
 
-    def told(self, instances: Iterable[str]) -> dict[str, str]:
+    def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the nodes of instances, of those that a host told of."""
         with self._lock:
-            told_ = {each: host for each in instances
-                     if (host := self._told.host(each)) is not None}
-        if not told_:
+            reported = {
+                each: host for each in instances
+                if (host := self._instance_reports.host(each)) is not None}
+        if not reported:
             return {}
         hosts = self.table.view(self._clock.steady())
-        rows = {each: hosts.named(host) for each, host in told_.items()}
+        rows = {each: hosts.named(host) for each, host in reported.items()}
         return {each: hosts['uuid'][found[0]]
                 for each, found in rows.items() if found}
 
@@ -281,11 +284,11 @@ class InventoryLoader:
             self._followers.pop(uuid).forget()
         for uuid, cell in cells.items():
             if uuid not in self._followers:
-                self._followers[uuid] = follower_.CellFollower(
-                    cell, self.table, self._lock, self._grouping,
+                self._followers[uuid] = cell_follower.CellFollower(
+                    cell, self.table, self._lock, self._aggregate_groups,
                     self._discovery, self._clock)
             self._followers[uuid].cell = cell
-            self._followers[uuid].mapped = self._mappings.hosts(uuid)
+            self._followers[uuid].mapped = self._host_mappings.hosts(uuid)
         gathered = self._gatherer.gather(
             context, cells.values(),
             lambda aimed: self._read_cell(aimed, now))
@@ -309,18 +312,18 @@ class InventoryLoader:
         if everything:
             # Not all cells at once, for that takes its time.
             share = zlib.crc32(aimed.cell.uuid.encode()) % 1000 / 2000
-            follower.full_at = now + self._pace.full_interval_s * (1 - share)
+            follower.full_at = now + self._policy.full_interval_s * (1 - share)
         if new:
             self.mark_stale(new)
 
     def _read_aggregates(self, now: float) -> None:
         if now >= self._aggregates_full_at:
             self._aggregates_token = None
-            self._aggregates_full_at = now + self._pace.full_interval_s
+            self._aggregates_full_at = now + self._policy.full_interval_s
         with self._database.reader() as connection:
             changes = aggregates.changes(connection, self._aggregates_token)
         with self._lock:
-            self._regroup(self._grouping.apply(changes))
+            self._regroup(self._aggregate_groups.apply(changes))
         self._aggregates_token = changes.token
 
     def _read_claims(self) -> None:

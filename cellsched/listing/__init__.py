@@ -2,5 +2,5 @@
 """Servers as users see them, wherever they are.
 
 ``server`` is one server's record, ``merge`` puts sorted sequences of them
-together, ``instances`` reads them from the API database and the cells.
+together, ``servers`` reads them from the API database and the cells.
 """

@@ -3,5 +3,5 @@
 
 ``base`` is the contract; ``noop`` gives none, and ``fake`` records what it
 would give. To add one, subclass ``base.NetworkAPI`` and name it in the entry
-points of ``cellsched.network``. ``freeing`` takes networks back.
+points of ``cellsched.network``. ``deallocation`` takes networks back.
 """

@@ -45,7 +45,7 @@ class Still:
         """Do nothing: there is nothing newer."""
         return False
 
-    def told(self, instances: Iterable[str]) -> dict[str, str]:
+    def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
         """Return nothing: where instances are is not in a snapshot."""
         return {}
 

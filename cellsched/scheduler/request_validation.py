@@ -51,7 +51,7 @@ def bounds(options: Any) -> RequestBounds:
 
 
 def check(
-    spec: Any, uuids: Any, limits: RequestBounds,
+    spec: Any, uuids: Any, bounds: RequestBounds,
     hints: frozenset[str] | None = None, strictly: bool = True,
 ) -> None:
     """Make sure that a request can be decided on.
@@ -65,7 +65,7 @@ def check(
     """
     if not isinstance(spec, objects.RequestSpec):
         raise invalid('spec_obj', 'a RequestSpec')
-    most, listed = limits.names_max, limits.values_max
+    most, listed = bounds.names_max, bounds.values_max
     _check_flavor(spec.get('flavor'), most)
     _check_hints(spec.get('scheduler_hints') or {}, most, hints, strictly)
     image = spec.get('image')
@@ -83,10 +83,10 @@ def check(
     _check_group(spec.get('instance_group'), listed)
     _check_destination(spec.get('requested_destination'), listed)
     if uuids is not None:
-        _check_uuids(uuids, limits.instances_max)
-    elif spec.get('num_instances', 1) > limits.instances_max:
+        _check_uuids(uuids, bounds.instances_max)
+    elif spec.get('num_instances', 1) > bounds.instances_max:
         raise invalid('spec_obj.num_instances',
-                      f'a whole number from 1 to {limits.instances_max}')
+                      f'a whole number from 1 to {bounds.instances_max}')
 
 
 def unknown_hints(

@@ -34,7 +34,7 @@ class TestServersOfImages(base.TestCase):
         self.known.refresh(context.admin())
         table = self.known.table
         code = table['image_props'][table.row(self.provider('cell1', host))]
-        return table.coding('image_props').values[code]
+        return table.encoding('image_props').values[code]
 
     def build(self, **properties):
         """Build a server of an image that says this; return its host."""

@@ -118,7 +118,8 @@ class TestExistingService(pages.Following):
     def check_log(self):
         """Find the lines in the scheduler's log of which the page tells."""
         scheduler = self.services[0]
-        for line in (r'INFO cellsched\.scheduler\.placing \[None req-\S+ .*\] '
+        for line in (r'INFO cellsched\.scheduler\.placement\.placer '
+                     r'\[None req-\S+ .*\] '
                      r"Placed 1 instances on \['compute1'\]\n",
                      r'Refused select_destinations: .*_nova_check_type'):
             scheduler.wait_for(line)

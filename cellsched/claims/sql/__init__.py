@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in a SQL database.
 
-``schema`` has the tables and ``migrations`` their history; ``reading`` and
-``writing`` have the statements, ``at_once`` the one that most claims on
-PostgreSQL need; ``demand`` adds up what a batch moves, and ``shaping`` makes
-it into parts of statements; ``grouping`` has what server groups need, and
-``recounting`` what sets figures right.
+``schema`` has the tables and ``migrations`` their history; ``queries`` reads
+and ``transactions`` writes, ``single_statement`` has the one that most claims
+on PostgreSQL need; ``demand`` adds up what a batch moves, and ``statements``
+makes it into parts of statements; ``group_members`` has what server groups
+need, and ``recount`` sets figures right.
 """
 
 from collections.abc import Callable

@@ -38,27 +38,27 @@ class Candidates:
     """Hosts that passed, and what each of the others failed at.
 
     :param stages: what the hosts are asked, in this order
-    :param sifted: the hosts that passed all stages
+    :param filtered: the hosts that passed all stages
     """
 
     stages: tuple[base.Filter, ...]
-    sifted: filtering.FilteredHosts
+    filtered: filtering.FilteredHosts
 
     @property
     def rows(self) -> view.Column:
         """The rows of the hosts that passed."""
-        return self.sifted.rows
+        return self.filtered.rows
 
     def __len__(self) -> int:
-        return self.sifted.left
+        return self.filtered.left
 
     def without(self, rows: Sequence[int]) -> 'Candidates':
         """Return the others, as when the claim store refused these hosts."""
-        return Candidates(self.stages, self.sifted.without(rows))
+        return Candidates(self.stages, self.filtered.without(rows))
 
     def rejected(self, stage: base.Filter) -> view.Column:
         """Return the rows that failed at a stage; each is in one of them."""
-        found = [step.rejected for step in self.sifted.steps
+        found = [step.rejected for step in self.filtered.steps
                  if step.stage is stage]
         return np.concatenate(found) if found else np.empty(0, 'int64')
 
@@ -81,7 +81,7 @@ class Candidates:
             rows = np.sort(self.rejected(stage))
             if len(rows):
                 nearest = calls.ask(
-                    stage, _nearest, stage, self.sifted.hosts.at(rows),
+                    stage, _nearest, stage, self.filtered.hosts.at(rows),
                     request)
                 yield Rejection(stage.name, len(rows), stage.reason, nearest)
 

@@ -158,7 +158,7 @@ class Pipeline:
         """
         again = [stage for stage in candidates.stages
                  if not stage.run_filter_once_per_request]
-        left = candidates.sifted
+        left = candidates.filtered
         chosen = filtering.FilteredHosts(
             left.hosts.at(np.array([row])), None, 1)
         asked = chosen.through(
@@ -186,7 +186,7 @@ class Pipeline:
         limits: dict[str, int] = {}
         if not self._limiting:
             return limits
-        chosen = candidates.sifted.hosts.at(np.array([row]))
+        chosen = candidates.filtered.hosts.at(np.array([row]))
         for stage in candidates.stages:
             if stage in self._limiting:
                 limits |= self._calls.ask(
@@ -203,10 +203,10 @@ class Pipeline:
         candidates and multiplied. Fewer than two have nothing to weigh.
         """
         weighers = self._calls.applying(self._weighers, request)
-        sifted = candidates.sifted
+        filtered = candidates.filtered
         if any(each.by_row for each in weighers):
-            sifted = sifted.narrowed()
-        hosts, mask = sifted.hosts, sifted.mask
+            filtered = filtered.narrowed()
+        hosts, mask = filtered.hosts, filtered.mask
         parts = []
         for weigher in weighers if len(candidates) > 1 else ():
             multiplier = self._calls.multiplier(weigher, hosts)
@@ -233,7 +233,7 @@ class Pipeline:
             from the table; it is used up
         :param row: the host on which something was taken
         """
-        hosts, mask = candidates.sifted.hosts, candidates.sifted.mask
+        hosts, mask = candidates.filtered.hosts, candidates.filtered.mask
         place = ranking.place(row)
         still = place is not None and (mask is None or bool(mask[place]))
         lost = len(ranking) - len(candidates)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The minutes of a decision: a document of plain data, to keep and to tell.
+"""The document of a decision: plain data, to keep and to tell.
 
 It has what operators need to understand the decision, and no credentials. What
 users wrote is cut to a size.
@@ -31,7 +31,7 @@ def of(
     instances: Sequence[str], request_id: str | None,
     decided_at: datetime.datetime,
 ) -> dict[str, Any]:
-    """Return the minutes of a decision.
+    """Return the document of a decision.
 
     :param instances: uuids of the instances that it is about
     """

@@ -51,7 +51,7 @@ class ClaimBatcher:
         make_lock: Callable[[], clock_.Lock] = threading.Lock,
     ) -> None:
         self._store = store
-        self._together = group_commit.GroupCommit(
+        self._group_commit = group_commit.GroupCommit(
             self._take, at_once, make_lock)
 
     def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
@@ -69,7 +69,7 @@ class ClaimBatcher:
         although it was.
         """
         mine = _Batch(claims)
-        self._together.do(mine)
+        self._group_commit.do(mine)
         return mine.result()
 
     def _take(self, batches: Sequence[_Batch]) -> None:

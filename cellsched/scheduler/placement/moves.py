@@ -61,15 +61,15 @@ def has_tried(request: objects.RequestSpec) -> bool:
 def locate(
     hosts: view.Hosts, request: objects.RequestSpec,
     instances: Sequence[str], held: Held,
-    told: Mapping[str, str] | None = None,
+    reported: Mapping[str, str] | None = None,
 ) -> Located:
     """Tell instances that have what is asked for from those to be moved.
 
     :param instances: the request's own
     :param held: what they hold in all their names, and what others hold
-    :param told: nodes of instances, as their hosts told
+    :param reported: nodes of instances, as their hosts reported them
     """
-    stale = _stale(hosts, request, instances, held, told or {})
+    stale = _stale(hosts, request, instances, held, reported or {})
     held = {name: claims for name, claims in held.items()
             if name not in stale}
     nodes = {name: claims[0].provider for name, claims in held.items()}
@@ -90,7 +90,7 @@ def locate(
 
 def _stale(
     hosts: view.Hosts, request: objects.RequestSpec,
-    instances: Sequence[str], held: Held, told: Mapping[str, str],
+    instances: Sequence[str], held: Held, reported: Mapping[str, str],
 ) -> Held:
     """Return what is held where the request's own builds failed.
 
@@ -109,8 +109,9 @@ def _stale(
                 continue
             node = claims[0].provider
             row = hosts.row(node)
-            if row is not None and told.get(name) != node and not _TRIED.keep(
-                    hosts.at(np.array([row])), request)[0]:
+            if (row is not None and reported.get(name) != node
+                    and not _TRIED.keep(
+                        hosts.at(np.array([row])), request)[0]):
                 found[name] = claims
     return found
 

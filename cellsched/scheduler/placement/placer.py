@@ -24,11 +24,11 @@ from cellsched.scheduler import demands
 from cellsched.scheduler.explanation import decision_record as decision_
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_batching
-from cellsched.scheduler.placement import claim_refusals as refusals_
+from cellsched.scheduler.placement import claim_refusals
 from cellsched.scheduler.placement import group_members
 from cellsched.scheduler.placement import moves
 from cellsched.scheduler.placement import rebuilds
-from cellsched.scheduler.placement import selection as choosing_
+from cellsched.scheduler.placement import selection as selection_
 from cellsched.scheduler.placement import single_flight
 
 LOG = log.getLogger(__name__)
@@ -66,7 +66,7 @@ class Placer:
     and then claimed. When the store refuses, somebody else was faster: the
     table is set right and the choice made again.
 
-    :param taste: which of the best hosts is chosen
+    :param policy: which of the best hosts is chosen
     :param attempts_max: times to choose for one request
     :param record: is told each decision; must neither block nor fail
     :param slow_plugin_s: a filter or weigher that takes longer in the
@@ -77,17 +77,17 @@ class Placer:
     def __init__(
         self, loader: loader_.InventoryLoader, pipeline: pipeline_.Pipeline,
         claims: claim_batching.ClaimBatcher, clock: clock_.Clock,
-        taste: choosing_.SelectionPolicy, attempts_max: int, record: Record,
+        policy: selection_.SelectionPolicy, attempts_max: int, record: Record,
         slow_plugin_s: float = math.inf, ignores_demands: bool = False,
     ) -> None:
         self._loader = loader
         self._pipeline = pipeline
         self._claims = claims
         self._clock = clock
-        self._taste = taste
+        self._policy = policy
         self._attempts_max = attempts_max
         self._record = record
-        self._repeats = single_flight.SingleFlight(clock.event)
+        self._single_flight = single_flight.SingleFlight(clock.event)
         self._slow_plugin_s = slow_plugin_s
         self._demands = demands.Rule(pipeline.reads, ignores_demands)
         self._rebuilds = rebuilds.Rebuilds(loader, claims, clock)
@@ -107,7 +107,8 @@ class Placer:
         if refusal is not None:
             self._record(context, request, uuids, self._undecided(refusal))
             raise refusal
-        with self._repeats.alone(uuids), self._timed(context) as pipeline:
+        with (self._single_flight.alone(uuids),
+              self._timed(context) as pipeline):
             try:
                 if rebuilds.is_asked_for(request):
                     return self._check_rebuild(
@@ -162,7 +163,7 @@ class Placer:
         request = group_members.with_members(request, uuids)
         asked_at = self._clock.monotonic()
         fresh = self._loader.follow(context)
-        refusals = refusals_.ClaimRefusals()
+        refusals = claim_refusals.ClaimRefusals()
         chosen = 0
         # Hardly any request comes twice, and the store finds those that do:
         # to ask it before costs as much as to claim.
@@ -226,7 +227,7 @@ class Placer:
             located = self._locate(pipeline, request, uuids, again=True)
             choice = self._choose(
                 pipeline, request, uuids, alternates, located,
-                refusals_.ClaimRefusals(), keep=False)
+                claim_refusals.ClaimRefusals(), keep=False)
         if not choice.places:
             assert choice.why is not None
             _explain(choice.decision, choice.why)
@@ -244,7 +245,7 @@ class Placer:
 
     def _refused(
         self, why: diagnosis.Diagnosis, decision: decision_.Decision,
-        refusals: refusals_.ClaimRefusals,
+        refusals: claim_refusals.ClaimRefusals,
     ) -> diagnosis.Diagnosis:
         """Return why there is none where the store refused too often."""
         for by, nodes in ((diagnosis.CLAIMS, refusals.lost),
@@ -279,16 +280,18 @@ class Placer:
         if not others and not again:
             return moves.NOWHERE
         held = self._claims.held([*others, *moves.names(uuids)])
-        told = self._loader.told(others - held.keys())
-        own = self._loader.told(uuids) if moves.has_tried(request) else {}
+        reported = self._loader.reported_nodes(others - held.keys())
+        own = (self._loader.reported_nodes(uuids)
+               if moves.has_tried(request) else {})
         hosts = self._loader.table.view(self._clock.steady())
         located = moves.locate(hosts, request, uuids, held, own)
-        return dataclasses.replace(located, nodes={**told, **located.nodes})
+        return dataclasses.replace(
+            located, nodes={**reported, **located.nodes})
 
     def _choose(
         self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int, located: moves.Located,
-        refusals: refusals_.ClaimRefusals, keep: bool = True,
+        refusals: claim_refusals.ClaimRefusals, keep: bool = True,
     ) -> _Choice:
         """Choose for each instance in turn, and note what is chosen.
 
@@ -318,24 +321,24 @@ class Placer:
     def _decide(
         self, pipeline: pipeline_.Pipeline, hosts: view.Hosts,
         request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
-        located: moves.Located, refusals: refusals_.ClaimRefusals,
+        located: moves.Located, refusals: claim_refusals.ClaimRefusals,
     ) -> _Choice:
         """Choose for each instance in turn."""
-        choosing = choosing_.Selector(
-            pipeline, self._taste, hosts, request, refusals)
+        selector = selection_.Selector(
+            pipeline, self._policy, hosts, request, refusals)
         complete = all(
-            choosing.choose(uuid, located.kept.get(uuid),
+            selector.choose(uuid, located.kept.get(uuid),
                             last=uuid == uuids[-1])
             for uuid in uuids)
         quiet = complete and not refusals and self._attempts_max > 1
         # Where alternates are looked for, more are rejected.
-        why = None if quiet else choosing.diagnosis(
+        why = None if quiet else selector.diagnosis(
             self._loader.silent, len(uuids))
         choice = _Choice(
-            choosing.selections(alternates) if complete else [],
-            why, choosing.decision())
+            selector.selections(alternates) if complete else [],
+            why, selector.decision())
         if why is not None:
-            choice.decision.examples = choosing.examples()
+            choice.decision.examples = selector.examples()
         return choice
 
     def _names(self, providers: Iterable[str]) -> list[str]:

@@ -71,7 +71,7 @@ class Rebuilds:
         uuid = _instance(request, uuids)
         held = self._claims.held(moves.names([uuid]))
         nodes = {each.provider for claims in held.values() for each in claims}
-        nodes.update(self._loader.told([uuid]).values())
+        nodes.update(self._loader.reported_nodes([uuid]).values())
         hosts = self._loader.table.view(self._clock.steady())
         return check(hosts, pipeline, request, nodes)
 
@@ -100,7 +100,7 @@ def check(
     found = pipeline.candidates(
         hosts.at(np.array([row])), request, rebuild=True)
     decision = decision_.Decision(
-        1, decision_.counts(1, found.stages, found.sifted.steps), ())
+        1, decision_.counts(1, found.stages, found.filtered.steps), ())
     if not len(found):
         return Verdict([], diagnosis.Diagnosis(
             1, pipeline.rejections(request, found)), decision)

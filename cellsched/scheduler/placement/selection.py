@@ -15,7 +15,7 @@ from cellsched.scheduler.decision import pipeline as pipeline_
 from cellsched.scheduler.decision import ranking as ranking_
 from cellsched.scheduler.explanation import decision_record as decision_
 from cellsched.scheduler.explanation import diagnosis
-from cellsched.scheduler.placement import claim_refusals as refusals_
+from cellsched.scheduler.placement import claim_refusals
 
 #: Hosts that are named for each stage that rejected some.
 _EXAMPLES_MAX = 10
@@ -58,16 +58,16 @@ class Selector:
     """
 
     def __init__(
-        self, pipeline: pipeline_.Pipeline, taste: SelectionPolicy,
+        self, pipeline: pipeline_.Pipeline, policy: SelectionPolicy,
         hosts: view.Hosts, request: objects.RequestSpec,
-        refusals: refusals_.ClaimRefusals | None = None,
+        refusals: claim_refusals.ClaimRefusals | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self._taste = taste
+        self._policy = policy
         self._hosts = hosts
         self._request = request
         self._resources = request.resources()
-        refusals = refusals or refusals_.ClaimRefusals()
+        refusals = refusals or claim_refusals.ClaimRefusals()
         self._lost = refusals.hopeless(hosts)
         self._closed = refusals.closed(hosts)
         #: Of these, those that nothing else kept from being chosen.
@@ -93,7 +93,7 @@ class Selector:
                 return False
         else:
             ranking = self._rank()
-            row = self._taste.pick(ranking)
+            row = self._policy.pick(ranking)
             if row is None:
                 return False
             first = not self._picks
@@ -130,7 +130,7 @@ class Selector:
         """Return what was decided, to be told later."""
         # Candidates that are empty have rejected something all the same.
         found = self._candidates
-        steps = () if found is None else found.sifted.steps
+        steps = () if found is None else found.filtered.steps
         stages = () if found is None else found.stages
         return decision_.Decision(
             len(self._hosts),

@@ -6,7 +6,7 @@ There transactions run at the same time, so races are real.
 
 from tests.integration.db import base
 from tests.unit.db.api import test_aggregates
-from tests.unit.db.api import test_audit_queries as test_api_surveying
+from tests.unit.db.api import test_audit_queries as test_api_queries
 from tests.unit.db.api import test_build_requests
 from tests.unit.db.api import test_build_requests_revised as test_revised
 from tests.unit.db.api import test_cell_mappings
@@ -17,7 +17,7 @@ from tests.unit.db.api import test_instance_groups
 from tests.unit.db.api import test_instance_mappings
 from tests.unit.db.api import test_request_leases
 from tests.unit.db.api import test_request_specs
-from tests.unit.db.cell import test_audit_queries as test_cell_surveying
+from tests.unit.db.cell import test_audit_queries as test_cell_queries
 from tests.unit.db.cell import test_belongings
 from tests.unit.db.cell import test_block_devices
 from tests.unit.db.cell import test_compute_nodes
@@ -184,9 +184,9 @@ class TestServices(base.CellTestCase, test_services.TestServices):
     pass
 
 
-class TestAPISurveying(base.APITestCase, test_api_surveying.TestSurveying):
+class TestAPISurveying(base.APITestCase, test_api_queries.TestSurveying):
     pass
 
 
-class TestCellSurveying(base.CellTestCase, test_cell_surveying.TestSurveying):
+class TestCellSurveying(base.CellTestCase, test_cell_queries.TestSurveying):
     pass

@@ -3,7 +3,7 @@
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched.compute import moves as agent_moving
+from cellsched.compute import moves as agent_moves
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.testing import clients
@@ -22,7 +22,7 @@ class MoverTestCase(agents.AgentTestCase):
             self.there, {'VCPU': claims_base.Inventory(8)})
         self.drivers = {'host1': self.driver, 'host2': self.make_driver()}
         self.agents = {
-            host: agent_moving.MovingAgent(
+            host: agent_moves.MovingAgent(
                 host, self.cell, self.claims, driver, self.compute,
                 self.network)
             for host, driver in self.drivers.items()}

@@ -73,7 +73,7 @@ class ProgressCase(base.TestCase):
         while not self.told.begun:
             pass
         asked += [self.pool.submit(call) for call in others]
-        while len(self.progress._together._waiting) < len(others):
+        while len(self.progress._group_commit._waiting) < len(others):
             pass
         self.told.may_begin.set()
         return [each.exception(60) or each.result() for each in asked]

@@ -172,16 +172,16 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
             cell=[ONE, ONE, TWO, THREE, THREE],
             free_ram_mb=[16384, 16000, 4096, 2048, 1024])
         request = requested(hints={'spread': 'cell'}, num_instances=8)
-        choosing_ = selection.Selector(
+        selector = selection.Selector(
             pipeline.Pipeline(
                 [builders.plugin(self.plugin)],
                 [builders.plugin(ram.RAMWeigher)]),
             selection.SelectionPolicy(random.Random(1)), hosts, request)
 
         for uuid in MEMBERS:
-            self.assertTrue(choosing_.choose(uuid, None, last=False))
+            self.assertTrue(selector.choose(uuid, None, last=False))
 
-        cells = [each.cell_uuid for each, in choosing_.selections(0)]
+        cells = [each.cell_uuid for each, in selector.selections(0)]
         self.assertEqual([ONE, TWO, THREE] * 2 + [ONE, TWO], cells)
 
     @hypothesis.given(

@@ -35,7 +35,7 @@ class LoaderTestCase(base.TestCase):
         table = self.loader.table
         value = table[column][table.row(self.world.providers[host])]
         if table.specs.get(column) in CODED:
-            return table.coding(column).values[value]
+            return table.encoding(column).values[value]
         return value
 
     def view(self):

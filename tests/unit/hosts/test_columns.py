@@ -22,7 +22,7 @@ class TestStandard(base.TestCase):
         for column in EVERY:
             if column.dtype == columns.CODED:
                 self.assertEqual(
-                    0, table.HostTable().coding(column.name).code(
+                    0, table.HostTable().encoding(column.name).code(
                         column.default), column.name)
             else:
                 value = np.array([column.default], dtype=column.stored)[0]

@@ -33,7 +33,7 @@ def plain(table):
         spec = table.specs.get(name)
         column = table[name].tolist()
         if spec is not None and spec.dtype == columns.CODED:
-            column = [table.coding(name).values[code] for code in column]
+            column = [table.encoding(name).values[code] for code in column]
         if name == 'aggregates':
             column = [[(each.id, each.uuid, each.name, dict(each.metadata))
                        for each in group] for group in column]

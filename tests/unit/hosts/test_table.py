@@ -45,11 +45,11 @@ class TestReading(base.TestCase):
         self.assertNotIn('nonsense', self.table)
 
     def test_what_has_no_codes_says_so(self):
-        error = self.assertRaises(KeyError, self.table.coding, 'vcpus_used')
+        error = self.assertRaises(KeyError, self.table.encoding, 'vcpus_used')
 
         self.assertEqual("The host table has no column 'vcpus_used' of "
                          'codes.', str(error))
-        error = self.assertRaises(KeyError, self.table.coding, 'trait')
+        error = self.assertRaises(KeyError, self.table.encoding, 'trait')
         self.assertIn('did you mean traits?', str(error))
 
     def test_row_is_that_of_the_node(self):

@@ -25,7 +25,7 @@ def room(hosts, resource):
 
 
 def values(hosts, name):
-    known = hosts.coding(name).values
+    known = hosts.encoding(name).values
     return [known[code] for code in hosts[name]]
 
 
@@ -132,7 +132,7 @@ class TestCoded(base.TestCase):
         hosts.snapshot.kept['key'] = 'made'
         for number in range(3000):
             hosts.put(['x'], {'stats': f'{number}', 'cell': 'c'})
-            self.assertLess(len(hosts.coding('stats').values), 1010)
+            self.assertLess(len(hosts.encoding('stats').values), 1010)
 
         self.assertEqual(['2999', ''], values(hosts, 'stats'))
         # It may have been made of codes.

@@ -7,42 +7,42 @@ class TestTold(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.told = instance_reports.InstanceReports()
+        self.reports = instance_reports.InstanceReports()
 
     def hosts(self, *instances):
-        return [self.told.host(each) for each in instances]
+        return [self.reports.host(each) for each in instances]
 
     def test_host_has_what_it_says(self):
-        self.told.update('a', ['1', '2'])
-        self.told.update('a', ['3'])
+        self.reports.update('a', ['1', '2'])
+        self.reports.update('a', ['3'])
 
         self.assertEqual(['a', 'a', 'a', None], self.hosts(*'1234'))
 
     def test_instance_is_where_it_was_last_said_to_be(self):
-        self.told.update('a', ['1', '2'])
-        self.told.update('b', ['1'])
+        self.reports.update('a', ['1', '2'])
+        self.reports.update('b', ['1'])
 
         self.assertEqual(['b', 'a'], self.hosts('1', '2'))
-        self.told.replace('a', [])
+        self.reports.replace('a', [])
         self.assertEqual(['b', None], self.hosts('1', '2'))
 
     def test_complete_list_leaves_nothing_else(self):
-        self.told.update('a', ['1', '2'])
-        self.told.replace('a', ['2', '3'])
+        self.reports.update('a', ['1', '2'])
+        self.reports.replace('a', ['2', '3'])
 
         self.assertEqual([None, 'a', 'a'], self.hosts(*'123'))
 
     def test_what_is_forgotten_is_nowhere(self):
-        self.told.update('a', ['1'])
+        self.reports.update('a', ['1'])
 
-        self.told.forget('1')
-        self.told.forget('never seen')
+        self.reports.forget('1')
+        self.reports.forget('never seen')
 
         self.assertEqual([None], self.hosts('1'))
 
     def test_oldest_go_when_there_are_too_many(self):
         self.patch(instance_reports, 'INSTANCES_MAX', 3)
 
-        self.told.update('a', '12345')
+        self.reports.update('a', '12345')
 
         self.assertEqual([None, None, 'a', 'a', 'a'], self.hosts(*'12345'))

@@ -57,11 +57,11 @@ class World(world.World):
         #: What was decided: request, instances and decision.
         self.records = []
 
-    def placing(self, interval_s=FOR_EVER_S, kind=loader.InventoryLoader,
-                filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
-                taste=None, first=(), slow_plugin_s=1e9,
-                ignores_demands=False):
-        """Return another scheduler's placing, and its loader."""
+    def placer(self, interval_s=FOR_EVER_S, kind=loader.InventoryLoader,
+               filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
+               policy=None, first=(), slow_plugin_s=1e9,
+               ignores_demands=False):
+        """Return another scheduler's placer, and its loader."""
         made = self.loader(interval_s, kind)
         if weighers is None:
             # In which order cells are read is chance.
@@ -69,8 +69,8 @@ class World(world.World):
         return placer.Placer(
             made, pipeline.Pipeline(filters, weighers, first),
             claim_batching.ClaimBatcher(self.claims), self.clock,
-            taste or selection.SelectionPolicy(random.Random(0)), attempts_max,
-            self.record, slow_plugin_s=slow_plugin_s,
+            policy or selection.SelectionPolicy(random.Random(0)),
+            attempts_max, self.record, slow_plugin_s=slow_plugin_s,
             ignores_demands=ignores_demands), made
 
     def record(self, context, request, uuids, decision):
@@ -108,11 +108,11 @@ class PlacingTestCase(base.TestCase):
         for host, vcpus in self.hosts.items():
             self.world.add_host(
                 'cell1' if host[0] == 'a' else 'cell2', host, vcpus=vcpus)
-        self.placing, self.loader = self.world.placing()
+        self.placer, self.loader = self.world.placer()
 
     def place(self, count=1, alternates=0, by=None, uuids=None, **wishes):
         wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
-        return (by or self.placing).place(
+        return (by or self.placer).place(
             world.CONTEXT, builders.request(**wishes),
             samples.uuids(count) if uuids is None else uuids, alternates)
 

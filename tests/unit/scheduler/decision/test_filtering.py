@@ -17,14 +17,14 @@ def everyone(count):
 
 class TestThrough(base.TestCase):
 
-    def sift(self, count, *stages, start=None):
+    def filtered(self, count, *stages, start=None):
         return (start or everyone(count)).through(stages, builders.request())
 
     def test_stages_see_whole_columns_while_many_are_left(self):
         first = toys.Filter([True, True, False, True])
         second = toys.Filter([False, True, True, True])
 
-        left = self.sift(4, first, second)
+        left = self.filtered(4, first, second)
 
         self.assertEqual([[0, 1, 2, 3]], second.rows)
         self.assertEqual(([1, 3], 2), (left.rows.tolist(), left.left))
@@ -33,7 +33,7 @@ class TestThrough(base.TestCase):
         first = toys.Filter([row in (3, 90) for row in range(100)])
         second = toys.Filter([row != 3 for row in range(100)])
 
-        left = self.sift(100, first, second)
+        left = self.filtered(100, first, second)
 
         self.assertEqual([[3, 90]], second.rows)
         self.assertEqual([90], left.rows.tolist())
@@ -43,7 +43,7 @@ class TestThrough(base.TestCase):
         for count in (2, 4):
             first = toys.Filter([row != 1 for row in range(count)])
             costly = toys.Filter([True] * count, by_row=True)
-            self.sift(count, costly, first, costly)
+            self.filtered(count, costly, first, costly)
 
             rows = list(range(count))
             self.assertEqual(
@@ -52,7 +52,7 @@ class TestThrough(base.TestCase):
     def test_stage_that_keeps_all_is_no_step(self):
         keeping = toys.Filter([True, True])
 
-        left = self.sift(2, keeping, toys.Filter(None))
+        left = self.filtered(2, keeping, toys.Filter(None))
 
         self.assertEqual(((), 2), (left.steps, left.left))
 
@@ -60,7 +60,7 @@ class TestThrough(base.TestCase):
         stages = [toys.Filter([True, False, True]),
                   toys.Filter([False, False, True])]
 
-        left = self.sift(3, *stages)
+        left = self.filtered(3, *stages)
 
         self.assertEqual(
             [(3, 2, [1]), (2, 1, [0])],
@@ -71,14 +71,14 @@ class TestThrough(base.TestCase):
     def test_nothing_is_asked_where_nobody_is_left(self):
         never = toys.Filter(toys.fail)
 
-        left = self.sift(2, toys.Filter([False, False]), never)
+        left = self.filtered(2, toys.Filter([False, False]), never)
 
         self.assertEqual((0, []), (left.left, left.rows.tolist()))
 
     def test_what_was_sifted_before_is_kept(self):
-        first = self.sift(3, toys.Filter([True, False, True]))
+        first = self.filtered(3, toys.Filter([True, False, True]))
 
-        left = self.sift(3, toys.Filter([True, True, False]), start=first)
+        left = self.filtered(3, toys.Filter([True, True, False]), start=first)
 
         self.assertEqual([[1], [2]], [
             step.rejected.tolist() for step in left.steps])
@@ -94,7 +94,7 @@ class TestThrough(base.TestCase):
             by_row=data.draw(st.booleans()))
             for _ in range(data.draw(st.integers(0, 5)))]
 
-        left = self.sift(count, *stages)
+        left = self.filtered(count, *stages)
 
         expected = np.all([stage.answer for stage in stages]
                           or [[True] * count], axis=0)

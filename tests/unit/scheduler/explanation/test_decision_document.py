@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The minutes of a decision."""
+"""The document of a decision."""
 
 import json
 

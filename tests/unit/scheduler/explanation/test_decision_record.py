@@ -69,7 +69,7 @@ class TestCounts(base.TestCase):
             hosts.take(row, {})
             found = made.recheck(request, found, row)
         return [(each.entered, each.left) for each in decision_record.counts(
-            4, [first, second], found.sifted.steps)]
+            4, [first, second], found.filtered.steps)]
 
     def test_each_stage_has_those_that_the_one_before_left(self):
         self.assertEqual([(4, 3), (3, 3)], self.counts())

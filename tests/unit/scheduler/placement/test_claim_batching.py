@@ -74,7 +74,7 @@ class TestTogether(base.TestCase):
         for place in range(len(batches)):
             threads.append(threading.Thread(target=claim, args=[place]))
             threads[-1].start()
-        while len(self.claiming._together._waiting) < len(batches):
+        while len(self.claiming._group_commit._waiting) < len(batches):
             threads[-1].join(0.001)
         self.store.go_on.set()
         for each in threads:

@@ -14,7 +14,7 @@ class TestMoves(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             first=destinations.stages(schedulers.FOR_EVER_S))
         self.uuids = samples.uuids(1)
         self.moved = moves.consumer(self.uuids[0])
@@ -70,7 +70,7 @@ class TestMoves(schedulers.PlacingTestCase):
     def test_host_that_it_has_left_is_free(self):
         self.move(ignore_hosts=['a1'])
 
-        self.placing.release('a1', self.uuids[0])
+        self.placer.release('a1', self.uuids[0])
 
         self.assertEqual({self.moved: ('a2', 2)}, self.held())
         # And so it can be moved again.
@@ -78,7 +78,7 @@ class TestMoves(schedulers.PlacingTestCase):
 
     def test_host_that_has_not_had_it_releases_nothing(self):
         for host in ('a2', 'unknown', 'b1'):
-            self.placing.release(host, self.uuids[0])
+            self.placer.release(host, self.uuids[0])
 
         self.assertEqual({self.uuids[0]: ('a1', 2)}, self.held())
 
@@ -109,7 +109,7 @@ class TestMoves(schedulers.PlacingTestCase):
         others = samples.uuids(2)
         self.place(uuids=others, vcpus=2, force_hosts=['b1'])
 
-        places = self.placing.place(
+        places = self.placer.place(
             world.CONTEXT, self.request([*self.uuids, *others]),
             [*self.uuids, *others], 0)
 

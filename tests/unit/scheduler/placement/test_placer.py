@@ -50,13 +50,13 @@ class TestPlace(schedulers.PlacingTestCase):
         self.assertTableIsRight()
 
     def test_heaviest_host_is_chosen(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             weighers=[schedulers.liking('a3', 'b1')])
 
         self.assertEqual([['a3'], ['b1']], schedulers.hosts(self.place(2)))
 
     def test_filters_know_where_instances_are(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
         self.world.claim('a1', 1, other)
@@ -69,9 +69,9 @@ class TestPlace(schedulers.PlacingTestCase):
         uuids = samples.uuids(3)
         places = self.place(2, uuids=uuids[:2])
         before = schedulers.taken(self.loader.table)
-        other, its_loader = self.world.placing()
+        other, its_loader = self.world.placer()
 
-        for by in (self.placing, other):
+        for by in (self.placer, other):
             again = self.place(uuids=uuids[:2], by=by)
             self.assertEqual(schedulers.hosts(places), schedulers.hosts(again))
         self.assertEqual(before, schedulers.taken(self.loader.table))
@@ -93,7 +93,7 @@ class TestPlace(schedulers.PlacingTestCase):
 
     def test_rest_of_a_request_is_chosen_with_alternates(self):
         uuids = samples.uuids(2)
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             weighers=[builders.plugin(ram.RAMWeigher)])
         self.place(uuids=uuids[:1], vcpus=1)
         self.loader.refresh(world.CONTEXT)
@@ -118,7 +118,7 @@ class TestPlace(schedulers.PlacingTestCase):
 class TestAlternates(schedulers.PlacingTestCase):
 
     def test_they_are_the_next_best_of_the_same_cell(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             weighers=[schedulers.liking('b1', 'b2', 'a3', 'a1')])
 
         self.assertEqual([['b1', 'b2']], schedulers.hosts(
@@ -198,7 +198,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
 
     def test_plugin_that_fails_takes_nothing(self):
         for calls in (0, 1):
-            self.placing, self.loader = self.world.placing(weighers=[
+            self.placer, self.loader = self.world.placer(weighers=[
                 toys.Weigher(self.failing_after(calls))])
 
             self.assertRaises(exception.PluginFailed, self.place, 3)
@@ -208,7 +208,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
             self.assertEqual([], self.world.claims.batches)
 
     def test_plugin_that_fails_is_named_in_the_decision_that_is_kept(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             weighers=[toys.Weigher(toys.fail)])
 
         self.assertRaises(exception.PluginFailed, self.place, 3)
@@ -219,7 +219,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
                          (decision.reason, decision.hosts))
 
     def test_column_that_is_not_there_fails_the_filter_that_reads_it(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[toys.Filter(lambda hosts: hosts['free_ram'] > 0)])
 
         error = self.assertRaises(exception.PluginFailed, self.place, 1)
@@ -231,7 +231,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         slow = toys.Weigher(self.taking(
             0.3, lambda hosts: np.arange(len(hosts))))
         quick = toys.Filter(self.taking(0.2, lambda hosts: None))
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[quick], weighers=[slow], slow_plugin_s=0.5)
         context = world.CONTEXT
 
@@ -248,7 +248,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
             self.world.clock.advance(3)
             raise KeyError('as told')
 
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[toys.Filter(fail)], slow_plugin_s=1)
 
         self.assertRaises(exception.PluginFailed, self.place, 1)
@@ -275,7 +275,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         return answer
 
     def test_plugin_that_fails_at_the_alternates_takes_nothing(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             weighers=[toys.Weigher(self.failing_after(2))])
 
         uuids = samples.uuids(2)
@@ -301,7 +301,7 @@ class TestPlan(schedulers.PlacingTestCase):
 
     def plan(self, count=1, **wishes):
         wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
-        return self.placing.plan(
+        return self.placer.plan(
             world.CONTEXT, builders.request(**wishes), samples.uuids(count),
             1)
 

@@ -52,7 +52,7 @@ class TestDemands(schedulers.PlacingTestCase):
         reader = toys.Filter(lambda hosts: hosts['host'] != 'a1')
         reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})
         for stages in ({'filters': [reader]}, {'first': [reader]}):
-            self.placing, self.loader = self.world.placing(**stages)
+            self.placer, self.loader = self.world.placer(**stages)
 
             self.assertEqual([['a2']], schedulers.hosts(self.place(
                 vcpus=1, extra_specs={
@@ -61,7 +61,7 @@ class TestDemands(schedulers.PlacingTestCase):
     def test_demand_that_is_read_does_not_hide_another(self):
         reader = toys.Filter(None)
         reader.reads = frozenset({'flavor.extra_specs.hw:numa_*'})
-        self.placing, self.loader = self.world.placing(filters=[reader])
+        self.placer, self.loader = self.world.placer(filters=[reader])
 
         error = self.refusal(extra_specs={'hw:numa_nodes': '2'},
                              numa_topology={'cells': []})
@@ -70,7 +70,7 @@ class TestDemands(schedulers.PlacingTestCase):
         self.assertNotIn('hw:numa_nodes', str(error))
 
     def test_forced_request_is_refused_too(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             first=destinations.stages(schedulers.FOR_EVER_S))
 
         self.assertIn('hw:numa_nodes', str(self.refusal(
@@ -85,7 +85,7 @@ class TestDemands(schedulers.PlacingTestCase):
         self.assertEqual(4, self.used('a1'))
 
     def test_plan_says_so(self):
-        places, decision = self.placing.plan(
+        places, decision = self.placer.plan(
             world.CONTEXT, builders.request(
                 vcpus=1, extra_specs={'hw:numa_nodes': '2'}),
             samples.uuids(1), 0)
@@ -99,7 +99,7 @@ class TestIgnored(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placing, self.loader = self.world.placing(ignores_demands=True)
+        self.placer, self.loader = self.world.placer(ignores_demands=True)
 
     def test_demand_is_placed_with_one_warning(self):
         for wishes in ASKED:
@@ -112,7 +112,7 @@ class TestIgnored(schedulers.PlacingTestCase):
                 'No enabled stage reads what is asked for'))
 
     def test_plan_is_what_is_then_done(self):
-        places, decision = self.placing.plan(
+        places, decision = self.placer.plan(
             world.CONTEXT, builders.request(
                 vcpus=4, memory_mb=1, root_gb=0,
                 extra_specs={'hw:numa_nodes': '2'}), samples.uuids(1), 0)

@@ -21,13 +21,13 @@ class TestGroups(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placing, self.loader = self.made()
+        self.placer, self.loader = self.made()
         self.other, self.other_loader = self.made('b2', 'b1')
         for each in (self.loader, self.other_loader):
             each.refresh(world.CONTEXT)
 
     def made(self, *likes):
-        return self.world.placing(
+        return self.world.placer(
             filters=[builders.plugin(kind) for kind in FILTERS],
             weighers=[schedulers.liking(*likes)],
             first=[destinations.IgnoredHost()])
@@ -62,7 +62,7 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertEqual([['a1'], ['a2']], self.member(
             ANTI_AFFINITY, count=2))
 
-        self.placing, self.loader = self.made()
+        self.placer, self.loader = self.made()
         self.assertEqual([['a3'], ['b1']], self.member(
             ANTI_AFFINITY, count=2))
 
@@ -83,7 +83,7 @@ class TestGroups(schedulers.PlacingTestCase):
 
         self.assertEqual([['b2', 'b1']], self.member(
             ANTI_AFFINITY, by=self.other, alternates=2))
-        self.placing, self.loader = self.made('a2')
+        self.placer, self.loader = self.made('a2')
         self.assertEqual([['a3']], self.member(
             ANTI_AFFINITY, alternates=2))
 
@@ -123,7 +123,7 @@ class TestGroups(schedulers.PlacingTestCase):
         self.assertTableIsRight(self.other_loader)
 
     def test_choices_are_bounded(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             attempts_max=2, filters=[
                 builders.plugin(kind) for kind in FILTERS])
         refuser = self.world.claims

@@ -38,7 +38,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placing, self.loader = self.world.placing(kind=Loader)
+        self.placer, self.loader = self.world.placer(kind=Loader)
         self.consumers = self.fill(*self.hosts)
         self.loader.refresh(world.CONTEXT)
         self.world.clock.advance(1)
@@ -55,7 +55,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
         self.assertEqual(2, self.loader.reads)
 
     def test_it_is_not_read_again_where_that_was_just_done(self):
-        self.placing, self.loader = self.world.placing(1.0, kind=Loader)
+        self.placer, self.loader = self.world.placer(1.0, kind=Loader)
 
         self.assertRaises(exception.NoValidHost, self.place)
 
@@ -93,7 +93,7 @@ class TestConflict(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.other, self.other_loader = self.world.placing()
+        self.other, self.other_loader = self.world.placer()
         for each in (self.loader, self.other_loader):
             each.refresh(world.CONTEXT)
 
@@ -170,7 +170,7 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertTableIsRight()
 
     def test_one_choice_may_be_all(self):
-        self.placing, _ = self.world.placing(attempts_max=1)
+        self.placer, _ = self.world.placer(attempts_max=1)
         self.world.claims.refuses = [self.world.providers['a1']]
 
         self.assertRaises(exception.NoValidHost, self.place)
@@ -178,12 +178,12 @@ class TestConflict(schedulers.PlacingTestCase):
         self.assertEqual(1, len(self.world.claims.batches))
 
     def test_many_at_once_never_overcommit(self):
-        placings = [self.world.placing(1.0, attempts_max=20)
-                    for _ in range(2)]
+        placers = [self.world.placer(1.0, attempts_max=20)
+                   for _ in range(2)]
 
         answers = racing.race(*[
             lambda by=by: self.place(2, vcpus=1, by=by)
-            for by, _ in placings * 6])
+            for by, _ in placers * 6])
 
         self.assertEqual([], [
             each for each in answers if isinstance(each, Exception)
@@ -193,7 +193,7 @@ class TestConflict(schedulers.PlacingTestCase):
         # There is room for 20 in pairs, so that 2 of 12 do not fit.
         self.assertEqual([4] * 5, used)
         self.assertEqual(10, len(placed))
-        for _, made in placings:
+        for _, made in placers:
             made.refresh(world.CONTEXT, since=self.world.clock.monotonic())
             self.assertTableIsRight(made)
 
@@ -222,7 +222,7 @@ class TestAnyHistory(base.TestCase):
             self.check(deployment, events)
 
     def check(self, deployment, events):
-        schedulers = [deployment.placing(
+        schedulers = [deployment.placer(
             filters=[all_hosts.AllHostsFilter(None)]) for _ in range(2)]
         requests = []
         for event in events:

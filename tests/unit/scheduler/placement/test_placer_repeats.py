@@ -45,7 +45,7 @@ class TestAtTheSameTime(schedulers.PlacingTestCase):
     def setUp(self):
         super().setUp()
         self.world.clock = Clock()
-        self.placing, self.loader = self.world.placing()
+        self.placer, self.loader = self.world.placer()
 
     def place_twice(self, first, second):
         """Place, and again before the store has what was placed."""
@@ -93,7 +93,7 @@ class TestWithoutRoom(schedulers.PlacingTestCase):
 
     def test_own_claim_is_asked_for_before_there_is_no_host(self):
         for interval_s in (schedulers.FOR_EVER_S, 1.0):
-            other, loader = self.world.placing(interval_s)
+            other, loader = self.world.placer(interval_s)
             for _ in range(2):
                 # Whether it has read everything just now, or a while ago.
                 self.assertEqual([['a1']], schedulers.hosts(
@@ -102,7 +102,7 @@ class TestWithoutRoom(schedulers.PlacingTestCase):
             self.assertTableIsRight(loader)
 
     def test_who_claims_nothing_asks_for_no_claim(self):
-        other, _ = self.world.placing()
+        other, _ = self.world.placer()
         asked = []
         held = self.world.claims.held
         self.world.claims.held = lambda consumers: (

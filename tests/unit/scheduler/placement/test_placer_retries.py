@@ -27,7 +27,7 @@ class RetryCase(schedulers.PlacingTestCase):
 
     def setUp(self):
         super().setUp()
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             first=destinations.stages(schedulers.FOR_EVER_S))
         self.uuids = samples.uuids(1)
 
@@ -97,7 +97,7 @@ class TestRetry(RetryCase):
 
     def test_request_that_is_repeated_gets_the_same_answer(self):
         self.host()
-        for by in (self.placing, self.world.placing(
+        for by in (self.placer, self.world.placer(
                 first=destinations.stages(schedulers.FOR_EVER_S))[0]):
             self.assertEqual('a2', self.host('a1', by=by))
 
@@ -125,7 +125,7 @@ class TestRetry(RetryCase):
             exception.NoValidHost, self.host, 'a1', force_hosts=['a1'])
 
     def test_caller_that_names_no_instances_gets_no_tried_host(self):
-        [[chosen]] = self.placing.place(
+        [[chosen]] = self.placer.place(
             world.CONTEXT, builders.request(
                 vcpus=1, root_gb=0, memory_mb=1, retry=retry('a1')),
             self.uuids, 0, claim=False)
@@ -133,7 +133,7 @@ class TestRetry(RetryCase):
         self.assertEqual('a2', chosen.service_host)
 
     def test_member_of_a_group_may_go_where_it_failed_to_be(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(
                 server_group.ServerGroupAntiAffinityFilter)],
             first=destinations.stages(schedulers.FOR_EVER_S))

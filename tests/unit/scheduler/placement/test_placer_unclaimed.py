@@ -16,7 +16,7 @@ class TestUnclaimed(schedulers.PlacingTestCase):
     hosts = {'a1': 4, 'b1': 4}
 
     def ask(self, count=1, **wishes):
-        return self.placing.place(
+        return self.placer.place(
             world.CONTEXT, builders.request(vcpus=2, memory_mb=1, **wishes),
             samples.uuids(count), 0, claim=False)
 
@@ -55,7 +55,7 @@ class TestUnclaimed(schedulers.PlacingTestCase):
 class TestTold(schedulers.PlacingTestCase):
 
     def test_filters_know_where_hosts_say_that_instances_are(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
         self.loader.refresh(world.CONTEXT)
@@ -66,7 +66,7 @@ class TestTold(schedulers.PlacingTestCase):
         self.assertEqual([['a2']], schedulers.hosts(places))
 
     def test_claim_is_right_where_a_host_says_something_else(self):
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[builders.plugin(instance_hints.DifferentHostFilter)])
         [other] = samples.uuids(1)
         self.world.claim('a2', 1, other)
@@ -78,7 +78,7 @@ class TestTold(schedulers.PlacingTestCase):
         self.assertEqual([['a1'], ['a3']], schedulers.hosts(places))
 
     def test_own_place_is_what_is_claimed(self):
-        self.placing, self.loader = self.world.placing(filters=[
+        self.placer, self.loader = self.world.placer(filters=[
             builders.plugin(server_group.ServerGroupAntiAffinityFilter)])
         uuids = samples.uuids(1)
         self.loader.refresh(world.CONTEXT)
@@ -98,7 +98,7 @@ class TestRepeated(schedulers.PlacingTestCase):
             def limits(self, hosts, request):
                 return {'vcpu': hosts['vcpus_total'] * 2}
 
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[Limiting(None)])
         uuids = samples.uuids(1)
 

@@ -27,7 +27,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
             lambda hosts: hosts['host'] != self.bad, rebuild=True)
         self.image.reason = 'is for other images'
         self.bad = ''
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[self.other, self.image],
             first=destinations.stages(schedulers.FOR_EVER_S))
         self.uuids = samples.uuids(1)
@@ -36,7 +36,7 @@ class TestRebuilds(schedulers.PlacingTestCase):
         wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, 'hints': HINT,
                   'force_hosts': ['a1'], 'instance_uuid': self.uuids[0],
                   **wishes}
-        [[place]] = (by or self.placing).place(
+        [[place]] = (by or self.placer).place(
             world.CONTEXT, builders.request(**wishes), uuids or self.uuids, 2,
             claim)
         return place

@@ -18,9 +18,9 @@ from tests.unit.scheduler import toys
 
 class TestTaste(base.TestCase):
 
-    def picked(self, weights, times=300, **taste):
+    def picked(self, weights, times=300, **policy):
         """Return how often each row is chosen."""
-        chosen = selection_.SelectionPolicy(random.Random(0), **taste)
+        chosen = selection_.SelectionPolicy(random.Random(0), **policy)
         ranked = ranking.Ranking(
             builders.hosts(len(weights)), None,
             [ranking.WeightPart(
@@ -54,8 +54,8 @@ class TestTaste(base.TestCase):
             [1, 9, 9, 8, 9], shuffle=True, subset_size=2)))
 
     def test_of_none_none_is_chosen(self):
-        for taste in ({}, {'subset_size': 3}, {'shuffle': True}):
-            self.assertEqual({None: 1}, self.picked([], 1, **taste))
+        for policy in ({}, {'subset_size': 3}, {'shuffle': True}):
+            self.assertEqual({None: 1}, self.picked([], 1, **policy))
 
     def test_chance_is_that_of_its_source(self):
         class Last:
@@ -76,7 +76,7 @@ class TestChoosing(base.TestCase):
             cell=['a', 'a', 'a', 'b'], vcpus_total=4, cpu_allocation_ratio=1)
         self.uuids = self.hosts['uuid'].tolist()
 
-    def choosing(self, filters=(), lost=[], weigher=None, **request):
+    def selector(self, filters=(), lost=[], weigher=None, **request):
         request = {'vcpus': 4, **request}
         refused = claim_refusals.ClaimRefusals()
         for provider in lost * 2:
@@ -92,7 +92,7 @@ class TestChoosing(base.TestCase):
         return [[each.service_host for each in some] for some in selections]
 
     def test_each_instance_sees_what_was_taken_before(self):
-        chosen = self.choosing()
+        chosen = self.selector()
 
         self.assertEqual([True, True], [
             chosen.choose('i', None, False), chosen.choose('j', None, True)])
@@ -104,7 +104,7 @@ class TestChoosing(base.TestCase):
     def test_filters_know_where_the_others_are(self):
         apart = toys.Filter(
             lambda hosts: hosts.counts_of(['i', 'j']) == 0, local=True)
-        chosen = self.choosing([apart], vcpus=1)
+        chosen = self.selector([apart], vcpus=1)
 
         for uuid in 'ij':
             chosen.choose(uuid, None, uuid == 'j')
@@ -113,7 +113,7 @@ class TestChoosing(base.TestCase):
                          self.names(chosen.selections(0)))
 
     def test_where_there_is_no_host_left_it_says_so(self):
-        chosen = self.choosing()
+        chosen = self.selector()
         for uuid in 'ijkl':
             self.assertTrue(chosen.choose(uuid, None, False))
 
@@ -130,7 +130,7 @@ class TestChoosing(base.TestCase):
              in chosen.examples().items() if hosts})
 
     def test_instance_keeps_the_host_that_it_has(self):
-        chosen = self.choosing()
+        chosen = self.selector()
 
         self.assertTrue(chosen.choose('i', self.uuids[2], False))
         self.assertTrue(chosen.choose('j', None, True))
@@ -140,14 +140,14 @@ class TestChoosing(base.TestCase):
         self.assertEqual([1, 0, 0, 0], self.hosts['num_instances'].tolist())
 
     def test_instance_whose_host_is_not_known_has_no_place(self):
-        chosen = self.choosing()
+        chosen = self.selector()
 
         self.assertFalse(chosen.choose('i', 'elsewhere', True))
 
         self.assertEqual([], chosen.diagnosis([], 1).rejections or [])
 
     def test_lost_hosts_are_passed_over_and_counted(self):
-        chosen = self.choosing(lost=[self.uuids[0], 'elsewhere'])
+        chosen = self.selector(lost=[self.uuids[0], 'elsewhere'])
 
         chosen.choose('i', None, True)
 
@@ -156,7 +156,7 @@ class TestChoosing(base.TestCase):
         self.assertEqual(1, chosen.diagnosis([], 1).lost)
 
     def test_selection_says_all_that_a_build_needs(self):
-        chosen = self.choosing(memory_mb=7, root_gb=2)
+        chosen = self.selector(memory_mb=7, root_gb=2)
         chosen.choose('i', None, True)
 
         [[selection]] = chosen.selections(0)
@@ -175,7 +175,7 @@ class TestChoosing(base.TestCase):
             def limits(self, hosts, request):
                 return {'vcpu': hosts['vcpus_total'] * 2}
 
-        chosen = self.choosing([Limiting(None)])
+        chosen = self.selector([Limiting(None)])
         chosen.choose('i', None, True)
 
         [[first, other]] = chosen.selections(1)
@@ -184,7 +184,7 @@ class TestChoosing(base.TestCase):
             self.assertEqual({'vcpu': 8}, each.limits.to_dict())
 
     def test_decision_tells_what_was_chosen(self):
-        chosen = self.choosing([toys.Filter([True, True, False, True])])
+        chosen = self.selector([toys.Filter([True, True, False, True])])
         for uuid in 'ij':
             chosen.choose(uuid, None, uuid == 'j')
 
@@ -201,7 +201,7 @@ class TestChoosing(base.TestCase):
 
     def test_weights_are_those_of_the_moment(self):
         used = toys.Weigher(lambda hosts: -hosts['num_instances'])
-        chosen = self.choosing(weigher=used, vcpus=1)
+        chosen = self.selector(weigher=used, vcpus=1)
 
         for uuid in 'ijklm':
             chosen.choose(uuid, None, uuid == 'm')
@@ -219,7 +219,7 @@ class TestChoosing(base.TestCase):
         for apart.reopens, expected in (
                 (True, ['host1', 'host2', 'host3', 'host4', 'host1']),
                 (False, ['host1', 'host2', 'host3', 'host4', 'host4'])):
-            chosen = self.choosing([apart], vcpus=1)
+            chosen = self.selector([apart], vcpus=1)
 
             for uuid in 'ijklm':
                 chosen.choose(uuid, None, uuid == 'm')

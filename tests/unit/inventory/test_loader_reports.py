@@ -41,11 +41,12 @@ class TestTold(loading.LoaderTestCase):
         self.loader.tell_instances('gone', ['3'], complete=False)
 
         self.assertEqual({'1': self.a1, '2': self.a1},
-                         self.loader.told(['1', '2', '3', '4']))
+                         self.loader.reported_nodes(['1', '2', '3', '4']))
         self.loader.tell_instances('A1', ['2'], complete=True)
-        self.assertEqual({'2': self.a1}, self.loader.told(['1', '2']))
+        self.assertEqual(
+            {'2': self.a1}, self.loader.reported_nodes(['1', '2']))
         self.loader.forget_instance('2')
-        self.assertEqual({}, self.loader.told(['2']))
+        self.assertEqual({}, self.loader.reported_nodes(['2']))
 
 
 class TestHeld(loading.LoaderTestCase):
