@@ -68,8 +68,7 @@ class GroupCommit(Generic[_Item]):
                 self._waiting.append(mine)
         mine.woken.acquire()
         if mine.works:
-            # Who is on the way, as those who were woken together are, is to
-            # come along.
+            # Yield, so that runnable threads join this batch.
             os.sched_yield()
             with self._lock:
                 batch, self._waiting = [mine, *self._waiting], []

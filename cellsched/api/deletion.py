@@ -100,8 +100,8 @@ class Deletion:
                 aimed, instance.host, instance)
         except Exception as exc:
             # The row says it, and agents look for such rows.
-            LOG.warning('Request %s: host %s of cell %s could not be told to '
-                        'delete server %s; it will find it: %s',
+            LOG.warning('Request %s: could not cast to host %s of cell %s to '
+                        'delete instance %s; it will find it: %s',
                         context.request_id, instance.host, cell.identity,
                         uuid, delivery.describe(exc))
 

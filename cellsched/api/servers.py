@@ -202,8 +202,8 @@ class Servers:
         except Exception as exc:
             # They are accepted whatever became of the message, and who asked
             # needs their ids.
-            LOG.warning('Request %s: no conductor could be told to build '
-                        'servers %s; the conductors will find them: %s',
+            LOG.warning('Request %s: could not cast build_and_schedule for '
+                        'instances %s; conductors will find them: %s',
                         context.request_id, ', '.join(uuids),
                         delivery.describe(exc))
         self._reached('Tell')

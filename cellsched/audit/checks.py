@@ -208,9 +208,9 @@ class Auditor:
             try:
                 self._repairs.repair(finding, facts)
             except exception.CellschedException as exc:
-                LOG.warning('%s of %s cannot be repaired: %s',
+                LOG.warning('Could not repair %s of %s: %s',
                             finding.kind, finding.of, exc.format_message())
             except Exception:
                 # The others are not to wait until this is mended.
-                LOG.exception('%s of %s cannot be repaired', finding.kind,
+                LOG.exception('Could not repair %s of %s', finding.kind,
                               finding.of)

@@ -54,17 +54,18 @@ class LeakedClaims:
         try:
             self.release_leaked()
         except Exception:
-            LOG.exception('Leaked claims cannot be looked for')
+            LOG.exception('Check for leaked claims failed')
 
     def _release(self, facts: facts_.Facts, action: Action) -> bool:
         try:
             released = self._repairs.release(facts.uuid, action)
         except Exception:
             # The others are not to wait until this is mended.
-            LOG.exception('The claim of %s cannot be released', facts.uuid)
+            LOG.exception('Could not release the claim of instance %s',
+                          facts.uuid)
             return False
         if released:
-            LOG.warning('Released what %s held and did not take', facts.uuid)
+            LOG.warning('Released a leaked claim of instance %s', facts.uuid)
         return released
 
     def _pages(self) -> Iterator[list[str]]:

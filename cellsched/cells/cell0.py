@@ -221,4 +221,5 @@ class Cell0:
             with self._database.writer() as connection:
                 build_requests.explain(connection, uuids, failure, owner)
         except Exception:
-            LOG.exception('%s cannot say why they failed', list(uuids))
+            LOG.exception('Could not record why the builds of instances %s '
+                          'failed', list(uuids))

@@ -164,7 +164,8 @@ class Agent:
         It may have been claimed after its deletion gave back what it held.
         What one holds that was never here is another cell's matter.
         """
-        LOG.info('Not building %s: it is deleted, or was begun already', uuid)
+        LOG.info('Not building instance %s: it is deleted, or its build was '
+                 'begun already', uuid)
         with self._database.reader() as connection:
             deleted = instances.is_deleted(connection, uuid)
         if deleted:
@@ -187,7 +188,8 @@ class Agent:
             self._hand_on(order, exc)
         except Exception as exc:
             self._outcomes.failed(node)
-            LOG.exception('The build of %s failed for good', instance.uuid)
+            LOG.exception('The build of instance %s failed for good',
+                          instance.uuid)
             self._end_in_error(order, exc, self._host)
         else:
             self._reached('Spawn')
@@ -217,7 +219,7 @@ class Agent:
         if self._progress.finish(order.instance.uuid):
             self._reached('Finish')
         else:
-            LOG.info('%s was deleted while it was built',
+            LOG.info('Instance %s was deleted while it was built',
                      order.instance.uuid)
             self._leave(order.context, order.instance)
 
@@ -230,7 +232,8 @@ class Agent:
         begins it again.
         """
         uuid = order.instance.uuid
-        LOG.info('The build of %s failed here: %s', uuid, reason)
+        LOG.info('The build of instance %s failed on this host: %s', uuid,
+                 reason)
         if not self._is_spawning(uuid):
             self._leave(order.context, order.instance)
             return
@@ -251,8 +254,9 @@ class Agent:
                 order.context, [order.instance], order.failed(reason),
                 order.spec, [list(order.hosts)])
         except delivery.ERRORS as exc:
-            LOG.warning('No conductor could be told of %s; one will find it: '
-                        '%s', uuid, delivery.describe(exc))
+            LOG.warning('Could not cast build_instances for instance %s; a '
+                        'conductor will find it: %s', uuid,
+                        delivery.describe(exc))
 
     def _take_down_networks(self, order: orders.Order) -> dict[str, Any]:
         """Leave no networks on this host; return what its row is to say."""
@@ -271,8 +275,8 @@ class Agent:
                 context, instance, self._host)
         except exception.NetworkError:
             # It goes with the networks themselves at the latest.
-            LOG.exception('The networks of %s are still set up here',
-                          instance.uuid)
+            LOG.exception('Could not clean up networks of instance %s on '
+                          'this host', instance.uuid)
 
     def _end_in_error(
         self, order: orders.Order, reason: Exception, host: str
@@ -344,21 +348,23 @@ class Agent:
                     how(instance)
         except exception.DatabaseUnreachable as exc:
             self._is_left = True
-            LOG.warning('%s cannot be taken up yet: %s', uuid, exc)
+            LOG.warning('Could not resume instance %s yet: %s', uuid, exc)
         except lockutils.AcquireLockFailedException:
-            LOG.debug('%s is being worked on', uuid)
+            LOG.debug('Not resuming instance %s: it is locked', uuid)
         except Exception:
             # The others are not to wait until this is mended.
-            LOG.exception('%s cannot be taken up; it is tried again', uuid)
+            LOG.exception('Could not resume instance %s; it is tried again',
+                          uuid)
 
     def _resume_deletion(self, instance: objects.Instance) -> None:
         if (instance.host, instance.task_state) == (self._host, 'deleting'):
-            LOG.warning('Deleting %s, which was left lying', instance.uuid)
+            LOG.warning('Resuming the interrupted deletion of instance %s',
+                        instance.uuid)
             self._terminate(context_.of_owner(instance), instance)
 
     def _remove_stray(self, instance: objects.Instance) -> None:
         if on_host.is_stray(instance, self._host):
-            LOG.warning('Removing %s from this host, where it is not any more',
+            LOG.warning('Removing instance %s, which is on another host',
                         instance.uuid)
             self._leave(context_.of_owner(instance), instance)
 
@@ -366,7 +372,7 @@ class Agent:
         uuid = instance.uuid
         if not (instance.vm_state == 'building' and self._is_spawning(uuid)):
             return
-        LOG.warning('Building %s again, which was left lying', uuid)
+        LOG.warning('Resuming the interrupted build of instance %s', uuid)
         with self._database.reader() as connection:
             cast = build_casts.get(connection, uuid)
         order = orders.kept(instance, cast)

@@ -133,8 +133,8 @@ class MovingAgent:
                 self.migrate_out(context_.admin(), instance, move.uuid)
             except Exception:
                 # A conductor of the cell tells this host again.
-                LOG.exception('%s, which is elsewhere, cannot be removed',
-                              instance.uuid)
+                LOG.exception('Could not remove instance %s, which has moved '
+                              'to another host', instance.uuid)
 
     def _lock(self, uuid: str) -> Any:
         return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks)
@@ -155,7 +155,7 @@ class MovingAgent:
                     context, instance, self._host)
                 self._driver.spawn(instance, node)
             except Exception as exc:
-                LOG.exception('The %s of %s failed here',
+                LOG.exception('The %s of instance %s failed on this host',
                               move.migration_type, instance.uuid)
                 if move.source_compute != self._host:
                     self._remove(context, instance)
@@ -185,8 +185,8 @@ class MovingAgent:
             self._network.cleanup_instance_network_on_host(
                 context, instance, self._host)
         except exception.NetworkError:
-            LOG.exception('What the networks of %s have here goes with them',
-                          instance.uuid)
+            LOG.exception('Could not clean up networks of instance %s on '
+                          'this host', instance.uuid)
 
     def _leave(
         self, context: context_.RequestContext, instance: objects.Instance,
@@ -198,9 +198,9 @@ class MovingAgent:
             self._compute.migrate_out(
                 context, move.source_compute, instance, move.uuid)
         except (*delivery.ERRORS, exception.VersionNotSendable) as exc:
-            LOG.warning('%s could not be told that %s has left; it will be: '
-                        '%s', move.source_compute, instance.uuid,
-                        delivery.describe(exc))
+            LOG.warning('Could not cast migrate_out to host %s for instance '
+                        '%s; a conductor will: %s', move.source_compute,
+                        instance.uuid, delivery.describe(exc))
 
     def _begin(
         self, uuid: str, migration_uuid: str
@@ -213,8 +213,8 @@ class MovingAgent:
             server_moves.hold(connection, uuid)
             move = server_moves.get(connection, migration_uuid)
             if not self._comes_here(move, uuid):
-                LOG.info('Not moving %s here: it was moved, or the move was '
-                         'given up', uuid)
+                LOG.info('Not moving instance %s to this host: it was moved, '
+                         'or the move was given up', uuid)
                 return None
             assert move is not None and move.kind.begin is not None
             begun = instances.transit(
@@ -246,7 +246,8 @@ class MovingAgent:
                     or move.migration_type != server_moves.SHELVE
                     or move.source_compute != self._host
                     or move.status not in server_moves.UNMOVED):
-                LOG.info('Not letting go of %s: it went, or stays', uuid)
+                LOG.info('Not shelving instance %s: it left this host, or '
+                         'its move was given up', uuid)
                 return None
             row = instances.get(connection, uuid)
             begun = row is not None and (row.task_state, row.host) == (
@@ -281,8 +282,9 @@ class MovingAgent:
 
     def _pass_over(self, move: server_moves.Migration) -> None:
         """Leave a server that is not to be moved any more."""
-        LOG.info('The %s of %s is not gone on with: it is deleted, or the '
-                 'move was given up', move.migration_type, move.instance_uuid)
+        LOG.info('Not finishing the %s of instance %s: it is deleted, or '
+                 'the move was given up', move.migration_type,
+                 move.instance_uuid)
         self._move_claims.give_up(
             self._database, move,
             exception.InstanceNotFound(uuid=move.instance_uuid))

@@ -179,12 +179,12 @@ class LostBuilds:
             else:
                 self._remove(aimed.cell.database, found.cast)
         except delivery.ERRORS as exc:
-            LOG.warning('Nobody in cell %s could be told of build %s; it is '
-                        'tried again: %s', aimed.cell.name,
+            LOG.warning('Could not cast in cell %s for the build of instance '
+                        '%s; it is tried again: %s', aimed.cell.name,
                         found.cast.instance_uuid, delivery.describe(exc))
         except Exception:
             # The others are not to wait until this is mended.
-            LOG.exception('Build %s cannot be gone on with',
+            LOG.exception('Could not resume the build of instance %s',
                           found.cast.instance_uuid)
 
     def _go_on(self, aimed: context_.RequestContext, found: _Found) -> None:
@@ -205,8 +205,9 @@ class LostBuilds:
                 mine = build_casts.tell_again(
                     connection, cast, self._next(database, cast))
             if mine:
-                LOG.warning('Telling %s of build %s again: it did not begin '
-                            'it', cast.host, cast.instance_uuid)
+                LOG.warning('Casting to host %s again for instance %s, whose '
+                            'build it did not begin', cast.host,
+                            cast.instance_uuid)
                 orders.Order.read(cast).send(
                     aimed, self._compute.get(aimed.cell.transport), instance)
         elif self._free(database, instance, cast):
@@ -231,7 +232,8 @@ class LostBuilds:
             if not build_casts.tell_again(
                     connection, cast, database.timestamp()):
                 return
-            LOG.warning('Removing build %s, whose server is not in this cell',
+            LOG.warning('Removing the build of instance %s, which is not in '
+                        'this cell',
                         uuid)
             instances.purge(connection, instances.lock(connection, [uuid]))
             build_casts.drop(connection, [uuid])
@@ -255,7 +257,8 @@ class LostBuilds:
         cast: build_casts.BuildCast,
     ) -> None:
         assert aimed.cell is not None
-        LOG.warning('Having build %s tried on another host than %s',
+        LOG.warning('Rescheduling the build of instance %s, which host %s '
+                    'did not begin',
                     instance.uuid, cast.host)
         order = orders.Order.read(cast)
         reason = exception.BuildFailed(

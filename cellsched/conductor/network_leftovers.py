@@ -40,7 +40,7 @@ class NetworkLeftovers:
             if not found:
                 return
             for instance in found:
-                LOG.info('Taking back the networks of %s, which has ended',
+                LOG.info('Deallocating networks of ended instance %s',
                          instance.uuid)
                 self._networks.free(context_.of_owner(instance), instance)
             after = found[-1].uuid

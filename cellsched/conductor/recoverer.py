@@ -102,7 +102,7 @@ class Recoverer:
         for batch in claimed:
             self._task.leases.hold(dict.fromkeys(batch, owner))
         for batch in claimed:
-            LOG.warning('Taking up the builds of %s, which were left lying',
+            LOG.warning('Resuming the interrupted builds of instances %s',
                         batch)
             yield retries.Attempt(context_.admin(), batch, owner)
 
@@ -111,5 +111,5 @@ class Recoverer:
             self._task.attempt(attempt)
         except Exception:
             # The others are not to wait until this is mended.
-            LOG.exception('The builds of %s cannot be taken up',
+            LOG.exception('Could not resume the builds of instances %s',
                           attempt.uuids)

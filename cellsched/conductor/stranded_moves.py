@@ -68,7 +68,7 @@ class StrandedMoves:
                 self._end(move, before)
             except Exception:
                 # The others are not to wait until this is mended.
-                LOG.exception('The %s of %s cannot be ended',
+                LOG.exception('Could not end the %s of instance %s',
                               move.migration_type, move.instance_uuid)
         for uuid in ended:
             self._move_claims.settle(self._database, uuid)
@@ -82,8 +82,8 @@ class StrandedMoves:
             self._tell_again(move, before, self._compute.migrate_out)
         elif move.status == server_moves.MOVED:
             if self._move_claims.complete(self._database, move):
-                LOG.warning('The %s of %s was not brought to its end; it is '
-                            'now', move.migration_type, move.instance_uuid)
+                LOG.warning('Ended the stranded %s of instance %s',
+                            move.migration_type, move.instance_uuid)
                 if move.kind.leaves:
                     self._tell(move, move.source_compute,
                                self._compute.migrate_out)
@@ -128,5 +128,5 @@ class StrandedMoves:
             tell(context_.admin(), host,
                  objects.Instance(uuid=move.instance_uuid), move.uuid)
         except delivery.ERRORS as exc:
-            LOG.warning('%s could not be told of %s: %s', host,
+            LOG.warning('Could not cast to host %s for instance %s: %s', host,
                         move.instance_uuid, delivery.describe(exc))

@@ -42,7 +42,7 @@ class NetworkDeallocation:
         try:
             self._network.deallocate_for_instance(context, instance)
         except Exception:
-            LOG.exception('The networks of %s cannot be taken back now',
+            LOG.exception('Could not deallocate networks of instance %s',
                           instance.uuid)
             return False
         return True

@@ -97,7 +97,7 @@ class Incoming(base.RpcIncomingMessage):
             text = _reply_text(reply, failure)
         except Exception:
             # The caller hears of it now, rather than wait for its timeout.
-            LOG.exception('A reply cannot be put into JSON')
+            LOG.exception('RPC reply is not JSON serializable')
             text = _reply_text(None, sys.exc_info())
         self._send_reply(text)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the rooms of the source as they are.
+"""Draw the packages of the source as they are.
 
-The floors come from the layers in ``.importlinter``; what is in a room, and
-whom it knows, from the source. Three directives show them: ``floors``,
-``room-imports`` and ``rooms``.
+The layers come from ``.importlinter``; what is in a package, and what it
+imports, from the source. Three directives show them: ``layers``,
+``package-imports`` and ``packages``.
 """
 
 import ast
@@ -25,10 +25,10 @@ _UNSHOWN = ('migrations', '__pycache__')
 
 
 @dataclasses.dataclass
-class Room:
+class Package:
     """A top module or package.
 
-    :param imports: how many modules of a room are imported here, by its name
+    :param imports: how many modules here import another package, by its name
     """
 
     name: str
@@ -37,8 +37,8 @@ class Room:
     imports: collections.Counter
 
 
-def read_floors() -> list[list[str]]:
-    """Return the names of the rooms, floor by floor, the highest first."""
+def read_layers() -> list[list[str]]:
+    """Return the names of the packages, layer by layer, the highest first."""
     parser = configparser.ConfigParser()
     parser.read(ROOT / '.importlinter', encoding='utf-8')
     lines = parser['importlinter:contract:layers']['layers'].split('\n')
@@ -46,21 +46,22 @@ def read_floors() -> list[list[str]]:
             for line in lines if line.strip()]
 
 
-def read_rooms() -> dict[str, Room]:
-    """Return the rooms that exist, by name."""
-    rooms = {}
+def read_packages() -> dict[str, Package]:
+    """Return the packages that exist, by name."""
+    packages = {}
     for path in sorted((ROOT / PACKAGE).iterdir()):
         name = path.name.removesuffix('.py')
         if path.is_dir() and (path / '__init__.py').exists():
-            rooms[name] = _read_room(name, path, sorted(path.rglob('*.py')))
+            packages[name] = _read_package(
+                name, path, sorted(path.rglob('*.py')))
         elif path.suffix == '.py' and name != '__init__':
-            rooms[name] = _read_room(name, path.parent, [path])
-    return rooms
+            packages[name] = _read_package(name, path.parent, [path])
+    return packages
 
 
-def _read_room(
+def _read_package(
     name: str, top: pathlib.Path, paths: list[pathlib.Path]
-) -> Room:
+) -> Package:
     purpose, modules, imports = '', [], collections.Counter()
     for path in paths:
         if set(_UNSHOWN) & set(path.parts):
@@ -72,11 +73,11 @@ def _read_room(
         if path.name != '__init__.py' and len(paths) > 1:
             parts = path.relative_to(top).with_suffix('').parts
             modules.append('.'.join(parts))
-        imports.update(room for room in _imported_rooms(tree) if room != name)
-    return Room(name, purpose, modules, imports)
+        imports.update(_imported_packages(tree) - {name})
+    return Package(name, purpose, modules, imports)
 
 
-def _imported_rooms(tree: ast.Module) -> set[str]:
+def _imported_packages(tree: ast.Module) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -92,28 +93,29 @@ _BUILT = 'fill="#eef3f8" stroke="#4a6785"'
 _UNBUILT = 'fill="none" stroke="#aaa" stroke-dasharray="4 3"'
 
 
-def draw_floors(floors: list[list[str]], rooms: dict[str, Room]) -> str:
-    """Return an image of the floors, in which imports point downwards."""
+def draw_layers(layers: list[list[str]], packages: dict[str, Package]) -> str:
+    """Return an image of the layers, in which imports point downwards."""
     width, height, gap = 640, 26, 6
     parts = []
-    for row, names in enumerate(floors):
-        room_width = (width - gap * (len(names) - 1)) / len(names)
+    for row, names in enumerate(layers):
+        package_width = (width - gap * (len(names) - 1)) / len(names)
         for column, name in enumerate(names):
-            x, y = column * (room_width + gap), row * (height + gap)
-            look = _BUILT if name in rooms else _UNBUILT
-            title = rooms[name].purpose if name in rooms else 'not built yet'
+            x, y = column * (package_width + gap), row * (height + gap)
+            look = _BUILT if name in packages else _UNBUILT
+            title = (packages[name].purpose if name in packages
+                     else 'not built yet')
             parts.append(
                 f'<g><title>{html.escape(title)}</title>'
-                f'<rect x="{x:.0f}" y="{y}" width="{room_width:.0f}" '
+                f'<rect x="{x:.0f}" y="{y}" width="{package_width:.0f}" '
                 f'height="{height}" rx="3" {look}/>'
-                f'<text x="{x + room_width / 2:.0f}" y="{y + 17}" '
+                f'<text x="{x + package_width / 2:.0f}" y="{y + 17}" '
                 f'text-anchor="middle">{name}</text></g>')
-    return _svg(width, len(floors) * (height + gap), parts)
+    return _svg(width, len(layers) * (height + gap), parts)
 
 
-def draw_imports(floors: list[list[str]], rooms: dict[str, Room]) -> str:
-    """Return an image of who imports whom: rows import columns."""
-    names = [name for floor in floors for name in floor if name in rooms]
+def draw_imports(layers: list[list[str]], packages: dict[str, Package]) -> str:
+    """Return an image of imports: rows import columns."""
+    names = [name for layer in layers for name in layer if name in packages]
     cell, left, top = 18, 90, 80
     parts = []
     for row, name in enumerate(names):
@@ -124,7 +126,7 @@ def draw_imports(floors: list[list[str]], rooms: dict[str, Room]) -> str:
             f'<text transform="translate({left + row * cell + 13},{top - 6}) '
             f'rotate(-60)">{name}</text>')
         for column, other in enumerate(names):
-            count = rooms[name].imports[other]
+            count = packages[name].imports[other]
             look = ('fill="#4a6785"' if count else
                     'fill="#ccc"' if row == column else 'fill="#f4f4f4"')
             title = f'{name} imports {other} in {count} of its modules'
@@ -142,19 +144,19 @@ def _svg(width: int, height: int, parts: list[str]) -> str:
             f'style="{_STYLE}; max-width: 100%">{"".join(parts)}</svg>')
 
 
-def table(floors: list[list[str]], rooms: dict[str, Room]) -> list[str]:
-    """Return reStructuredText that lists the rooms from the ground up."""
+def table(layers: list[list[str]], packages: dict[str, Package]) -> list[str]:
+    """Return reStructuredText that lists the packages from the lowest."""
     lines = ['.. list-table::', '   :header-rows: 1',
              '   :widths: 14 36 30 20', '',
-             '   * - Room', '     - What lives here', '     - Modules',
+             '   * - Package', '     - What lives here', '     - Modules',
              '     - Imports']
-    for floor in reversed(floors):
-        for name in floor:
-            if name in rooms:
-                room = rooms[name]
-                lines += [f'   * - ``{name}``', f'     - {room.purpose}',
-                          '     - ' + ', '.join(room.modules),
-                          '     - ' + ', '.join(sorted(room.imports))]
+    for layer in reversed(layers):
+        for name in layer:
+            if name in packages:
+                package = packages[name]
+                lines += [f'   * - ``{name}``', f'     - {package.purpose}',
+                          '     - ' + ', '.join(package.modules),
+                          '     - ' + ', '.join(sorted(package.imports))]
     return lines
 
 
@@ -163,33 +165,33 @@ class _Directive(docutils.SphinxDirective):
     def run(self) -> list[nodes.Node]:
         for path in (ROOT / PACKAGE).rglob('*.py'):
             self.env.note_dependency(str(path))
-        return self.draw(read_floors(), read_rooms())
+        return self.draw(read_layers(), read_packages())
 
 
-class Floors(_Directive):
+class Layers(_Directive):
 
-    def draw(self, floors, rooms):
-        return [nodes.raw('', draw_floors(floors, rooms), format='html')]
-
-
-class RoomImports(_Directive):
-
-    def draw(self, floors, rooms):
-        return [nodes.raw('', draw_imports(floors, rooms), format='html')]
+    def draw(self, layers, packages):
+        return [nodes.raw('', draw_layers(layers, packages), format='html')]
 
 
-class Rooms(_Directive):
+class PackageImports(_Directive):
 
-    def draw(self, floors, rooms):
+    def draw(self, layers, packages):
+        return [nodes.raw('', draw_imports(layers, packages), format='html')]
+
+
+class Packages(_Directive):
+
+    def draw(self, layers, packages):
         container = nodes.container()
         self.state.nested_parse(
-            StringList(table(floors, rooms), source='rooms'),
+            StringList(table(layers, packages), source='packages'),
             self.content_offset, container)
         return container.children
 
 
 def setup(app):
-    app.add_directive('floors', Floors)
-    app.add_directive('room-imports', RoomImports)
-    app.add_directive('rooms', Rooms)
+    app.add_directive('layers', Layers)
+    app.add_directive('package-imports', PackageImports)
+    app.add_directive('packages', Packages)
     return {'parallel_read_safe': True}

@@ -37,10 +37,10 @@ class TestTree(base.TestCase):
         cls.entry_points = tidy.entry_points(
             (tidy.ROOT / 'setup.cfg').read_text())
 
-    def assertTidy(self, checks, room, *args):
+    def assertTidy(self, checks, directory, *args):
         complaints = [f'{source.path}: {complaint}'
                       for source in self.sources
-                      if source.path.startswith(room)
+                      if source.path.startswith(directory)
                       for check in checks
                       for complaint in check(source, *args)]
         self.assertEqual([], complaints)
@@ -53,7 +53,7 @@ class TestTree(base.TestCase):
     def test_sources_are_tidy(self):
         self.assertTidy(CHECKS_EVERYWHERE, '')
 
-    def test_rooms_keep_to_themselves(self):
+    def test_packages_keep_to_themselves(self):
         self.assertTidy(CHECKS_OF_PRODUCT, 'cellsched/')
 
     def test_no_private_name_of_a_library_is_used(self):

@@ -36,7 +36,7 @@ LISTS = ('cellsched/db/*/models.py', 'cellsched/exception.py',
 
 VAGUE = {'common', 'helper', 'helpers', 'misc', 'util', 'utils'}
 
-#: Rooms of plug-ins, and the entry points that name what is in them.
+#: Packages of plug-ins, and the entry points that name what is in them.
 PLUGINS = {
     'cellsched/claims': 'cellsched.claims',
     'cellsched/filters': 'cellsched.scheduler.filters',
@@ -304,13 +304,13 @@ def far_test(source, modules):
     path = pathlib.PurePath(source.path)
     if path.name == 'test_tidy.py' or not path.name.startswith('test_'):
         return
-    room = pathlib.PurePath('cellsched', *path.parts[2:-1])
+    package = pathlib.PurePath('cellsched', *path.parts[2:-1])
     words = path.stem.split('_')[1:]
     for count in range(len(words), 0, -1):
-        module = (room / '_'.join(words[:count])).as_posix()
+        module = (package / '_'.join(words[:count])).as_posix()
         if {f'{module}.py', f'{module}/__init__.py'} & modules:
             return
-    yield f'tests no {(room / "_".join(words)).as_posix()}.py'
+    yield f'tests no {(package / "_".join(words)).as_posix()}.py'
 
 
 def plugin_modules(modules, entry_points):
@@ -318,13 +318,13 @@ def plugin_modules(modules, entry_points):
 
     :param entry_points: targets such as ``a.b:C``, by namespace
     """
-    for room, namespace in PLUGINS.items():
+    for package, namespace in PLUGINS.items():
         named = {target.partition(':')[0].replace('.', '/')
                  for target in entry_points.get(namespace, ())}
         there = {module.removesuffix('.py').removesuffix('/__init__')
                  for module in modules
-                 if re.fullmatch(room + r'/\w+(/__init__)?\.py', module)}
-        there -= {f'{room}/{name}' for name in NO_PLUGINS} | {room}
+                 if re.fullmatch(package + r'/\w+(/__init__)?\.py', module)}
+        there -= {f'{package}/{name}' for name in NO_PLUGINS} | {package}
         for module in there - named:
             yield f'{module} is no entry point in {namespace}'
         for module in named - there:

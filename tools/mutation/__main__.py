@@ -97,11 +97,11 @@ def main(arguments: Sequence[str]) -> int:
     kinds = operators.made()
     rng = random.Random(options.seed)
     found = {}
-    for room in options.rooms or PACKAGES:
-        every = [mutant for module in _modules(room)
+    for package in options.packages or PACKAGES:
+        every = [mutant for module in _modules(package)
                  for mutant in mutants.find(ROOT, module, kinds)]
-        found[room] = _sample(every, options.sample, rng, kinds)
-        print(f'{room}: {len(found[room])} of {len(every)} changes',
+        found[package] = _sample(every, options.sample, rng, kinds)
+        print(f'{package}: {len(found[package])} of {len(every)} changes',
               file=sys.stderr)
     chosen = list(dict.fromkeys(
         mutant for those in found.values() for mutant in those))
@@ -127,7 +127,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog='tools/mutation.sh', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        'rooms', nargs='*', metavar='package|module', type=_room,
+        'packages', nargs='*', metavar='package|module', type=_package,
         help=f'such as cellsched/claims or '
              f'cellsched/scheduler/placement/placer.py; '
              f'by default {", ".join(PACKAGES)}')
@@ -144,7 +144,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _room(text: str) -> str:
+def _package(text: str) -> str:
     path = (ROOT / text).resolve()
     product = ROOT / 'cellsched'
     if not path.is_relative_to(product) or path == product or not (
@@ -161,8 +161,8 @@ def _count(text: str) -> int:
     return number
 
 
-def _modules(room: str) -> list[str]:
-    path = ROOT / room
+def _modules(package: str) -> list[str]:
+    path = ROOT / package
     paths = [path] if path.is_file() else sorted(path.rglob('*.py'))
     return [each.relative_to(ROOT).as_posix() for each in paths
             if 'migrations' not in each.parts]
@@ -238,8 +238,8 @@ def _report(
 ) -> None:
     out = console.Console(width=None if sys.stdout.isatty() else 160)
     counts = table.Table('of', 'changes', 'survived', box=box.SIMPLE)
-    for room, those in found.items():
-        counts.add_row(room, str(len(those)), str(sum(
+    for package, those in found.items():
+        counts.add_row(package, str(len(those)), str(sum(
             each.mutant in those for each in alive)))
     out.print(counts)
     rows = table.Table('module', 'line', 'function', 'change', 'explained',

@@ -371,7 +371,7 @@ class Placer:
             self._give_back(located)
             new = self._claims.claim(batch)
         except exception.ClaimRefused as exc:
-            LOG.info('Choosing again: %s', exc)
+            LOG.info('Claim refused; selecting hosts again: %s', exc)
             self._loader.table.undo(choice.takings)
             self._loader.reload(providers)
             return exc

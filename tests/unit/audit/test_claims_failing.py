@@ -28,7 +28,7 @@ class TestLeakedClaims(base.TestCase):
                 len(self.claims.consumers()) - 1, leaked.release_leaked())
 
             self.assertEqual([broken], self.claims.consumers())
-            self.assertIn(f'The claim of {broken} cannot be released',
+            self.assertIn(f'Could not release the claim of instance {broken}',
                           self.logs.output)
             self.claims.release = release
             self.assertEqual(

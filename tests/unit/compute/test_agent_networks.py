@@ -164,7 +164,7 @@ class TestNetworks(agents.AgentTestCase):
 
         self.assertState('building', None, None)
         self.assertEqual(1, len(self.conductor.sent))
-        self.assertIn('still set up here', self.logs.output)
+        self.assertIn('Could not clean up networks', self.logs.output)
 
     def test_networks_that_must_go_and_do_not_go_on_the_next_host(self):
         self.deallocate_on_reschedule()

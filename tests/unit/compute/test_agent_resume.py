@@ -299,7 +299,8 @@ class TestResume(agents.AgentTestCase):
         after.resume()
 
         self.assertActiveOnce()
-        self.assertIn(f'{broken.uuid} cannot be taken up', self.logs.output)
+        self.assertIn(f'Could not resume instance {broken.uuid}',
+                      self.logs.output)
 
     def test_deletion_is_done(self):
         self.build()

@@ -62,7 +62,7 @@ class TestNetworkLeftovers(base.TestCase):
 
         self.leftovers.run()
 
-        self.assertNotIn('cannot be taken back', self.logs.output)
+        self.assertNotIn('Could not deallocate networks', self.logs.output)
 
     def test_plugin_is_asked_in_the_name_of_the_owner(self):
         self.make(vm_state='error')

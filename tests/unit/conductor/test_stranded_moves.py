@@ -155,7 +155,8 @@ class TestStrandedMoves(mover.MoverTestCase):
             self.assertEqual(
                 server_moves.MIGRATING, self.status(moves[broken]))
             self.assertIn(
-                f'of {moves[broken].instance_uuid} cannot be ended',
+                f'Could not end the {moves[broken].migration_type} of instance '
+                f'{moves[broken].instance_uuid}',
                 self.logs.output)
             mend()
             self.run_late()

@@ -51,7 +51,7 @@ class TestFreeing(base.TestCase):
 
         self.assertFalse(self.freeing.free(USER, self.instance))
         self.assertEqual((True, True), self.allocated())
-        self.assertIn('cannot be taken back', self.logs.output)
+        self.assertIn('Could not deallocate networks', self.logs.output)
 
         self.assertTrue(self.freeing.free(USER, self.instance))
         self.assertEqual((False, False), self.allocated())

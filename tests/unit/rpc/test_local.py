@@ -87,7 +87,7 @@ class TestMessages(base.LocalTestCase):
             ValueError, self.client().call, {}, 'strange')
 
         self.assertIn('object', str(error))
-        self.assertIn('cannot be put into JSON', self.logs.output)
+        self.assertIn('not JSON serializable', self.logs.output)
 
     def test_each_of_many_callers_gets_its_own_reply(self):
         self.start(Endpoint())
