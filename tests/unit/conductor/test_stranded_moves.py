@@ -155,8 +155,8 @@ class TestStrandedMoves(mover.MoverTestCase):
             self.assertEqual(
                 server_moves.MIGRATING, self.status(moves[broken]))
             self.assertIn(
-                f'Could not end the {moves[broken].migration_type} of instance '
-                f'{moves[broken].instance_uuid}',
+                f'Could not end the {moves[broken].migration_type} of '
+                f'instance {moves[broken].instance_uuid}',
                 self.logs.output)
             mend()
             self.run_late()
