@@ -36,7 +36,7 @@ class TestCleanUp(mover.MoverTestCase):
             self.agents['host1'].clean_up()
 
             self.assertIn(
-                f'{broken.instance_uuid}, which is elsewhere, cannot be',
+                f'Could not remove instance {broken.instance_uuid}',
                 self.logs.output)
             self.assertEqual(server_moves.FINISHED, self.status(broken))
             self.assertEqual(
