@@ -51,6 +51,43 @@ class TestConductor(base.TestCase):
         self.assertEqual(uuids, told)
         self.assertEqual(base.USER.request_id, context.request_id)
 
+    def told(self, method, *arguments, **named):
+        """Return what a task is told when a server is to be moved."""
+        task = Task()
+        self.serve(service.MovingConductor(task))
+
+        getattr(self.client, method)(base.USER, *arguments, **named)
+
+        context, *told = task.next()
+        self.assertEqual(base.USER.request_id, context.request_id)
+        return told
+
+    def test_rebuild_is_told_its_host_and_its_image(self):
+        self.assertEqual(
+            ['server', 'move', 'a2', 'image'],
+            self.told('rebuild_instance', 'server', 'move',
+                      image_ref='image', host='a2'))
+
+    def test_rebuild_need_not_name_a_host_nor_an_image(self):
+        self.assertEqual(
+            ['server', 'move', None, None],
+            self.told('rebuild_instance', 'server', 'move'))
+
+    def test_migration_is_told_its_host(self):
+        self.assertEqual(
+            ['server', 'move', 'a2'],
+            self.told('migrate_server', 'server', 'move', host='a2'))
+
+    def test_migration_need_not_name_a_host(self):
+        self.assertEqual(
+            ['server', 'move', None],
+            self.told('migrate_server', 'server', 'move'))
+
+    def test_unshelving_is_told_its_server_and_its_move(self):
+        self.assertEqual(
+            ['server', 'move'],
+            self.told('unshelve_instance', 'server', 'move'))
+
     def build_instances(self):
         [uuid] = samples.uuids(1)
         self.client.build_instances(
@@ -61,7 +98,8 @@ class TestConductor(base.TestCase):
     def check_build_instances(self, task):
         uuid = self.build_instances()
 
-        _, [instance], properties, spec, [hosts] = task.next()
+        context, [instance], properties, spec, [hosts] = task.next()
+        self.assertEqual(base.USER.request_id, context.request_id)
         self.assertEqual(
             (uuid, {'retry': {}}, None, ['a1', 'a2']),
             (instance.uuid, properties, spec,
