@@ -1,87 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Going on with builds that nobody took up."""
 
-from concurrent import futures
 import dataclasses
 
 from amqp import exceptions as amqp_exc
-import futurist
 import sqlalchemy as sa
 
-from cellsched.cells import gather
-from cellsched.conductor import lost_builds
 from cellsched.conductor.tasks import orders
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import services
-from cellsched.testing import clients
 from tests.unit.conductor import base
+from tests.unit.conductor import lost
 from tests.unit.db import samples
 
-PATIENCE = lost_builds.RetryPolicy(timeout_s=60, casts=3, down_s=90)
+PATIENCE = lost.PATIENCE
 
 
-class TestLostBuilds(base.TestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.conductors = clients.FakeConductorAPIs()
-        self.cell = self.targets.database(self.cells['cell1'])
-        executor = futures.ThreadPoolExecutor(2)
-        self.addCleanup(executor.shutdown)
-        self.gatherer = gather.Gatherer(
-            executor, self.targets, self.clock, 60)
-        self.lost = self.make_lost()
-        self.report('a1')
-        [self.uuid] = self.accept()
-        self.task().run(base.USER, [self.uuid])
-        self.compute.clients.clear()
-
-    def make_lost(self, **options):
-        return lost_builds.LostBuilds(
-            self.database, self.registry(), self.gatherer, self.targets,
-            self.compute, self.conductors, PATIENCE,
-            futurist.SynchronousExecutor(), **options)
-
-    def report(self, host):
-        with self.cell.writer() as connection:
-            services.report(
-                connection, samples.uuids(1)[0], host, services.COMPUTE,
-                'compute', self.clock.now())
-
-    def wait(self, seconds=61):
-        """Let time pass; the host reports meanwhile."""
-        self.clock.advance(seconds)
-        self.report('a1')
-
-    def put(self, **values):
-        with self.cell.writer() as connection:
-            samples.put(connection, self.uuid, values, self.clock.now())
-
-    @property
-    def kept(self):
-        with self.cell.reader() as connection:
-            return build_casts.get(connection, self.uuid)
-
-    @property
-    def handed_on(self):
-        """What conductors of cells are told."""
-        return [each.arguments for client in self.conductors.clients.values()
-                for each in client.sent]
-
-    def assertHandedOn(self, tried=1):
-        row = self.row(self.uuid)
-        self.assertEqual(('building', None, None), (
-            row.vm_state, row.task_state, row.host))
-        [told] = self.handed_on
-        self.assertEqual(
-            ([self.uuid], [['a2']], tried),
-            ([each.uuid for each in told['instances']],
-             [[each.service_host for each in hosts]
-              for hosts in told['host_lists']],
-             told['filter_properties']['retry']['num_attempts']))
+class TestLostBuilds(lost.LostBuildsTestCase):
 
     def test_host_that_was_told_just_now_has_its_time(self):
         self.clock.advance(59)
