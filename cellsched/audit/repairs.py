@@ -196,7 +196,7 @@ class Repairs:
         self, finding: findings.Finding, facts: facts_.Facts
     ) -> None:
         """Do what a conductor that takes the request up would do."""
-        owner, now = uuidutils.generate_uuid(), self._clock.steady()
+        owner, now = uuidutils.generate_uuid(), self._database.timestamp()
         with self._database.writer() as connection:
             leased = build_requests.lease(
                 connection, [facts.uuid], owner, now, now + _LEASE_S)

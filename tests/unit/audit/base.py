@@ -58,6 +58,8 @@ class TestCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
+        #: That of the API database; the auditor has one of its own.
+        self.database_clock = self.clock
         self.clock = SettlingClock()
         self.claims = memory.MemoryClaims()
         self.by_name = {'cell0': self.add_cell0(), **{
