@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claiming what servers are to hold, if they still are."""
+
+import dataclasses
+
+from oslo_serialization import jsonutils
+
+from cellsched.audit import findings
+from cellsched.claims import base as claims_base
+from cellsched.claims import moves
+from cellsched.db.api import instance_groups
+from cellsched.db.cell import instances
+from cellsched import exception
+from cellsched import objects
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+Action = findings.Action
+
+
+class TestClaiming(base.TestCase):
+
+    def found(self, uuid):
+        """Return the one thing that is to be repaired, and what is known."""
+        facts = self.reader.facts([uuid], everywhere=True, asked=True)[uuid]
+        [found] = [each for each in base.checks.judge(facts) if each.action]
+        return found, facts
+
+    def unclaimed(self):
+        uuid = self.running()
+        self.claims.release([uuid])
+        return uuid
+
+    def elsewhere(self):
+        uuid = self.unclaimed()
+        self.take(uuid, 'a2')
+        return uuid
+
+    def test_server_that_has_gone_elsewhere_claims_nothing_where_it_was(self):
+        uuid = self.unclaimed()
+        found, facts = self.found(uuid)
+        self.assertEqual(Action.CLAIM, found.action)
+
+        for values in ({'host': 'a2', 'node': 'node-a2'},
+                       {'host': 'a1', 'node': 'gone'},
+                       {'host': 'a1', 'node': 'node-a1',
+                        'task_state': 'deleting'}):
+            self.change_row(uuid, 'cell1', **values)
+            self.repairs.repair(found, facts)
+            self.assertEqual({}, self.held(uuid), values)
+
+        self.change_row(uuid, 'cell1', task_state=None)
+        self.repairs.repair(found, facts)
+        self.assertEqual({self.providers['a1']: base.SIZE}, self.held(uuid))
+
+    def test_server_whose_row_is_gone_claims_nothing(self):
+        uuid = self.unclaimed()
+        found, facts = self.found(uuid)
+        self.write(self.cell('cell1'), instances.purge, [uuid])
+
+        self.repairs.repair(found, facts)
+
+        self.assertEqual({}, self.held(uuid))
+
+    def test_nothing_is_claimed_where_claims_are_another_process_s(self):
+        unclaimed, elsewhere = self.unclaimed(), self.elsewhere()
+        leaked = self.deleted()
+        found = [self.found(uuid)
+                 for uuid in (unclaimed, elsewhere, leaked)]
+        self.assertEqual([Action.CLAIM, Action.RECLAIM, Action.RELEASE],
+                         [each.action for each, _ in found])
+        before = self.claims.held([unclaimed, elsewhere, leaked])
+        self.reader.claims = None
+
+        for each, facts in found:
+            self.repairs.repair(each, facts)
+        self.repairs.recount(self.providers['a1'])
+
+        self.assertEqual(
+            before, self.claims.held([unclaimed, elsewhere, leaked]))
+        self.assertFalse(self.repairs.release(leaked, Action.RELEASE))
+
+    def test_server_of_no_known_node_claims_nothing(self):
+        uuid = self.unclaimed()
+        found, facts = self.found(uuid)
+        cell = self.by_name['cell1'].uuid
+        facts = dataclasses.replace(facts, rows={
+            cell: dataclasses.replace(facts.rows[cell], provider=None)})
+
+        self.repairs.repair(found, facts)
+
+        self.assertEqual({}, self.held(uuid))
+
+    def test_server_of_unknown_size_cannot_claim(self):
+        for values, asked, problem in (
+                ({}, True, 'is missing'), ({'spec': 'x'}, True,
+                                           'cannot be read'),
+                ({}, False, 'was not looked at')):
+            uuid = self.unclaimed()
+            self.spoil(uuid, 'request_specs', **values)
+            found, facts = self.found(uuid)
+            if not asked:
+                facts = self.reader.facts([uuid])[uuid]
+
+            error = self.assertRaises(
+                exception.RequestUnreadable, self.repairs.repair, found,
+                facts)
+
+            self.assertEqual(
+                (uuid, 'request specification', problem),
+                (error.uuid, error.what, error.problem))
+            self.assertEqual({}, self.held(uuid))
+
+    def test_claim_of_a_member_counts_for_its_group(self):
+        for make in self.unclaimed, self.elsewhere:
+            uuid, other = make(), samples.uuids(1)[0]
+            group = objects.InstanceGroup(
+                uuid=samples.uuids(1)[0], name='g', project_id='project',
+                user_id='user', policy='anti-affinity', rules={})
+            self.write(self.database, instance_groups.create, group,
+                       samples.NOW)
+            self.spoil(uuid, 'request_specs', spec=jsonutils.dumps(
+                objects.RequestSpec(
+                    instance_uuid=uuid, flavor=samples.flavor(),
+                    instance_group=group).obj_to_primitive()))
+
+            self.repairs.repair(*self.found(uuid))
+
+            self.assertEqual(
+                {self.providers['a1']: base.SIZE}, self.held(uuid))
+            self.assertRaises(
+                exception.GroupPolicyViolated, self.claims.claim,
+                [claims_base.Claim(
+                    other, self.providers['a1'], base.SIZE,
+                    claims_base.membership(group, 'a1', other))])
+
+    def test_claim_of_a_server_whose_row_changes_stays_as_it_is(self):
+        uuid = self.elsewhere()
+        found, facts = self.found(uuid)
+        self.assertEqual(Action.RECLAIM, found.action)
+        self.change_row(uuid, 'cell1', task_state='rebuilding')
+
+        self.repairs.repair(found, facts)
+
+        self.assertEqual({self.providers['a2']: base.SIZE}, self.held(uuid))
+        self.assertEqual({}, self.held(moves.consumer(uuid)))
+
+
+class TestReleasing(base.TestCase):
+
+    def test_claims_of_what_was_deleted_before_it_had_a_row_leak(self):
+        for action in Action.RELEASE, Action.RELEASE_MOVE:
+            uuid = self.accept()
+            name = (uuid if action is Action.RELEASE
+                    else moves.consumer(uuid))
+            self.take(name, 'a1')
+            self.decide(uuid, 'cell1')
+            self.forget(uuid)
+            self.assertFalse(self.repairs.release(uuid, action))
+            self.assertNotEqual({}, self.held(name))
+
+            self.write(self.database,
+                       base.instance_mappings.mark_deleted, [uuid],
+                       samples.NOW)
+            self.assertTrue(self.repairs.release(uuid, action))
+            self.assertEqual({}, self.held(name))
+
+    def test_claims_of_what_is_buried_leak_with_and_without_a_record(self):
+        for lost in False, True:
+            uuid = self.failed()
+            name = moves.consumer(uuid)
+            self.take(uuid, 'a1')
+            self.take(name, 'a2')
+            if lost:
+                self.write(self.cell('cell0'), instances.purge, [uuid])
+
+            self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
+            self.assertEqual({name}, {*self.claims.held([uuid, name])})
+            self.assertTrue(self.repairs.release(uuid, Action.RELEASE_MOVE))
+            self.assertEqual({}, self.claims.held([uuid, name]))
+
+    def test_claim_of_a_move_leaks_when_its_server_is_at_rest(self):
+        for values, leaks in (
+                ({'task_state': 'resize_prep'}, False),
+                ({'task_state': None}, True),
+                ({'task_state': 'resize_prep', 'deleted': 1}, True)):
+            uuid = self.running()
+            self.claims.release([uuid])
+            self.take(moves.consumer(uuid), 'a2')
+            self.change_row(uuid, 'cell1', **values)
+
+            self.assertEqual(leaks, self.repairs.release(
+                uuid, Action.RELEASE_MOVE), values)
+            self.assertEqual(not leaks, bool(self.held(
+                moves.consumer(uuid))), values)
