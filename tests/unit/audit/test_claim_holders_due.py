@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server is to hold, by all that may be known of it."""
+
+from cellsched.audit import claim_holders
+from cellsched.audit import findings
+from cellsched.audit import sizes
+from tests.unit.audit import known
+from tests.unit import base
+
+Action = findings.Action
+Due = claim_holders.Due
+
+
+class TestDue(base.TestCase):
+
+    def assertDue(self, expected, **fields):
+        self.assertIs(
+            expected, claim_holders.due(known.facts(**fields)), fields)
+
+    def test_server_that_runs_is_to_hold_something(self):
+        self.assertDue(Due.SOMETHING)
+
+    def test_of_who_is_not_mapped_nobody_knows(self):
+        self.assertDue(Due.UNKNOWN, mapping=None)
+        self.assertDue(Due.UNKNOWN, mapping=None, rows={})
+
+    def test_who_is_being_built_may_hold_anything(self):
+        for cell in None, known.CELL, known.CELL0:
+            self.assertDue(
+                Due.ANYTHING, mapping=known.mapped(cell), requested=True)
+
+    def test_of_who_shows_elsewhere_too_nobody_knows(self):
+        rows = {known.CELL: known.buried(), known.OTHER: known.row()}
+        self.assertDue(Due.UNKNOWN, rows=rows)
+
+        rows[known.OTHER] = known.row(deleted=True)
+        self.assertDue(Due.NOTHING, rows=rows)
+
+    def test_of_who_is_in_a_cell_that_is_silent_nobody_knows(self):
+        self.assertDue(Due.UNKNOWN, unheard=frozenset([known.CELL]))
+        self.assertDue(Due.SOMETHING, unheard=frozenset([known.OTHER]))
+
+    def test_who_is_in_no_cell_holds_nothing_once_deleted(self):
+        for cell in None, known.CELL:
+            for deleted, expected in ((True, Due.NOTHING),
+                                      (False, Due.UNKNOWN)):
+                self.assertDue(expected, rows={},
+                               mapping=known.mapped(cell, deleted))
+
+    def test_who_is_buried_holds_nothing(self):
+        for rows in {}, {known.CELL0: known.buried()}:
+            self.assertDue(
+                Due.NOTHING, mapping=known.mapped(known.CELL0), rows=rows)
+
+    def test_state_of_a_row_says_what_is_due(self):
+        for expected, row in (
+                (Due.NOTHING, known.row(deleted=True)),
+                (Due.NOTHING, known.row(deleted=True,
+                                        task_state='deleting')),
+                (Due.ANYTHING, known.row(task_state='deleting')),
+                (Due.NOTHING, known.buried()),
+                (Due.ANYTHING, known.buried(host='host1')),
+                (Due.ANYTHING, known.buried(task_state='rebuilding')),
+                (Due.ANYTHING, known.buried(moving=True)),
+                (Due.NOTHING, known.buried(vm_state='shelved_offloaded')),
+                (Due.ANYTHING, known.buried(vm_state='shelved_offloaded',
+                                            task_state='spawning')),
+                (Due.SOMETHING, known.row()),
+                (Due.SOMETHING, known.unrun()),
+                (Due.SOMETHING, known.row(task_state='spawning')),
+                (Due.ANYTHING, known.unrun(task_state=None)),
+                (Due.ANYTHING, known.unrun(task_state='spawning'))):
+            self.assertIs(expected, claim_holders.due_in_cell(row), row)
+            self.assertDue(expected, rows={known.CELL: row})
+
+
+class TestMoveLeaks(base.TestCase):
+
+    def assertLeaks(self, expected, **fields):
+        facts = known.facts(**{'moved': known.claims('node2'), **fields})
+        self.assertIs(expected, claim_holders.move_leaks(
+            facts, claim_holders.due(facts)), fields)
+
+    def test_claim_leaks_where_nobody_moves_the_server(self):
+        self.assertLeaks(True)
+        self.assertLeaks(False, moved=[])
+
+    def test_claim_stays_where_the_server_is_moved(self):
+        for fields in {'moving': True}, {'task_state': 'resize_prep'}:
+            self.assertLeaks(False, rows={known.CELL: known.row(**fields)})
+            self.assertLeaks(True, rows={
+                known.CELL: known.row(deleted=True, **fields)})
+
+    def test_claim_leaks_where_there_is_no_server(self):
+        self.assertLeaks(
+            True, mapping=known.mapped(deleted=True), rows={})
+        self.assertLeaks(
+            True, mapping=known.mapped(None, deleted=True), rows={})
+
+    def test_claim_stays_where_nobody_knows(self):
+        self.assertLeaks(False, mapping=None)
+        self.assertLeaks(False, requested=True)
+        self.assertLeaks(False, unheard=frozenset([known.CELL]))
+
+
+class TestFindings(base.TestCase):
+
+    def assertFinds(self, *expected, **fields):
+        """These are found: kind, action, and words of text and advice."""
+        found = list(claim_holders.check(known.facts(**fields)))
+
+        self.assertEqual(
+            [(kind, action) for kind, action, _, _ in expected],
+            [(each.kind, each.action) for each in found])
+        for each, (_, _, text, advice) in zip(found, expected):
+            self.assertEqual(('server', 'cell1', known.CELL),
+                             (each.of, each.cell, each.cell_uuid))
+            self.assertIn(text, each.text)
+            self.assertIn(advice, each.advice)
+
+    def test_server_that_holds_what_it_takes_is_right(self):
+        self.assertFinds()
+        self.assertFinds(size=None)
+        self.assertFinds(size=sizes.MISSING)
+
+    def test_leaks_name_the_nodes(self):
+        self.assertFinds(
+            ('claim-leaked', Action.RELEASE, 'claim on node3', ''),
+            ('move-claim-leaked', Action.RELEASE_MOVE, 'claim on node2', ''),
+            rows={known.CELL: known.buried()}, claims=known.claims('node3'),
+            moved=known.claims('node2'))
+
+    def test_server_without_a_claim_claims_on_its_node(self):
+        self.assertFinds(
+            ('unclaimed', Action.CLAIM, 'holds no claim', ''), claims=[])
+        self.assertFinds(
+            ('unclaimed', None, 'holds no claim', 'nobody knows where'),
+            claims=[], rows={known.CELL: known.row(provider=None)})
+        self.assertFinds(
+            claims=[], moved=known.claims('node2'),
+            rows={known.CELL: known.row(moving=True)})
+
+    def test_server_that_takes_nothing_may_hold_nothing(self):
+        self.assertFinds(claims=[], size=sizes.ServerSize({}))
+        self.assertFinds(
+            ('unclaimed', Action.CLAIM, '', ''), claims=[],
+            size=sizes.MISSING)
+
+    def test_claim_elsewhere_names_both_nodes(self):
+        for size, action, advice in (
+                (sizes.ServerSize(known.SIZE), Action.RECLAIM, ''),
+                (None, Action.RECLAIM, ''),
+                (sizes.MISSING, None, 'specification is lost')):
+            self.assertFinds(
+                ('claim-elsewhere', action,
+                 'is on node1, and holds a claim on node2, node3', advice),
+                claims=known.claims('node3', 'node2'), size=size)
+
+    def test_second_claim_names_both_nodes(self):
+        for size, action, advice in (
+                (sizes.ServerSize(known.SIZE), Action.RECLAIM, ''),
+                (sizes.MISSING, None, 'specification is lost')):
+            self.assertFinds(
+                ('claim-second', action,
+                 'is on node1, and holds a claim on node2, node3 too',
+                 advice),
+                claims=known.claims('node3', 'node1', 'node2'), size=size)
+
+    def test_claim_of_another_amount_names_both(self):
+        self.assertFinds(
+            ('claim-amount', Action.RECLAIM,
+             'takes 512 MEMORY_MB, 1 VCPU, and holds a claim of '
+             '10 DISK_GB, 2 VCPU', ''),
+            claims=known.claims('node1', VCPU=2, DISK_GB=10))
+
+    def test_server_that_is_not_at_rest_may_hold_its_claim_anywhere(self):
+        for fields in ({'provider': None}, {'task_state': 'resize_prep'},
+                       {'moving': True}, {'vm_state': None},
+                       {'vm_state': 'building'}):
+            self.assertFinds(
+                claims=known.claims('node2'),
+                rows={known.CELL: known.row(**fields)})
+        self.assertFinds(
+            ('move-claim-leaked', Action.RELEASE_MOVE, 'node3', ''),
+            claims=known.claims('node2'), moved=known.claims('node3'))
+
+    def test_of_who_is_not_mapped_nothing_is_found(self):
+        self.assertFinds(mapping=None, claims=[])
+        self.assertFinds(mapping=known.mapped(None), rows={})
