@@ -38,17 +38,18 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
             facts, 'move-claim-leaked',
             f'holds a claim on {facts.moved[0].provider} to be moved there, '
             'and is not being moved', cell, Action.RELEASE_MOVE)
-    row = _row(facts)
     size = facts.size
     if state is not Due.SOMETHING or size is not None and (
             size.resources == {}):
         return
+    row = _row(facts)
+    assert row is not None
     if not facts.claims and not facts.moved:
         yield fates.found(
             facts, 'unclaimed', 'takes room, and holds no claim', cell,
-            Action.CLAIM if row is not None and row.provider else None,
+            Action.CLAIM if row.provider else None,
             'nobody knows where; delete it, unless its build goes on')
-    elif row is not None and at_rest(facts, row):
+    elif at_rest(facts, row):
         yield from _at_rest(facts, cell, row)
 
 
@@ -62,9 +63,10 @@ def at_rest(facts: facts_.Facts, row: audit_queries.ServerRow) -> bool:
 def _at_rest(
     facts: facts_.Facts, cell: str | None, row: audit_queries.ServerRow
 ) -> Iterator[findings.Finding]:
+    assert row.provider is not None
     held = {claim.provider: claim.resources for claim in facts.claims}
     size = facts.size
-    here = held.pop(row.provider or '', None)
+    here = held.pop(row.provider, None)
     action = Action.RECLAIM if size is None or size.resources else None
     unknown = 'nobody knows what it takes, as its request specification is ' \
         'lost'
@@ -101,11 +103,9 @@ def due(facts: facts_.Facts) -> Due:
     others = facts.visible().keys() - {mapping.cell}
     if others or mapping.cell in facts.unheard:
         return Due.UNKNOWN
-    if mapping.cell is None:
-        return Due.NOTHING if mapping.deleted else Due.UNKNOWN
     if mapping.cell == objects.CELL0_UUID:
         return Due.NOTHING
-    row = facts.rows.get(mapping.cell)
+    row = _row(facts)
     if row is None:
         return Due.NOTHING if mapping.deleted else Due.UNKNOWN
     return due_in_cell(row)

@@ -107,7 +107,7 @@ def _undecided(facts: facts_.Facts) -> Iterator[findings.Finding]:
     ran = [cell for cell, row in rows.items() if row.ran]
     if len(rows) + facts.buried() > 1:
         yield from _several(facts, rows, ran[0] if len(ran) == 1 else None)
-    if len(ran) == 1 or not ran and not rows and facts.buried():
+    if len(ran) == 1 or not rows and facts.buried():
         cell = ran[0] if ran else _CELL0
         yield found(facts, 'undecided',
                     'is in a cell, and is mapped to none', cell,
@@ -127,13 +127,11 @@ def _undecided(facts: facts_.Facts) -> Iterator[findings.Finding]:
 def _decided(facts: facts_.Facts, cell: str) -> Iterator[findings.Finding]:
     row = facts.rows.get(cell)
     rows = facts.visible()
-    others = {each: row for each, row in rows.items() if each != cell}
     if row is not None:
         yield from _unasked(facts, cell, row)
-        if others or facts.buried() and cell != _CELL0:
-            yield from _several(facts, rows, cell)
+        yield from _several(facts, rows, cell)
         return
-    for each, other in others.items():
+    for each, other in rows.items():
         yield found(
             facts, 'row-elsewhere',
             'is in a cell and is mapped to another one, which does not have '
@@ -158,9 +156,9 @@ def belongs(facts: facts_.Facts, cell: str) -> bool:
     It is on a host, which is mapped to that cell, and holds what it takes
     there; no other cell shows it, and all have answered.
     """
-    row = facts.visible().get(cell)
+    row = facts.visible()[cell]
     return (
-        row is not None and row.ran and row.host is not None
+        row.host is not None
         and facts.host_cells.get(row.host) == cell
         and [*facts.visible()] == [cell] and not facts.buried()
         and not facts.unheard and not facts.moved

@@ -17,7 +17,7 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
     """
     cell = facts.mapping.cell if facts.mapping else None
     row = facts.rows.get(cell) if cell else None
-    if cell is None or row is None or row.deleted or facts.requested or (
+    if row is None or row.deleted or facts.requested or (
             row.vm_state != 'error' or row.task_state is not None):
         return
     if not (row.reason or '').strip():

@@ -24,7 +24,7 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
     """
     cell = facts.mapping.cell if facts.mapping else None
     row = facts.rows.get(cell) if cell else None
-    if cell is None or row is None or row.deleted or facts.requested or (
+    if row is None or row.deleted or facts.requested or (
             cell == objects.CELL0_UUID):
         return
     if row.task_state == 'deleting':
@@ -81,7 +81,7 @@ _REVERTS = {
 
 
 def _build(
-    facts: facts_.Facts, cell: str, row: audit_queries.ServerRow
+    facts: facts_.Facts, cell: str | None, row: audit_queries.ServerRow
 ) -> findings.Finding:
     failable = row.host is None and states.State(
         row.vm_state or '', row.task_state) in states.OF_BUILD

@@ -127,8 +127,12 @@ class TestFindings(base.TestCase):
         self.assertFinds(
             ('claim-leaked', Action.RELEASE, 'claim on node3', ''),
             ('move-claim-leaked', Action.RELEASE_MOVE, 'claim on node2', ''),
-            rows={known.CELL: known.buried()}, claims=known.claims('node3'),
-            moved=known.claims('node2'))
+            rows={known.CELL: known.buried()},
+            claims=known.claims('node3', 'node4'),
+            moved=known.claims('node2', 'node4'))
+
+    def test_who_is_to_hold_nothing_and_does_is_right(self):
+        self.assertFinds(rows={known.CELL: known.buried()}, claims=[])
 
     def test_server_without_a_claim_claims_on_its_node(self):
         self.assertFinds(
@@ -184,6 +188,8 @@ class TestFindings(base.TestCase):
             ('move-claim-leaked', Action.RELEASE_MOVE, 'node3', ''),
             claims=known.claims('node2'), moved=known.claims('node3'))
 
-    def test_of_who_is_not_mapped_nothing_is_found(self):
+    def test_of_whom_nobody_knows_where_it_is_nothing_is_found(self):
         self.assertFinds(mapping=None, claims=[])
+        self.assertFinds(unheard=frozenset([known.CELL]),
+                         moved=known.claims('node2'))
         self.assertFinds(mapping=known.mapped(None), rows={})

@@ -84,6 +84,9 @@ class TestTasks(base.TestCase):
             'find out who gave it this task',
             row=known.row(task_state='rescuing'))
 
+    def test_server_at_rest_is_right(self):
+        self.assertFinds(row=known.row())
+
     def test_nothing_is_found_of_who_is_not_in_a_cell(self):
         stranded = known.row(task_state='resize_prep')
         self.assertFinds(row=stranded, mapping=None)
