@@ -173,6 +173,9 @@ class TestReleasing(base.TestCase):
             self.take(name, 'a2')
             if lost:
                 self.write(self.cell('cell0'), instances.purge, [uuid])
+            else:
+                # Whatever its record says, it is on no host.
+                self.change_row(uuid, 'cell0', task_state='rebuilding')
 
             self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
             self.assertEqual({name}, {*self.claims.held([uuid, name])})
