@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What findings about providers and hosts say."""
+
+from cellsched.audit import findings
+from cellsched.audit import hosts
+from cellsched.audit import providers
+from cellsched.claims import base as claims_base
+from cellsched.db.api import host_mappings
+from cellsched.db.cell import compute_nodes
+from tests.unit.audit import base
+from tests.unit.db import samples
+
+
+class TestProviders(base.TestCase):
+
+    def found(self):
+        return list(providers.check(self.reader, self.claims))
+
+    def put(self, provider, **amounts):
+        self.claims.set_inventory(provider, {
+            name: claims_base.Inventory(amount)
+            for name, amount in amounts.items()})
+
+    def test_wrong_capacity_names_the_host_and_both_figures(self):
+        host = self.providers['b1']
+        self.put(host, VCPU=6, MEMORY_MB=2048, DISK_GB=40)
+
+        [found] = self.found()
+
+        self.assertEqual(
+            ('wrong-capacity:VCPU', host, 'cell2', self.by_name['cell2'].uuid,
+             findings.Action.RECOUNT,
+             'is b1, which offers 4 of VCPU, and the claim store says 6'),
+            (found.kind, found.of, found.cell, found.cell_uuid,
+             found.action, found.text))
+
+    def test_capacity_may_be_a_little_off(self):
+        for vcpus, expected in ((2, 1), (3, 0), (5, 0), (6, 1)):
+            self.put(self.providers['a1'], VCPU=vcpus, MEMORY_MB=2048,
+                     DISK_GB=40)
+
+            self.assertEqual(expected, len(self.found()), vcpus)
+
+    def test_large_capacity_may_be_off_by_a_share(self):
+        self.write(self.cell('cell1'), compute_nodes.save, '', 'a1',
+                   'node-a1', {'memory_mb': 1_000_000}, samples.NOW)
+        for off, expected in ((-11, 1), (-10, 0), (10, 0), (11, 1)):
+            self.put(self.providers['a1'], VCPU=4,
+                     MEMORY_MB=1_000_000 + off, DISK_GB=40)
+
+            self.assertEqual(expected, len(self.found()), off)
+
+    def test_what_is_not_in_the_store_is_nothing(self):
+        self.put(self.providers['a1'], VCPU=4, MEMORY_MB=2048)
+
+        self.assertIn('offers 40 of DISK_GB, and the claim store says 0',
+                      [each.text for each in self.found()][0])
+
+    def test_unknown_provider_is_told_with_its_claims(self):
+        [lost] = samples.uuids(1)
+        self.providers['gone'] = lost
+        self.put(lost, VCPU=2)
+        for uuid in samples.uuids(2):
+            self.take(uuid, 'gone', VCPU=1)
+
+        [found] = self.found()
+
+        self.assertEqual(('provider-unknown', lost, '', None),
+                         (found.kind, found.of, found.cell, found.action))
+        self.assertIn('claims of 2 consumers', found.text)
+        self.assertIn('let the agent of its host report', found.advice)
+
+
+class TestHosts(base.TestCase):
+
+    def found(self):
+        return hosts.check(self.reader)
+
+    def forget_hosts(self):
+        self.write(self.database, lambda connection: connection.execute(
+            host_mappings.models.host_mappings.delete()))
+
+    def test_hosts_that_were_never_mapped_are_right(self):
+        self.forget_hosts()
+
+        self.assertEqual([], self.found())
+
+    def test_host_of_which_any_node_was_mapped_is_found(self):
+        [other] = samples.uuids(1)
+        self.write(self.cell('cell1'), compute_nodes.save, other, 'a1',
+                   'node-other', samples.NODE, samples.NOW)
+        self.write(self.cell('cell1'), compute_nodes.mark_mapped,
+                   [self.providers['a1'], self.providers['a2']])
+        self.forget_hosts()
+
+        found = self.found()
+
+        self.assertEqual(
+            [('host-unmapped', host, 'cell1', self.by_name['cell1'].uuid,
+              None) for host in ('a1', 'a2')],
+            [(each.kind, each.of, each.cell, each.cell_uuid, each.action)
+             for each in found])
+        for each in found:
+            self.assertIn('discover_hosts', each.advice)
+
+    def test_host_elsewhere_names_both_cells(self):
+        self.add_host('cell2', 'a1')
+
+        [found] = self.found()
+
+        self.assertEqual(
+            ('host-elsewhere', 'a1', 'cell2', self.by_name['cell2'].uuid,
+             None), (found.kind, found.of, found.cell, found.cell_uuid,
+                     found.action))
+        self.assertIn('mapped to cell1', found.text)
+        self.assertIn('report to one of them', found.advice)
