@@ -207,6 +207,23 @@ class TestRecoverer(base.TestCase):
 
         self.assertTrue(attempt.context.is_admin)
 
+    def test_work_is_done_by_who_leases_the_requests(self):
+        self.accept_batch(2)
+        self.accept()
+        self.clock.advance(base.LEASE_S)
+
+        attempts = self.run_with(
+            Task(self), new_uuid=lambda: 'owner').attempts
+
+        self.assertEqual(['owner'] * 2, [each.owner for each in attempts])
+        table = models.build_requests
+        with self.database.reader() as connection:
+            leases_ = connection.execute(sa.select(
+                table.c.lease_owner, table.c.lease_expires_at)).all()
+        self.assertEqual(
+            [('owner', self.clock.timestamp() + base.LEASE_S)] * 3,
+            [tuple(each) for each in leases_])
+
     def test_build_that_was_lost_ends_in_its_cell(self):
         [uuid] = self.accept()
         self.clock.advance(base.LEASE_S)
