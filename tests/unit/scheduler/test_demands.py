@@ -3,6 +3,7 @@
 
 import hypothesis
 from hypothesis import strategies as st
+from testtools import matchers
 
 from cellsched import context
 from cellsched.scheduler import demand_catalogue as catalogue
@@ -77,6 +78,19 @@ class TestUnread(base.TestCase):
             for reads in (name[:-1], name + 'x', name[1:], 'x*'):
                 self.assertEqual(1, len(unread(reads, **wishes)), reads)
 
+    def test_value_that_asks_for_nothing_is_not_told(self):
+        for asked, wishes in (
+                (0, {'extra_specs': {'hw:cpu_policy': 'shared'}}),
+                (1, {'extra_specs': {'hw:cpu_policy': 'dedicated'}}),
+                (0, {'image': {'hw_cpu_policy': 'shared'}}),
+                (1, {'image': {'hw_cpu_policy': 'dedicated'}}),
+                (0, {'extra_specs': {'hw:mem_encryption': 'no'}}),
+                (0, {'image': {'hw_mem_encryption': False}}),
+                (1, {'image': {'hw_mem_encryption': True}}),
+                (0, {'request_level_params': {'same_subtree': []}}),
+                (0, {'ignore_hosts': []})):
+            self.assertEqual(asked, len(unread(**wishes)), wishes)
+
     def test_reading_unscoped_extra_specs_reads_no_others(self):
         self.assertEqual(1, len(unread(catalogue.UNSCOPED, extra_specs={
             'ssd': 'x', 'capabilities:ssd': 'x', 'hide_hypervisor_id': 'x'})))
@@ -92,6 +106,13 @@ class TestUnread(base.TestCase):
 
         self.assertTrue(told.isprintable())
         self.assertLess(len(told), 130)
+
+    def test_name_is_cut_where_it_is_too_long(self):
+        for length, end in ((60, 'x ('), (61, 'x… (')):
+            name = 'capabilities:'.ljust(length, 'x')
+            self.assertEqual(
+                [f'flavor extra spec {name[:59]}{end}a capability of the '
+                 'host)'], unread(extra_specs={name: ''}))
 
     @hypothesis.settings(
         max_examples=100, deadline=None,
@@ -138,7 +159,7 @@ class TestRule(base.TestCase):
             'No valid host was found. No enabled stage reads what is asked '
             'for: flavor extra spec hw:numa_nodes (a NUMA topology), request '
             'field ignore_hosts (other hosts).', str(error))
-        self.assertEqual([], error.rejections)
+        self.assertEqual(([], 0), (error.rejections, error.placed))
 
     def test_refusal_names_some_of_many(self):
         text = str(self.refusal(extra_specs={
@@ -147,6 +168,13 @@ class TestRule(base.TestCase):
         self.assertIn('resources9:X (resources by their class) and 990 more.',
                       text)
         self.assertNotIn('resources10:X', text)
+
+    def test_refusal_counts_only_what_it_does_not_name(self):
+        for asked, end in ((10, 'resources9:X (resources by their class).'),
+                           (11, 'class) and 1 more.')):
+            self.assertThat(str(self.refusal(extra_specs={
+                f'resources{number}:X': '1' for number in range(asked)})),
+                matchers.EndsWith(end))
 
     def test_what_is_ignored_is_a_warning(self):
         self.assertIsNone(self.refusal(True, ignore_hosts=['a']))

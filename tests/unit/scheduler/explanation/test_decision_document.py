@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The document of a decision."""
 
+import datetime
 import json
 
 from cellsched import objects
 from cellsched.scheduler.explanation import decision_document
+from cellsched.scheduler.explanation import decision_record
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
@@ -38,6 +40,51 @@ class TestSummary(base.TestCase):
         self.assertGreater(200_000, len(json.dumps(found)))
         self.assertEqual('… 980 more', found['ignore_hosts'][-1])
 
+    def test_texts_are_cut_at_their_end(self):
+        for length, kept in ((255, 't' * 255), (256, 't' * 254 + '…')):
+            found = self.summary(
+                project_id='t' * length, hints={'t' * length: ['t' * length]})
+
+            self.assertEqual(
+                (kept, {kept: [kept]}), (found['project_id'], found['hints']))
+
+    def test_values_that_are_left_out_are_counted(self):
+        values = [f'v{number}' for number in range(21)]
+        for count, rest in ((20, []), (21, ['… 1 more'])):
+            found = self.summary(
+                hints={'a': values[:count]}, force_hosts=values[:count],
+                force_nodes=values[:count], ignore_hosts=values[:count])
+
+            for kept in (found['hints']['a'], found['force_hosts'],
+                         found['force_nodes'], found['ignore_hosts']):
+                self.assertEqual(values[:20] + rest, kept)
+
+    def test_hints_that_are_left_out_are_counted(self):
+        hints = {f'h{number}': ['v'] for number in range(22)}
+        first = dict(list(hints.items())[:20])
+        for count, rest in ((20, {}), (22, {'…': ['2 more']})):
+            self.assertEqual({**first, **rest}, self.summary(
+                hints=dict(list(hints.items())[:count]))['hints'])
+
+    def test_what_was_not_asked_for_is_nothing(self):
+        found = self.summary(image=None, project_id=None)
+
+        for name in ('project_id', 'image', 'availability_zone', 'group',
+                     'group_policy'):
+            self.assertIsNone(found[name], name)
+        self.assertEqual({}, found['hints'])
+        self.assertNotIn('destination', found)
+
+    def test_destination_is_host_node_and_cell(self):
+        cell = samples.cell()
+        for fields, expected in (
+                ({'host': 'h', 'node': 'n', 'cell': cell},
+                 {'host': 'h', 'node': 'n', 'cell': cell.uuid}),
+                ({'host': 'h'}, {'host': 'h', 'node': None, 'cell': None})):
+            self.assertEqual(expected, self.summary(
+                requested_destination=objects.Destination(**fields)
+            )['destination'])
+
     def test_credentials_stay_out(self):
         found = self.summary(requested_destination=objects.Destination(
             host='h', node=None, cell=samples.cell(
@@ -46,3 +93,24 @@ class TestSummary(base.TestCase):
 
         self.assertNotIn('secret', json.dumps(found))
         self.assertEqual('h', found['destination']['host'])
+
+
+class TestOf(base.TestCase):
+
+    def test_it_holds_the_decision_and_what_it_is_about(self):
+        request = builders.request()
+        decision = decision_record.Decision(
+            3, [decision_record.Count('F', 3, 0, 'is full')], [],
+            reason='because', rejections=[{'by': 'F'}],
+            examples={'F': ['h']})
+
+        found = decision_document.of(
+            decision, request, ['i1', 'i2'], 'req-1',
+            datetime.datetime(2023, 11, 14, 22, 13, 20, 123456))
+
+        self.assertEqual({
+            'version': 1, 'decided_at': '2023-11-14T22:13:20.123Z',
+            'request_id': 'req-1', **decision.to_dict(),
+            'request': decision_document.summary(request, 2),
+            'instances': ['i1', 'i2']}, found)
+        self.assertEqual(found, json.loads(json.dumps(found)))

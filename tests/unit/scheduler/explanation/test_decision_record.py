@@ -99,3 +99,24 @@ class TestDecision(base.TestCase):
             told['reason'], told['stages'][0]['by'],
             told['picks'][0]['first']['host'],
             told['picks'][0]['first']['shares'][0]['by']))
+
+    def test_it_holds_every_field(self):
+        share = ranking.WeightShare('W', 1.0, 0.5, 2.0, 1.0)
+        first = decision_record.Place('h1', 'n1', 'c1', 2.0, [share])
+        second = decision_record.Place('h2', 'n2', 'c2', 1.0)
+        made = decision_record.Decision(
+            2, [decision_record.Count('F', 2, 1, 'is full')],
+            [decision_record.Pick('i', 2, first, second)], 'because',
+            ({'by': 'F'},), {'F': ['h']})
+
+        self.assertEqual({
+            'hosts': 2, 'reason': 'because', 'rejections': [{'by': 'F'}],
+            'stages': [
+                {'by': 'F', 'entered': 2, 'left': 1, 'reason': 'is full'}],
+            'picks': [{'instance': 'i', 'candidates': 2, 'first': {
+                'host': 'h1', 'node': 'n1', 'cell': 'c1', 'weight': 2.0,
+                'shares': [{'by': 'W', 'raw': 1.0, 'scaled': 0.5,
+                            'multiplier': 2.0, 'weight': 1.0}]}, 'second': {
+                'host': 'h2', 'node': 'n2', 'cell': 'c2', 'weight': 1.0,
+                'shares': []}}],
+            'examples': {'F': ['h']}}, made.to_dict())
