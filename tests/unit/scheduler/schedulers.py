@@ -56,6 +56,8 @@ class World(world.World):
         self.claims = Claims()
         #: What was decided: request, instances and decision.
         self.records = []
+        #: On whose behalf, decision by decision.
+        self.contexts = []
 
     def placer(self, interval_s=FOR_EVER_S, kind=loader.InventoryLoader,
                filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
@@ -75,6 +77,7 @@ class World(world.World):
 
     def record(self, context, request, uuids, decision):
         self.records.append((request, uuids, decision))
+        self.contexts.append(context)
 
 
 def liking(*names):

@@ -91,6 +91,19 @@ class TestUnread(base.TestCase):
                 (0, {'ignore_hosts': []})):
             self.assertEqual(asked, len(unread(**wishes)), wishes)
 
+    def test_value_may_ask_for_something_beside_another_only(self):
+        networks = {'network_metadata': {'tunneled': {'numa_nodes': [0]}}}
+        for asked, wishes in (
+                (0, {'extra_specs': {'hw:tpm_model': 'tpm-tis'}}),
+                (2, {'extra_specs': {'hw:tpm_model': 'tpm-tis',
+                                     'hw:tpm_version': '2.0'}}),
+                (0, {'image': {'hw_tpm_model': 'tpm-tis'}}),
+                (2, {'image': {'hw_tpm_model': 'tpm-tis',
+                               'hw_tpm_version': '2.0'}}),
+                (0, networks),
+                (2, {**networks, 'numa_topology': {'cells': [1]}})):
+            self.assertEqual(asked, len(unread(**wishes)), wishes)
+
     def test_reading_unscoped_extra_specs_reads_no_others(self):
         self.assertEqual(1, len(unread(catalogue.UNSCOPED, extra_specs={
             'ssd': 'x', 'capabilities:ssd': 'x', 'hide_hypervisor_id': 'x'})))

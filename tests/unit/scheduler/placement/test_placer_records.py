@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions that are kept, whatever becomes of the request."""
+
+from cellsched import context
+from cellsched import exception
+from cellsched.scheduler.decision import destinations
+from cellsched.testing import builders
+from tests.unit.db import samples
+from tests.unit.hosts import world
+from tests.unit.scheduler import schedulers
+from tests.unit.scheduler import toys
+
+REBUILD = {'_nova_check_type': 'rebuild'}
+
+
+class TestRecords(schedulers.PlacingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.image = toys.Filter(None, rebuild=True)
+        self.image.reason = 'is for other images'
+        self.placing, self.loader = self.world.placing(
+            filters=[self.image],
+            first=destinations.stages(schedulers.FOR_EVER_S))
+        self.loader.refresh(world.CONTEXT)
+        self.uuids = samples.uuids(2)
+
+    def ask(self, uuids=None, error=None, **wishes):
+        """Place a request; return what was kept of it."""
+        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
+        asked = (context.RequestContext(), builders.request(**wishes),
+                 uuids or self.uuids, 0)
+        if error is None:
+            self.placing.place(*asked)
+        else:
+            self.assertRaises(error, self.placing.place, *asked)
+        [by] = self.world.contexts
+        [(request, kept, decision)] = self.world.records
+        self.world.contexts.clear()
+        self.world.records.clear()
+        self.assertIs(asked[0], by)
+        self.assertIs(asked[1].flavor, request.flavor)
+        self.assertEqual(asked[2], kept)
+        return decision
+
+    def test_request_that_is_placed(self):
+        decision = self.ask()
+
+        self.assertEqual(5, decision.hosts)
+        self.assertEqual(
+            [(self.uuids[0], 5, 'a1'), (self.uuids[1], 4, 'a2')],
+            [(each.instance, each.candidates, each.first.host)
+             for each in decision.picks])
+        self.assertEqual((None, (), {}), (
+            decision.reason, decision.rejections, decision.examples))
+
+    def test_request_that_has_no_host(self):
+        decision = self.ask(error=exception.NoValidHost, vcpus=5)
+
+        self.assertEqual(
+            'There are not enough hosts available: of 5 hosts 5 are too '
+            'small in CPUs (by 1 VCPU).', decision.reason)
+        [rejection] = decision.rejections
+        self.assertEqual(('size:VCPU', 5), (
+            rejection['by'], rejection['hosts']))
+        [(by, examples)] = decision.examples.items()
+        self.assertEqual(('size:VCPU', [*self.hosts]), (by, sorted(examples)))
+
+    def test_request_that_the_store_refuses_each_time(self):
+        self.world.claims.refuses = [*self.world.providers.values()]
+
+        decision = self.ask(self.uuids[:1], exception.NoValidHost)
+
+        self.assertEqual(
+            'There are not enough hosts available: of 5 hosts 2 lost their '
+            'room to another request, 3 were left untried.', decision.reason)
+        self.assertEqual([('claims', 2)], [
+            (each['by'], each['hosts']) for each in decision.rejections])
+        self.assertEqual(
+            ['a1', 'a2'], sorted(decision.examples['claims']))
+
+    def test_request_that_a_plugin_fails(self):
+        self.image.answer = toys.fail
+
+        decision = self.ask(error=exception.PluginFailed)
+
+        self.assertEqual(('Filter Filter failed.', 5, (), ()), (
+            decision.reason, decision.hosts, decision.stages,
+            decision.picks))
+
+    def test_request_that_asks_for_what_no_stage_reads(self):
+        decision = self.ask(
+            error=exception.NoValidHost, image={'hw_numa_nodes': 2})
+
+        self.assertEqual(
+            'No enabled stage reads what is asked for: image property '
+            'hw_numa_nodes (a NUMA topology).', decision.reason)
+        self.assertEqual((5, (), ()), (
+            decision.hosts, decision.stages, decision.picks))
+
+    def test_server_that_is_rebuilt(self):
+        [uuid] = uuids = self.uuids[:1]
+        self.ask(uuids)
+        rebuild = {'hints': REBUILD, 'force_hosts': ['a1'],
+                   'instance_uuid': uuid}
+
+        decision = self.ask(uuids, **rebuild)
+        self.assertEqual((None, 1), (decision.reason, decision.hosts))
+
+        self.image.answer = [False] * 5
+        self.assertIn('is for other images', self.ask(
+            uuids, exception.NoValidHost, **rebuild).reason)
+
+
+class TestPlanned(schedulers.PlacingTestCase):
+
+    def plan(self, count=1, **wishes):
+        wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
+        return self.placing.plan(
+            context.RequestContext(), builders.request(**wishes),
+            samples.uuids(count), 1)
+
+    def test_plan_for_what_no_stage_reads_says_so(self):
+        self.loader.refresh(world.CONTEXT)
+
+        places, decision = self.plan(image={'hw_numa_nodes': 2})
+
+        self.assertEqual(([], 5), (places, decision.hosts))
+        self.assertIn('hw_numa_nodes', decision.reason)
+
+    def test_plugin_that_is_slow_in_a_plan_is_named_in_the_log(self):
+        def late(hosts):
+            self.world.clock.advance(2)
+
+        self.placing, self.loader = self.world.placing(
+            filters=[toys.Filter(late)], slow_plugin_s=1)
+
+        self.plan()
+
+        self.assertIn('Filter Filter took 2.0 seconds', self.logs.output)
+
+    def test_nothing_is_kept_of_a_plan(self):
+        self.plan()
+        self.plan(9)
+
+        self.assertEqual([], self.world.records)
+        self.assertEqual({name: (4, 0) for name in self.hosts},
+                         schedulers.taken(self.loader.table))
