@@ -151,6 +151,26 @@ class TestSnapshotPlan(PlanTestCase):
         self.assertEqual({'a', 'b'}, {
             self.plan(planner)[0][0][0] for _ in range(20)})
 
+    def test_demand_that_nothing_reads_is_as_for_requests(self):
+        asked = {'image': {'hw_numa_nodes': 2}}
+        for setting, expected in (('refuse', []), ('ignore', [['b']])):
+            self.scheduler.conf.set_override(
+                'unmet_demands', setting, 'scheduler')
+
+            planned, _ = self.plan(self.on_snapshot(), **asked)
+
+            self.assertEqual(expected, planned, setting)
+
+    def test_plugin_that_is_slow_is_named_in_the_log(self):
+        for seconds, named in (100.0, 0), (0.0, 1):
+            self.scheduler.conf.set_override(
+                'slow_plugin_seconds', seconds, 'scheduler')
+
+            self.plan(self.on_snapshot())
+
+            self.assertEqual(named, self.logs.output.count(
+                'Filter ComputeFilter took 0.0 seconds'))
+
     def test_cells_that_were_silent_are_told(self):
         taken = self.scheduler.loader.snapshot(hosts.CONTEXT)
         taken.silent = ['south']
