@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recorders do again, and what they give up."""
+
+import contextlib
+import logging
+
+import fixtures
+import sqlalchemy as sa
+
+from cellsched import context
+from cellsched.db.api import decisions
+from cellsched.db.api import models
+from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import recorder
+from cellsched.testing import builders
+from cellsched.testing import clock
+from tests.unit.db.api import base
+from tests.unit.db import samples
+
+RETENTION_S = 100
+
+TABLE = models.scheduler_decisions
+
+
+class RecorderCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.logs = self.useFixture(
+            fixtures.FakeLogger('cellsched', level=logging.INFO))
+        self.clock = clock.FakeClock()
+        self.recorder = recorder.Recorder(
+            self.database, self.clock, RETENTION_S)
+
+    def patch_recorder(self, **values):
+        for name, value in values.items():
+            self.patch(recorder, name, value)
+
+    def record(self, count=1, request_id='req-1', uuids=None):
+        for _ in range(count):
+            self.recorder.record(
+                context.RequestContext(request_id=request_id),
+                builders.request(), uuids or samples.uuids(1),
+                decision_.Decision(3, [], []))
+
+    def count(self):
+        return self.read(lambda connection: connection.scalar(
+            sa.select(sa.func.count()).select_from(TABLE)))
+
+    @contextlib.contextmanager
+    def broken_database(self):
+        def rename(old, new):
+            self.write(lambda connection: connection.execute(
+                sa.text(f'ALTER TABLE {old} RENAME TO {new}')))
+
+        rename('scheduler_decisions', 'gone')
+        yield
+        rename('gone', 'scheduler_decisions')
+
+    def said(self, text):
+        return self.logs.output.count(text)
+
+
+class TestWritten(RecorderCase):
+
+    def test_row_is_of_the_time_at_which_it_was_written(self):
+        self.record()
+        self.clock.advance(7)
+
+        self.recorder.flush()
+
+        [row] = self.read(lambda connection: connection.execute(
+            sa.select(TABLE)).all())
+        self.assertEqual((self.clock.now(), self.clock.timestamp() - 7),
+                         (row.created_at, row.decided_at))
+
+    def test_instances_are_those_of_the_time_of_the_decision(self):
+        uuids = samples.uuids(2)
+        said = list(uuids)
+        self.record(uuids=said)
+        said.clear()
+
+        self.recorder.flush()
+
+        [row] = self.read(decisions.find, uuids[0])
+        self.assertEqual((uuids, uuids),
+                         (row.instances, row.document['instances']))
+
+    def test_request_without_an_id_has_none(self):
+        [uuid] = samples.uuids(1)
+        for said in None, '':
+            self.assertIsNone(recorder._request_id(said))
+        with_none = context.RequestContext()
+        with_none.request_id = None
+        self.recorder.record(
+            with_none, builders.request(), [uuid],
+            decision_.Decision(3, [], []))
+
+        self.recorder.flush()
+
+        [row] = self.read(decisions.find, uuid)
+        self.assertIsNone(row.request_id)
+
+    def test_request_id_keeps_what_can_be_read(self):
+        for said, kept in (
+                ('r' * 255, 'r' * 255), ('r' * 256, 'r' * 255),
+                ('r\u00e9q', 'rq'), ('r\nq', 'rq'), ('r q', 'r q')):
+            self.assertEqual(kept, recorder._request_id(said))
+
+
+class TestAgain(RecorderCase):
+
+    def test_each_failure_and_each_recovery_is_logged_once(self):
+        for times in 1, 2:
+            with self.broken_database():
+                self.record()
+                for _ in range(2):
+                    self.recorder.flush()
+                self.assertEqual(times, self.said('cannot be written'))
+                self.assertEqual(times - 1, self.said('written again'))
+            for _ in range(2):
+                self.record()
+                self.recorder.flush()
+
+            self.assertEqual(times, self.said('written again'))
+        self.assertEqual(6, self.count())
+
+    def test_forgotten_ones_are_counted_once(self):
+        self.patch_recorder(WAITING_MAX=3)
+        self.record(5)
+        self.recorder.flush()
+        self.assertEqual(1, self.said('2 decisions were forgotten'))
+
+        self.record(4)
+        self.recorder.flush()
+        self.record()
+        self.recorder.flush()
+
+        self.assertEqual(1, self.said('1 decisions were forgotten'))
+        self.assertEqual((2, 7), (self.said('forgotten'), self.count()))
+
+    def test_as_many_wait_as_may(self):
+        self.patch_recorder(WAITING_MAX=3)
+        self.record(3)
+
+        self.recorder.flush()
+
+        self.assertEqual((3, 0), (self.count(), self.said('forgotten')))
+
+    def test_close_says_nothing_where_nothing_is_lost(self):
+        self.record()
+
+        self.recorder.close()
+
+        self.assertEqual((1, ''), (self.count(), self.logs.output))
+
+
+class TestPurge(RecorderCase):
+
+    def setUp(self):
+        super().setUp()
+        self.patch_recorder(PURGE_ROWS=2, PURGE_ROUNDS=3)
+
+    def age(self, count):
+        """Write decisions, and let them become too old."""
+        self.recorder._purged_at = self.clock.monotonic()
+        self.record(count)
+        self.recorder.flush()
+        self.clock.advance(RETENTION_S + 1)
+
+    def transactions(self):
+        """Flush; return how many transactions that took."""
+        commits = []
+
+        def listen(connection):
+            commits.append(connection)
+
+        sa.event.listen(self.database.engine, 'commit', listen)
+        self.recorder.flush()
+        sa.event.remove(self.database.engine, 'commit', listen)
+        return len(commits)
+
+    def test_so_many_are_removed_at_a_time(self):
+        self.age(7)
+
+        self.recorder.flush()
+        self.assertEqual(1, self.count())
+        self.recorder.flush()
+        self.assertEqual(1, self.count())
+        self.clock.advance(recorder.PURGE_SPACING_S)
+        self.recorder.flush()
+        self.assertEqual(0, self.count())
+
+    def test_nothing_is_removed_after_the_last(self):
+        for count, transactions in ((1, 1), (2, 2), (3, 2), (6, 3)):
+            self.age(count)
+
+            self.assertEqual(transactions, self.transactions())
+
+            self.assertEqual(0, self.count())
+
+    def test_what_is_old_enough_to_stay_stays(self):
+        self.record()
+        self.recorder.flush()
+        self.clock.advance(RETENTION_S)
+
+        self.recorder.flush()
+
+        self.assertEqual(1, self.count())
+
+    def test_removal_that_fails_is_logged_and_tried_again_later(self):
+        self.age(1)
+        with self.broken_database():
+            for _ in range(2):
+                self.recorder.flush()
+        self.assertEqual(1, self.said('Old decisions cannot be removed'))
+        self.assertEqual(1, self.count())
+
+        self.clock.advance(recorder.PURGE_SPACING_S)
+        self.recorder.flush()
+
+        self.assertEqual(0, self.count())
+
+    def test_nothing_is_removed_while_nothing_can_be_written(self):
+        self.age(1)
+        with self.broken_database():
+            self.record()
+            self.recorder.flush()
+        self.assertEqual(0, self.said('cannot be removed'))
+
+        self.recorder.flush()
+
+        self.assertEqual(1, self.count())
