@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is on record of moves that end."""
+
+import sqlalchemy as sa
+
+from cellsched.claims import moves
+from cellsched.db.cell import instance_actions
+from cellsched.db.cell import models
+from cellsched.db.cell import server_moves
+from cellsched import exception
+from tests.unit.compute import agents
+from tests.unit.compute import mover
+
+
+class TestRecorded(mover.MoverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.moving = moves.MoveClaims(self.claims, 'here')
+
+    def rows(self, table):
+        with self.cell.reader() as connection:
+            return connection.execute(sa.select(table)).all()
+
+    def begin(self, kind=server_moves.MIGRATION, **fields):
+        """Have a move accepted whose action is recorded, with another one."""
+        with self.cell.writer() as connection:
+            for action in server_moves.KINDS[kind].action, 'other':
+                instance_actions.create_all(
+                    connection, {self.uuid: agents.USER}, action,
+                    self.clock.now())
+        return self.accept(kind, **fields)
+
+    def actions(self):
+        return {row.action: (row.message, row.finish_time)
+                for row in self.rows(models.instance_actions)}
+
+    def give_up(self, move, **options):
+        return self.moving.give_up(
+            self.cell, move, exception.NoValidHost(reason='Full.'), **options)
+
+    def test_fault_says_who_gave_up_and_what_failed(self):
+        move = self.begin()
+        self.clock.advance(7)
+
+        self.give_up(move)
+
+        [fault] = self.rows(models.instance_faults)
+        self.assertEqual(
+            (self.uuid, 'here', self.clock.now(),
+             'No valid host was found. Full.'),
+            (fault.instance_uuid, fault.host, fault.created_at,
+             fault.message))
+        self.moving.give_up(self.cell, self.accept(), KeyError('x'))
+        self.assertIn('Migration of instance failed', self.fault)
+
+    def test_move_that_is_given_up_ends_at_that_time(self):
+        move = self.begin()
+        self.clock.advance(7)
+
+        self.give_up(move)
+
+        [row] = self.rows(models.migrations)
+        self.assertEqual((server_moves.ERROR, self.clock.now()),
+                         (row.status, row.updated_at))
+        self.assertEqual(
+            {'migrate': ('Error', self.clock.now()), 'other': (None, None)},
+            self.actions())
+        self.assertEqual(self.clock.now(), self.row.updated_at)
+
+    def test_move_that_is_given_up_is_named_in_the_log_once(self):
+        move = self.begin()
+
+        for _ in range(2):
+            self.give_up(move)
+
+        self.assertEqual(1, self.logs.output.count(
+            f'The migration of {self.uuid} is given up: '))
+
+    def test_server_goes_back_as_it_is_told(self):
+        move = self.begin(server_moves.REBUILD)
+
+        self.give_up(move, revert='revert_rebuild')
+
+        self.assertState('active', None, 'host1')
+
+    def test_server_whose_rebuild_failed_is_in_error_where_it_is(self):
+        self.give_up(self.begin(server_moves.REBUILD))
+
+        self.assertState('error', None, 'host1')
+        self.assertEqual({'own': 'host1'}, self.places)
+
+    def test_server_that_has_gone_is_moved_at_that_time(self):
+        move = self.begin()
+        self.end(move, server_moves.MOVED)
+        self.clock.advance(7)
+
+        self.assertTrue(self.moving.complete(self.cell, move))
+
+        [row] = self.rows(models.migrations)
+        self.assertEqual((server_moves.FINISHED, self.clock.now()),
+                         (row.status, row.updated_at))
+        self.assertEqual(
+            {'migrate': (None, self.clock.now()), 'other': (None, None)},
+            self.actions())
+        self.assertEqual({'own': 'host2'}, self.places)
+
+    def test_server_that_stays_keeps_its_claim_and_is_done(self):
+        move = self.begin(server_moves.REBUILD)
+        self.end(move, server_moves.MOVED)
+
+        self.assertTrue(self.moving.complete(self.cell, move))
+
+        self.assertEqual(server_moves.DONE, self.status(move))
+        self.assertEqual({'own': 'host1'}, self.places)
+        self.assertEqual(
+            (None, self.clock.now()), self.actions()['rebuild'])
+
+    def test_move_that_is_not_known_ends_nothing(self):
+        move = server_moves.Migration(
+            'unknown', self.uuid, server_moves.MIGRATION,
+            source_compute='host1')
+
+        self.assertFalse(self.give_up(move))
+        self.assertFalse(self.moving.complete(self.cell, move))
+
+        self.assertState('active', None, 'host1')
+        self.assertEqual(([], None), (
+            self.rows(models.migrations), self.fault))
+
+
+class TestSettled(mover.MoverTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.moving = moves.MoveClaims(self.claims, 'here')
+
+    def settle(self):
+        self.moving.settle(self.cell, self.uuid)
+        return self.places
+
+    def test_server_that_moves_keeps_both_places(self):
+        self.accept()
+
+        self.assertEqual({'own': 'host1', 'move': 'host2'}, self.settle())
+
+    def test_server_that_does_not_move_keeps_its_own(self):
+        self.end(self.accept())
+
+        self.assertEqual({'own': 'host1'}, self.settle())
+
+    def test_server_that_is_nowhere_keeps_none(self):
+        self.end(self.accept())
+        with self.cell.writer() as connection:
+            connection.execute(sa.update(models.instances).values(host=None))
+
+        self.assertEqual({}, self.settle())
+
+    def test_server_that_is_not_there_keeps_none(self):
+        self.accept()
+        self.delete()
+        self.terminate()
+
+        self.assertEqual({}, self.settle())

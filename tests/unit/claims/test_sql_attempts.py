@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transactions that are lost, and calls that need none."""
+
+from cellsched.claims import base as claims
+from cellsched.claims import sql
+from cellsched.claims.sql import queries
+from cellsched.claims.sql import transactions
+from cellsched import exception
+from tests.unit.claims.sql import base
+from tests.unit.db import recording
+
+
+class TestAttempts(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.database = self.make_database()
+        self.store = sql.SQLClaims(self.database)
+        self.store.set_inventory('p', {'VCPU': claims.Inventory(total=8)})
+        self.lost = 0
+
+    def lose(self, module, name, times):
+        """Have a function lose so often before it does what it does."""
+        function = getattr(module, name)
+
+        def losing(*args, **options):
+            if self.lost < times:
+                self.lost += 1
+                raise exception.TransactionLost(
+                    schema='claims', reason='another one was first')
+            return function(*args, **options)
+
+        self.patch(module, name, losing)
+
+    def statements(self, call):
+        with recording.recorded(self.database) as statements:
+            call()
+        return [text for text, _ in statements]
+
+    def test_each_call_is_made_again(self):
+        held = [claims.Claim('c', 'p', {'VCPU': 2})]
+        other = {'VCPU': claims.Inventory(total=9)}
+        for module, name, call, outcome in (
+                (transactions, 'take', lambda: self.store.claim(held), 1),
+                (queries, 'held', lambda: self.store.held(['c']),
+                 {'c': held}),
+                (queries, 'consumers', self.store.consumers, ['c']),
+                (transactions, 'transfer',
+                 lambda: self.store.transfer('c', 'd'), True),
+                (transactions, 'set_inventory',
+                 lambda: self.store.set_inventory('p', other), None),
+                (queries, 'usages',
+                 lambda: self.store.usages(providers=['p']).usages,
+                 [claims.Usage('p', {'VCPU': 9}, {'VCPU': 2}, 1)]),
+                (transactions, 'give_back',
+                 lambda: self.store.release(['d']), None)):
+            self.lost = 0
+            self.lose(module, name, 2)
+
+            self.assertEqual(outcome, call(), name)
+
+            self.assertEqual(2, self.lost, name)
+        self.assertEqual([], self.store.consumers())
+
+    def test_call_that_always_loses_is_given_up(self):
+        self.lose(queries, 'consumers', 99)
+        self.assertEqual([], self.store.consumers())
+
+        self.lost = 0
+        self.lose(queries, 'consumers', 100)
+        error = self.assertRaises(
+            exception.DatabaseError, self.store.consumers)
+
+        self.assertEqual(
+            ('claims', '100 transactions in a row lost to others'),
+            (error.kwargs['schema'], error.kwargs['reason']))
+
+    def test_claim_that_is_found_to_be_held_is_not_made_again(self):
+        held = claims.Claim('c', 'p', {'VCPU': 2})
+        new = claims.Claim('d', 'p', {'VCPU': 2})
+        self.store.claim([held])
+
+        self.assertEqual(0, self.store.claim([held]))
+        self.assertEqual(1, self.store.claim([held, new]))
+
+        [usage] = self.store.usages(providers=['p']).usages
+        self.assertEqual(({'VCPU': 4}, 2), (usage.used, usage.consumers))
+
+    def test_what_is_about_nobody_asks_nothing(self):
+        for call in (lambda: self.store.claim([]),
+                     lambda: self.store.release([]),
+                     lambda: self.store.release(iter(()))):
+            self.assertEqual([], self.statements(call))
+
+    def test_provider_without_inventory_is_known(self):
+        self.assertEqual([], self.store.usages(providers=['q']).usages)
+
+        self.store.set_inventory('q', {})
+
+        self.assertEqual(
+            [claims.Usage('q', {}, {}, 0)],
+            self.store.usages(providers=['q']).usages)
+        self.assertEqual([], [
+            text for text in self.statements(
+                lambda: self.store.set_inventory('q', {}))
+            if not text.startswith('SELECT')])
+
+    def test_answer_about_some_has_the_token_that_was_given(self):
+        token = self.store.usages().token
+        self.store.claim([claims.Claim('c', 'p', {'VCPU': 2})])
+
+        self.assertEqual(token, self.store.usages(token, ['p']).token)
+        self.assertIsNone(self.store.usages(None, ['p']).token)
+        self.assertNotEqual(token, self.store.usages(token).token)
