@@ -3,6 +3,7 @@
 
 import sqlalchemy as sa
 
+from cellsched.claims import base as claims_base
 from cellsched.claims import moves
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import models
@@ -74,8 +75,8 @@ class TestRecorded(mover.MoverTestCase):
         for _ in range(2):
             self.give_up(move)
 
-        self.assertEqual(1, self.logs.output.count(
-            f'The migration of {self.uuid} is given up: '))
+            self.assertEqual(1, self.logs.output.count(
+                f'The migration of {self.uuid} is given up: '))
 
     def test_server_goes_back_as_it_is_told(self):
         move = self.begin(server_moves.REBUILD)
@@ -108,6 +109,9 @@ class TestRecorded(mover.MoverTestCase):
     def test_server_that_stays_keeps_its_claim_and_is_done(self):
         move = self.begin(server_moves.REBUILD)
         self.end(move, server_moves.MOVED)
+        # Of a scheduler that nobody waited for any more.
+        self.claims.claim([claims_base.Claim(
+            moves.consumer(self.uuid), self.there, {'VCPU': 1})])
 
         self.assertTrue(self.moving.complete(self.cell, move))
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transactions that are lost, and calls that need none."""
 
+import sqlalchemy as sa
+
 from cellsched.claims import base as claims
 from cellsched.claims import sql
 from cellsched.claims.sql import queries
@@ -86,11 +88,23 @@ class TestAttempts(base.TestCase):
         [usage] = self.store.usages(providers=['p']).usages
         self.assertEqual(({'VCPU': 4}, 2), (usage.used, usage.consumers))
 
-    def test_what_is_about_nobody_asks_nothing(self):
-        for call in (lambda: self.store.claim([]),
-                     lambda: self.store.release([]),
-                     lambda: self.store.release(iter(()))):
-            self.assertEqual([], self.statements(call))
+    def test_what_is_about_nobody_begins_nothing(self):
+        begun = []
+
+        def listen(connection):
+            begun.append(connection)
+
+        sa.event.listen(self.database.engine, 'begin', listen)
+        self.addCleanup(
+            sa.event.remove, self.database.engine, 'begin', listen)
+
+        self.store.claim([])
+        self.store.release([])
+        self.store.release(iter(()))
+
+        self.assertEqual([], begun)
+        self.store.release(['c'])
+        self.assertEqual(1, len(begun))
 
     def test_provider_without_inventory_is_known(self):
         self.assertEqual([], self.store.usages(providers=['q']).usages)

@@ -2,6 +2,7 @@
 """What recorders do again, and what they give up."""
 
 import contextlib
+import json
 import logging
 
 import fixtures
@@ -73,6 +74,16 @@ class TestWritten(RecorderCase):
             sa.select(TABLE)).all())
         self.assertEqual((self.clock.now(), self.clock.timestamp() - 7),
                          (row.created_at, row.decided_at))
+
+    def test_document_is_as_short_as_it_can_be(self):
+        self.record()
+
+        self.recorder.flush()
+
+        text = self.read(lambda connection: connection.scalar(
+            sa.select(TABLE.c.document)))
+        self.assertEqual(
+            json.dumps(json.loads(text), separators=(',', ':')), text)
 
     def test_instances_are_those_of_the_time_of_the_decision(self):
         uuids = samples.uuids(2)
@@ -205,6 +216,13 @@ class TestPurge(RecorderCase):
         self.clock.advance(RETENTION_S)
 
         self.recorder.flush()
+
+        self.assertEqual(1, self.count())
+
+    def test_who_keeps_nothing_removes_nothing(self):
+        self.age(1)
+
+        recorder.Recorder(self.database, self.clock, 0).flush()
 
         self.assertEqual(1, self.count())
 

@@ -139,6 +139,30 @@ class TestChoosing(base.TestCase):
                          self.names(chosen.selections(1)))
         self.assertEqual([1, 0, 0, 0], self.hosts['num_instances'].tolist())
 
+    def test_instance_that_keeps_its_host_has_its_limits(self):
+        class Limiting(toys.Filter):
+            def limits(self, hosts, request):
+                return {'vcpu': hosts['vcpus_total'] * 2}
+
+        chosen = self.choosing([Limiting(None)])
+        chosen.choose('i', self.uuids[2], True)
+
+        [[selection]] = chosen.selections(0)
+
+        self.assertEqual({'vcpu': 8}, selection.limits.to_dict())
+
+    def test_host_that_does_not_suit_the_image_is_not_kept(self):
+        image = toys.Filter([True, True, False, True], rebuild=True)
+        chosen = self.choosing([image])
+
+        self.assertTrue(chosen.choose('i', self.uuids[1], False))
+        self.assertFalse(chosen.choose('j', self.uuids[2], True))
+
+        why = chosen.diagnosis([], 2)
+        self.assertEqual((1, [('Filter', 1)]), (why.placed, [
+            (each.by, each.hosts) for each in why.rejections]))
+        self.assertEqual({'Filter': ['host3']}, chosen.examples())
+
     def test_instance_whose_host_is_not_known_has_no_place(self):
         chosen = self.selector()
 
