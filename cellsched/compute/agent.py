@@ -14,11 +14,11 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
-from cellsched.compute import orders
 from cellsched.compute import outcomes as outcomes_
 from cellsched.compute import progress
 from cellsched import context as context_
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
@@ -86,17 +86,18 @@ class Agent:
         limits: Mapping[str, Any], host_list: Sequence[objects.Selection],
     ) -> None:
         """Build a server, or hand it on to another host of the cell."""
-        order = orders.Order(context, instance, request_spec,
-                             filter_properties, node, host_list)
+        message = build_message.BuildMessage(
+            objects.Selection(service_host=self._host, nodename=node),
+            host_list, request_spec, filter_properties)
         # Who waits for its turn has begun nothing, and can be deleted.
         with (self._left_if_cut_off(), self._turn,
               self._lock(instance.uuid)):
-            had_networks = self._progress.begin(order)
+            had_networks = self._progress.begin(instance.uuid, message)
             if had_networks is None:
                 self._pass_over(instance.uuid)
                 return
             self._reached('Begin')
-            self._build(order, had_networks)
+            self._build(context, instance, message, had_networks)
 
     def terminate_instance(
         self, context: context_.RequestContext, instance: objects.Instance
@@ -172,58 +173,60 @@ class Agent:
             self._claims.release([uuid])
 
     def _build(
-        self, order: orders.Order, had_networks: bool, again: bool = False
+        self, context: context_.RequestContext, instance: objects.Instance,
+        message: build_message.BuildMessage, had_networks: bool,
+        again: bool = False,
     ) -> None:
         """Build what has begun.
 
         :param again: it was begun here before
         """
-        instance, node = order.instance, order.node
+        node = message.chosen.nodename
         try:
-            self._give_networks(order, had_networks, again)
+            self._give_networks(
+                context, instance, message.requested_networks, had_networks,
+                again)
             self._reached('GiveNetworks')
             self._driver.spawn(instance, node)
         except (exception.BuildFailed, exception.NetworkError) as exc:
             self._outcomes.failed(node)
-            self._hand_on(order, exc)
+            self._hand_on(context, instance, message, exc)
         except Exception as exc:
             self._outcomes.failed(node)
-            LOG.exception('The build of instance %s failed for good',
-                          instance.uuid)
-            self._end_in_error(order, exc, self._host)
+            LOG.exception('The build of %s failed for good', instance.uuid)
+            self._end_in_error(context, instance, exc)
         else:
             self._reached('Spawn')
             self._outcomes.succeeded(node)
-            self._finish(order)
+            if self._progress.finish(instance.uuid):
+                self._reached('Finish')
+            else:
+                LOG.info('%s was deleted while it was built', instance.uuid)
+                self._leave(context, instance)
 
     def _give_networks(
-        self, order: orders.Order, had_networks: bool, again: bool
+        self, context: context_.RequestContext, instance: objects.Instance,
+        requested_networks: Any, had_networks: bool, again: bool,
     ) -> None:
         """Give a server networks; those of another host come along.
 
         Who said that it has some may have died before it had, so they are
         asked for all the same.
         """
-        context, instance = order.context, order.instance
         if had_networks and not again and (
                 self._driver.deallocate_networks_on_reschedule(instance)):
             # Their host could not take them back.
             self._network.deallocate_for_instance(context, instance)
         self._network.allocate_for_instance(
-            context, instance, order.requested_networks, self._host)
+            context, instance, requested_networks, self._host)
         if had_networks:
             self._network.setup_instance_network_on_host(
                 context, instance, self._host)
 
-    def _finish(self, order: orders.Order) -> None:
-        if self._progress.finish(order.instance.uuid):
-            self._reached('Finish')
-        else:
-            LOG.info('Instance %s was deleted while it was built',
-                     order.instance.uuid)
-            self._leave(order.context, order.instance)
-
-    def _hand_on(self, order: orders.Order, reason: Exception) -> None:
+    def _hand_on(
+        self, context: context_.RequestContext, instance: objects.Instance,
+        message: build_message.BuildMessage, reason: Exception,
+    ) -> None:
         """Have a conductor of the cell try the build elsewhere.
 
         What it holds of this host goes before the row says that the build is
@@ -231,16 +234,15 @@ class Agent:
         takes it up the build has no task, so that no message of this try
         begins it again.
         """
-        uuid = order.instance.uuid
-        LOG.info('The build of instance %s failed on this host: %s', uuid,
-                 reason)
+        uuid = instance.uuid
+        LOG.info('The build of %s failed here: %s', uuid, reason)
         if not self._is_spawning(uuid):
-            self._leave(order.context, order.instance)
+            self._leave(context, instance)
             return
-        if not order.retry:
-            self._end_in_error(order, reason, self._host)
+        if not message.retry:
+            self._end_in_error(context, instance, reason)
             return
-        gone = self._take_down_networks(order)
+        gone = self._take_down_networks(context, instance)
         self._claims.release([uuid])
         with self._database.writer() as connection:
             freed = instances.transit(
@@ -251,16 +253,17 @@ class Agent:
         self._reached('HandOn')
         try:
             self._conductor.build_instances(
-                order.context, [order.instance], order.failed(reason),
-                order.spec, [list(order.hosts)])
+                context, [instance], message.failed(reason),
+                message.request_spec, [list(message.host_list)])
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast build_instances for instance %s; a '
                         'conductor will find it: %s', uuid,
                         delivery.describe(exc))
 
-    def _take_down_networks(self, order: orders.Order) -> dict[str, Any]:
+    def _take_down_networks(
+        self, context: context_.RequestContext, instance: objects.Instance
+    ) -> dict[str, Any]:
         """Leave no networks on this host; return what its row is to say."""
-        context, instance = order.context, order.instance
         if self._driver.deallocate_networks_on_reschedule(instance) and (
                 self._deallocation.deallocate(context, instance)):
             return {'network_allocated': False}
@@ -279,19 +282,20 @@ class Agent:
                           'this host', instance.uuid)
 
     def _end_in_error(
-        self, order: orders.Order, reason: Exception, host: str
+        self, context: context_.RequestContext, instance: objects.Instance,
+        reason: Exception,
     ) -> None:
         """Put a build into ERROR if it is as this agent left it."""
-        uuid = order.instance.uuid
+        uuid = instance.uuid
         with self._database.writer() as connection:
             failed = instances.fail(
                 connection, uuid, reason, self._host, self._clock.now(),
-                host=host, task_state='spawning')
+                host=self._host, task_state='spawning')
         if failed:
             self._claims.release([uuid])
-            self._deallocation.free(order.context, order.instance)
+            self._freeing.free(context, instance)
         else:
-            self._leave(order.context, order.instance)
+            self._leave(context, instance)
 
     def _leave(
         self, context: context_.RequestContext, instance: objects.Instance
@@ -375,19 +379,22 @@ class Agent:
         LOG.warning('Resuming the interrupted build of instance %s', uuid)
         with self._database.reader() as connection:
             cast = build_casts.get(connection, uuid)
-        order = orders.kept(instance, cast)
+        context = context_.of_owner(instance)
         if cast is None or cast.host != self._host:
             self._driver.destroy(instance)
-            self._end_in_error(order, exception.BuildAborted(
+            self._end_in_error(context, instance, exception.BuildAborted(
                 uuid=uuid, reason='it was interrupted, and what its host was '
-                'told is lost'), self._host)
-        elif order.provider not in {
+                'told is lost'))
+            return
+        message = build_message.BuildMessage.read(cast)
+        if message.chosen.compute_node_uuid not in {
                 each.provider
                 for each in self._claims.held([uuid]).get(uuid, ())}:
             # It was given back when the build was handed on the last time. A
             # scheduler that was asked twice may have claimed another since.
             self._driver.destroy(instance)
-            self._hand_on(order, exception.BuildFailed(
+            self._hand_on(context, instance, message, exception.BuildFailed(
                 uuid=uuid, reason='it was interrupted'))
         else:
-            self._build(order, had_networks=True, again=True)
+            self._build(
+                context, instance, message, had_networks=True, again=True)

@@ -7,7 +7,7 @@ import datetime
 from typing import Any
 
 from cellsched import clock as clock_
-from cellsched.compute import orders
+from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
 from cellsched.db import session
@@ -22,11 +22,11 @@ RUNNING = 1
 class _News:
     """That a build begins, or ends; and what came of saying so.
 
-    :param order: of a build that begins
+    :param message: of a build that begins
     """
 
     uuid: str
-    order: orders.Order | None = None
+    message: build_message.BuildMessage | None = None
     #: Whether the build was as expected, and now is as it was to be.
     went: bool = False
     had_networks: bool = False
@@ -35,22 +35,22 @@ class _News:
     @property
     def asks_networks(self) -> bool:
         # Nobody gives networks before the first try.
-        return self.order is not None and self.order.tried != 1
+        return self.message is not None and self.message.tried != 1
 
     def change(self, host: str, now: datetime.datetime) -> instances.Change:
         """Return the change of the server's state."""
-        if self.order is None:
+        if self.message is None:
             return instances.Change(
                 self.uuid, 'finish',
                 {'power_state': RUNNING, 'launched_at': now}, {'host': host})
         expected: dict[str, Any] = {'host': None}
-        if self.order.tried:
+        if self.message.tried:
             # A message of an earlier try may come again, when the build is
             # on its way to another host and what it claims is there.
-            expected['build_attempts'] = self.order.tried
+            expected['build_attempts'] = self.message.tried
         return instances.Change(
             self.uuid, 'begin',
-            {'host': host, 'node': self.order.node,
+            {'host': host, 'node': self.message.chosen.nodename,
              'network_allocated': True}, expected)
 
 
@@ -70,12 +70,14 @@ class ProgressReports:
         self._group_commit = group_commit.GroupCommit(
             self._say, make_lock=clock.lock)
 
-    def begin(self, order: orders.Order) -> bool | None:
+    def begin(
+        self, uuid: str, message: build_message.BuildMessage
+    ) -> bool | None:
         """Begin, if that is due; return whether it may have had networks.
 
         It is said to have some from now on, and is given them afterwards.
         """
-        news = self._said(_News(order.instance.uuid, order))
+        news = self._said(_News(uuid, message))
         return news.had_networks if news.went else None
 
     def finish(self, uuid: str) -> bool:

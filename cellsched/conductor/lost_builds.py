@@ -10,11 +10,11 @@ from oslo_log import log
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
-from cellsched.conductor.tasks import orders
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db.cell import services
 from cellsched.db.cell import states
@@ -205,11 +205,12 @@ class LostBuilds:
                 mine = build_casts.tell_again(
                     connection, cast, self._next(database, cast))
             if mine:
-                LOG.warning('Casting to host %s again for instance %s, whose '
-                            'build it did not begin', cast.host,
-                            cast.instance_uuid)
-                orders.Order.read(cast).send(
-                    aimed, self._compute.get(aimed.cell.transport), instance)
+                LOG.warning('Telling %s of build %s again: it did not begin '
+                            'it', cast.host, cast.instance_uuid)
+                message = build_message.BuildMessage.read(cast)
+                self._compute.get(
+                    aimed.cell.transport).build_and_run_instance(
+                        aimed, instance=instance, **message.arguments())
         elif self._free(database, instance, cast):
             self._hand_on(aimed, instance, cast)
 
@@ -260,13 +261,13 @@ class LostBuilds:
         LOG.warning('Rescheduling the build of instance %s, which host %s '
                     'did not begin',
                     instance.uuid, cast.host)
-        order = orders.Order.read(cast)
+        message = build_message.BuildMessage.read(cast)
         reason = exception.BuildFailed(
             uuid=instance.uuid, reason='its host did not take it up')
         self._conductors.get(aimed.cell.transport).build_instances(
             aimed, [instance],
-            {**order.filter_properties, 'retry': {
-                **order.filter_properties['retry'],
+            {**message.filter_properties, 'retry': {
+                **message.filter_properties['retry'],
                 'num_attempts': instance.build_attempts,
                 'exc_reason': reason.format_message()}},
-            order.request_spec, [list(order.host_list)])
+            message.request_spec, [list(message.host_list)])

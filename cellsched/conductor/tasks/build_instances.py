@@ -11,9 +11,9 @@ from oslo_log import log
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.conductor.tasks import alternates
-from cellsched.conductor.tasks import orders
 from cellsched import context as context_
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
 from cellsched.db.cell import instances as instances_
 from cellsched.db import session
 from cellsched import exception
@@ -116,23 +116,27 @@ class BuildInstances:
         retry['num_attempts'] = tried + 1
         retry['hosts'] = [*retry['hosts'],
                           [chosen.service_host, chosen.nodename]]
-        order = orders.Order(chosen, hosts, spec, {
+        message = build_message.BuildMessage(chosen, hosts, spec, {
             **properties, 'retry': retry,
             'limits': chosen.to_dict()['limits']})
-        self._keep(order, instance.uuid)
+        self._keep(message, instance.uuid)
         try:
-            order.send(context, self._compute, instance)
+            self._compute.build_and_run_instance(
+                context, instance=instance, **message.arguments())
         except delivery.ERRORS as exc:
             LOG.warning('Host %s could not be told of %s; it will be: %s',
                         chosen.service_host, instance.uuid,
                         delivery.describe(exc))
 
-    def _keep(self, order: orders.Order, uuid: str) -> None:
+    def _keep(
+        self, message: build_message.BuildMessage, uuid: str
+    ) -> None:
         """Keep what the host is told, unless the build has ended."""
         with self._database.writer() as connection:
             if instances_.lock(connection, [uuid]):
                 build_casts.replace(
-                    connection, order.kept(uuid, self._database.timestamp()))
+                    connection,
+                    message.kept(uuid, self._database.timestamp()))
 
     def _is_ours(self, uuid: str, tried: int) -> bool:
         """Count the try; of several that deliver the same one, one may.

@@ -13,12 +13,12 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
 from cellsched.conductor.tasks import deciding
-from cellsched.conductor.tasks import orders
 from cellsched.conductor.tasks import saga
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.cell import belongings
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instances
 from cellsched.db import session
@@ -136,8 +136,8 @@ class WriteRows(saga.Step):
                 connection, [build.request for build in builds
                              if build.uuid in new], now)
             build_casts.create(connection, [
-                orders.Order.first(build.selections, build.spec).kept(
-                    build.uuid, told_at)
+                build_message.BuildMessage.first(
+                    build.selections, build.spec).kept(build.uuid, told_at)
                 for build in builds])
             instance_actions.create_all(
                 connection, {build.uuid: build.context for build in builds
@@ -309,8 +309,10 @@ class Cast(saga.Step):
         self, aimed: context_.RequestContext, build: saga.Build
     ) -> None:
         assert aimed.cell is not None
-        orders.Order.first(build.selections, build.spec).send(
-            aimed, self._compute.get(aimed.cell.transport), build.instance)
+        message = build_message.BuildMessage.first(
+            build.selections, build.spec)
+        self._compute.get(aimed.cell.transport).build_and_run_instance(
+            aimed, instance=build.instance, **message.arguments())
 
     def _give_up(
         self, cell: objects.CellMapping, build: saga.Build,

@@ -31,7 +31,7 @@ class TestResume(agents.AgentTestCase):
             'cast_at': 1.0, 'message': jsonutils.dumps({
                 'selections': [
                     objects.Selection(
-                        service_host=host, nodename=host,
+                        service_host=host, nodename='node1',
                         compute_node_uuid=provider).obj_to_primitive()
                     for host, provider in (
                         ('host1', self.provider), ('host2', 'other'))],

@@ -4,11 +4,12 @@
 from concurrent import futures
 import threading
 
-from cellsched.compute import orders
 from cellsched.compute import progress
+from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
+from cellsched import objects
 from cellsched.testing import clock
 from cellsched.testing import databases
 from tests.unit import base
@@ -56,9 +57,10 @@ class ProgressCase(base.TestCase):
         return made
 
     def begin(self, instance, tried=1, node='node1'):
-        return self.progress.begin(orders.Order(
-            None, instance, None, {'retry': {'num_attempts': tried}}, node,
-            []))
+        return self.progress.begin(
+            instance.uuid, build_message.BuildMessage(
+                objects.Selection(service_host='host1', nodename=node), [],
+                None, {'retry': {'num_attempts': tried}}))
 
     def row(self, instance):
         with self.cell.reader() as connection:
@@ -173,7 +175,7 @@ class TestTogether(ProgressCase):
         *outcomes, refused = self.together(*(
             lambda each=each, node=node: self.begin(each, node=node)
             for each, node in zip(
-                new, ['node1', 'node1', 'node1', object()], strict=True)))
+                new, ['node1', 'node1', 'node1', '\ud800'], strict=True)))
 
         self.assertEqual([False] * 3, outcomes)
         self.assertIsInstance(refused, Exception)

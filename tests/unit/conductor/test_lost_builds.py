@@ -6,9 +6,11 @@ import dataclasses
 from amqp import exceptions as amqp_exc
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks import orders
+from cellsched.cells import gather
+from cellsched.conductor import lost_builds
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import services
@@ -36,9 +38,9 @@ class TestLostBuilds(lost.LostBuildsTestCase):
 
         self.assertEqual([('a1', self.uuid)], self.sent())
         [client] = self.compute.clients.values()
-        order = orders.Order.read(self.kept)
+        message = build_message.BuildMessage.read(self.kept)
         self.assertEqual(
-            order.filter_properties,
+            message.filter_properties,
             client.sent[0].arguments['filter_properties'])
         self.assertEqual(2, self.kept.casts)
 
@@ -168,8 +170,9 @@ class TestLostBuilds(lost.LostBuildsTestCase):
                 instances.create(
                     connection, [samples.instance(uuid)], self.clock.now())
                 build_casts.create(connection, [
-                    orders.Order.first([self.selection('a1')], None).kept(
-                        uuid, self.clock.steady() - 100)])
+                    build_message.BuildMessage.first(
+                        [self.selection('a1')], None,
+                    ).kept(uuid, self.clock.steady() - 100)])
                 builds[uuid] = build_casts.get(connection, uuid)
 
         self.lost.run()
@@ -189,8 +192,9 @@ class TestLostBuilds(lost.LostBuildsTestCase):
             instances.create(connection, [samples.instance(self.uuid)],
                              self.clock.now())
             build_casts.create(connection, [
-                orders.Order.first([self.selection('b1')], None).kept(
-                    self.uuid, self.clock.steady())])
+                build_message.BuildMessage.first(
+                    [self.selection('b1')], None,
+                ).kept(self.uuid, self.clock.steady())])
         self.wait()
 
         self.lost.run()

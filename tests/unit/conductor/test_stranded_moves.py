@@ -3,6 +3,7 @@
 
 from amqp import exceptions as amqp_exc
 
+from cellsched.claims import moves
 from cellsched.conductor import stranded_moves
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
@@ -126,7 +127,7 @@ class TestStrandedMoves(mover.MoverTestCase):
         self.accept(status=server_moves.ACCEPTED)
         self.run_late()
         self.claims.claim([mover.claims_base.Claim(
-            mover.moves.consumer(self.uuid), self.there, {'VCPU': 1})])
+            moves.consumer(self.uuid), self.there, {'VCPU': 1})])
 
         self.run_late()
 
@@ -180,7 +181,7 @@ class TestStrandedMoves(mover.MoverTestCase):
 
         def broken(consumers):
             consumers = list(consumers)
-            if mover.moves.consumer(uuid) in consumers:
+            if moves.consumer(uuid) in consumers:
                 raise KeyError('as told')
             release(consumers)
 

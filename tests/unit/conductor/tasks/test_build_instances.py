@@ -6,8 +6,8 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import build_instances
-from cellsched.conductor.tasks import orders
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched import objects
@@ -200,7 +200,8 @@ class TestBuildInstances(base.TestCase):
 
     def kept(self):
         with self.cell.reader() as connection:
-            return orders.Order.read(build_casts.get(connection, self.uuid))
+            return build_message.BuildMessage.read(
+                build_casts.get(connection, self.uuid))
 
     def test_what_an_agent_is_told_is_kept(self):
         self.fill('a1')
@@ -277,7 +278,7 @@ class TestBuildInstances(base.TestCase):
         self.task.run(
             base.USER,
             [samples.instance(self.uuid), samples.instance(other)],
-            orders.Order.first(
+            build_message.BuildMessage.first(
                 [self.selection('a3')], None).filter_properties, None,
             [[self.selection('a1')], [self.selection('a2')]])
 

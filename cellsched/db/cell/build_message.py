@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a compute host is told of a build, to be told again if need be."""
+"""The message that has a compute host build an instance."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ from typing import Any
 
 from oslo_serialization import jsonutils
 
-from cellsched import context as context_
 from cellsched.db.cell import build_casts
 from cellsched import objects
-from cellsched.rpc import compute as compute_rpc
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class BuildMessage:
     """The arguments of ``build_and_run_instance`` but for the instance.
 
+    :param chosen: the place where it is to be built
     :param host_list: the places that are left to try if this one fails
+    :param filter_properties: what goes along from one try to the next
     """
 
     chosen: objects.Selection
@@ -30,8 +30,8 @@ class Order:
     def first(
         cls, selections: Sequence[objects.Selection],
         request_spec: objects.RequestSpec | None,
-    ) -> 'Order':
-        """Return the order for the first of the places to try."""
+    ) -> 'BuildMessage':
+        """Return the message for the first of the places to try."""
         chosen, *alternates = selections
         return cls(chosen, alternates, request_spec, {
             'retry': {'num_attempts': 1,
@@ -39,7 +39,7 @@ class Order:
             'limits': chosen.to_dict()['limits']})
 
     @classmethod
-    def read(cls, cast: build_casts.BuildCast) -> 'Order':
+    def read(cls, cast: build_casts.BuildCast) -> 'BuildMessage':
         """Return what was kept in a cell."""
         kept = jsonutils.loads(cast.message)
         spec = kept['request_spec']
@@ -66,15 +66,32 @@ class Order:
                                  and self.request_spec.obj_to_primitive()),
                 'filter_properties': self.filter_properties}))
 
-    def send(
-        self, context: context_.RequestContext,
-        compute: compute_rpc.ComputeAPI, instance: objects.Instance,
-    ) -> None:
-        """Tell the host, on its cell's transport."""
-        compute.build_and_run_instance(
-            context, host=self.chosen.service_host, instance=instance,
-            request_spec=self.request_spec,
-            filter_properties=self.filter_properties,
-            node=self.chosen.nodename,
-            limits=self.filter_properties['limits'],
-            host_list=list(self.host_list))
+    def arguments(self) -> dict[str, Any]:
+        """Return what the RPC client is called with, by name."""
+        return {
+            'host': self.chosen.service_host, 'node': self.chosen.nodename,
+            'request_spec': self.request_spec,
+            'filter_properties': self.filter_properties,
+            'limits': self.filter_properties['limits'],
+            'host_list': list(self.host_list)}
+
+    @property
+    def retry(self) -> Mapping[str, Any] | None:
+        """What was tried so far, or None if nothing else may be tried."""
+        return self.filter_properties.get('retry') or None
+
+    @property
+    def tried(self) -> int | None:
+        """The number of this try, or None where nobody said."""
+        return None if self.retry is None else self.retry['num_attempts']
+
+    @property
+    def requested_networks(self) -> Any:
+        """The networks that the user wished for, or None."""
+        return None if self.request_spec is None else self.request_spec.get(
+            'requested_networks')
+
+    def failed(self, reason: Exception) -> dict[str, Any]:
+        """Return the filter properties for the next try."""
+        return {**self.filter_properties, 'retry': {
+            **(self.retry or {}), 'exc_reason': str(reason)}}
