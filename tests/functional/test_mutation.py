@@ -52,10 +52,11 @@ class TestSuites(base.TestCase):
 
     def test_own_tests_come_before_those_of_the_package(self):
         own, package, functional = self.suites.stages(
-            ROOT, 'cellsched/conductor/tasks/steps.py')
+            ROOT, 'cellsched/conductor/tasks/steps/write_rows.py')
 
-        self.assertIn('tests.unit.conductor.tasks.test_steps', own)
-        self.assertIn('tests.unit.conductor.tasks.test_steps_again', own)
+        tests = 'tests.unit.conductor.tasks.steps.test_write_rows'
+        self.assertIn(tests, own)
+        self.assertIn(f'{tests}_again', own)
         self.assertNotIn('tests.unit.conductor.test_service', own)
         self.assertIn('tests.unit.conductor.test_service', package)
         self.assertIn('tests.functional.test_recovery', functional)

@@ -17,12 +17,19 @@ from cellsched.cells import cell0 as cell0_
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
-from cellsched.conductor.tasks import deciding
-from cellsched.conductor.tasks import exhumation
+from cellsched.conductor.tasks import build as build_
 from cellsched.conductor.tasks import leases as leases_
 from cellsched.conductor.tasks import retries as retries_
 from cellsched.conductor.tasks import saga
-from cellsched.conductor.tasks import steps
+from cellsched.conductor.tasks.steps import cast
+from cellsched.conductor.tasks.steps import decide
+from cellsched.conductor.tasks.steps import exhume
+from cellsched.conductor.tasks.steps import expire
+from cellsched.conductor.tasks.steps import find_cell
+from cellsched.conductor.tasks.steps import ownership
+from cellsched.conductor.tasks.steps import release
+from cellsched.conductor.tasks.steps import schedule
+from cellsched.conductor.tasks.steps import write_rows
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
@@ -79,7 +86,7 @@ class BuildAndSchedule:
     :param database: the API database
     :param host: who says so in faults
     :param reached: is told which step was done: ``Lease``, those of
-        ``deciding`` and ``steps``, ``Bury``
+        ``steps``, ``Bury``
     :param notifier: is told what becomes of servers in their cells
     """
 
@@ -135,7 +142,7 @@ class BuildAndSchedule:
             left = self._put_off(
                 attempt, lease, self._build(attempt.context, lease))
         except Exception as exc:
-            if saga.passes(exc):
+            if retries_.passes(exc):
                 left = self._put_off(attempt, lease, [
                     entry.request.instance_uuid for entry in lease.leased
                 ] or attempt.uuids)
@@ -169,13 +176,16 @@ class BuildAndSchedule:
                      'another conductor', list(lease.uuids))
             return []
         builds = [
-            saga.Build(entry.request, entry.spec, context, lease.owner,
-                       entry.revision, entry.tries, failed=entry.broken)
+            build_.Build(entry.request, entry.spec, context, lease.owner,
+                         entry.revision, entry.tries)
             for entry in leased]
+        for build, entry in zip(builds, leased, strict=True):
+            if entry.broken:
+                build.end(build_.Outcome.FAILED, entry.broken)
         self._find_earlier([build for build in builds
-                            if build.again or build.failed])
+                            if build.again or build.ended])
         gone_on = self._runner.run(
-            saga.Batch(builds, leased[0].min_count),
+            build_.Batch(builds, leased[0].min_count),
             fence=self._fence, reached=self._reached)
         self._bury(
             context, [build for build in builds if build.to_bury],
@@ -210,7 +220,7 @@ class BuildAndSchedule:
                 [entry.request.instance_uuid for entry in each.leased],
                 owner))
 
-    def _find_earlier(self, builds: Sequence[saga.Build]) -> None:
+    def _find_earlier(self, builds: Sequence[build_.Build]) -> None:
         """Look up what earlier tries decided, and whose what is broken is."""
         if not builds:
             return
@@ -220,14 +230,14 @@ class BuildAndSchedule:
         for build in builds:
             mapping = mappings.get(build.uuid)
             build.earlier = mapping.cell_mapping if mapping else None
-            if build.failed:
+            if build.reason:
                 LOG.error('Server %s cannot be built: %s %s', build.uuid,
-                          build.failed, build.failed.__cause__ or '')
+                          build.reason, build.reason.__cause__ or '')
                 build.instance.user_id = build.instance.get('user_id') or (
                     mapping and mapping.user_id)
 
     @contextlib.contextmanager
-    def _fence(self, builds: Sequence[saga.Build]) -> Iterator[Any]:
+    def _fence(self, builds: Sequence[build_.Build]) -> Iterator[Any]:
         """Find out which builds are ours to undo, and keep them so.
 
         A lease may have run out, and another conductor taken the build up or
@@ -236,21 +246,23 @@ class BuildAndSchedule:
         open nobody can take up what is ours, however slowly it is undone.
         """
         with self._database.writer() as connection:
-            mine = deciding.renew(
+            mine = ownership.renew(
                 connection, builds,
                 self._database.timestamp() + self._limits.lease_s)
-            deciding.end_lost(connection, [
+            ownership.end_lost(connection, [
                 build for build in builds if build not in mine])
             self._leave_begun([build for build in builds if build.deleted])
             yield connection
-        self._purge([build for build in builds if build.elsewhere])
+        self._purge([
+            build for build in builds
+            if build.outcome is build_.Outcome.ELSEWHERE])
 
-    def _leave_begun(self, builds: Sequence[saga.Build]) -> None:
+    def _leave_begun(self, builds: Sequence[build_.Build]) -> None:
         """Leave deleted servers to their hosts where they came to one.
 
         Another conductor handed them over then, and there they are deleted.
         """
-        for cell, batch in saga.by_any_cell(builds):
+        for cell, batch in build_.by_any_cell(builds):
             uuids = [build.uuid for build in batch]
             begun = set(uuids)
             try:
@@ -263,10 +275,11 @@ class BuildAndSchedule:
                               'hold is found when it leaked', cell.identity,
                               uuids)
             for build in batch:
-                build.finished = build.finished or build.uuid in begun
+                if build.uuid in begun:
+                    build.end(build_.Outcome.FINISHED)
 
-    def _purge(self, builds: Sequence[saga.Build]) -> None:
-        for cell, batch in saga.by_cell(builds):
+    def _purge(self, builds: Sequence[build_.Build]) -> None:
+        for cell, batch in build_.by_cell(builds):
             uuids = [build.uuid for build in batch]
             try:
                 with self._targets.database(cell).writer() as connection:
@@ -283,29 +296,32 @@ class BuildAndSchedule:
         every moment and a conductor that dies leaves the request to another.
         """
         return [
-            deciding.Expire(self._database, self._limits.deadline_s,
-                            self._limits.attempts),
-            exhumation.Exhume(
+            expire.Expire(
+                self._database, self._limits.deadline_s,
+                self._limits.attempts),
+            exhume.Exhume(
                 self._database, self._cell0, self._limits.lease_s),
-            deciding.Schedule(self._database, self._scheduler, self._claims,
-                              self._limits.fenced),
-            deciding.FindCell(self._database, self._claims),
-            deciding.Decide(
+            schedule.Schedule(
+                self._database, self._scheduler, self._claims,
+                self._limits.fenced),
+            find_cell.FindCell(self._database, self._claims),
+            decide.Decide(
                 self._database, self._targets, self._clock,
                 self._limits.lease_s),
-            steps.WriteRows(
+            write_rows.WriteRows(
                 self._database, self._targets, self._clock,
                 self._limits.lease_s, self._notifier, self._limits.joined),
-            steps.Release(
+            release.Release(
                 self._database, self._targets, self._quotas, self._clock),
-            steps.Cast(self._targets, self._compute, self._claims,
-                       self._clock, self._host, self._notifier),
+            cast.Cast(
+                self._targets, self._compute, self._claims, self._clock,
+                self._host, self._notifier),
         ]
 
-    def _explain(self, builds: Sequence[saga.Build]) -> None:
+    def _explain(self, builds: Sequence[build_.Build]) -> None:
         """Let requests that stay say what they failed of."""
         for batch in _by_reason(builds):
-            uuids, reason = [build.uuid for build in batch], batch[0].failed
+            uuids, reason = [build.uuid for build in batch], batch[0].reason
             assert reason is not None
             try:
                 with self._database.writer() as connection:
@@ -313,18 +329,18 @@ class BuildAndSchedule:
                         connection, uuids, faults.message_of(reason),
                         batch[0].owner, again=False)
             except Exception as exc:
-                LOG.log(logging.WARNING if saga.passes(exc)
+                LOG.log(logging.WARNING if retries_.passes(exc)
                         else logging.ERROR,
                         '%s cannot say why they failed: %s', uuids,
                         delivery.describe(exc),
-                        exc_info=not saga.passes(exc))
+                        exc_info=not retries_.passes(exc))
 
     def _bury(
-        self, context: context_.RequestContext, builds: list[saga.Build],
+        self, context: context_.RequestContext, builds: list[build_.Build],
         owner: str,
     ) -> None:
         for batch in _by_reason(builds):
-            reason = batch[0].failed
+            reason = batch[0].reason
             assert reason is not None
             try:
                 self._cell0.bury(
@@ -336,10 +352,10 @@ class BuildAndSchedule:
                               [build.uuid for build in batch])
 
 
-def _by_reason(builds: Sequence[saga.Build]) -> list[list[saga.Build]]:
+def _by_reason(builds: Sequence[build_.Build]) -> list[list[build_.Build]]:
     """Return builds by the error that they failed of."""
     return [list(batch) for _, batch in itertools.groupby(
-        builds, key=lambda build: id(build.failed))]
+        builds, key=lambda build: id(build.reason))]
 
 
 @dataclasses.dataclass

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from cellsched.conductor.tasks import deciding
+from cellsched.conductor.tasks.steps import schedule
 from cellsched.db.api import request_specs
 from cellsched.db.cell import server_moves
 from cellsched.db import session
@@ -31,7 +31,7 @@ def read(
         spec.instance_uuid, spec.num_instances = instance.uuid, 1
         with_image(spec, instance.image_ref)
         if spec.get('instance_group') is not None:
-            deciding.read_group(connection, spec)
+            schedule.read_group(connection, spec)
     return spec
 
 

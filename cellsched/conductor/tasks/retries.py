@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that wait until they are tried again."""
+"""Batches that wait until they are tried again, and what they fail of."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -7,8 +7,23 @@ import heapq
 import itertools
 import threading
 
+import oslo_messaging
+
 from cellsched import clock as clock_
 from cellsched import context as context_
+from cellsched import exception
+from cellsched.rpc import delivery
+
+#: What passes: somebody did not answer, or could not tell, and may do so the
+#: next time; or somebody else may.
+_PASSING: tuple[type[Exception], ...] = (
+    exception.BrokerRefused, exception.CellUnreachable,
+    exception.DatabaseUnreachable, exception.DeadlineExceeded,
+    exception.HostsInDoubt, exception.TransactionLost,
+    oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout,
+    *delivery.BROKER_ERRORS)
+
+_PASSING_NAMES = frozenset(each.__name__ for each in _PASSING)
 
 #: Batches that may wait; what does not is found when its lease has run out.
 WAITING_MAX = 10_000
@@ -69,3 +84,13 @@ class Retries:
             while self._waiting and self._waiting[0][0] <= now:
                 due.append(heapq.heappop(self._waiting)[2])
         return due
+
+
+def passes(exc: BaseException) -> bool:
+    """Return whether what failed of an error may be tried again.
+
+    What another service failed of counts too, in whatever form it is told.
+    """
+    return isinstance(exc, _PASSING) or (
+        isinstance(exc, oslo_messaging.RemoteError)
+        and exception.kind_of(exc) in _PASSING_NAMES)

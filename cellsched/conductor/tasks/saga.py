@@ -3,8 +3,6 @@
 
 import abc
 from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -14,131 +12,18 @@ from typing import Any
 from typing import TypeAlias
 
 from oslo_log import log
-import oslo_messaging
 
 from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks import retries
 from cellsched import exception
 from cellsched import group_commit
-from cellsched import objects
 from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
 
-#: What passes: somebody did not answer, or could not tell, and may do so the
-#: next time; or somebody else may.
-_PASSING: tuple[type[Exception], ...] = (
-    exception.BrokerRefused, exception.CellUnreachable,
-    exception.DatabaseUnreachable, exception.DeadlineExceeded,
-    exception.HostsInDoubt, exception.TransactionLost,
-    oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout,
-    *delivery.BROKER_ERRORS)
-
-_PASSING_NAMES = frozenset(each.__name__ for each in _PASSING)
-
 #: Times to do a step whose transactions lose to others.
 _TRIES_MAX = 5
-
-
-@dataclasses.dataclass(eq=False)
-class Build:
-    """One instance on its way into a cell.
-
-    It leaves the batch when it has ``failed``, was ``deleted`` by its user,
-    or was ``finished`` by somebody else who worked on it too.
-    """
-
-    request: objects.BuildRequest
-    spec: objects.RequestSpec
-    #: On whose behalf it is built.
-    context: context_.RequestContext
-    #: Who leases the request.
-    owner: str = ''
-    #: How often its user had changed the request when it was read.
-    revision: int = 0
-    #: How often it was taken up, this time included.
-    tries: int = 1
-    #: What it was accepted with.
-    batch: 'Batch | None' = None
-    selections: list[objects.Selection] = dataclasses.field(
-        default_factory=list)
-    cell: objects.CellMapping | None = None
-    failed: Exception | None = None
-    deleted: bool = False
-    finished: bool = False
-    #: Who finished it decided on another cell than ``cell``.
-    elsewhere: bool = False
-    #: What it failed of passes, so that it is tried again soon, and until it
-    #: is too late.
-    later: bool = False
-    #: An undo failed, so what became of it has to be found out later.
-    unclear: bool = False
-    #: The cell that the earlier try decided on.
-    earlier: objects.CellMapping | None = None
-    #: The ids of the cells in which this one may have written.
-    written: set[int] = dataclasses.field(default_factory=set)
-
-    @property
-    def uuid(self) -> str:
-        return self.request.instance_uuid
-
-    @property
-    def instance(self) -> objects.Instance:
-        return self.request.instance
-
-    @property
-    def again(self) -> bool:
-        """Whether an earlier try, which may have done any step, was cut."""
-        return self.tries > 1
-
-    @property
-    def ended(self) -> bool:
-        return self.failed is not None or self.deleted or self.finished
-
-    @property
-    def to_bury(self) -> bool:
-        """Whether it failed for good, is ours alone, and left nothing."""
-        return self.failed is not None and not (
-            self.deleted or self.finished or self.unclear or self.later)
-
-    @property
-    def to_try_again(self) -> bool:
-        """Whether it failed, and is left for a later try."""
-        return self.failed is not None and (self.unclear or self.later) and (
-            not (self.deleted or self.finished))
-
-
-@dataclasses.dataclass
-class Batch:
-    """Builds of one request: at least so many of them, or none.
-
-    :param least: how many must be built for any to be; those that their user
-        deleted or that somebody else finished count as if they were
-    """
-
-    builds: Sequence[Build]
-    least: int = 1
-
-    @property
-    def needed(self) -> int:
-        """How many of those that are left must be built for any to be."""
-        gone = sum(build.deleted or build.finished for build in self.builds)
-        return max(min(self.least, len(self.builds)) - gone, 1)
-
-    def fail_together(self) -> None:
-        """Fail them all if too few of them are left.
-
-        They are all tried again later, or none of them.
-        """
-        failed = [build for build in self.builds if build.failed is not None]
-        left = len(self.builds) - len(failed)
-        if not failed or left >= min(self.least, len(self.builds)):
-            return
-        first = next((build for build in failed if not build.later), failed[0])
-        for build in self.builds:
-            if not (build.deleted or build.finished):
-                build.failed = build.failed or first.failed
-                build.later = first.later
 
 
 class Step(abc.ABC):
@@ -159,13 +44,13 @@ class Step(abc.ABC):
         return type(self).__name__
 
     @abc.abstractmethod
-    def do(self, builds: Sequence[Build]) -> None:
+    def do(self, builds: Sequence[build_.Build]) -> None:
         """Take builds one step on.
 
-        May end some of them by their fields; an exception fails them all.
+        May end some of them; an exception fails all others.
         """
 
-    def undo(self, connection: Any, builds: Sequence[Build]) -> None:
+    def undo(self, connection: Any, builds: Sequence[build_.Build]) -> None:
         """Leave nothing of the step behind; does nothing by default.
 
         Must succeed where the step was done in part or not at all. An
@@ -175,50 +60,13 @@ class Step(abc.ABC):
             nobody else take up these builds until all of it is undone
         """
 
-    def undone(self, builds: Sequence[Build]) -> None:
+    def undone(self, builds: Sequence[build_.Build]) -> None:
         """Do what cannot be done while that transaction is open."""
 
 
 #: Keeps builds ours while they are undone.
 Fence: TypeAlias = Callable[
-    [Sequence[Build]], contextlib.AbstractContextManager[Any]]
-
-
-def by_cell(
-    builds: Sequence[Build],
-) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
-    """Yield builds by their cell; those without one are left out."""
-    return _grouped([(build.cell, build) for build in builds])
-
-
-def by_any_cell(
-    builds: Sequence[Build],
-) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
-    """Yield builds by each cell that may know of them."""
-    return _grouped([
-        (cell, build) for build in builds
-        for cell in (build.cell, build.earlier)])
-
-
-def by_written_cell(
-    builds: Sequence[Build],
-) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
-    """Yield builds by each cell that may have rows of them."""
-    return _grouped([
-        (cell, build) for build in builds
-        for cell in (build.cell, build.earlier)
-        if cell and (cell is build.earlier or cell.id in build.written)])
-
-
-def _grouped(
-    pairs: Iterable[tuple[objects.CellMapping | None, Build]],
-) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
-    groups: dict[int, tuple[objects.CellMapping, list[Build]]] = {}
-    for cell, build in pairs:
-        if cell is not None:
-            groups.setdefault(cell.id, (cell, []))[1].append(build)
-    for _, group in sorted(groups.items()):
-        yield group
+    [Sequence[build_.Build]], contextlib.AbstractContextManager[Any]]
 
 
 @dataclasses.dataclass(eq=False)
@@ -228,11 +76,11 @@ class _Course:
     :param live: its builds that go on
     """
 
-    batch: Batch
-    live: list[Build]
+    batch: build_.Batch
+    live: list[build_.Build]
     reached: Callable[[str], None]
     #: Those that the last step ended, to be undone before the next one.
-    ended: Sequence[Build] = ()
+    ended: Sequence[build_.Build] = ()
     #: How many steps were done.
     place: int = 0
 
@@ -265,9 +113,9 @@ class Runner:
             self._pass_joint, at_once, make_lock)
 
     def run(
-        self, batch: Batch, fence: Fence = contextlib.nullcontext,
+        self, batch: build_.Batch, fence: Fence = contextlib.nullcontext,
         reached: Callable[[str], None] = lambda step: None,
-    ) -> list[Build]:
+    ) -> list[build_.Build]:
         """Do the steps; undo them, in reverse, for builds that end early.
 
         When too few of the batch are left, all of them fail.
@@ -319,40 +167,23 @@ def _pass(step: Step, courses: Sequence[_Course]) -> None:
         course.settle(step)
 
 
-def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
+def _fail(step: Step, builds: Sequence[build_.Build], exc: Exception) -> None:
     uuids = [build.uuid for build in builds]
     if isinstance(exc, exception.InvalidField):
         # What was asked for is wrong, and not what is done here.
         LOG.info('Step %s refused %s: %s', step.name, uuids,
                  exc.format_message())
-    elif passes(exc):
+    elif retries.passes(exc):
         LOG.warning('Step %s failed for %s: %s', step.name, uuids,
                     delivery.describe(exc))
     else:
         LOG.exception('Step %s failed for %s', step.name, uuids)
     for build in builds:
-        build.failed = build.failed or exc
-    put_off(builds, exc)
+        if not build.ended:
+            build.fail(exc)
 
 
-def passes(exc: BaseException) -> bool:
-    """Return whether what failed of an error may be tried again.
-
-    What another service failed of counts too, in whatever form it is told.
-    """
-    return isinstance(exc, _PASSING) or (
-        isinstance(exc, oslo_messaging.RemoteError)
-        and exception.kind_of(exc) in _PASSING_NAMES)
-
-
-def put_off(builds: Sequence[Build], exc: Exception) -> None:
-    """Have builds tried again later if what they failed of passes."""
-    for build in builds:
-        if build.failed is exc and passes(exc):
-            build.later = True
-
-
-def _do(step: Step, builds: Sequence[Build]) -> None:
+def _do(step: Step, builds: Sequence[build_.Build]) -> None:
     for left in reversed(range(_TRIES_MAX)):
         try:
             if wanted := [build for build in builds if not build.ended]:
@@ -365,8 +196,8 @@ def _do(step: Step, builds: Sequence[Build]) -> None:
 
 
 def _undo(
-    steps: Sequence[Step], done: Sequence[Step], builds: Sequence[Build],
-    fence: Fence,
+    steps: Sequence[Step], done: Sequence[Step],
+    builds: Sequence[build_.Build], fence: Fence,
 ) -> None:
     try:
         with fence(builds) as connection:
@@ -383,9 +214,10 @@ def _undo(
     except Exception as exc:
         # Steps before the one that could not be undone stay done: what they
         # hold protects what is left of it.
-        LOG.log(logging.WARNING if passes(exc) else logging.ERROR,
+        LOG.log(logging.WARNING if retries.passes(exc) else logging.ERROR,
                 'Undoing the builds of %s failed; they are left to a later '
                 'try: %s', [build.uuid for build in builds],
-                delivery.describe(exc), exc_info=not passes(exc))
+                delivery.describe(exc), exc_info=not retries.passes(exc))
         for build in builds:
-            build.unclear = True
+            if build.to_bury or build.to_try_again:
+                build.end(build_.Outcome.UNCLEAR)

@@ -7,6 +7,7 @@ import threading
 
 import oslo_messaging
 
+from cellsched.conductor.tasks import build as build_
 from cellsched.conductor.tasks import saga as tasks
 from cellsched import context
 from cellsched import exception
@@ -14,6 +15,8 @@ from cellsched import objects
 from tests.unit import base
 
 CONTEXT = context.admin()
+
+Outcome = build_.Outcome
 
 
 class Failure(Exception):
@@ -53,13 +56,12 @@ class Step(tasks.Step):
             f'{what} {self.name} {"".join(build.uuid for build in builds)}')
 
 
-def end(uuid, **fields):
+def end(uuid, outcome=Outcome.FAILED, reason=None):
     """Return a function that ends one build of a batch."""
     def doing(builds):
         for build in builds:
             if build.uuid == uuid:
-                for name, value in fields.items():
-                    setattr(build, name, value)
+                build.end(outcome, reason)
     return doing
 
 
@@ -73,7 +75,7 @@ class TestRun(base.TestCase):
         super().setUp()
         self.notes = []
         self.builds = [
-            tasks.Build(
+            build_.Build(
                 objects.BuildRequest(instance_uuid=uuid), None, CONTEXT)
             for uuid in 'abc']
         self.a, self.b, self.c = self.builds
@@ -83,7 +85,7 @@ class TestRun(base.TestCase):
 
     def run_steps(self, *steps, least=1, **options):
         return tasks.Runner(steps).run(
-            tasks.Batch(self.builds, least), **options)
+            build_.Batch(self.builds, least), **options)
 
     def test_steps_are_done_in_order_for_all(self):
         gone_on = self.run_steps(self.step('1'), self.step('2'))
@@ -93,7 +95,7 @@ class TestRun(base.TestCase):
 
     def test_what_ended_is_undone_in_reverse_and_the_rest_goes_on(self):
         gone_on = self.run_steps(
-            self.step('1'), self.step('2', end('b', failed=Failure())),
+            self.step('1'), self.step('2', end('b', reason=Failure())),
             self.step('3'))
 
         self.assertEqual(
@@ -104,7 +106,7 @@ class TestRun(base.TestCase):
 
     def test_what_was_deleted_is_undone_and_not_buried(self):
         self.run_steps(
-            self.step('1'), self.step('2', end('a', deleted=True)))
+            self.step('1'), self.step('2', end('a', Outcome.DELETED)))
 
         self.assertEqual(
             ['do 1 abc', 'do 2 abc', 'undo 2 a', 'undo 1 a'], self.notes)
@@ -113,7 +115,7 @@ class TestRun(base.TestCase):
     def test_what_somebody_finished_is_neither_undone_nor_buried(self):
         gone_on = self.run_steps(
             self.step('1'),
-            self.step('2', end('a', failed=Failure(), finished=True)))
+            self.step('2', end('a', Outcome.FINISHED, Failure())))
 
         self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
         self.assertEqual([self.b, self.c], gone_on)
@@ -121,16 +123,16 @@ class TestRun(base.TestCase):
 
     def test_exception_fails_all_that_still_live(self):
         gone_on = self.run_steps(
-            self.step('1', end('a', deleted=True)), self.step('2', fail),
+            self.step('1', end('a', Outcome.DELETED)), self.step('2', fail),
             self.step('3'))
 
         self.assertEqual(
             ['do 1 abc', 'undo 1 a', 'do 2 bc', 'undo 2 bc', 'undo 1 bc'],
             self.notes)
         self.assertEqual([], gone_on)
-        self.assertIsNone(self.a.failed)
-        self.assertEqual('as told', str(self.b.failed))
-        self.assertIs(self.b.failed, self.c.failed)
+        self.assertIsNone(self.a.reason)
+        self.assertEqual('as told', str(self.b.reason))
+        self.assertIs(self.b.reason, self.c.reason)
 
     def test_wrong_request_fails_without_a_traceback(self):
         def refuse(builds):
@@ -139,20 +141,20 @@ class TestRun(base.TestCase):
 
         self.run_steps(self.step('1', refuse))
 
-        self.assertEqual('request: hint: a number', str(self.a.failed))
+        self.assertEqual('request: hint: a number', str(self.a.reason))
         self.assertNotIn('Traceback', self.logs.output)
 
     def test_exception_does_not_hide_an_earlier_failure(self):
         first = Failure('first')
 
         def doing(builds):
-            end('a', failed=first)(builds)
+            end('a', reason=first)(builds)
             fail(builds)
 
         self.run_steps(self.step('1', doing))
 
-        self.assertIs(first, self.a.failed)
-        self.assertEqual('as told', str(self.b.failed))
+        self.assertIs(first, self.a.reason)
+        self.assertEqual('as told', str(self.b.reason))
 
     def test_fence_saves_from_undoing_what_is_somebody_elses(self):
         asked = []
@@ -160,7 +162,7 @@ class TestRun(base.TestCase):
         @contextlib.contextmanager
         def fence(builds):
             asked.extend(build.uuid for build in builds)
-            self.b.finished = True
+            self.b.end(Outcome.FINISHED)
             yield
 
         self.run_steps(self.step('1'), self.step('2', fail), fence=fence)
@@ -176,41 +178,41 @@ class TestRun(base.TestCase):
 
         self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
         self.assertEqual(
-            [True] * 3, [build.unclear for build in self.builds])
+            [Outcome.UNCLEAR] * 3, [build.outcome for build in self.builds])
         self.assertFalse(self.a.to_bury)
 
     def test_undo_that_fails_keeps_the_steps_before_it(self):
         self.run_steps(
             self.step('1'), self.step('2', undoing=fail),
-            self.step('3', end('b', failed=Failure())), self.step('4'))
+            self.step('3', end('b', reason=Failure())), self.step('4'))
 
         self.assertEqual(
             ['do 1 abc', 'do 2 abc', 'do 3 abc', 'undo 3 b', 'undo 2 b',
              'do 4 ac'], self.notes)
-        self.assertTrue(self.b.unclear)
+        self.assertIs(Outcome.UNCLEAR, self.b.outcome)
         self.assertFalse(self.b.to_bury)
-        self.assertFalse(self.a.unclear)
+        self.assertFalse(self.a.ended)
 
     def test_too_few_are_none(self):
         first = Failure('first')
         gone_on = self.run_steps(
-            self.step('1'), self.step('2', end('b', failed=first)),
+            self.step('1'), self.step('2', end('b', reason=first)),
             self.step('3'), least=3)
 
         self.assertEqual(
             ['do 1 abc', 'do 2 abc', 'undo 2 abc', 'undo 1 abc'], self.notes)
         self.assertEqual([], gone_on)
         self.assertEqual(
-            [first] * 3, [build.failed for build in self.builds])
+            [first] * 3, [build.reason for build in self.builds])
 
     def test_what_users_delete_is_not_missed(self):
         gone_on = self.run_steps(
-            self.step('1', end('b', deleted=True)), self.step('2'), least=3)
+            self.step('1', end('b', Outcome.DELETED)), self.step('2'), least=3)
 
         self.assertEqual([self.a, self.c], gone_on)
 
     def test_what_is_past_undoing_is_not_failed_with_others(self):
-        last = self.step('1', end('b', failed=Failure()))
+        last = self.step('1', end('b', reason=Failure()))
         last.final = True
 
         self.assertEqual([self.a, self.c], self.run_steps(last, least=3))
@@ -224,18 +226,18 @@ class TestRun(base.TestCase):
         self.assertEqual(
             ['do 1 abc', 'do 2 abc', 'undo 2 abc', 'undo 1 abc'], self.notes)
         for build in self.builds:
-            self.assertEqual((True, False), (build.later, build.to_bury))
+            self.assertIs(Outcome.PUT_OFF, build.outcome)
 
     def test_too_few_are_put_off_together(self):
         self.run_steps(
-            self.step('1', end('b', failed=Failure(), later=True)), least=3)
+            self.step('1', end('b', Outcome.PUT_OFF, Failure())), least=3)
 
         self.assertEqual([False] * 3, [each.to_bury for each in self.builds])
 
     def test_none_is_put_off_where_one_failed_for_good(self):
         def doing(builds):
-            end('a', failed=Failure(), later=True)(builds)
-            end('b', failed=Failure())(builds)
+            end('a', Outcome.PUT_OFF, Failure())(builds)
+            end('b', reason=Failure())(builds)
 
         self.run_steps(self.step('1', doing), least=3)
 
@@ -251,7 +253,7 @@ class TestRun(base.TestCase):
         losses = [lost(), lost()]
 
         def doing(builds):
-            end('a', failed=Failure())(builds)
+            end('a', reason=Failure())(builds)
             if losses:
                 raise losses.pop()
 
@@ -267,7 +269,7 @@ class TestRun(base.TestCase):
 
         self.assertEqual([], self.run_steps(self.step('1', doing)))
 
-        self.assertIsInstance(self.a.failed, exception.TransactionLost)
+        self.assertIsInstance(self.a.reason, exception.TransactionLost)
         self.assertEqual(5, self.notes.count('do 1 abc'))
 
 
@@ -296,9 +298,9 @@ class TestJointSteps(base.TestCase):
         :returns: those that went through every step
         """
         runner = tasks.Runner([self.joint('0', self.wait), *steps])
-        first, *others = [tasks.Batch([
-            tasks.Build(objects.BuildRequest(instance_uuid=uuid), None,
-                        CONTEXT) for uuid in each], least) for each in names]
+        first, *others = [build_.Batch([
+            build_.Build(objects.BuildRequest(instance_uuid=uuid), None,
+                         CONTEXT) for uuid in each], least) for each in names]
         asked = [self.pool.submit(runner.run, first, **options)]
         self.assertTrue(self.begun.wait(60))
         asked += [self.pool.submit(runner.run, each, **options)
@@ -335,7 +337,7 @@ class TestJointSteps(base.TestCase):
 
     def test_what_ends_is_undone_before_its_batch_goes_on(self):
         self.assertEqual('acd', self.race(
-            self.joint('1', end('b', failed=Failure())), self.joint('2')))
+            self.joint('1', end('b', reason=Failure())), self.joint('2')))
 
         joined = self.joined()
         self.assertIn('do 2 d', joined)
@@ -345,7 +347,7 @@ class TestJointSteps(base.TestCase):
 
     def test_batch_that_is_too_small_ends_alone(self):
         self.assertEqual('ad', self.race(
-            self.joint('1', end('b', failed=Failure())), self.joint('2'),
+            self.joint('1', end('b', reason=Failure())), self.joint('2'),
             least=2))
 
         self.assertIn('do 2 d', self.joined())

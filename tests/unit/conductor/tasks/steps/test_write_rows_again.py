@@ -3,8 +3,8 @@
 
 from concurrent import futures
 
-from cellsched.conductor.tasks import saga as tasks
-from cellsched.conductor.tasks import steps
+from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.steps import write_rows
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
 
@@ -21,14 +21,14 @@ class TestWriteRowsAgain(leased.StepTestCase):
         self.step().do([earlier])
         self.clock.advance(base.LEASE_S)
         [entry] = self.lease([self.uuid], ME)
-        self.build = tasks.Build(
+        self.build = build_.Build(
             entry.request, entry.spec, base.USER, ME, tries=entry.tries,
             selections=[self.selection('a2')], cell=self.cells['cell1'],
             earlier=self.cells['cell1'])
         self.assertTrue(self.build.again)
 
     def step(self):
-        return steps.WriteRows(
+        return write_rows.WriteRows(
             self.database, self.targets, self.clock, base.LEASE_S)
 
     def test_who_writes_again_has_the_whole_lease_before_it(self):
@@ -52,7 +52,7 @@ class TestWriteRowsAgain(leased.StepTestCase):
         self.do(self.step(), [self.build])
 
         self.assertEqual((True, False, None), (
-            self.build.finished, self.build.deleted, self.build.failed))
+            self.build.finished, self.build.deleted, self.build.reason))
         self.assertEqual('zone-a1', self.row(self.uuid).availability_zone)
 
     def test_what_its_user_deleted_is_not_written(self):

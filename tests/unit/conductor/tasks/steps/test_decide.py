@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step that decides, alone and after others."""
 
-from cellsched.conductor.tasks import deciding
-from cellsched.conductor.tasks import saga as tasks
-from cellsched.conductor.tasks import steps
+from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.steps import decide
+from cellsched.conductor.tasks.steps import write_rows
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
 
@@ -13,7 +13,7 @@ ME, OTHER = 'me', 'other'
 class TestDecide(leased.StepTestCase):
 
     def step(self):
-        return deciding.Decide(
+        return decide.Decide(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
 
@@ -94,20 +94,20 @@ class TestDecideAgain(leased.StepTestCase):
         [earlier] = self.builds(['b1'], OTHER)
         self.uuid = earlier.uuid
         self.decide(self.uuid, 'cell2')
-        steps.WriteRows(
+        write_rows.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S,
         ).do([earlier])
         self.clock.advance(base.LEASE_S)
         [entry] = self.lease([self.uuid], ME)
-        self.build = tasks.Build(
+        self.build = build_.Build(
             entry.request, entry.spec, base.USER, ME, tries=entry.tries,
             selections=[self.selection('a1')], cell=self.cells['cell1'],
             earlier=self.cells['cell2'])
         self.assertTrue(self.build.again)
 
     def step(self):
-        return deciding.Decide(
+        return decide.Decide(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
 
@@ -136,7 +136,7 @@ class TestDecideAgain(leased.StepTestCase):
 
         self.assertEqual('cell2', self.mapped(self.uuid))
         self.assertEqual(['cell2'], [*self.rows(self.uuid)])
-        self.assertTrue(self.build.failed)
+        self.assertTrue(self.build.reason)
 
     def test_undoing_it_takes_back_what_the_earlier_try_decided(self):
         for _ in range(2):
@@ -145,7 +145,7 @@ class TestDecideAgain(leased.StepTestCase):
             self.assertIsNone(self.mapped(self.uuid))
 
     def test_undoing_the_rows_removes_those_of_the_earlier_try(self):
-        step = steps.WriteRows(
+        step = write_rows.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S)
 

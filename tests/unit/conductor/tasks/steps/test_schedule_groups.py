@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the scheduler is told of a build's server group."""
 
-from cellsched.conductor.tasks import deciding
+from cellsched.conductor.tasks.steps import schedule
 from cellsched.db.api import instance_groups
 from cellsched import exception
 from cellsched import objects
@@ -34,7 +34,7 @@ class TestScheduleInGroups(leased.StepTestCase):
 
     def schedule(self):
         """Schedule the batch; return the last request."""
-        self.do(deciding.Schedule(
+        self.do(schedule.Schedule(
             self.database, self.scheduler, self.claims), self.batch)
         return self.scheduler.sent[-1].arguments['spec_obj']
 

@@ -4,8 +4,9 @@
 from collections.abc import Sequence
 
 from cellsched.cells import cell0 as cell0_
-from cellsched.conductor.tasks import deciding
+from cellsched.conductor.tasks import build as build_
 from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.steps import ownership
 from cellsched.db.api import build_requests
 from cellsched.db import session
 from cellsched import exception
@@ -29,7 +30,7 @@ class Exhume(saga.Step):
         self._cell0 = cell0
         self._lease_s = lease_s
 
-    def do(self, builds: Sequence[saga.Build]) -> None:
+    def do(self, builds: Sequence[build_.Build]) -> None:
         buried = [build for build in builds if build.request.get('buried')]
         if not buried:
             return
@@ -42,10 +43,10 @@ class Exhume(saga.Step):
                 [build.uuid for build in buried], exc, buried[0].owner)
             raise
 
-    def _exhume(self, buried: Sequence[saga.Build]) -> None:
+    def _exhume(self, buried: Sequence[build_.Build]) -> None:
         cell0 = self._cell0.database()
         with self._database.writer() as connection:
-            mine = deciding.renew(
+            mine = ownership.renew(
                 connection, buried,
                 self._database.timestamp() + self._lease_s)
             if mine:
@@ -54,4 +55,4 @@ class Exhume(saga.Step):
                 build_requests.mark_exhumed(connection, uuids)
             lost = [build for build in buried if build not in mine]
             if lost:
-                deciding.end_lost(connection, lost)
+                ownership.end_lost(connection, lost)

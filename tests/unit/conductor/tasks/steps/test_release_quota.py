@@ -1,50 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds that wait for the same cell, and projects without quota."""
+"""Builds of projects without quota."""
 
-from concurrent import futures
-import threading
-
-from cellsched.conductor.tasks import saga as tasks
-from cellsched.conductor.tasks import steps
+from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.steps import release
 from cellsched import exception
 from cellsched.quota import noop
-from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
-
-DEADLINE_S = 60
-
-
-class TestWriteRows(leased.StepTestCase):
-
-    def test_builds_that_wait_for_the_same_cell_are_written_together(self):
-        step = steps.WriteRows(
-            self.database, self.targets, self.clock, base.LEASE_S)
-        batches = [self.builds(['a1']) for _ in range(4)]
-        begun, go_on, times = threading.Event(), threading.Event(), []
-        database = self.targets.database
-
-        def slow(cell):
-            times.append(cell.name)
-            begun.set()
-            go_on.wait(DEADLINE_S)
-            return database(cell)
-
-        self.targets.database = slow
-        with futures.ThreadPoolExecutor(4) as threads:
-            self.addCleanup(go_on.set)
-            first = threads.submit(step.do, batches[0])
-            begun.wait(DEADLINE_S)
-            others = [threads.submit(step.do, batch) for batch in batches[1:]]
-            [waiting] = step._waiting.values()
-            while len(waiting._waiting) + len(times) < 4:
-                futures.wait(others, 0.001)
-            go_on.set()
-            futures.wait([first, *others], DEADLINE_S)
-
-        self.assertEqual(2, len(times))
-        for [build] in batches:
-            self.assertIsNone(build.failed)
-            self.assertEqual(['cell1'], [*self.rows(build.uuid)])
 
 
 class Quotas(noop.NoopQuotaDriver):
@@ -67,12 +28,12 @@ class TestRelease(leased.StepTestCase):
     def test_each_batch_is_asked_for_with_what_its_builds_take(self):
         first, second = self.builds(['a1', 'a2']), self.builds(['b1'])
         for batch, least in ((first, 2), (second, 1)):
-            batch_ = tasks.Batch(batch, least)
+            batch_ = build_.Batch(batch, least)
             for build in batch:
                 build.batch = batch_
         quotas = Quotas(first[1].uuid)
 
-        steps.Release(
+        release.Release(
             self.database, self.targets, quotas, self.clock,
         ).do([*first, *second])
 
@@ -86,7 +47,7 @@ class TestRelease(leased.StepTestCase):
         self.assertEqual({(size.vcpus, size.memory_mb)}, {
             (build.vcpus, build.memory_mb)
             for batch in quotas.asked for build in batch.builds})
-        self.assertIsInstance(first[1].failed, exception.OverQuota)
+        self.assertIsInstance(first[1].reason, exception.OverQuota)
         self.assertEqual(
             [False, True, False],
             [self.requested(build.uuid) for build in [*first, *second]])

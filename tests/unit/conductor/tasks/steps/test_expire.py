@@ -2,7 +2,7 @@
 """Giving up what was tried for too long."""
 
 from cellsched.conductor.tasks import build_and_schedule
-from cellsched.conductor.tasks import deciding
+from cellsched.conductor.tasks.steps import expire
 from cellsched.db.api import build_requests
 from cellsched import exception
 from tests.unit.conductor import base
@@ -18,10 +18,10 @@ class TestExpire(leased.StepTestCase):
         build.tries = tries
         self.clock.advance(waited_s)
 
-        self.do(deciding.Expire(
+        self.do(expire.Expire(
             self.database, DEADLINE_S, ATTEMPTS), [build])
 
-        return build.failed
+        return build.reason
 
     def test_build_is_given_up_when_it_is_old_and_was_tried(self):
         reason = self.failed(DEADLINE_S + 1, ATTEMPTS + 1)

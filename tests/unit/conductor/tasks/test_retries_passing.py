@@ -3,7 +3,7 @@
 
 import oslo_messaging
 
-from cellsched.conductor.tasks import saga as tasks
+from cellsched.conductor.tasks import retries
 from cellsched import exception
 from tests.unit import base
 
@@ -26,4 +26,4 @@ class TestPasses(base.TestCase):
                 (exception.NoValidHost(reason=''), False),
                 (exception.PluginFailed(kind='Filter', plugin='p'), False),
                 (RuntimeError(), False)):
-            self.assertEqual(passing, tasks.passes(error), repr(error))
+            self.assertEqual(passing, retries.passes(error), repr(error))

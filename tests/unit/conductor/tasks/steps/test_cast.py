@@ -5,15 +5,14 @@ from amqp import exceptions as amqp_exc
 import oslo_messaging
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks import deciding
-from cellsched.conductor.tasks import steps
+from cellsched.conductor.tasks.steps import cast
+from cellsched.conductor.tasks.steps import find_cell
+from cellsched.conductor.tasks.steps import write_rows
 from cellsched.db.cell import models
 from cellsched import exception
 from cellsched.notify import task_notifier
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
-
-ME, OTHER = 'me', 'other'
 
 
 class TestCast(leased.StepTestCase):
@@ -25,12 +24,12 @@ class TestCast(leased.StepTestCase):
         for build in self.batch:
             self.claims.claim(base.claims_base.of_selection(
                 build.uuid, build.selections[0]))
-        self.do(steps.WriteRows(
+        self.do(write_rows.WriteRows(
             self.database, self.targets, self.wrong_clock,
             base.LEASE_S), self.batch)
 
     def step(self):
-        return steps.Cast(
+        return cast.Cast(
             self.targets, self.compute, self.claims, self.clock, 'conductor',
             task_notifier.TaskNotifier())
 
@@ -124,7 +123,7 @@ class TestCast(leased.StepTestCase):
         self.break_cell('cell1')
         for build in self.batch:
             build.cell = None
-        self.do(deciding.FindCell(self.database, self.claims), self.batch)
+        self.do(find_cell.FindCell(self.database, self.claims), self.batch)
 
         self.do(self.step(), self.batch)
 

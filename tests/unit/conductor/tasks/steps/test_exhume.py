@@ -4,7 +4,7 @@
 import sqlalchemy as sa
 
 from cellsched.cells import cell0
-from cellsched.conductor.tasks import exhumation
+from cellsched.conductor.tasks.steps import exhume
 from cellsched.db.api import build_requests
 from cellsched.db.api import models
 from cellsched.db.cell import instances
@@ -15,7 +15,7 @@ from tests.unit.conductor.tasks import leased
 class TestExhume(leased.StepTestCase):
 
     def step(self):
-        return exhumation.Exhume(
+        return exhume.Exhume(
             self.database, cell0.Cell0(
                 self.database, self.registry(), self.targets, self.clock,
                 'conductor'), base.LEASE_S)

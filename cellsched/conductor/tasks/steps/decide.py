@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step that settles in which cell a build is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_log import log
+
+from cellsched.cells import target
+from cellsched import clock as clock_
+from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.steps import ownership
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import instances
+from cellsched.db import session
+from cellsched import objects
+
+LOG = log.getLogger(__name__)
+
+
+class Decide(saga.Step):
+    """Give the instance its cell, where it has none: this settles its fate.
+
+    Only who still leases the request may decide, and has the whole lease
+    before it then. What an earlier try decided is taken back where this one
+    goes elsewhere: who made it did not hand the build over, and finds the
+    request leased by another if it ever goes on.
+
+    :param lease_s: seconds to lease the requests for from now on
+    """
+
+    joint = True
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        clock: clock_.Clock, lease_s: float,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._clock = clock
+        self._lease_s = lease_s
+
+    def do(self, builds: Sequence[build_.Build]) -> None:
+        moved = [build for build in builds if build.earlier and build.cell
+                 and build.earlier.id != build.cell.id]
+        if moved:
+            self._leave_earlier(moved)
+        live = [build for build in builds if not build.ended]
+        decided: set[str] = set()
+        with self._database.writer() as connection:
+            mine = self._renew(connection, live)
+            for cell, batch in build_.by_cell(live):
+                decided |= instance_mappings.decide(
+                    connection,
+                    [build.uuid for build in batch if build in mine],
+                    cell.id, self._clock.now())
+            lost = [build for build in live
+                    if build not in mine or build.uuid not in decided]
+            if lost:
+                ownership.end_lost(connection, lost)
+
+    def undo(self, connection: Any, builds: Sequence[build_.Build]) -> None:
+        for cell, batch in build_.by_any_cell(builds):
+            instance_mappings.withdraw(
+                connection, [build.uuid for build in batch], cell.id,
+                self._clock.now())
+
+    def _renew(
+        self, connection: Any, builds: Sequence[build_.Build]
+    ) -> set[build_.Build]:
+        return ownership.renew(
+            connection, builds, self._database.timestamp() + self._lease_s)
+
+    def _leave_earlier(self, builds: Sequence[build_.Build]) -> None:
+        """Remove what earlier tries wrote, while nobody else can try."""
+        with self._database.writer() as connection:
+            mine = self._renew(connection, builds)
+            for build in builds:
+                if build in mine and build.earlier is not None:
+                    self._leave(connection, build, build.earlier)
+
+    def _leave(
+        self, connection: Any, build: build_.Build, cell: objects.CellMapping
+    ) -> None:
+        try:
+            with self._targets.database(cell).writer() as in_cell:
+                # A deleted row is there to keep this one away.
+                instances.purge(
+                    in_cell, instances.lock(in_cell, [build.uuid]))
+        except Exception as exc:
+            LOG.exception('Cell %s, which may have %s, cannot be asked',
+                          cell.identity, build.uuid)
+            build.fail(exc)
+        else:
+            instance_mappings.withdraw(
+                connection, [build.uuid], cell.id, self._clock.now())

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step that deletes build requests, if there is quota."""
+
+from collections.abc import Sequence
+
+from oslo_log import log
+
+from cellsched.cells import target
+from cellsched import clock as clock_
+from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.steps import ownership
+from cellsched.db.api import build_requests
+from cellsched.db.cell import belongings
+from cellsched.db import session
+from cellsched import exception
+from cellsched.quota import base as quota
+
+LOG = log.getLogger(__name__)
+
+
+class Release(saga.Step):
+    """Delete the build requests: from here on readers see the cells' rows.
+
+    Who deletes one owns the outcome. If it is gone its user was faster, and
+    the deletion wins; if somebody else leases it by now it is left to them;
+    if its user changed it since it was read, its row is changed first.
+
+    What its project has no quota for fails instead. The request and the quota
+    are of one transaction, so that each server is counted when the next one
+    asks.
+    """
+
+    final = joint = True
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        quotas: quota.QuotaDriver, clock: clock_.Clock,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._quotas = quotas
+        self._clock = clock
+
+    def do(self, builds: Sequence[build_.Build]) -> None:
+        left = list(builds)
+        while left:
+            try:
+                return self._release(left)
+            except _Changed as exc:
+                self._change(exc.builds)
+                left = [build for build in left if not build.ended]
+
+    def _release(self, builds: Sequence[build_.Build]) -> None:
+        with self._database.writer() as connection:
+            owners = {build.uuid: build.owner for build in builds}
+            ours = build_requests.held(connection, owners)
+            left = [build for build in builds if build.uuid in ours
+                    and build.owner == owners[build.uuid]]
+            changed = [build for build in left
+                       if build.revision != ours[build.uuid]]
+            if changed:
+                raise _Changed(changed)
+            if len(left) < len(builds):
+                ownership.end_lost(connection, [
+                    build for build in builds if build not in left])
+            refused = self._quotas.admit_all(connection, _by_batch(left))
+            build_requests.drop(connection, ours.keys() - refused.keys())
+        for build in left:
+            if build.uuid in refused:
+                build.end(build_.Outcome.FAILED, refused[build.uuid])
+
+    def _change(self, builds: Sequence[build_.Build]) -> None:
+        """Bring what users changed meanwhile into the cells."""
+        with self._database.reader() as connection:
+            now = {entry.request.instance_uuid: entry
+                   for entry in build_requests.read(
+                       connection, [build.uuid for build in builds])}
+        found = [build for build in builds if build.uuid in now]
+        for build in found:
+            entry, old = now[build.uuid], build.instance
+            build.request = entry.request
+            build.instance.availability_zone = old.availability_zone
+            build.instance.build_attempts = old.build_attempts
+        for cell, batch in build_.by_cell(found):
+            try:
+                with self._targets.database(cell).writer() as connection:
+                    for build in batch:
+                        belongings.correct(
+                            connection, build.request, self._clock.now())
+            except exception.TransactionLost:
+                raise
+            except Exception as exc:
+                LOG.exception('Cell %s cannot be written', cell.identity)
+                for build in batch:
+                    build.end(build_.Outcome.FAILED, exc)
+            else:
+                # Not before it is there: this may have to be done again.
+                for build in batch:
+                    build.revision = now[build.uuid].revision
+
+
+class _Changed(Exception):
+    """Users changed these since they were read."""
+
+    def __init__(self, builds: Sequence[build_.Build]) -> None:
+        super().__init__(len(builds))
+        self.builds = builds
+
+
+def _by_batch(builds: Sequence[build_.Build]) -> list[quota.QuotaBatch]:
+    """Return builds by what they were accepted with."""
+    batches: dict[int, list[build_.Build]] = {}
+    for build in builds:
+        batches.setdefault(id(build.batch), []).append(build)
+    return [
+        quota.QuotaBatch(
+            build.request.project_id, build.instance.user_id,
+            [quota.QuotaBuild(each.uuid, each.instance.vcpus,
+                              each.instance.memory_mb) for each in batch],
+            build.batch.needed if build.batch else 1)
+        for batch in batches.values() for build in batch[:1]]

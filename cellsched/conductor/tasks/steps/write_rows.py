@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step that writes servers into their cells."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import threading
+from typing import Any
+
+from oslo_log import log
+
+from cellsched.cells import target
+from cellsched import clock as clock_
+from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks import saga
+from cellsched.conductor.tasks.steps import ownership
+from cellsched.db.cell import belongings
+from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
+from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instances
+from cellsched.db import session
+from cellsched import exception
+from cellsched import group_commit
+from cellsched.notify import task_notifier
+from cellsched import objects
+
+LOG = log.getLogger(__name__)
+
+
+class WriteRows(saga.Step):
+    """Write the servers into their cells, each cell in one transaction.
+
+    What their hosts will be told is kept with them. A cell that cannot be
+    written fails its own builds only, and one that is slow holds up nobody
+    else: builds that wait for the same cell are written together.
+
+    What an earlier try wrote, or writes late, is replaced: it was for another
+    host, and from an older request. That is done while nobody else can take
+    the build up, or it could be of another one, and handed over already.
+
+    :param lease_s: seconds to lease such requests for from now on
+    :param at_once: transactions in one cell at a time
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        clock: clock_.Clock, lease_s: float,
+        notifier: task_notifier.TaskNotifier | None = None, at_once: int = 1,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._clock = clock
+        self._lease_s = lease_s
+        self._notifier = notifier or task_notifier.TaskNotifier()
+        self._at_once = at_once
+        self._lock = threading.Lock()
+        self._waiting: dict[int, group_commit.GroupCommit[_Rows]] = {}
+
+    def do(self, builds: Sequence[build_.Build]) -> None:
+        again = [build for build in builds if build.again]
+        self._write_all([build for build in builds if not build.again],
+                        self._write_together)
+        if again:
+            with self._database.writer() as connection:
+                mine = ownership.renew(
+                    connection, again,
+                    self._database.timestamp() + self._lease_s)
+                ownership.end_lost(connection, [
+                    build for build in again if build not in mine])
+                self._write_all([
+                    build for build in again if build in mine], self._write)
+
+    def _write_all(
+        self, builds: Sequence[build_.Build],
+        write: Callable[[objects.CellMapping, Sequence[build_.Build]], None],
+    ) -> None:
+        for cell, batch in build_.by_cell(builds):
+            try:
+                write(cell, batch)
+            except exception.TransactionLost:
+                raise
+            except Exception as exc:
+                LOG.exception('Cell %s cannot be written', cell.identity)
+                for build in batch:
+                    build.fail(exc)
+
+    def _write_together(
+        self, cell: objects.CellMapping, builds: Sequence[build_.Build]
+    ) -> None:
+        with self._lock:
+            waiting = self._waiting.get(cell.id)
+            if waiting is None:
+                waiting = self._waiting[cell.id] = group_commit.GroupCommit(
+                    self._write_rows, self._at_once, self._clock.lock)
+        rows = _Rows(cell, builds)
+        waiting.do(rows)
+        if rows.error is not None:
+            raise rows.error
+
+    def _write_rows(self, those: Sequence['_Rows']) -> None:
+        try:
+            self._write(those[0].cell, [
+                build for rows in those for build in rows.builds])
+        except exception.DatabaseUnreachable as exc:
+            # To try with each of them would take as long for each.
+            for rows in those:
+                rows.error = exc
+
+    def _write(
+        self, cell: objects.CellMapping, builds: Sequence[build_.Build]
+    ) -> None:
+        for build in builds:
+            build.instance.availability_zone = (
+                build.selections[0].get('availability_zone'))
+            build.instance.build_attempts = 1
+        database = self._targets.database(cell)
+        with database.writer() as connection:
+            now, told_at = database.now(), database.timestamp()
+            for build in builds:
+                build.written.add(cell.id)
+            # A deleted row is there to keep this one away.
+            instances.purge(connection, instances.lock(
+                connection, [build.uuid for build in builds if build.again]))
+            new = set(instances.create(
+                connection, [build.instance for build in builds], now,
+                {build.uuid: build.spec.image_properties()
+                 for build in builds}))
+            belongings.add(
+                connection, [build.request for build in builds
+                             if build.uuid in new], now)
+            build_casts.create(connection, [
+                build_message.BuildMessage.first(
+                    build.selections, build.spec).kept(build.uuid, told_at)
+                for build in builds])
+            instance_actions.create_all(
+                connection, {build.uuid: build.context for build in builds
+                             if build.uuid in new}, 'create', now)
+        for build in builds:
+            if build.uuid not in new:
+                continue
+            self._notifier.updated(
+                build.context, build.instance, (None, None),
+                (build.instance.vm_state, build.instance.task_state))
+
+    def undo(self, connection: Any, builds: Sequence[build_.Build]) -> None:
+        for cell, batch in build_.by_written_cell(builds):
+            deleted = [build for build in batch if build.deleted]
+            for build in deleted:
+                self._notifier.deleted(build.context, 'start', build.instance)
+            with self._targets.database(cell).writer() as in_cell:
+                instances.purge(in_cell, [
+                    build.uuid for build in batch if not build.deleted])
+                for build in deleted:
+                    # It stays as deleted, for whoever writes it late. On a
+                    # host it is its agent's.
+                    instances.delete(
+                        in_cell, build.uuid, self._clock.now(), host=None)
+            for build in deleted:
+                self._notifier.deleted(build.context, 'end', build.instance)
+
+
+@dataclasses.dataclass(eq=False)
+class _Rows:
+    """Builds that are to be written into a cell, and what went wrong."""
+
+    cell: objects.CellMapping
+    builds: Sequence[build_.Build]
+    error: Exception | None = None

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The outcome of a build, and those of a batch."""
+
+import itertools
+
+import oslo_messaging
+
+from cellsched.conductor.tasks import build as build_
+from cellsched import exception
+from cellsched import objects
+from tests.unit import base
+
+Outcome = build_.Outcome
+
+LOST = (Outcome.DELETED, Outcome.FINISHED, Outcome.ELSEWHERE)
+
+
+def make(*outcomes):
+    """Return a build that came to these, one after the other."""
+    build = build_.Build(
+        objects.BuildRequest(instance_uuid='uuid'), None, None)
+    for outcome in outcomes:
+        build.end(outcome)
+    return build
+
+
+#: How a build comes to each outcome.
+WAYS = {
+    Outcome.GOING_ON: (),
+    Outcome.UNCLEAR: (Outcome.FAILED, Outcome.UNCLEAR),
+    **{each: (each,) for each in (
+        Outcome.FAILED, Outcome.PUT_OFF, *LOST)}}
+
+
+class TestBuild(base.TestCase):
+
+    def test_each_outcome_has_its_consequence(self):
+        found = {
+            outcome: (build.ended, build.to_bury, build.to_try_again,
+                      build.deleted, build.finished)
+            for outcome in Outcome for build in [make(*WAYS[outcome])]}
+
+        self.assertEqual({
+            Outcome.GOING_ON: (False, False, False, False, False),
+            Outcome.FAILED: (True, True, False, False, False),
+            Outcome.PUT_OFF: (True, False, True, False, False),
+            Outcome.UNCLEAR: (True, False, True, False, False),
+            Outcome.DELETED: (True, False, False, True, False),
+            Outcome.FINISHED: (True, False, False, False, True),
+            Outcome.ELSEWHERE: (True, False, False, False, True)}, found)
+
+    def test_what_the_table_has_not_is_refused(self):
+        for before, after in itertools.product(Outcome, Outcome):
+            build = make(*WAYS[before])
+            if after is before or after in build_.TRANSITIONS[before]:
+                build.end(after)
+                self.assertIs(after, build.outcome)
+                continue
+            with self.assertRaises(build_.OutcomeSettled) as raised:
+                build.end(after, ValueError())
+            self.assertEqual(
+                ('uuid', before, after),
+                (raised.exception.uuid, raised.exception.settled,
+                 raised.exception.refused))
+            self.assertIs(before, build.outcome)
+            self.assertIsNone(build.reason)
+
+    def test_no_step_fails_what_is_settled_elsewhere(self):
+        for outcome in LOST:
+            self.assertRaises(
+                build_.OutcomeSettled, make(outcome).fail, ValueError())
+
+    def test_first_reason_stays(self):
+        build, first = make(), ValueError()
+        build.end(Outcome.PUT_OFF, first)
+        build.end(Outcome.FAILED, KeyError())
+
+        self.assertIs(first, build.reason)
+
+    def test_what_failed_of_what_passes_is_put_off(self):
+        for reason, outcome in (
+                (oslo_messaging.MessagingTimeout(), Outcome.PUT_OFF),
+                (exception.NoValidHost(reason='Full.'), Outcome.FAILED)):
+            build = make()
+            build.fail(reason)
+
+            self.assertEqual(
+                (outcome, reason), (build.outcome, build.reason))
+
+
+class TestBatch(base.TestCase):
+
+    def test_what_is_gone_is_not_missed(self):
+        for outcome in LOST:
+            batch = build_.Batch([make(), make(outcome)], 2)
+            batch.fail_together()
+
+            self.assertEqual(1, batch.needed)
+            self.assertFalse(batch.builds[0].ended)
+
+    def test_too_few_have_one_outcome(self):
+        for failed, others in (
+                ([Outcome.FAILED], Outcome.FAILED),
+                ([Outcome.PUT_OFF], Outcome.PUT_OFF),
+                ([Outcome.PUT_OFF, Outcome.FAILED], Outcome.FAILED)):
+            builds = [make(), *map(make, failed)]
+            build_.Batch(builds, len(builds)).fail_together()
+
+            self.assertEqual({others}, {each.outcome for each in builds})
+
+    def test_what_could_not_be_undone_stays_so(self):
+        builds = [make(), make(Outcome.PUT_OFF), make(
+            Outcome.FAILED, Outcome.UNCLEAR)]
+        build_.Batch(builds, 3).fail_together()
+
+        self.assertEqual(
+            [Outcome.PUT_OFF, Outcome.PUT_OFF, Outcome.UNCLEAR],
+            [each.outcome for each in builds])
