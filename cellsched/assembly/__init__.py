@@ -24,7 +24,6 @@ from cellsched.assembly import moves
 from cellsched.assembly.parts import Parts as Parts
 from cellsched.assembly.service import Service as Service
 from cellsched.audit import checks
-from cellsched.audit import claims as audit_claims
 from cellsched.audit import facts
 from cellsched.audit import repairs
 from cellsched.claims import base as claims_base
@@ -33,17 +32,14 @@ from cellsched.compute import host_name
 from cellsched.compute import outcomes as outcomes_
 from cellsched.compute import provider_config
 from cellsched.compute import tracker
-from cellsched.conductor import lost_builds
 from cellsched.conductor import network_leftovers
-from cellsched.conductor import recoverer
 from cellsched.conductor import service as conductor_service
-from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import build_instances
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
+from cellsched import embedding
 from cellsched.filters import registry as filters
-from cellsched.listing import servers as listing
 from cellsched.network import deallocation
 from cellsched.notify import scheduler_notifier
 from cellsched import plugins
@@ -61,9 +57,6 @@ _Made = TypeVar('_Made')
 
 #: Seconds until an agent goes on with what it was cut off from.
 _RESUMED_S = 1
-
-#: How often a lease is renewed within its time.
-_RENEWALS = 3
 
 
 class API:
@@ -150,22 +143,10 @@ def conductor(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     endpoints: list[Any] = []
     periodic: list[tuple[Callable[[], None], float]] = []
     if conf.api_database.connection:
-        api_schema.SCHEMA.check(parts.database)
-        task = _build_and_schedule(parts)
-        endpoints.append(conductor_service.SuperConductor(task))
+        embedded = embedding.EmbeddedConductor(conf, parts)
+        endpoints.append(conductor_service.SuperConductor(embedded.task))
         endpoints.append(moves.conductor(parts))
-        lease_s = conf.conductor.build_lease
-        periodic += [
-            (task.leases.renew, lease_s / _RENEWALS),
-            (recoverer.Recoverer(
-                parts.database, task, lease_s, parts.builders,
-                conf.conductor.recovery_threads,
-                new_uuid=parts.new_uuid).run,
-             conf.conductor.recovery_interval),
-            (_lost_builds(parts).run, conf.conductor.cast_check_interval),
-            (audit_claims.LeakedClaims(*_audited(parts, parts.claims)).run,
-             conf.conductor.claims_check_interval)]
-        periodic += parts.compute_cap.periodic(conf.cells.refresh_interval)
+        periodic += embedded.periodic
     if conf.database.connection or not endpoints:
         cell_schema.SCHEMA.check(parts.cell_database)
         endpoints.append(conductor_service.CellConductor(
@@ -174,7 +155,7 @@ def conductor(conf: cfg.ConfigOpts, parts: Parts) -> Service:
             parts.cell_database, _freeing(parts)).run,
             conf.conductor.network_sweep_interval))
         periodic += moves.stranded(parts)
-    parts.claims.check()
+        parts.claims.check()
     return Service(parts, [rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints)],
         periodic)
@@ -231,8 +212,7 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
 def api(conf: cfg.ConfigOpts, parts: Parts) -> API:
     """Return what a front end calls."""
     api_schema.SCHEMA.check(parts.database)
-    reader = listing.ServerListing(
-        parts.database, parts.cells, parts.targets, parts.gatherer)
+    reader = parts.listing
     bounds = validation.ServerBounds(
         conf.scheduler.max_instances_per_request, conf.api.max_limit,
         filters.hints(conf), conf.api.server_group_members)
@@ -267,48 +247,13 @@ def auditor(conf: cfg.ConfigOpts, parts: Parts) -> checks.Auditor:
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
     shared = claims_base.Trait.SHARED in parts.claims.traits
-    return checks.Auditor(
-        *_audited(parts, parts.claims if shared else None), parts.clock)
-
-
-def _audited(
-    parts: Parts, claims: claims_base.ClaimStore | None
-) -> tuple[facts.Reader, repairs.Repairs]:
     reader = facts.Reader(
-        parts.database, parts.cells, parts.gatherer, claims)
-    return reader, repairs.Repairs(
-        reader, parts.targets, parts.cell0, parts.clock, parts.conf.host)
-
-
-def _build_and_schedule(parts: Parts) -> build_and_schedule.BuildAndSchedule:
-    conf = parts.conf
-    return build_and_schedule.BuildAndSchedule(
-        parts.database, parts.targets, parts.cell0,
-        scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), parts.database.timestamp,
-            conf.conductor.scheduling_timeout, conf.long_rpc_timeout,
-            conf.upgrade_levels.scheduler, scheduler_rpc.VERSION),
-        parts.compute, parts.claims, parts.quotas, parts.clock, conf.host,
-        build_and_schedule.TaskLimits(
-            conf.conductor.build_lease, conf.conductor.build_deadline,
-            conf.conductor.build_attempts, conf.conductor.joint_transactions,
-            conf.conductor.retry_delay, conf.conductor.retries,
-            fenced=not _share_a_file(conf)),
-        new_uuid=parts.new_uuid, reached=parts.reached,
-        notifier=parts.task_notifier)
-
-
-def _lost_builds(parts: Parts) -> lost_builds.LostBuilds:
-    conf = parts.conf
-    return lost_builds.LostBuilds(
-        parts.database, parts.cells, parts.gatherer, parts.targets,
-        parts.compute,
-        conductor_rpc.ConductorAPIs(
-            conf.conductor.send_retries, conf.upgrade_levels.conductor,
-            conductor_rpc.BUILD_INSTANCES),
-        lost_builds.RetryPolicy(
-            conf.conductor.cast_timeout, conf.conductor.cast_attempts,
-            conf.service_down_time), parts.builders)
+        parts.database, parts.cells, parts.gatherer,
+        parts.claims if shared else None)
+    return checks.Auditor(
+        reader, repairs.Repairs(
+            reader, parts.targets, parts.cell0, parts.clock, conf.host),
+        parts.clock)
 
 
 def _build_instances(parts: Parts) -> build_instances.BuildInstances:
@@ -322,10 +267,3 @@ def _build_instances(parts: Parts) -> build_instances.BuildInstances:
 def _freeing(parts: Parts) -> deallocation.NetworkDeallocation:
     return deallocation.NetworkDeallocation(
         parts.network, parts.cell_database, parts.clock)
-
-
-def _share_a_file(conf: cfg.ConfigOpts) -> bool:
-    """Return whether the claims are in the API database's SQLite file."""
-    url = conf.api_database.connection
-    return url.startswith('sqlite') and (
-        conf.claims.connection or url) == url

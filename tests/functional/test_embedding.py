@@ -9,6 +9,8 @@ import uuid
 from oslo_config import cfg
 import oslo_messaging
 
+from cellsched import embedding
+from cellsched import objects
 from tests.functional import base
 from tests.functional import foreign_service
 
@@ -44,8 +46,8 @@ class TestEmbedding(base.TestCase):
                 'api': theirs.api_database.connection,
                 'claims': theirs.claims.connection}.items():
             conf.set_override(name, value, group='orchestra')
-        server, transports, databases = foreign_service.make(conf)
-        self.addCleanup(databases.close)
+        server, transports, self.conductor = foreign_service.make(conf)
+        self.addCleanup(self.conductor.close)
         self.addCleanup(transports.close)
         server.start()
         self.addCleanup(server.wait)
@@ -100,6 +102,44 @@ class TestEmbedding(base.TestCase):
         self.assertClaimsMatch()
         self.world = second
         self.assertEqual('ACTIVE', self.settled([second_one])[0].status)
+        self.assertClaimsMatch()
+
+    def test_servers_that_it_accepted_itself_come_to_their_fates(self):
+        context = base.USER
+        small, huge = str(uuid.uuid4()), str(uuid.uuid4())
+
+        for wanted, memory_mb in ((small, 512), (huge, 2 ** 30)):
+            spec = objects.RequestSpec(flavor=objects.Flavor(
+                id=1, flavorid='1', name='own', vcpus=1, memory_mb=memory_mb,
+                root_gb=1, extra_specs={}))
+            accepted = [self.conductor.accept(context, {wanted: 'it'}, spec)
+                        for _ in range(2)]
+            self.assertEqual([[wanted], []], accepted)
+            self.conductor.run(context, [wanted])
+
+        [found] = self.settled([small])
+        self.assertEqual(('ACTIVE', 'it'), (found.status, found.name))
+        found = self.conductor.get(context, huge)
+        self.assertEqual(('ERROR', 'cell0'), (found.status, found.cell))
+        self.assertIn('No valid host was found', found.reason)
+        mapped = self.conductor.mappings.instances([small, huge])
+        self.assertEqual('cell0', mapped[huge].cell_mapping.name)
+        host = self.conductor.mappings.hosts(
+            [self.get(small).host])[0]
+        self.assertEqual(
+            mapped[small].cell_mapping.uuid, host.cell_mapping.uuid)
+        self.assertClaimsMatch()
+
+    def test_what_nobody_runs_is_taken_up_by_the_periodic_functions(self):
+        [one] = self.accept(flavor='small')
+        later = self.later(3600)
+        self.addCleanup(later.close)
+        with embedding.EmbeddedConductor(later.conf, later) as late:
+            for function, _ in late.periodic:
+                function()
+
+            [found] = self.settled([one])
+        self.assertEqual('ACTIVE', found.status)
         self.assertClaimsMatch()
 
     def test_it_brings_no_service_of_ours_along(self):

@@ -70,8 +70,8 @@ MAKERS = re.compile(
     r'random\.\w+|secrets\.\w+|numpy\.random\.\w+|threading\.(Thread|Timer)|'
     r'(concurrent\.)?futur\w+\.\w+Executor|multiprocessing\.\w+')
 SEEDED = re.compile(r'random\.Random|numpy\.random\.default_rng')
-ASSEMBLY = ('cellsched/assembly/*', 'cellsched/simulator/*',
-            'cellsched/testing/*')
+ASSEMBLY = ('cellsched/assembly/*', 'cellsched/embedding/*',
+            'cellsched/simulator/*', 'cellsched/testing/*')
 
 #: Who makes clocks. A transport driver is made by oslo.messaging, which knows
 #: of none.

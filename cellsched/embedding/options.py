@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of an embedded conductor, in a configuration of any service."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_config import cfg
+
+from cellsched.conf import api_database
+from cellsched.conf import cells
+from cellsched.conf import claims
+from cellsched.conf import conductor
+from cellsched.conf import database
+from cellsched.conf import default
+from cellsched.conf import loader
+from cellsched.conf import notifications
+from cellsched.conf import quota
+from cellsched.conf import upgrade_levels
+
+_MODULES = (api_database, cells, claims, conductor, database, notifications,
+            quota, upgrade_levels)
+
+#: What is read of ``[DEFAULT]``, beside the options of oslo.messaging.
+_DEFAULT = ('host', 'service_down_time', 'cell_worker_thread_pool_size',
+            'long_rpc_timeout')
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options that an embedded conductor reads.
+
+    An option that the service has registered under the same name stays its
+    own, and is what is read here. A second time changes nothing.
+    """
+    for opt in default.OPTS:
+        if opt.dest in _DEFAULT and opt.dest not in conf:
+            conf.register_opt(opt)
+    for module in _MODULES:
+        for group, opts in module.list_opts().items():
+            known = set(conf[group.name]) if group.name in conf else set()
+            conf.register_opts(
+                [opt for opt in opts if opt.dest not in known],
+                group=group.name)
+    loader.register_messaging(conf)
+
+
+def configuration(
+    api_database_url: str, transport_url: str, claims_url: str | None = None,
+    host: str | None = None, **groups: Mapping[str, Any],
+) -> cfg.ConfigOpts:
+    """Return a configuration of plain arguments; no file is read.
+
+    :param transport_url: where schedulers listen
+    :param claims_url: the database of claims, by default the API's
+    :param host: who says so in faults and notifications
+    :param groups: other options by their groups, such as
+        ``conductor={'build_lease': 60}``
+    :raises oslo_config.cfg.Error: there is no such option, or it cannot have
+        this value
+    """
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    given = {'DEFAULT': {'transport_url': transport_url},
+             'api_database': {'connection': api_database_url}}
+    if claims_url is not None:
+        given['claims'] = {'connection': claims_url}
+    if host is not None:
+        given['DEFAULT']['host'] = host
+    for source in (given, groups):
+        for group, options in source.items():
+            for name, value in options.items():
+                conf.set_override(
+                    name, value, None if group == 'DEFAULT' else group)
+    return conf

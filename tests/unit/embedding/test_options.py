@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of an embedded conductor."""
+
+from oslo_config import cfg
+
+from cellsched.embedding import options
+from tests.unit.embedding import embedded
+
+
+class TestOptions(embedded.EmbeddedTestCase):
+
+    def test_options_are_registered_beside_those_of_the_service(self):
+        conf = cfg.ConfigOpts()
+        conf.register_opts([
+            cfg.StrOpt('host', default='theirs'), cfg.StrOpt('pit')])
+        conf.register_opts(
+            [cfg.StrOpt('connection', default='sqlite://')],
+            group='api_database')
+        for _ in range(2):
+            options.register_opts(conf)
+
+        conf([], default_config_files=[], default_config_dirs=[])
+        self.assertEqual('theirs', conf.host)
+        self.assertEqual('sqlite://', conf.api_database.connection)
+        self.assertEqual(10, conf.conductor.build_lease)
+        self.assertNotIn('filter_scheduler', conf)
+        self.assertNotIn('compute_driver', conf)
+
+    def test_configuration_has_the_arguments(self):
+        conf = self.conf(conductor={'build_lease': 7},
+                         DEFAULT={'service_down_time': 3})
+
+        self.assertEqual(
+            (f'local://{self.world}/api', 'embedder', 3),
+            (conf.transport_url, conf.host, conf.service_down_time))
+        self.assertEqual(self.url('claims'), conf.claims.connection)
+        self.assertEqual(7.0, conf.conductor.build_lease)
+
+    def test_option_that_there_is_not_is_refused(self):
+        self.assertRaises(
+            cfg.NoSuchOptError, self.conf, conductor={'build_leese': 7})
+        self.assertRaises(
+            ValueError, self.conf, conductor={'build_lease': 'long'})
+
+    def test_two_configurations_have_nothing_in_common(self):
+        first, second = self.conf(quota={'cores': 1}), self.conf()
+
+        self.assertEqual(1, first.quota.cores)
+        self.assertEqual(20, second.quota.cores)
