@@ -6,8 +6,6 @@
 inherit ``cellsched.testing.suite.claims`` in its test.
 """
 
-from typing import Any
-
 from oslo_config import cfg
 
 from cellsched.claims import base
@@ -16,10 +14,11 @@ from cellsched import exception
 from cellsched import plugins
 
 
-def load(conf: cfg.ConfigOpts, parts: Any) -> base.ClaimStore:
+def load(
+    conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
+) -> base.ClaimStore:
     """Return the store that a deployment configures.
 
-    :param parts: as for :meth:`base.ClaimStore.from_conf`
     :raises cellsched.exception.ConfigurationInvalid: names the field; there
         is no such store, or it does not promise what the deployment requires
     """

@@ -10,11 +10,18 @@ import enum
 import math
 from typing import Any
 from typing import ClassVar
+from typing import Protocol
 from typing import Self
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
+from cellsched import clock as clock_
 from cellsched import objects
+
+if TYPE_CHECKING:
+    # A store that needs no SQL is to import none.
+    from cellsched.db import session
 
 
 class Trait(enum.Enum):
@@ -148,6 +155,18 @@ class UsageChanges:
     usages: Sequence[Usage]
 
 
+class ClaimStoreParts(Protocol):
+    """Parts of a process that a claim store is made of."""
+
+    @property
+    def databases(self) -> 'session.Databases':
+        """Databases by their URLs, each opened once."""
+
+    @property
+    def clock(self) -> clock_.Clock:
+        """The process's clock."""
+
+
 class ClaimStore(abc.ABC):
     """Remembers who holds what on which provider.
 
@@ -172,11 +191,11 @@ class ClaimStore(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def from_conf(cls, conf: cfg.ConfigOpts, parts: Any) -> Self:
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, parts: ClaimStoreParts
+    ) -> Self:
         """Return a store for a deployment's configuration.
 
-        :param parts: what a process shares: ``parts.databases`` opens
-            databases, ``parts.clock`` tells the time
         :raises cellsched.exception.ConfigurationInvalid: names the field
         """
 

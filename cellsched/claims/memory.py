@@ -40,7 +40,9 @@ class MemoryClaims(base.ClaimStore):
         self._changes = 0
 
     @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts, parts: Any) -> Self:
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
+    ) -> Self:
         return cls()
 
     def claim(self, claims: Sequence[base.Claim]) -> int:

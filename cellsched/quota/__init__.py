@@ -8,13 +8,12 @@ elsewhere, and name it in the entry points of ``cellsched.quota``.
 
 from oslo_config import cfg
 
-from cellsched import clock as clock_
 from cellsched.conf import enabled
 from cellsched import plugins
 from cellsched.quota import base
 
 
-def load(conf: cfg.ConfigOpts, clock: clock_.Clock) -> base.QuotaDriver:
+def load(conf: cfg.ConfigOpts, clock: base.QuotaClock) -> base.QuotaDriver:
     """Return the driver that a deployment configures.
 
     :raises cellsched.exception.ConfigurationInvalid: there is none of that

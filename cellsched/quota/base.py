@@ -4,9 +4,11 @@
 import abc
 from collections.abc import Iterable
 from collections.abc import Sequence
+import datetime
 from typing import Any
 from typing import ClassVar
 from typing import NamedTuple
+from typing import Protocol
 
 from oslo_config import cfg
 
@@ -40,6 +42,16 @@ class QuotaBatch(NamedTuple):
     min_count: int = 1
 
 
+class QuotaClock(Protocol):
+    """The time that a quota driver may ask for."""
+
+    def now(self) -> datetime.datetime:
+        """Return the time in UTC and without a time zone."""
+
+    def monotonic(self) -> float:
+        """Return seconds since some moment; they only ever grow."""
+
+
 class QuotaDriver(abc.ABC):
     """Says how many servers a project may have.
 
@@ -65,7 +77,7 @@ class QuotaDriver(abc.ABC):
         """Return the options that only this driver reads, none by default."""
         return []
 
-    def __init__(self, conf: cfg.ConfigOpts, clock: Any) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, clock: QuotaClock) -> None:
         self.conf = conf
         self.clock = clock
 

@@ -31,7 +31,7 @@ class DbQuotaDriver(base.QuotaDriver):
     accepted.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, clock: Any) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, clock: base.QuotaClock) -> None:
         super().__init__(conf, clock)
         self._defaults = {
             resource: conf.quota[resource] for resource in base.RESOURCES}

@@ -82,7 +82,9 @@ class SQLClaims(base.ClaimStore):
         self._database = database
 
     @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts, parts: Any) -> Self:
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
+    ) -> Self:
         return cls(database(conf, parts.databases))
 
     def check(self) -> None:

@@ -5,21 +5,71 @@ import abc
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
-from typing import Any
+import random as random_
 from typing import ClassVar
+from typing import Protocol
 
 from oslo_config import cfg
 
+from cellsched.cells import discovery as discovery_
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
 from cellsched import context as context_
+from cellsched.db import session
+from cellsched.network import base as network_base
 from cellsched import objects
+from cellsched.scheduler.explanation import recorder
+
+
+class SchedulerParts(Protocol):
+    """Parts of a process that a scheduler driver is made of.
+
+    Each is made when it is first asked for, and closed by whoever made it.
+    """
+
+    @property
+    def clock(self) -> clock_.Clock:
+        """The process's clock."""
+
+    @property
+    def random(self) -> random_.Random:
+        """The source of chance."""
+
+    @property
+    def database(self) -> session.Database:
+        """The API database."""
+
+    @property
+    def cells(self) -> registry.CellRegistry:
+        """The cells that there are."""
+
+    @property
+    def gatherer(self) -> gather.Gatherer:
+        """Asks all cells at once."""
+
+    @property
+    def discovery(self) -> discovery_.Discovery:
+        """Maps new hosts to their cells."""
+
+    @property
+    def claims(self) -> claims_base.ClaimStore:
+        """The claim store."""
+
+    @property
+    def network(self) -> network_base.NetworkAPI:
+        """The network plug-in."""
+
+    @property
+    def decisions(self) -> recorder.Recorder:
+        """Keeps the decisions that are made."""
 
 
 class SchedulerDriver(abc.ABC):
     """Chooses hosts and claims them.
 
     Calls may come from several threads at a time.
-
-    :param parts: what the process shares; see ``cellsched.assembly.Parts``
     """
 
     #: Where the options of :meth:`opts` are registered.
@@ -40,7 +90,9 @@ class SchedulerDriver(abc.ABC):
         """Return the options that this driver reads, none by default."""
         return []
 
-    def __init__(self, conf: cfg.ConfigOpts, parts: Any) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, parts: SchedulerParts
+    ) -> None:
         self.conf = conf
         self.parts = parts
 

@@ -39,7 +39,9 @@ class FilterScheduler(base.SchedulerDriver):
     # The pipeline knows what its stages read.
     reads = None
 
-    def __init__(self, conf: cfg.ConfigOpts, parts: Any) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, parts: base.SchedulerParts
+    ) -> None:
         super().__init__(conf, parts)
         pipeline_ = self.make_pipeline()
         self.hints = pipeline_.hints | {request_validation.REBUILD}

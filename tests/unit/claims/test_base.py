@@ -1,10 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """What claims and inventories are."""
 
+from cellsched import claims
 from cellsched.claims import base
+from cellsched.claims import memory
+from cellsched.claims import sql
+from cellsched import clock
+from cellsched.conf import loader
+from cellsched.db import session
 from cellsched import objects
 from cellsched.testing import builders
 from tests.unit import base as tests
+from tests.unit import restricted
+
+
+class Parts:
+    """What a process shares, and a store is not handed."""
+
+    clock = clock.Clock()
+    databases = session.Databases(clock)
+    secret = None
+
+
+class TestClaimStoreParts(tests.TestCase):
+
+    def test_stores_need_no_other_parts(self):
+        parts = restricted.Restricted(base.ClaimStoreParts, Parts())
+        directory = self.temporary_directory()
+        for name, kind in (('memory', memory.MemoryClaims),
+                           ('sql', sql.SQLClaims)):
+            path = directory / name
+            path.write_text(
+                f'[claims]\nstore = {name}\nconnection = sqlite://\n')
+            conf = loader.load(files=[str(path)], dirs=[])
+
+            self.assertIsInstance(claims.load(conf, parts), kind)
+
+    def test_other_parts_are_refused(self):
+        parts = restricted.Restricted(base.ClaimStoreParts, Parts())
+
+        self.assertRaises(AttributeError, getattr, parts, 'secret')
 
 
 class TestInventory(tests.TestCase):

@@ -12,6 +12,7 @@ from cellsched.quota import base as quota
 from cellsched.quota import db
 from cellsched.testing import clock
 from tests.unit.db import samples
+from tests.unit import restricted
 
 PROJECT, USER = 'project', 'user'
 
@@ -92,4 +93,5 @@ def driver(**values):
     values = {'instances': -1, 'cores': -1, 'ram': -1, **values}
     for name, value in values.items():
         conf.set_override(name, value, 'quota')
-    return db.DbQuotaDriver(conf, clock.FakeClock())
+    return db.DbQuotaDriver(conf, restricted.Restricted(
+        quota.QuotaClock, clock.FakeClock()))

@@ -4,6 +4,8 @@
 from cellsched import plugins
 from cellsched.scheduler.drivers import base as drivers
 from tests.unit import base
+from tests.unit import restricted
+from tests.unit.scheduler.drivers import world
 
 
 class TestDriver(base.TestCase):
@@ -31,3 +33,17 @@ class TestDriver(base.TestCase):
         self.assertEqual({'chance_scheduler', 'filter_scheduler'},
                          set(loaded) & {'chance_scheduler',
                                         'filter_scheduler'})
+
+
+class TestSchedulerParts(world.DriverTestCase):
+
+    def test_drivers_need_no_other_parts(self):
+        self.world.add_host('cell1', 'a1')
+        for self.name in ('chance_scheduler', 'filter_scheduler'):
+            made = self.driver()
+            again = type(made)(made.conf, restricted.Restricted(
+                drivers.SchedulerParts, made.parts))
+
+            self.assertEqual([['a1']], self.select(again))
+            for function, _ in again.periodic():
+                function()
