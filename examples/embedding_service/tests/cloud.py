@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud of two cells in this process, for the service to build in.
+
+Its databases are files that outlive the process. Its messages do not.
+"""
+
+from concurrent import futures
+import contextlib
+import pathlib
+
+from cellsched import assembly
+from cellsched.conf import loader
+from cellsched import embedding
+from embedding_service import main
+
+CELLS = ('cell1', 'cell2')
+
+
+def url(directory, name):
+    return f'sqlite:///{directory}/{name}.sqlite'
+
+
+def write(directory):
+    """Write the configuration of everybody, and make the databases."""
+    _write(directory, 'service', 'api', f'''
+host = machines-1
+[api_database]
+connection = {url(directory, 'api')}
+sqlite_synchronous = false
+[conductor]
+build_lease = 1
+recovery_interval = 0.2
+cast_timeout = 1
+cast_check_interval = 0.5
+[machines]
+database = {directory}/machines.sqlite
+''')
+    _write(directory, 'scheduler', 'api', f'''
+[api_database]
+connection = {url(directory, 'api')}
+sqlite_synchronous = false
+''')
+    for cell in CELLS:
+        _write(directory, cell, cell, f'''
+host = {cell}-host
+reserved_host_memory_mb = 0
+[database]
+connection = {url(directory, cell)}
+sqlite_synchronous = false
+''')
+    conf = service_conf(directory)
+    embedding.create_schemas(
+        conf, [url(directory, name) for name in ('cell0', *CELLS)])
+    with embedding.EmbeddedConductor(conf) as conductor:
+        conductor.mappings.create_cell0(url(directory, 'cell0'))
+        for cell in CELLS:
+            conductor.mappings.create_cell(
+                cell, _transport(directory, cell), url(directory, cell))
+
+
+def service_conf(directory):
+    """Return the configuration of the service, read as its process does."""
+    return main.configuration(
+        ['--config-file', str(directory / 'service.conf')])
+
+
+@contextlib.contextmanager
+def running(directory):
+    """Run a scheduler, and a conductor and an agent in each cell."""
+    services = []
+    try:
+        for name, makers in (
+                ('cell1', (assembly.conductor, assembly.compute)),
+                ('cell2', (assembly.conductor, assembly.compute)),
+                ('scheduler', (assembly.scheduler,))):
+            for make in makers:
+                conf = loader.load(
+                    files=[str(directory / f'{name}.conf')], dirs=[])
+                service = make(conf)
+                services.append(service)
+                service.start()
+        yield
+    finally:
+        # The threads of each look up once a second only.
+        with futures.ThreadPoolExecutor(len(services) or 1) as pool:
+            list(pool.map(assembly.Service.stop, reversed(services)))
+
+
+def _write(directory: pathlib.Path, name, transport, text):
+    # Written into [DEFAULT], as the first lines of the text are.
+    (directory / f'{name}.conf').write_text(
+        f'[DEFAULT]\ntransport_url = {_transport(directory, transport)}\n'
+        f'{text}\n[claims]\nconnection = {url(directory, "claims")}\n'
+        '[quota]\ninstances = -1\ncores = -1\nram = -1\n')
+
+
+def _transport(directory, name):
+    return f'local://{directory.name}/{name}'
