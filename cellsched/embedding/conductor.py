@@ -17,7 +17,7 @@ from cellsched.conductor.tasks import build_and_schedule
 from cellsched import context as context_
 from cellsched.db import api as api_schema
 from cellsched.embedding import acceptance
-from cellsched.embedding import mappings
+from cellsched.embedding import mappings as mappings_
 from cellsched.embedding import parts as parts_
 from cellsched.listing import server
 from cellsched import objects
@@ -40,14 +40,18 @@ class EmbeddedConductor:
 
     :param conf: has the options of :func:`.register_opts`
     :param parts: are used instead of its own, and not closed with it
-    :ivar task: the build task
-    :ivar scheduler: the client of schedulers
-    :ivar mappings: cells, and where hosts and servers are
     :raises cellsched.exception.ConfigurationInvalid: names an option that is
         missing or wrong
     :raises cellsched.exception.SchemaOutOfDate: a database lacks its tables
     :raises cellsched.exception.DatabaseUnreachable: one does not answer
     """
+
+    #: The build task.
+    task: build_and_schedule.BuildAndSchedule
+    #: The client of schedulers.
+    scheduler: scheduler_rpc.SchedulerAPI
+    #: Cells, and where hosts and servers are.
+    mappings: mappings_.Mappings
 
     def __init__(
         self, conf: cfg.ConfigOpts,
@@ -60,7 +64,7 @@ class EmbeddedConductor:
             self.parts.claims.check()
             self.scheduler = _scheduler(self.parts)
             self.task = _task(self.parts, self.scheduler)
-            self.mappings = mappings.Mappings(
+            self.mappings = mappings_.Mappings(
                 self.parts.database, self.parts.cells)
             self._periodic = self._make_periodic()
         except BaseException:
