@@ -193,7 +193,8 @@ class Agent:
             self._hand_on(context, instance, message, exc)
         except Exception as exc:
             self._outcomes.failed(node)
-            LOG.exception('The build of %s failed for good', instance.uuid)
+            LOG.exception('The build of instance %s failed for good',
+                          instance.uuid)
             self._end_in_error(context, instance, exc)
         else:
             self._reached('Spawn')
@@ -235,7 +236,8 @@ class Agent:
         begins it again.
         """
         uuid = instance.uuid
-        LOG.info('The build of %s failed here: %s', uuid, reason)
+        LOG.info('The build of instance %s failed on this host: %s', uuid,
+                 reason)
         if not self._is_spawning(uuid):
             self._leave(context, instance)
             return
@@ -293,7 +295,7 @@ class Agent:
                 host=self._host, task_state='spawning')
         if failed:
             self._claims.release([uuid])
-            self._freeing.free(context, instance)
+            self._deallocation.free(context, instance)
         else:
             self._leave(context, instance)
 

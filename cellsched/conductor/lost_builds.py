@@ -205,8 +205,9 @@ class LostBuilds:
                 mine = build_casts.tell_again(
                     connection, cast, self._next(database, cast))
             if mine:
-                LOG.warning('Telling %s of build %s again: it did not begin '
-                            'it', cast.host, cast.instance_uuid)
+                LOG.warning('Casting to host %s again for instance %s, whose '
+                            'build it did not begin', cast.host,
+                            cast.instance_uuid)
                 message = build_message.BuildMessage.read(cast)
                 self._compute.get(
                     aimed.cell.transport).build_and_run_instance(

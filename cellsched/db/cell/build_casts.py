@@ -34,7 +34,7 @@ _AGAIN = (
 
 @dataclasses.dataclass(frozen=True)
 class BuildCast:
-    """What a compute host was told.
+    """A build that a compute host was told of.
 
     :param host: the host that was told
     :param message: the arguments of ``build_and_run_instance`` but for the

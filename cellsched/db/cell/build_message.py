@@ -77,7 +77,7 @@ class BuildMessage:
 
     @property
     def retry(self) -> Mapping[str, Any] | None:
-        """What was tried so far, or None if nothing else may be tried."""
+        """The tries so far, or None if nothing else may be tried."""
         return self.filter_properties.get('retry') or None
 
     @property

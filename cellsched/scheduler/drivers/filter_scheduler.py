@@ -54,7 +54,7 @@ class FilterScheduler(base.SchedulerDriver):
                 doubt.DoubtLimits(conf.service_down_time,
                                   conf.scheduler.stale_cell_timeout)),
             conf.default_availability_zone, column_providers.load())
-        self.placing = placer.Placer(
+        self.placer = placer.Placer(
             self.loader, pipeline_,
             claim_batching.ClaimBatcher(
                 parts.claims, make_lock=parts.clock.lock),
@@ -86,7 +86,7 @@ class FilterScheduler(base.SchedulerDriver):
         instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         request = self._networks.add(context, request)
-        return self.placing.place(
+        return self.placer.place(
             context, request, instance_uuids, alternates, claim)
 
     def update_aggregates(
@@ -104,7 +104,7 @@ class FilterScheduler(base.SchedulerDriver):
 
     def delete_instance(self, host: str, instance: str) -> None:
         self.loader.forget_instance(instance)
-        self.placing.release(host, instance)
+        self.placer.release(host, instance)
 
     def plan(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -112,7 +112,7 @@ class FilterScheduler(base.SchedulerDriver):
     ) -> Any:
         """Decide as :meth:`select_destinations` does, and take nothing."""
         request = self._networks.add(context, request)
-        return self.placing.plan(
+        return self.placer.plan(
             context, request, instance_uuids, alternates)
 
 

@@ -6,8 +6,6 @@ import dataclasses
 from amqp import exceptions as amqp_exc
 import sqlalchemy as sa
 
-from cellsched.cells import gather
-from cellsched.conductor import lost_builds
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message

@@ -2,8 +2,8 @@
 """What hosts and conductors are told of builds, and how long they have."""
 
 from cellsched.conductor import lost_builds
-from cellsched.conductor.tasks import orders
 from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
 from cellsched.db.cell import models
 from tests.unit.conductor import base
 from tests.unit.conductor import lost
@@ -22,7 +22,7 @@ class TestRetryPolicy(base.base.TestCase):
 class TestTold(lost.LostBuildsTestCase):
 
     def test_conductor_is_told_of_the_whole_build(self):
-        order = orders.Order.read(self.kept)
+        message = build_message.BuildMessage.read(self.kept)
         self.clock.advance(lost.PATIENCE.down_s + 1)
 
         self.lost.run()
@@ -32,13 +32,13 @@ class TestTold(lost.LostBuildsTestCase):
         self.assertTrue(sent.context.is_admin)
         self.assertEqual('build_instances', sent.method)
         self.assertEqual(
-            order.request_spec.obj_to_primitive(),
+            message.request_spec.obj_to_primitive(),
             sent.arguments['request_spec'].obj_to_primitive())
         properties = dict(sent.arguments['filter_properties'])
         retry = properties.pop('retry')
         self.assertEqual(
-            ({'limits': order.filter_properties['limits']},
-             order.filter_properties['retry']['hosts'], 1),
+            ({'limits': message.filter_properties['limits']},
+             message.filter_properties['retry']['hosts'], 1),
             (properties, retry['hosts'], retry['num_attempts']))
         self.assertIn(self.uuid, retry['exc_reason'])
         self.assertIn('its host did not take it up', retry['exc_reason'])
@@ -85,7 +85,7 @@ class TestTold(lost.LostBuildsTestCase):
             self.compute.clients.clear()
 
     def original(self):
-        return orders.Order.first(
+        return build_message.BuildMessage.first(
             [self.selection('a1'), self.selection('a2')], None).kept(
                 self.uuid, self.clock.steady())
 

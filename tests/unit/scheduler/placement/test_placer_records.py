@@ -19,7 +19,7 @@ class TestRecords(schedulers.PlacingTestCase):
         super().setUp()
         self.image = toys.Filter(None, rebuild=True)
         self.image.reason = 'is for other images'
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[self.image],
             first=destinations.stages(schedulers.FOR_EVER_S))
         self.loader.refresh(world.CONTEXT)
@@ -31,9 +31,9 @@ class TestRecords(schedulers.PlacingTestCase):
         asked = (context.RequestContext(), builders.request(**wishes),
                  uuids or self.uuids, 0)
         if error is None:
-            self.placing.place(*asked)
+            self.placer.place(*asked)
         else:
-            self.assertRaises(error, self.placing.place, *asked)
+            self.assertRaises(error, self.placer.place, *asked)
         [by] = self.world.contexts
         [(request, kept, decision)] = self.world.records
         self.world.contexts.clear()
@@ -116,7 +116,7 @@ class TestPlanned(schedulers.PlacingTestCase):
 
     def plan(self, count=1, **wishes):
         wishes = {'vcpus': 4, 'memory_mb': 1, 'root_gb': 0, **wishes}
-        return self.placing.plan(
+        return self.placer.plan(
             context.RequestContext(), builders.request(**wishes),
             samples.uuids(count), 1)
 
@@ -132,7 +132,7 @@ class TestPlanned(schedulers.PlacingTestCase):
         def late(hosts):
             self.world.clock.advance(2)
 
-        self.placing, self.loader = self.world.placing(
+        self.placer, self.loader = self.world.placer(
             filters=[toys.Filter(late)], slow_plugin_s=1)
 
         self.plan()

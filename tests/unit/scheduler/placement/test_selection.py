@@ -144,7 +144,7 @@ class TestChoosing(base.TestCase):
             def limits(self, hosts, request):
                 return {'vcpu': hosts['vcpus_total'] * 2}
 
-        chosen = self.choosing([Limiting(None)])
+        chosen = self.selector([Limiting(None)])
         chosen.choose('i', self.uuids[2], True)
 
         [[selection]] = chosen.selections(0)
@@ -153,7 +153,7 @@ class TestChoosing(base.TestCase):
 
     def test_host_that_does_not_suit_the_image_is_not_kept(self):
         image = toys.Filter([True, True, False, True], rebuild=True)
-        chosen = self.choosing([image])
+        chosen = self.selector([image])
 
         self.assertTrue(chosen.choose('i', self.uuids[1], False))
         self.assertFalse(chosen.choose('j', self.uuids[2], True))
