@@ -16,6 +16,9 @@ from cellsched.weighers import base
 #: to zero before they are multiplied, so that no digit is lost.
 _FAR = 1e3
 
+#: A range that any multiplier of an operator can be divided by.
+_LEAST = 1e-270
+
 
 # Many are made for each decision, and frozen ones take three times as long.
 @dataclasses.dataclass
@@ -89,8 +92,11 @@ class WeightPart:
 
     @property
     def counts(self) -> bool:
-        """Return whether it tells hosts apart: all are 0 on equal bounds."""
-        return self.low < self.high
+        """Return whether it tells hosts apart: all are 0 on equal bounds.
+
+        Bounds between which no multiplier can be divided are equal.
+        """
+        return self.high - self.low > _LEAST
 
     def weighted(self, out: view.Column) -> None:
         """Write what it adds to the weights, up to a constant.

@@ -88,6 +88,11 @@ class TestScaled(base.TestCase):
                 self.assertRaises(
                     ValueError, part, [1.0, score, 2.0], 1.0, *bounds)
 
+    def test_scores_that_differ_by_hardly_anything_are_alike(self):
+        self.assertScaled([0.0, 0.0], [0, 2.2e-311])
+        self.assertScaled([0.0], [-2.2e-311], maxval=0)
+        self.assertScaled([0.0, 1.0], [0, 1e-250])
+
     def test_scores_themselves_are_left_alone(self):
         scores = np.array([1.0, 2.0])
         scores.flags.writeable = False
@@ -102,8 +107,9 @@ class TestScaled(base.TestCase):
     def test_result_is_that_of_plain_python(self, scores, bounds):
         hypothesis.assume(None in bounds or bounds[0] < bounds[1])
         # What is nearly one number is scaled by chance.
+        numbers = [*scores, *(bound for bound in bounds if bound is not None)]
         hypothesis.assume(all(a == b or abs(a - b) > 1e-6
-                              for a in scores for b in scores))
+                              for a in numbers for b in numbers))
 
         self.assertScaled(scaled(scores, *bounds), scores, *bounds)
 
