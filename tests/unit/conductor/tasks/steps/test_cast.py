@@ -147,6 +147,20 @@ class TestCast(leased.StepTestCase):
         self.assertEqual('a1', self.holds(self.a1.uuid))
         self.assertInError(self.a2, 'cell1')
 
+    def test_build_that_its_host_handed_on_is_let_alone(self):
+        self.client('cell1').failure = ValueError()
+        with self.targets.database(self.cells['cell1']).writer() as connection:
+            connection.execute(
+                sa.update(models.instances)
+                .where(models.instances.c.uuid == self.a1.uuid)
+                .values(host=None, task_state=None))
+
+        self.do(self.step(), self.batch)
+
+        self.assertEqual('building', self.row(self.a1.uuid).vm_state)
+        self.assertEqual('a1', self.holds(self.a1.uuid))
+        self.assertInError(self.a2, 'cell1')
+
     def test_undoing_it_does_nothing(self):
         self.do(self.step(), self.batch)
 
