@@ -95,7 +95,7 @@ class TestRepairs(base.TestCase):
                     ([broken], sorted({*uuids} - {broken})),
                     ([each.of for each in report.left],
                      [each.of for each in report.repaired]))
-                self.assertIn(f'claim-leaked of {broken} cannot be repaired',
+                self.assertIn(f'Could not repair claim-leaked of {broken}',
                               self.logs.output)
                 self.claims.release = release
                 self.audit(fix=True)
