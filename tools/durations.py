@@ -7,10 +7,12 @@
 stestr shares tests by what they took before, which a new clone does not know.
 """
 
+from collections.abc import Iterable
 import csv
 import datetime
 import pathlib
 import sys
+from typing import Any
 
 import subunit
 import testtools
@@ -37,25 +39,50 @@ def known() -> None:
         stream.status(test_id=test, test_status='success', timestamp=end)
 
 
+class _Taken(testtools.StreamResult):
+    """What the tests of a stream took, in seconds by their names.
+
+    What a worker waits for before a test, such as the fixtures of its class,
+    counts as that test's.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: dict[str, int] = {}
+        #: Where each worker came to the end of a test.
+        self._ends: dict[str, datetime.datetime] = {}
+        self._begins: dict[str, datetime.datetime] = {}
+
+    def status(
+        self, test_id: str | None = None, test_status: str | None = None,
+        test_tags: Iterable[str] | None = None,
+        timestamp: datetime.datetime | None = None, **_: Any,
+    ) -> None:
+        if test_id is None or test_status is None or timestamp is None:
+            return
+        if test_status == 'inprogress':
+            self._begins[test_id] = timestamp
+        elif test_id in self._begins:
+            begin = self._begins.pop(test_id)
+            for worker in test_tags or ():
+                begin = self._ends.get(worker, begin)
+                self._ends[worker] = timestamp
+            self.seconds[test_id] = round((timestamp - begin).total_seconds())
+
+
 def learn() -> None:
     """Note what the tests of a stream took."""
-    taken = read()
-
-    def note(case: testtools.testresult.real.TestRecord) -> None:
-        begin, end = case.timestamps
-        if begin and end:
-            taken[case.id] = round((end - begin).total_seconds())
-
-    result = testtools.StreamToTestRecord(note)
-    result.startTestRun()
+    taken = _Taken()
+    taken.startTestRun()
     subunit.ByteStreamToStreamResult(
-        sys.stdin.buffer, non_subunit_name='output').run(result)
-    result.stopTestRun()
+        sys.stdin.buffer, non_subunit_name='output').run(taken)
+    taken.stopTestRun()
     with open(KNOWN, 'w', encoding='utf-8', newline='') as lines:
         writer = csv.writer(lines, lineterminator='\n')
         writer.writerow(['test', 'seconds'])
         writer.writerows(
-            row for row in sorted(taken.items()) if row[1] >= LEAST_S)
+            row for row in sorted({**read(), **taken.seconds}.items())
+            if row[1] >= LEAST_S)
 
 
 if __name__ == '__main__':
