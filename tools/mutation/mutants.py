@@ -75,15 +75,20 @@ def find(
 def _counts(node: Any) -> bool:
     """Whether a change here is one of what a function does.
 
-    What is said in the log is not, nor are types, and what is outside of
-    functions is mostly options, bounds and names.
+    What is said in the log is not, nor are types and assertions, which tell
+    a type checker what holds anyway. What is outside of functions is mostly
+    options, bounds and names.
     """
     inner, outer = node, node.parent
+    if inner.type == 'assert_stmt':
+        return False
     while outer is not None:
         if outer.type == 'annassign' and inner is outer.children[1]:
             return False
         if (inner.type == 'simple_stmt'
                 and inner.get_first_leaf().value == 'LOG'):
+            return False
+        if outer.type == 'assert_stmt':
             return False
         if outer.type == 'funcdef':
             return inner is outer.children[-1]

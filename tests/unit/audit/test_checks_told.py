@@ -2,6 +2,8 @@
 """What an audit tells: all of it, in order, and what became of it."""
 
 from cellsched.audit import findings
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import instances
 from cellsched import exception
 from tests.unit.audit import base
 from tests.unit.db import samples
@@ -24,6 +26,17 @@ class TestReport(base.TestCase):
              *(('S4', uuid) for uuid in leaked)],
             [(each.invariant, each.of) for each in report.left])
         self.assertEqual([], report.repaired)
+
+    def test_findings_of_an_invariant_come_in_the_order_of_their_kinds(self):
+        first, last = sorted(self.running('cell1', 'a1') for _ in range(2))
+        self.claims.release([first])
+        self.write(self.database, instance_mappings.mark_deleted, [last],
+                   samples.NOW)
+        self.write(self.cell('cell1'), instances.delete, last, samples.NOW)
+
+        self.assertEqual(
+            [('claim-leaked', last), ('unclaimed', first)],
+            [(each.kind, each.of) for each in self.audit().left])
 
     def test_some_of_those_who_are_of_no_server_are_examples(self):
         self.offer('cell1', 'a2', 20)

@@ -115,6 +115,17 @@ class TestNames(base.TestCase):
         self.assertEqual(frozenset(), filters.Filter.reads)
 
 
+class TestExtraSpec(base.TestCase):
+
+    def test_flavor_may_have_none(self):
+        request = builders.request(extra_specs={'a': 'b'})
+        self.assertEqual('b', catalogue.extra_spec(request, 'a'))
+        for name in 'extra_specs', None:
+            if name:
+                del request.flavor.extra_specs
+            self.assertIsNone(catalogue.extra_spec(request, 'b'))
+
+
 class TestConditions(base.TestCase):
     """A value that asks for nothing must not have a request refused."""
 

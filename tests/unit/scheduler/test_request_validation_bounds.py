@@ -108,6 +108,13 @@ class TestBounds(BoundsCase):
         # Where they are named, the number of the request is history.
         self.check(num_instances=2 ** 31 - 1)
 
+    def test_callers_that_say_no_number_ask_for_one(self):
+        spec = builders.request()
+        del spec.num_instances
+
+        request_validation.check(
+            spec, None, request_validation.RequestBounds(1, 4, 5))
+
     def test_instance_of_the_request_can_be_looked_up(self):
         self.check(instance_uuid='x' * 36)
         self.assertRefused(

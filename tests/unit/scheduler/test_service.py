@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a scheduler answers over RPC, asked by its client."""
 
+import oslo_messaging
 from oslo_messaging.notify import _impl_test as recorded
 
 from cellsched import exception
@@ -37,7 +38,9 @@ class TestNotifications(services.SchedulerTestCase):
         for error, answer in (
                 (exception.NoValidHost(reason='x', placed=0, rejections=[]),
                  exception.NoValidHost),
-                (KeyError('x'), exception.PluginFailed)):
+                (KeyError('x'), exception.PluginFailed),
+                (oslo_messaging.MessagingTimeout('x'),
+                 oslo_messaging.RemoteError)):
             recorded.reset()
             self.driver.error = error
             self.assertRaises(answer, self.select)

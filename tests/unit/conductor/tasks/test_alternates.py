@@ -31,6 +31,18 @@ class TestAlternates(base.TestCase):
         self.assertEqual((None, None, []), (
             self.claim_first(), self.holds(self.uuid), self.hosts))
 
+    def test_host_with_room_is_claimed_once(self):
+        claim, made = self.claims.claim, []
+
+        def claimed(claims):
+            made.append([each.consumer for each in claims])
+            return claim(claims)
+
+        self.claims.claim = claimed
+        self.claim_first()
+
+        self.assertEqual([[self.uuid]], made)
+
     def test_claim_of_a_scheduler_that_is_late_goes(self):
         # It comes after what was held was given back.
         release, late = self.claims.release, ['a1'] * 3

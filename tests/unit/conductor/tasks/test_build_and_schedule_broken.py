@@ -45,6 +45,16 @@ class TestBroken(base.TestCase):
             self.assertEqual(('project', 'user'),
                              (row.project_id, row.user_id))
 
+    def test_one_that_lost_its_mapping_too_keeps_no_other(self):
+        [uuid], [other] = self.accept(), self.accept()
+        self.spoil(uuid, instance='nonsense')
+        self.spoil(uuid, 'instance_mappings')
+
+        self.task().run(base.USER, [uuid, other])
+
+        self.assertEqual({}, self.rows(uuid))
+        self.assertEqual([self.mapped(other)], list(self.rows(other)))
+
     def test_recoverer_buries_what_was_leased_and_forgotten(self):
         for uuid, reason in self.break_in_turn():
             now = self.clock.timestamp()

@@ -82,6 +82,12 @@ class TestScaled(base.TestCase):
     def test_scores_far_from_zero_lose_no_digit(self):
         self.assertScaled([0.0, 0.5, 1.0], [1e12, 1e12 + 1, 1e12 + 2])
 
+    def test_weights_of_scores_far_from_zero_lose_no_digit(self):
+        found = ranked(part([1e15, 1e15 + 1, 1e15 + 2], 0.3))
+
+        np.testing.assert_allclose(
+            found.weights, [0.0, 0.15, 0.3], rtol=1e-9, atol=1e-9)
+
     def test_infinite_score_and_no_number_fail(self):
         for score in (math.nan, math.inf, -math.inf):
             for bounds in ((None, None), (0, None), (0, 9)):
