@@ -16,7 +16,6 @@ import numpy as np
 from oslo_config import cfg
 
 from cellsched.conf import opts
-from cellsched.hosts import merged_columns
 from cellsched.hosts import view
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.testing import builders
@@ -99,7 +98,7 @@ def columns_read(decision, table, located, request, instances):
     return [table[name] for name in sorted(recorder.read)]
 
 
-class Recorder(merged_columns.MergedColumns):
+class Recorder(view.MergedColumns):
     """Columns that know which of them were read."""
 
     def __init__(self, snapshot):

@@ -29,7 +29,7 @@ from cellsched.audit import repairs
 from cellsched.claims import base as claims_base
 from cellsched.compute import agent
 from cellsched.compute import host_name
-from cellsched.compute import outcomes as outcomes_
+from cellsched.compute import progress
 from cellsched.compute import provider_config
 from cellsched.compute import tracker
 from cellsched.conductor import network_leftovers
@@ -177,7 +177,7 @@ def compute(conf: cfg.ConfigOpts, parts: Parts) -> Service:
     """
     cell_schema.SCHEMA.check(parts.cell_database)
     parts.claims.check()
-    outcomes = outcomes_.Outcomes()
+    outcomes = progress.Outcomes()
     more = provider_config.ProviderConfig(
         conf.compute.provider_config_location)
     more.load()

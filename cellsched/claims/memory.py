@@ -122,10 +122,10 @@ class MemoryClaims(base.ClaimStore):
             used: collections.Counter[str] = collections.Counter()
             for claim in claims:
                 used.update(claim.resources)
-            known = self._used.get(provider, {})
-            if len(claims) == self._consumers.get(provider, 0) and all(
-                    used[name] == known.get(name, 0)
-                    for name in used.keys() | known.keys()):
+            # A class of which nothing is used is as good as absent.
+            known = collections.Counter(self._used.get(provider, {}))
+            if len(claims) == self._consumers.get(provider, 0) and (
+                    used == known):
                 return False
             self._used[provider] = dict(used)
             self._consumers[provider] = len(claims)

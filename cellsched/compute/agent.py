@@ -14,7 +14,6 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
-from cellsched.compute import outcomes as outcomes_
 from cellsched.compute import progress
 from cellsched import context as context_
 from cellsched.db.cell import build_casts
@@ -55,7 +54,7 @@ class Agent:
         self, host: str, database: session.Database,
         claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
         conductor: conductor_rpc.ConductorAPI, clock: clock_.Clock,
-        outcomes: outcomes_.Outcomes, network: network_base.NetworkAPI,
+        outcomes: progress.Outcomes, network: network_base.NetworkAPI,
         builds_max: int = 0,
         reached: Callable[[str], None] = lambda step: None,
         locks: Any = None,

@@ -13,7 +13,7 @@ from oslo_utils import uuidutils
 
 from cellsched.claims import base as claims_base
 from cellsched.compute import host_name
-from cellsched.compute import outcomes as outcomes_
+from cellsched.compute import progress
 from cellsched.compute import provider_config as provider_config_
 from cellsched.compute import stats
 from cellsched.db.cell import agent_runs
@@ -49,7 +49,7 @@ class Tracker:
     def __init__(
         self, conf: cfg.ConfigOpts, database: session.Database,
         claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
-        outcomes: outcomes_.Outcomes,
+        outcomes: progress.Outcomes,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         provider_config: provider_config_.ProviderConfig | None = None,
         name: host_name.HostName | None = None,

@@ -5,17 +5,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import dataclasses
+import math
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import dictionary_encoding
-from cellsched.hosts import extrema as extrema_
 
 Column = npt.NDArray[Any]
+
+#: The least and the greatest value of a column.
+Pair = tuple[float, float]
+
+
+def extrema_of(column: Column) -> Pair:
+    """Return the least and the greatest of a column.
+
+    They are infinity and minus infinity of an empty one, and no numbers where
+    any value is none.
+    """
+    if not len(column):
+        return math.inf, -math.inf
+    return float(np.min(column)), float(np.max(column))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,6 +47,8 @@ class Snapshot:
     :param cells: what was heard of cells
     :param kept: what was made of columns that seldom change; the next
         version has it too if none of them changed
+    :param extrema: those of columns that somebody asked for; the next version
+        has those of columns that did not change
     """
 
     version: int
@@ -41,8 +58,7 @@ class Snapshot:
     rows: Mapping[str, int]
     cells: cell_health.Cells
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)
-    extrema: extrema_.Extrema = dataclasses.field(
-        default_factory=extrema_.Extrema)
+    extrema: dict[str, Pair] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -18,9 +18,7 @@ from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import dictionary_encoding
-from cellsched.hosts import extrema as extrema_
 from cellsched.hosts import inflight_builds
-from cellsched.hosts import merged_columns
 from cellsched.hosts import snapshot as snapshot_
 from cellsched.hosts import view as view_
 
@@ -77,7 +75,7 @@ class _Published(NamedTuple):
     """
 
     snapshot: snapshot_.Snapshot
-    overlay: list[tuple[int, merged_columns.Changes]]
+    overlay: list[tuple[int, view_.Changes]]
     earlier: int = 0
 
 
@@ -129,7 +127,7 @@ class HostTable:
         self._rows_changed = self._lasting_changed = True
         self._changed = True
         self._batches = 0
-        self._idle: list[merged_columns.MergedColumns] = []
+        self._idle: list[view_.MergedColumns] = []
         self._published = _Published(snapshot_.Snapshot(
             -1, self.specs, {}, {}, {}, self.cells), [])
 
@@ -177,7 +175,7 @@ class HostTable:
         try:
             columns = self._idle.pop()
         except IndexError:
-            columns = merged_columns.MergedColumns(snapshot)
+            columns = view_.MergedColumns(snapshot)
         columns.follow(snapshot, overlay, earlier)
         return view_.Hosts(columns, now, dict(located or {}))
 
@@ -222,7 +220,7 @@ class HostTable:
                 row = snapshot.rows.get(taking.node)
                 if row is not None:
                     overlay.append((
-                        row, merged_columns.changes(taking.resources)))
+                        row, view_.changes(taking.resources)))
                     self._noted_at[taking.node] = earlier + len(overlay)
         return takings
 
@@ -234,8 +232,8 @@ class HostTable:
                 self._remove(taking)
                 row = snapshot.rows.get(taking.node)
                 if row is not None:
-                    overlay.append((row, merged_columns.inverse(
-                        merged_columns.changes(taking.resources))))
+                    overlay.append((row, view_.inverse(
+                        view_.changes(taking.resources))))
 
     def confirm(self, takings: Iterable[Taking]) -> list[str]:
         """Learn that the claim store has what was noted.
@@ -251,14 +249,14 @@ class HostTable:
                     doubtful.append(taking.node)
         return doubtful
 
-    def _is_behind(self, columns: merged_columns.MergedColumns) -> bool:
+    def _is_behind(self, columns: view_.MergedColumns) -> bool:
         """Return whether the table changed since the columns followed it."""
         snapshot, overlay, _ = self._published
         return (columns.snapshot is not snapshot or self._changed
                 or columns.position < len(overlay))
 
     def _is_touched(
-        self, columns: merged_columns.MergedColumns,
+        self, columns: view_.MergedColumns,
         taken: Iterable[tuple[str, Any]],
     ) -> bool:
         """Return whether others chose nodes since these columns followed it.
@@ -330,10 +328,12 @@ class HostTable:
                 before.version + 1, self.specs, columns, dict(self._encodings),
                 dict(self._rows) if self._rows_changed else before.rows,
                 self.cells.copy(), {} if lasting else before.kept,
-                extrema_.Extrema() if self._rows_changed
-                else before.extrema.without(self._private))
+                {} if self._rows_changed else {
+                    # Decisions add to it meanwhile.
+                    name: pair for name, pair in list(before.extrema.items())
+                    if name not in self._private})
             overlay = [
-                (self._rows[node], merged_columns.changes(taking.resources))
+                (self._rows[node], view_.changes(taking.resources))
                 for node, takings in self._takings.items()
                 if node in self._rows for taking in takings]
             seen = self._published.earlier + len(self._published.overlay)
@@ -368,7 +368,7 @@ class HostTable:
             self._changed = True
             for name, given in values.items():
                 self._put(name, rows, given)
-            if merged_columns.BUILDS in values:
+            if view_.BUILDS in values:
                 self._inflight_builds.forget(uuids)
 
     def _put(self, name: str, rows: snapshot_.Column, given: Any) -> None:
@@ -450,7 +450,7 @@ class HostTable:
         with self._lock:
             self._fold()
             for uuid, count in self._inflight_builds.expire(before):
-                self._writable(merged_columns.BUILDS)[
+                self._writable(view_.BUILDS)[
                     self._rows[uuid]] -= count
                 self._changed = True
 
@@ -464,7 +464,7 @@ class HostTable:
                 if row is None:
                     continue
                 self._changed = True
-                for name, amount in merged_columns.changes(taking.resources):
+                for name, amount in view_.changes(taking.resources):
                     if name.startswith(columns_.ROOM):
                         self._room_column(name.removeprefix(columns_.ROOM))
                     self._writable(name)[row] += amount

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
 from typing import Any
 from typing import TypeVar
 
@@ -16,9 +18,148 @@ import numpy.typing as npt
 
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
-from cellsched.hosts import extrema
-from cellsched.hosts import merged_columns
 from cellsched.hosts import snapshot as snapshot_
+
+#: By how much columns of one host change: (column, amount).
+Changes = tuple[tuple[str, int], ...]
+
+#: What a resource class takes from columns with Nova's names:
+#: (column, the amount's factor). Memory is in MB, disk in GB.
+_TAKES = {
+    'VCPU': (('vcpus_used', 1),),
+    'MEMORY_MB': (('free_ram_mb', -1),),
+    'DISK_GB': (('free_disk_mb', -1024), ('disk_mb_used', 1024)),
+}
+
+#: What counts the builds that a host works on.
+BUILDS = 'num_io_ops'
+
+
+class MergedColumns:
+    """The columns that one decision at a time reads.
+
+    A column that the overlay changes is a copy of the snapshot's; the others
+    are the snapshot's own. To follow the table costs what changed there since
+    it was done last, and all copies anew after another snapshot.
+    """
+
+    def __init__(self, snapshot: snapshot_.Snapshot) -> None:
+        self._begin(snapshot)
+
+    def _begin(self, snapshot: snapshot_.Snapshot) -> None:
+        self.snapshot = snapshot
+        #: How much of the overlay is in the columns.
+        self.position = 0
+        #: How many changes were in overlays, up to those in the columns.
+        self.seen = 0
+        #: How often something was taken or given back.
+        self.takings = 0
+        #: What was made of the columns, until any of them changes.
+        self.current: dict[Any, Any] = {}
+        #: What the decision took: rows and resources.
+        self.taken: list[tuple[int, Mapping[str, int]]] = []
+        self._copies: dict[str, snapshot_.Column] = {}
+        self._shown: dict[str, snapshot_.Column] = {}
+        self._extrema: dict[str, snapshot_.Pair] = {}
+        self._length = len(snapshot)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.snapshot.columns or name in self._copies
+
+    def __getitem__(self, name: str) -> snapshot_.Column:
+        """Return a column by name, which cannot be written.
+
+        :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
+            the nearest
+        """
+        column = self._shown.get(name)
+        if column is None:
+            column = self.snapshot.columns.get(name)
+            if column is None:
+                raise self.snapshot.missing(name)
+        return column
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns."""
+        return list({**self.snapshot.columns, **self._copies})
+
+    def extrema(self, name: str) -> snapshot_.Pair:
+        """Return the least and the greatest number of a column."""
+        known = (self._extrema if name in self._copies
+                 else self.snapshot.extrema)
+        found = known.get(name)
+        if found is None:
+            found = known[name] = snapshot_.extrema_of(self[name])
+        return found
+
+    def follow(
+        self, snapshot: snapshot_.Snapshot,
+        overlay: Sequence[tuple[int, Changes]], earlier: int,
+    ) -> None:
+        """Read this snapshot, and what was chosen on it since.
+
+        :param overlay: rows of the snapshot and how they change, to which
+            more are added and none is taken away
+        :param earlier: how many changes were in overlays before those
+        """
+        if snapshot is not self.snapshot:
+            self._begin(snapshot)
+        end = len(overlay)
+        if self.position < end:
+            for row, changed in overlay[self.position:end]:
+                self._add(row, changed)
+            self.position = end
+        self.seen = earlier + end
+
+    def take(self, row: int, resources: Mapping[str, int]) -> None:
+        """Count one more instance on a host, for this decision only."""
+        self.taken.append((row, resources))
+        self._add(row, changes(tuple(resources.items())))
+
+    def give_back(self) -> None:
+        """Take back all that the decision took."""
+        for row, resources in self.taken:
+            self._add(row, changes(tuple(resources.items())), -1)
+        self.taken = []
+
+    def _add(self, row: int, changed: Changes, times: int = 1) -> None:
+        self.takings += 1
+        self.current.clear()
+        for name, amount in changed:
+            column = self._copies.get(name)
+            if column is None:
+                column = self._copy(name)
+            column[row] += times * amount
+            self._extrema.pop(name, None)
+
+    def _copy(self, name: str) -> snapshot_.Column:
+        column = self.snapshot.columns.get(name)
+        copy = np.zeros(len(self)) if column is None else column.copy()
+        self._copies[name] = copy
+        shown = self._shown[name] = copy[:]
+        shown.flags.writeable = False
+        return copy
+
+
+# Flavors are few.
+@functools.lru_cache(1024)
+def changes(resources: tuple[tuple[str, int], ...]) -> Changes:
+    """Return what an instance changes in the columns of its host."""
+    return (*((columns_.ROOM + resource, -amount)
+              for resource, amount in resources),
+            *((name, factor * amount) for resource, amount in resources
+              for name, factor in _TAKES.get(resource, ())),
+            ('num_instances', 1), (BUILDS, 1))
+
+
+def inverse(changed: Iterable[tuple[str, int]]) -> Changes:
+    """Return what undoes changes."""
+    return tuple((name, -amount) for name, amount in changed)
+
 
 Column = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -45,7 +186,7 @@ class Hosts:
     """
 
     def __init__(
-        self, columns: merged_columns.MergedColumns, now: float,
+        self, columns: MergedColumns, now: float,
         located: dict[str, str], rows: Column | None = None,
     ) -> None:
         #: What the hosts are read from, for the pipeline.
@@ -156,10 +297,10 @@ class Hosts:
         """Return the greatest, which is minus infinity without hosts."""
         return self._extrema(name)[1]
 
-    def _extrema(self, name: str) -> extrema.Pair:
+    def _extrema(self, name: str) -> snapshot_.Pair:
         if self._rows is None and name not in snapshot_.FACTS:
             return self.columns.extrema(name)
-        return extrema.of(self[name])
+        return snapshot_.extrema_of(self[name])
 
     # Coded columns.
 
@@ -170,6 +311,17 @@ class Hosts:
     def value(self, name: str, code: int) -> Any:
         """Return the value that a code of a coded column stands for."""
         return self.columns.snapshot.encoding(name).values[code]
+
+    def values_at(self, row: int, *names: str) -> list[Any]:
+        """Return what columns say of one host; values in place of codes.
+
+        :param row: where it is among these hosts
+        """
+        encodings, found = self.columns.snapshot.encodings, []
+        for name in names:
+            said, encoding = self[name][row], encodings.get(name)
+            found.append(said if encoding is None else encoding.values[said])
+        return found
 
     def each(
         self, name: str, function: Callable[[Any], Any], dtype: str = 'bool'
@@ -191,7 +343,9 @@ class Hosts:
         :param least: a lower number counts as none
         :returns: one number if no aggregate says any, else one for each host
         """
-        numbers = self.columns.snapshot.encoding('aggregates').numbers(key)
+        encoding = self.columns.snapshot.encodings['aggregates']
+        # Where no host is in any, there is nothing to look for.
+        numbers = encoding.numbers(key) if len(encoding.values) > 1 else None
         if numbers is None:
             return default
         bad = np.isnan(numbers)

@@ -3,11 +3,15 @@
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
+import datetime
 import functools
 import operator
+import re
 from typing import Any
 from typing import ClassVar
+from typing import Final
 from typing import Self
 from typing import TYPE_CHECKING
 from typing import TypeVar
@@ -18,7 +22,234 @@ from oslo_versionedobjects import exception as ovo_exception
 from oslo_versionedobjects import fields
 
 from cellsched import exception
-from cellsched.objects import kinds
+
+#: In place of a value: the field has to see to it.
+OTHER: Final = object()
+
+#: What travels as it is.
+PLAIN: Final = frozenset((bool, float, int, str, type(None)))
+
+#: What the attributes begin with in which objects keep their values.
+KEPT_AS: Final = 'value_of_'
+
+_TEXT = frozenset((str,))
+_ENVELOPE = frozenset((dict,))
+_DOCUMENT = frozenset((bool, dict, float, int, list, str))
+
+#: The one form in which times are written here.
+_TIME = re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ', re.ASCII)
+
+
+class Raw(fields.FieldType):
+    """Anything that JSON can say, kept as it came.
+
+    For what we pass on and do not read, such as objects of Nova's that this
+    project does not know.
+    """
+
+    @staticmethod
+    def coerce(obj: Any, attr: str, value: Any) -> Any:
+        return value
+
+
+class RawField(fields.AutoTypedField):
+    """A field of :class:`Raw`."""
+
+    AUTO_TYPE = Raw()
+
+
+class SetOfStringsField(fields.AutoTypedField):
+    """A set of texts, which older releases of the library have no field of."""
+
+    AUTO_TYPE = fields.Set(fields.String())
+
+
+class Kind:
+    """The short ways of one field, for values of the very type it expects.
+
+    A field of oslo.versionedobjects makes what it holds of whatever it gets,
+    piece by piece, which takes ten times as long as to see that nothing has
+    to be made. Whatever is not of the exact type is left to the field, which
+    makes it or refuses it.
+
+    ``kept_as`` is the attribute in which an object keeps its value. Values of
+    a type in ``plain`` are kept, and travel, as they are.
+    """
+
+    types: frozenset[Any] = frozenset()
+
+    def __init__(self, name: str, field: Any) -> None:
+        self.name = name
+        self.kept_as = KEPT_AS + name
+        self.field = field
+        self.plain: frozenset[type] = self.types | (
+            {type(None)} if field.nullable else set())
+
+    def read(self, obj: Any, value: Any) -> Any:
+        """Return what is kept of what came, or :data:`OTHER`."""
+        return self.take(value)
+
+    def take(self, value: Any) -> Any:
+        """Return what is kept of what is given, or :data:`OTHER`."""
+        return OTHER
+
+    def write(self, obj: Any, value: Any) -> Any:
+        """Return what travels of what is kept, which is not plain."""
+        return self.field.to_primitive(obj, self.name, value)
+
+
+class Boolean(Kind):
+
+    types = frozenset((bool,))
+
+
+class Float(Kind):
+
+    types = frozenset((float,))
+
+
+class Integer(Kind):
+
+    types = frozenset((int,))
+
+
+class Text(Kind):
+
+    types = _TEXT
+
+
+class Document(Kind):
+    """Anything that JSON can say."""
+
+    types = _DOCUMENT
+
+    def write(self, obj: Any, value: Any) -> Any:
+        return value
+
+
+class Texts(Kind):
+    """A list of texts."""
+
+    def take(self, value: Any) -> Any:
+        return value.copy() if _are_texts(value) else OTHER
+
+    def write(self, obj: Any, value: Any) -> Any:
+        return list(value)
+
+
+class TextByName(Kind):
+
+    def take(self, value: Any) -> Any:
+        if (type(value) is dict and _TEXT.issuperset(map(type, value))
+                and _TEXT.issuperset(map(type, value.values()))):
+            return value.copy()
+        return OTHER
+
+    def write(self, obj: Any, value: Any) -> Any:
+        return dict(value)
+
+
+class TextsByName(Kind):
+
+    def take(self, value: Any) -> Any:
+        if (type(value) is dict and _TEXT.issuperset(map(type, value))
+                and all(map(_are_texts, value.values()))):
+            return {name: texts.copy() for name, texts in value.items()}
+        return OTHER
+
+    def write(self, obj: Any, value: Any) -> Any:
+        return {name: list(texts) for name, texts in value.items()}
+
+
+class Time(Kind):
+    """A time in UTC that does not say so."""
+
+    def read(self, obj: Any, value: Any) -> Any:
+        if type(value) is not str or not _TIME.fullmatch(value):
+            return OTHER
+        try:
+            return datetime.datetime.fromisoformat(value[:-1])
+        except ValueError:
+            # There is no such time. The field has words for it.
+            return OTHER
+
+    def take(self, value: Any) -> Any:
+        return value if _is_naive(value) else OTHER
+
+    def write(self, obj: Any, value: Any) -> Any:
+        if _is_naive(value):
+            return value.isoformat(timespec='seconds') + 'Z'
+        return super().write(obj, value)
+
+
+class ObjectKind(Kind):
+
+    def read(self, obj: Any, value: Any) -> Any:
+        if type(value) is not dict:
+            return OTHER
+        made = obj.obj_from_primitive(value, obj.obj_context)
+        if made.obj_name() == self.field.objname:
+            return made
+        # One of another name is refused, and not read a second time.
+        return self.field.coerce(obj, self.name, made)
+
+    def take(self, value: Any) -> Any:
+        if (isinstance(value, base.VersionedObject)
+                and value.obj_name() == self.field.objname):
+            return value
+        return OTHER
+
+    def write(self, obj: Any, value: Any) -> Any:
+        return value.obj_to_primitive()
+
+
+class Objects(Kind):
+    """A list of objects."""
+
+    def read(self, obj: Any, value: Any) -> Any:
+        if type(value) is not list or not _ENVELOPE.issuperset(
+                map(type, value)):
+            return OTHER
+        made = [obj.obj_from_primitive(each, obj.obj_context)
+                for each in value]
+        if all(each.obj_name() == self.field.objname for each in made):
+            return made
+        return self.field.coerce(obj, self.name, made)
+
+    def write(self, obj: Any, value: Any) -> Any:
+        return [each.obj_to_primitive() for each in value]
+
+
+_KINDS: dict[type[fields.Field], type[Kind]] = {
+    fields.BooleanField: Boolean,
+    fields.DateTimeField: Time,
+    fields.DictOfListOfStringsField: TextsByName,
+    fields.DictOfStringsField: TextByName,
+    fields.FloatField: Float,
+    fields.IntegerField: Integer,
+    fields.ListOfObjectsField: Objects,
+    fields.ListOfStringsField: Texts,
+    fields.ObjectField: ObjectKind,
+    fields.StringField: Text,
+    fields.UUIDField: Text,
+    RawField: Document,
+}
+
+
+def kind_of(name: str, field: Any) -> Kind:
+    """Return the kind of a field."""
+    if getattr(field.AUTO_TYPE, 'tzinfo_aware', False):
+        return Kind(name, field)
+    return _KINDS.get(type(field), Kind)(name, field)
+
+
+def _are_texts(value: Any) -> bool:
+    return type(value) is list and _TEXT.issuperset(map(type, value))
+
+
+def _is_naive(value: Any) -> bool:
+    return type(value) is datetime.datetime and value.tzinfo is None
+
 
 #: What reading a primitive raises that is none of ours.
 READ_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError,
@@ -31,7 +262,7 @@ _TOLD_MAX = 200
 _Object = TypeVar('_Object', bound='Object')
 
 #: Fields of several values.
-_LISTS = (fields.ListOfStringsField, kinds.SetOfStringsField)
+_LISTS = (fields.ListOfStringsField, SetOfStringsField)
 
 #: Every object says its version, and there are few of them.
 _version = functools.lru_cache(256)(versionutils.convert_version_to_tuple)
@@ -58,7 +289,7 @@ class Registry:
         and leave to the field what is not of the very type that it expects.
         """
         base.VersionedObjectRegistry.objectify(kind)
-        kinds_ = [kinds.kind(*each) for each in kind.fields.items()]
+        kinds_ = [kind_of(*each) for each in kind.fields.items()]
         kind._kinds = {each.name: each for each in kinds_}
         kind._table = tuple(
             (each.name, each.kept_as, each.plain, each) for each in kinds_)
@@ -95,11 +326,11 @@ class Object(base.VersionedObject):
     OBJ_PROJECT_NAMESPACE = 'nova'
 
     #: The kinds of the fields, by name.
-    _kinds: ClassVar[Mapping[str, kinds.Kind]] = {}
+    _kinds: ClassVar[Mapping[str, Kind]] = {}
 
     #: The same for loops: name, where it is kept, plain types, kind.
     _table: ClassVar[
-        tuple[tuple[str, str, frozenset[type], kinds.Kind], ...]] = ()
+        tuple[tuple[str, str, frozenset[type], Kind], ...]] = ()
 
     #: Fields that were set since changes were last reset.
     _written: set[str]
@@ -115,7 +346,7 @@ class Object(base.VersionedObject):
                 continue
             if type(value) not in kind.plain:
                 value = kind.take(value)
-                if value is kinds.OTHER:
+                if value is OTHER:
                     value = kind.field.coerce(self, name, values[name])
             kept[kind.kept_as] = value
             written.add(name)
@@ -192,7 +423,7 @@ class Object(base.VersionedObject):
 
     def obj_attr_is_set(self, attrname: str) -> bool:
         if attrname in self._kinds:
-            return kinds.KEPT_AS + attrname in self.__dict__
+            return KEPT_AS + attrname in self.__dict__
         return super().obj_attr_is_set(attrname)
 
     def obj_what_changed(self) -> set[str]:
@@ -233,7 +464,7 @@ class Object(base.VersionedObject):
         """
         if target_version is not None:
             return super().obj_to_primitive(target_version, version_manifest)
-        kept, data, plain = self.__dict__, {}, kinds.PLAIN
+        kept, data, plain = self.__dict__, {}, PLAIN
         for name, kept_as, _, kind in self._table:
             if kept_as in kept:
                 value = kept[kept_as]
@@ -264,7 +495,7 @@ class Object(base.VersionedObject):
         mine, its = self.__dict__, made.__dict__
         its.update((kept_as, mine[kept_as])
                    for _, kept_as, _, _ in self._table if kept_as in mine)
-        its.update((kinds.KEPT_AS + name, value)
+        its.update((KEPT_AS + name, value)
                    for name, value in values.items())
         if 'VERSION' in mine:
             made.VERSION = self.VERSION
@@ -274,10 +505,15 @@ class Object(base.VersionedObject):
         """Return a field's value, or the default where it is not set."""
         # To ask whether it is set and then for it takes ten times as long,
         # and a decision asks some twenty fields.
-        return self.__dict__.get(kinds.KEPT_AS + name, default)
+        return self.__dict__.get(KEPT_AS + name, default)
+
+    def values_of(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return fields' values by name; None for those that are not set."""
+        kept = self.__dict__
+        return {name: kept.get(KEPT_AS + name) for name in names}
 
 
-def _setter(kind: kinds.Kind) -> Callable[[Any, Any], None]:
+def _setter(kind: Kind) -> Callable[[Any, Any], None]:
     """Return what sets a field."""
     name, kept_as, plain, field = (
         kind.name, kind.kept_as, kind.plain, kind.field)
@@ -295,7 +531,7 @@ def _setter(kind: kinds.Kind) -> Callable[[Any, Any], None]:
     return set_
 
 
-def _deleter(kind: kinds.Kind) -> Callable[[Any], None]:
+def _deleter(kind: Kind) -> Callable[[Any], None]:
     """Return what removes a field's value."""
     def delete(self: Object) -> None:
         if kind.kept_as not in self.__dict__:
@@ -305,14 +541,14 @@ def _deleter(kind: kinds.Kind) -> Callable[[Any], None]:
     return delete
 
 
-def _read(self: Object, kind: kinds.Kind, value: Any) -> Any:
+def _read(self: Object, kind: Kind, value: Any) -> Any:
     """Return what a field makes of what came.
 
     A property would do it, and see to changes and constants too, which are
     nothing here and take twice as long.
     """
     made = kind.read(self, value)
-    if made is not kinds.OTHER:
+    if made is not OTHER:
         return made
     field, name = kind.field, kind.name
     if isinstance(value, str) and isinstance(field, _LISTS):
@@ -336,7 +572,7 @@ class ObjectList(base.ObjectListBase, Object):
         cls, context: Any, objver: str, primitive: dict[str, Any]
     ) -> Any:
         self = super()._obj_from_primitive(context, objver, primitive)
-        self.__dict__.setdefault(kinds.KEPT_AS + 'objects', [])
+        self.__dict__.setdefault(KEPT_AS + 'objects', [])
         return self
 
     def obj_what_changed(self) -> set[str]:

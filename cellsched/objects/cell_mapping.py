@@ -27,7 +27,8 @@ class CellMapping(base.Object):
     @property
     def identity(self) -> str:
         """The cell for people: ``uuid(name)``."""
-        uuid, name = self.get('uuid', '?'), self.get('name')
+        said = self.values_of(('uuid', 'name'))
+        uuid, name = said['uuid'] or '?', said['name']
         return f'{uuid}({name})' if name else uuid
 
     def is_cell0(self) -> bool:

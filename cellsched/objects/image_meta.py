@@ -9,7 +9,6 @@ from oslo_versionedobjects import fields
 
 from cellsched import exception
 from cellsched.objects import base
-from cellsched.objects import kinds
 
 
 @base.Registry.register
@@ -90,18 +89,18 @@ class ImageMeta(base.Object):
         'id': fields.StringField(nullable=True),
         'name': fields.StringField(nullable=True),
         'status': fields.StringField(nullable=True),
-        'visibility': kinds.RawField(nullable=True),
-        'protected': kinds.RawField(nullable=True),
+        'visibility': base.RawField(nullable=True),
+        'protected': base.RawField(nullable=True),
         'checksum': fields.StringField(nullable=True),
         'owner': fields.StringField(nullable=True),
         'size': fields.IntegerField(nullable=True),
-        'virtual_size': kinds.RawField(nullable=True),
+        'virtual_size': base.RawField(nullable=True),
         'container_format': fields.StringField(nullable=True),
         'disk_format': fields.StringField(nullable=True),
-        'created_at': kinds.RawField(nullable=True),
-        'updated_at': kinds.RawField(nullable=True),
-        'tags': kinds.RawField(nullable=True),
-        'direct_url': kinds.RawField(nullable=True),
+        'created_at': base.RawField(nullable=True),
+        'updated_at': base.RawField(nullable=True),
+        'tags': base.RawField(nullable=True),
+        'direct_url': base.RawField(nullable=True),
         'min_ram': fields.IntegerField(nullable=True),
         'min_disk': fields.IntegerField(nullable=True),
         'properties': fields.ObjectField('ImageMetaProps', nullable=True),

@@ -6,7 +6,6 @@ from typing import Any
 from oslo_versionedobjects import fields
 
 from cellsched.objects import base
-from cellsched.objects import kinds
 
 
 @base.Registry.register
@@ -16,7 +15,7 @@ class SchedulerLimits(base.Object):
     VERSION = '1.0'
 
     fields = {
-        'numa_topology': kinds.RawField(nullable=True),
+        'numa_topology': base.RawField(nullable=True),
         'vcpu': fields.IntegerField(nullable=True),
         'disk_gb': fields.IntegerField(nullable=True),
         'memory_mb': fields.IntegerField(nullable=True),
@@ -24,8 +23,8 @@ class SchedulerLimits(base.Object):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the limits that are set, as older callers expect them."""
-        return {name: getattr(self, name) for name in self.fields
-                if self.get(name) is not None}
+        return {name: value for name, value in
+                self.values_of(self.fields).items() if value is not None}
 
 
 @base.Registry.register
@@ -52,7 +51,7 @@ class Destination(base.Object):
         'cell': fields.ObjectField('CellMapping', nullable=True),
         'aggregates': fields.ListOfStringsField(nullable=True),
         'allow_cross_cell_move': fields.BooleanField(default=False),
-        'forbidden_aggregates': kinds.SetOfStringsField(nullable=True),
+        'forbidden_aggregates': base.SetOfStringsField(nullable=True),
     }
 
 
@@ -69,8 +68,8 @@ class RequestSpec(base.Object):
     fields = {
         'id': fields.IntegerField(),
         'image': fields.ObjectField('ImageMeta', nullable=True),
-        'numa_topology': kinds.RawField(nullable=True),
-        'pci_requests': kinds.RawField(nullable=True),
+        'numa_topology': base.RawField(nullable=True),
+        'pci_requests': base.RawField(nullable=True),
         'project_id': fields.StringField(nullable=True),
         'user_id': fields.StringField(nullable=True),
         'availability_zone': fields.StringField(nullable=True),
@@ -86,12 +85,12 @@ class RequestSpec(base.Object):
         'instance_group': fields.ObjectField('InstanceGroup', nullable=True),
         'scheduler_hints': fields.DictOfListOfStringsField(nullable=True),
         'instance_uuid': fields.UUIDField(),
-        'security_groups': kinds.RawField(),
-        'network_metadata': kinds.RawField(),
+        'security_groups': base.RawField(),
+        'network_metadata': base.RawField(),
         'is_bfv': fields.BooleanField(),
-        'requested_resources': kinds.RawField(nullable=True),
-        'request_level_params': kinds.RawField(),
-        'requested_networks': kinds.RawField(),
+        'requested_resources': base.RawField(nullable=True),
+        'request_level_params': base.RawField(),
+        'requested_networks': base.RawField(),
     }
 
     def hint(self, name: str) -> list[str]:
@@ -128,8 +127,9 @@ class RequestSpec(base.Object):
         and taken in whole GB.
         """
         flavor = self.flavor
-        swap_gb = -(-flavor.get('swap', 0) // 1024)
-        disk_gb = flavor.get('ephemeral_gb', 0) + swap_gb
+        more = flavor.values_of(('ephemeral_gb', 'swap'))
+        swap_gb = -(-(more['swap'] or 0) // 1024)
+        disk_gb = (more['ephemeral_gb'] or 0) + swap_gb
         if not self.get('is_bfv', False):
             disk_gb += flavor.root_gb
         wanted = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,

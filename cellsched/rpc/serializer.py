@@ -7,7 +7,6 @@ import oslo_messaging
 
 from cellsched import context as request_context
 from cellsched.objects import base
-from cellsched.objects import kinds
 
 _NAME = f'{base.Object.OBJ_SERIAL_NAMESPACE}.name'
 
@@ -21,10 +20,10 @@ class Serializer(oslo_messaging.Serializer):
     """
 
     def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return entity if type(entity) in kinds.PLAIN else _written(entity)
+        return entity if type(entity) in base.PLAIN else _written(entity)
 
     def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
-        return entity if type(entity) in kinds.PLAIN else _read(entity)
+        return entity if type(entity) in base.PLAIN else _read(entity)
 
     def serialize_context(
         self, ctxt: request_context.RequestContext
@@ -43,22 +42,22 @@ def _written(entity: Any) -> Any:
     if isinstance(entity, base.Object):
         return entity.obj_to_primitive()
     if isinstance(entity, dict):
-        return {key: value if type(value) in kinds.PLAIN else _written(value)
+        return {key: value if type(value) in base.PLAIN else _written(value)
                 for key, value in entity.items()}
     if isinstance(entity, (list, tuple, set, frozenset)):
-        return [value if type(value) in kinds.PLAIN else _written(value)
+        return [value if type(value) in base.PLAIN else _written(value)
                 for value in entity]
     return entity
 
 
 def _read(entity: Any) -> Any:
     if isinstance(entity, list):
-        return [value if type(value) in kinds.PLAIN else _read(value)
+        return [value if type(value) in base.PLAIN else _read(value)
                 for value in entity]
     if not isinstance(entity, dict):
         return entity
     if _NAME not in entity:
-        return {key: value if type(value) in kinds.PLAIN else _read(value)
+        return {key: value if type(value) in base.PLAIN else _read(value)
                 for key, value in entity.items()}
     if base.is_known(entity[_NAME]):
         return base.Object.obj_from_primitive(entity)

@@ -3,18 +3,243 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import functools
+import inspect
+import logging
 from typing import Any
 
 import oslo_messaging
 from oslo_messaging.rpc import dispatcher as oslo_dispatcher
 from oslo_messaging.rpc import server as oslo_server
+from oslo_utils import versionutils
 from oslo_versionedobjects import exception as ovo_exception
 
 from cellsched import context as request_context
 from cellsched import exception
-from cellsched.rpc import dispatcher as dispatcher_
 from cellsched.rpc import remote_exceptions
 from cellsched.rpc import serializer
+
+LOG = logging.getLogger(__name__)
+
+Translate = Callable[[Exception], Exception]
+
+#: Errors of callers, of which the log has one line.
+_OF_CALLERS = (
+    oslo_messaging.NoSuchMethod, oslo_messaging.UnsupportedVersion,
+    exception.DeadlineExceeded, exception.Invalid,
+    ovo_exception.IncompatibleObjectVersion)
+
+#: Methods, as callers name them with their versions, that are remembered.
+_FOUND_MAX = 256
+
+#: The namespace and version of an endpoint that names none.
+_DEFAULT_TARGET = oslo_messaging.Target()
+
+#: Seconds between heartbeats that a caller may ask for, at most.
+_HEARTBEAT_MAX_S = 1e6
+
+#: Seconds by which a message may be late. Both ends know the clock of its
+#: deadline by what was said over a network.
+LATE_S = 1.0
+
+#: Seconds since 1970 that may be a time.
+_TIME_MAX = 1e15
+
+#: What logs show of a context.
+_LOGGED = (
+    'domain', 'global_request_id', 'project_domain', 'project_id',
+    'request_id', 'resource_uuid', 'system_scope', 'tenant', 'user',
+    'user_domain', 'user_id')
+
+#: Characters of a name that a message may have for what logs show.
+NAME_MAX = 255
+
+#: Characters of a name that somebody else chose which a log shows.
+_SHOWN_MAX = 80
+
+
+class Dispatcher(oslo_messaging.RPCDispatcher):
+    """Hands messages to the methods that they name.
+
+    What is no message, names nothing that is here, has other arguments than
+    the method, or comes when nobody waits for it any more, is refused: the
+    caller is told, and the log has one line. So it has for this project's own
+    errors that a method raises, unless users may read them, which makes them
+    answers. Other errors are mistakes, and logged with their tracebacks.
+
+    :param now: returns seconds since the epoch by the clock of deadlines,
+        neither the caller's nor the receiver's; without it there are none
+    :param translate: makes of an error that a caller is to see what it knows
+    """
+
+    def __init__(
+        self, endpoints: list[Any], serializer: oslo_messaging.Serializer,
+        now: Callable[[], float] | None, translate: Translate,
+    ) -> None:
+        super().__init__(
+            endpoints, serializer, oslo_messaging.DefaultRPCAccessPolicy)
+        self._now = now
+        self._translate = translate
+        # Callers name the same few methods all the time.
+        self._found = functools.lru_cache(_FOUND_MAX)(self._find)
+
+    def dispatch(self, incoming: Any) -> Any:
+        message = incoming.message
+        try:
+            try:
+                self._check(message, incoming.ctxt)
+            except Exception:
+                # The log would name the request that this thread was at last.
+                request_context.RequestContext(overwrite=True)
+                raise
+            if not _is_interval(incoming.client_timeout):
+                incoming.client_timeout = None
+            return super().dispatch(incoming)
+        except oslo_messaging.ExpectedException as exc:
+            error = exc.exc_info[1]
+        except (*_OF_CALLERS, exception.CellschedException) as exc:
+            error = exc
+        method = message.get('method')
+        method = shown(method) if isinstance(method, str) else 'a message'
+        if isinstance(error, _OF_CALLERS):
+            LOG.warning('Refused %s: %s', method, shown(error, 1000))
+        elif not getattr(error, 'safe', True):
+            LOG.error('%s failed: %s', method, shown(error, 1000))
+        raise _expected(self._translate(error))
+
+    def _check(self, message: dict[str, Any], context: Any) -> None:
+        """Refuse a message that cannot, or should not, reach a method.
+
+        The base class looks the method up again. It starts a thread for a
+        monitored call first, and never ends it where there is no such method.
+        """
+        method = message.get('method')
+        if not isinstance(method, str):
+            raise _invalid('method', 'the name of a method')
+        _check_context(context)
+        args = message.get('args', {})
+        if not isinstance(args, dict):
+            raise _invalid('args', 'values by name')
+        version = message.get('version', '1.0')
+        if not isinstance(version, str):
+            raise _invalid_version()
+        self._check_deadline(context.get('deadline'))
+        namespace = message.get('namespace')
+        if namespace is not None and not isinstance(namespace, str):
+            raise oslo_messaging.NoSuchMethod(shown(method))
+        _check_arguments(self._found(namespace, version, method), args)
+
+    def _find(
+        self, namespace: str | None, version: str, method: str
+    ) -> Callable[..., Any]:
+        """Return the function of the method that a message names."""
+        if not _is_version(version):
+            raise _invalid_version()
+        unsupported = False
+        for endpoint in self.endpoints:
+            target: oslo_messaging.Target = getattr(
+                endpoint, 'target', None) or _DEFAULT_TARGET
+            if (namespace in target.accepted_namespaces
+                    and self.access_policy.is_allowed(endpoint, method)
+                    and inspect.ismethod(getattr(endpoint, method, None))):
+                if versionutils.is_compatible(
+                        version, target.version or '1.0'):
+                    return getattr(endpoint, method).__func__
+                unsupported = True
+        if unsupported:
+            raise oslo_messaging.UnsupportedVersion(version, method=method)
+        raise oslo_messaging.NoSuchMethod(shown(method))
+
+    def _check_deadline(self, deadline: Any) -> None:
+        # A number with which nothing can be calculated is none either.
+        if (self._now is None or type(deadline) not in (int, float)
+                or not -_TIME_MAX < deadline < _TIME_MAX):
+            return
+        late_s = self._now() - deadline
+        if late_s > LATE_S:
+            raise exception.DeadlineExceeded(late_s=round(late_s))
+
+
+def _is_interval(said: Any) -> bool:
+    return type(said) in (int, float) and 0 < said < _HEARTBEAT_MAX_S
+
+
+def _invalid(field: str, expected: str) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='message', field=field, expected=expected)
+
+
+def _invalid_version() -> exception.InvalidField:
+    return _invalid('version', 'a version such as 4.5')
+
+
+def is_name(said: Any) -> bool:
+    """Return whether something is a name as logs may show it."""
+    return (isinstance(said, str) and len(said) <= NAME_MAX
+            and said.isprintable())
+
+
+def _check_context(context: Any) -> None:
+    if not isinstance(context, dict):
+        raise _invalid('context', 'values by name')
+    for name in _LOGGED:
+        said = context.get(name)
+        if said is not None and not is_name(said):
+            raise _invalid(f'context.{name}',
+                           f'a text of at most {NAME_MAX} characters')
+
+
+def _is_version(text: str) -> bool:
+    if len(text) > 20:
+        return False
+    parts = text.split('.')
+    return len(parts) in (2, 3) and all(
+        part.isascii() and part.isdigit() for part in parts)
+
+
+def _check_arguments(function: Callable[..., Any], args: Any) -> None:
+    known, required = _parameters(function)
+    for name in args:
+        if known is not None and name not in known:
+            raise exception.InvalidField(
+                where=function.__name__, field=shown(name),
+                expected='no argument of this name')
+    for name in required:
+        if name not in args:
+            raise exception.InvalidField(
+                where=function.__name__, field=name, expected='a value')
+
+
+@functools.lru_cache(256)
+def _parameters(
+    function: Callable[..., Any]
+) -> tuple[frozenset[str] | None, list[str]]:
+    """Return the arguments of a method, and those that it has to get.
+
+    None stands for any arguments.
+    """
+    _self, _context, *rest = inspect.signature(function).parameters.values()
+    any_kind = inspect.Parameter.VAR_KEYWORD
+    named = [each for each in rest if each.kind is not any_kind]
+    return (frozenset(each.name for each in named) if named == rest else None,
+            [each.name for each in named
+             if each.default is inspect.Parameter.empty])
+
+
+def shown(said: str | Exception, most: int = _SHOWN_MAX) -> str:
+    """Return what somebody else wrote, as a log may show it."""
+    text = str(said)[:most]
+    if text.isprintable():
+        return text
+    return ''.join(each if each.isprintable() else '?' for each in text)
+
+
+def _expected(error: Exception) -> oslo_messaging.ExpectedException:
+    """Return what has oslo.messaging send an error and not log it."""
+    try:
+        raise error
+    except Exception:
+        return oslo_messaging.ExpectedException()
 
 
 class BaseAPI:
@@ -84,7 +309,7 @@ def server(
         say until when they wait; without it nothing comes too late
     :param error_form: how errors that users may read travel; see ``errors``
     """
-    dispatcher = dispatcher_.Dispatcher(
+    dispatcher = Dispatcher(
         [*endpoints, BaseAPI(topic)], Arguments(), now,
         remote_exceptions.translation(error_form))
     # oslo.messaging asks the global configuration, which may be another.

@@ -19,6 +19,9 @@ _HINTS = frozenset({'group'})
 #: The hint by which Nova has a host checked for a server's new image.
 REBUILD = '_nova_check_type'
 
+#: What every flavor says.
+_REQUIRED = ('vcpus', 'memory_mb', 'root_gb')
+
 #: The largest amount of anything.
 _AMOUNT_MAX = 2 ** 31 - 1
 
@@ -78,8 +81,9 @@ def check(
                       f'a whole number from 1 to {_AMOUNT_MAX}')
     if spec.get('instance_uuid') is not None:
         check_ids('spec_obj.instance_uuid', [spec.instance_uuid])
-    for name in ('ignore_hosts', 'force_hosts', 'force_nodes'):
-        check_length(f'spec_obj.{name}', spec.get(name), listed)
+    for name, values in spec.values_of(
+            ('ignore_hosts', 'force_hosts', 'force_nodes')).items():
+        check_length(f'spec_obj.{name}', values, listed)
     _check_group(spec.get('instance_group'), listed)
     _check_destination(spec.get('requested_destination'), listed)
     if uuids is not None:
@@ -114,12 +118,13 @@ def check_length(field: str, values: Any, most: int) -> None:
 def _check_flavor(flavor: objects.Flavor | None, most: int) -> None:
     if flavor is None:
         raise invalid('spec_obj.flavor', 'a Flavor')
-    for name in ('vcpus', 'memory_mb', 'root_gb'):
-        if flavor.get(name) is None:
+    amounts = flavor.values_of((*_REQUIRED, 'ephemeral_gb', 'swap'))
+    for name in _REQUIRED:
+        if amounts[name] is None:
             raise invalid(f'spec_obj.flavor.{name}', 'a number')
-    for name in ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap'):
+    for name, amount in amounts.items():
         # What is less than nothing would be taken off another amount.
-        if not 0 <= flavor.get(name, 0) <= _AMOUNT_MAX:
+        if not 0 <= (amount or 0) <= _AMOUNT_MAX:
             raise invalid(f'spec_obj.flavor.{name}',
                           f'an amount from 0 to {_AMOUNT_MAX}')
     if len(flavor.get('extra_specs') or ()) > most:
@@ -169,8 +174,9 @@ def _check_destination(
     if target is None:
         return
     where = 'spec_obj.requested_destination'
-    for name in ('aggregates', 'forbidden_aggregates'):
-        check_length(f'{where}.{name}', target.get(name), most)
+    for name, values in target.values_of(
+            ('aggregates', 'forbidden_aggregates')).items():
+        check_length(f'{where}.{name}', values, most)
     cell = target.get('cell')
     if cell is not None and cell.get('uuid') is None:
         raise invalid(f'{where}.cell.uuid', 'the uuid of a cell')

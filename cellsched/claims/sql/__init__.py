@@ -3,9 +3,9 @@
 
 ``schema`` has the tables and ``migrations`` their history; ``queries`` reads
 and ``transactions`` writes, ``single_statement`` has the one that most claims
-on PostgreSQL need; ``demand`` adds up what a batch moves, and ``statements``
-makes it into parts of statements; ``group_members`` has what server groups
-need, and ``recount`` sets figures right.
+on PostgreSQL need; ``statements`` adds up what a batch moves and makes it into
+parts of statements; ``group_members`` has what server groups need, and
+``recount`` sets figures right.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from cellsched.claims import validation
 from cellsched.db import feed
 from cellsched.db import guarded_statements
 from cellsched.db import session
-from cellsched.db import statements
+from cellsched.db import statements as statements_
 from cellsched import exception
 
 #: Transactions that a call may lose to others before it gives up. Each loss
@@ -203,7 +203,7 @@ class SQLClaims(base.ClaimStore):
 def _usages_of(
     connection: sa.Connection, providers: Iterable[str]
 ) -> list[base.Usage]:
-    return [usage for chunk in statements.chunks(providers)
+    return [usage for chunk in statements_.chunks(providers)
             for usage in queries.usages(connection, queries.named(chunk))]
 
 

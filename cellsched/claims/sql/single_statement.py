@@ -26,7 +26,6 @@ from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched.claims import base
-from cellsched.claims.sql import demand
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import statements as statements_
 from cellsched.db import guarded_statements
@@ -64,7 +63,7 @@ def take(
     if len(claims) == 1:
         text, parameters = _one(dialect, claims[0])
     else:
-        groups = demand.group(claims)
+        groups = statements_.group(claims)
         if (len(groups) > _DEMANDS_MAX
                 or sum(map(len, groups.values())) > statements.CHUNK):
             return False
@@ -112,7 +111,7 @@ def _alike(
 ) -> tuple[str, Mapping[str, Any]]:
     """Return what claims of the same have in common, of :func:`_one`."""
     claim = base.Claim('', '', dict(resources))
-    groups = demand.group([claim])
+    groups = statements_.group([claim])
     text, constants = _text(
         dialect, statements_.inserting_one(claim)[0], _classes(groups),
         alone=True)
@@ -121,7 +120,7 @@ def _alike(
 
 def _several(
     dialect: sa.Dialect, claims: Sequence[base.Claim],
-    groups: Mapping[demand.BatchDemand, list[str]],
+    groups: Mapping[statements_.BatchDemand, list[str]],
 ) -> tuple[str, dict[str, Any]]:
     """Return the statement for a batch, and its parameters."""
     insert, inserted = statements_.inserting(claims)
@@ -132,13 +131,13 @@ def _several(
 
 
 def _classes(
-    groups: Mapping[demand.BatchDemand, list[str]]
+    groups: Mapping[statements_.BatchDemand, list[str]]
 ) -> tuple[int, ...]:
     return tuple(len(wanted.shares) for wanted in groups)
 
 
 def _parameters(
-    groups: Mapping[demand.BatchDemand, list[str]]
+    groups: Mapping[statements_.BatchDemand, list[str]]
 ) -> dict[str, Any]:
     parameters: dict[str, Any] = {
         'uuids': sorted(uuid for uuids in groups.values() for uuid in uuids),

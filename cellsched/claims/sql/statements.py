@@ -9,14 +9,68 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
+import math
 from typing import Any
 
 import sqlalchemy as sa
 
 from cellsched.claims import base
-from cellsched.claims.sql import demand
 from cellsched.claims.sql import schema
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassDemand:
+    """The demand of all claims of a batch for one resource class.
+
+    :param amount: the sum
+    :param smallest: the smallest claim's, which the min unit bounds
+    :param largest: the largest claim's, which the max unit bounds
+    :param divisor: the greatest common one, which the step divides if and
+        only if it divides each claim's
+    """
+
+    resource: str
+    amount: int
+    smallest: int
+    largest: int
+    divisor: int
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchDemand:
+    """The demand of a batch on a provider, of each resource class.
+
+    :param consumers: of how many consumers
+    """
+
+    consumers: int
+    shares: tuple[ClassDemand, ...]
+
+
+def group(claims: Iterable[base.Claim]) -> dict[BatchDemand, list[str]]:
+    """Return the providers that have the same demand, by demand, in order."""
+    amounts: dict[str, dict[str, list[int]]] = {}
+    consumers: dict[str, int] = {}
+    for claim in claims:
+        provider = amounts.setdefault(claim.provider, {})
+        for resource, amount in claim.resources.items():
+            provider.setdefault(resource, []).append(amount)
+        consumers[claim.provider] = consumers.get(claim.provider, 0) + 1
+    grouped: dict[BatchDemand, list[str]] = {}
+    for uuid in sorted(amounts):
+        shares = tuple(_share(resource, taken) for resource, taken
+                       in sorted(amounts[uuid].items()))
+        demand = BatchDemand(consumers[uuid], shares)
+        grouped.setdefault(demand, []).append(uuid)
+    return grouped
+
+
+def _share(resource: str, amounts: list[int]) -> ClassDemand:
+    return ClassDemand(resource, sum(amounts), min(amounts), max(amounts),
+                       math.gcd(*amounts))
+
 
 _inventories = schema.inventories
 _allocations = schema.allocations
@@ -59,7 +113,7 @@ def inserting_one(claim: base.Claim) -> tuple[sa.Insert, Mapping[str, Any]]:
 
 
 def parameters(
-    wanted: demand.BatchDemand, sign: int, group: int = 0
+    wanted: BatchDemand, sign: int, group: int = 0
 ) -> dict[str, Any]:
     """Return what a demand moves.
 

@@ -18,7 +18,6 @@ import functools
 import sqlalchemy as sa
 
 from cellsched.claims import base
-from cellsched.claims.sql import demand
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
@@ -44,7 +43,7 @@ def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
     group_members.lock(connection, claims)
     _insert(connection, claims)
     group_members.join(connection, claims)
-    groups = demand.group(claims)
+    groups = statements_.group(claims)
     add = _lock_and_add if _is_simple(connection, groups) else _add
     if add is _add:
         _lock(connection, groups)
@@ -91,7 +90,7 @@ def _give_back(
 ) -> None:
     """Give back what consumers hold, whose allocations are locked."""
     claims = [claim for holds in held.values() for claim in holds]
-    groups = demand.group(claims)
+    groups = statements_.group(claims)
     _lock(connection, groups)
     group_members.free(connection, held)
     for wanted, uuids in _chunks(groups):
@@ -112,7 +111,7 @@ def set_inventory(
     if new:
         connection.execute(sa.insert(_providers).values(
             uuid=provider, consumers=0, lane=0, position=0))
-    groups = {demand.BatchDemand(0, ()): [provider]}
+    groups = {statements_.BatchDemand(0, ()): [provider]}
     _lock(connection, groups)
     there = set(connection.execute(
         sa.select(_inventories.c.resource_class)
@@ -143,7 +142,8 @@ def _insert(
 
 
 def _lock(
-    connection: sa.Connection, groups: Mapping[demand.BatchDemand, list[str]]
+    connection: sa.Connection,
+    groups: Mapping[statements_.BatchDemand, list[str]],
 ) -> None:
     """Lock the providers; SQLite has locked the database already."""
     if connection.dialect.name == 'sqlite':
@@ -156,7 +156,8 @@ def _lock(
 
 
 def _note(
-    connection: sa.Connection, groups: Mapping[demand.BatchDemand, list[str]],
+    connection: sa.Connection,
+    groups: Mapping[statements_.BatchDemand, list[str]],
     sign: int, key: str,
 ) -> None:
     """Count the consumers, and let the feed know of the providers."""
@@ -174,7 +175,8 @@ def _note(
 
 
 def _is_simple(
-    connection: sa.Connection, groups: Mapping[demand.BatchDemand, list[str]]
+    connection: sa.Connection,
+    groups: Mapping[statements_.BatchDemand, list[str]],
 ) -> bool:
     """Return whether PostgreSQL does in one statement what else takes two.
 
@@ -185,8 +187,8 @@ def _is_simple(
 
 
 def _chunks(
-    groups: Mapping[demand.BatchDemand, list[str]]
-) -> Iterator[tuple[demand.BatchDemand, list[str]]]:
+    groups: Mapping[statements_.BatchDemand, list[str]]
+) -> Iterator[tuple[statements_.BatchDemand, list[str]]]:
     for wanted, uuids in groups.items():
         for chunk in statements.chunks(uuids):
             yield wanted, chunk

@@ -18,12 +18,11 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base as filters_
-from cellsched.hosts import extrema as extrema_
+from cellsched.hosts import snapshot
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import candidates as candidates_
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.decision import filtering
 from cellsched.scheduler.decision import plugin_calls
 from cellsched.scheduler.decision import ranking as ranking_
 from cellsched.weighers import base as weighers_
@@ -121,7 +120,7 @@ class Pipeline:
             stages = (*self._destinations, *capacity.stages(request),
                       *(() if forced else self._filters))
         stages = tuple(self._calls.applying(stages, request))
-        everyone = filtering.FilteredHosts(hosts, None, len(hosts))
+        everyone = candidates_.FilteredHosts(hosts, None, len(hosts))
         left = everyone.through(stages, request, self._calls)
         left = left.narrowed(_FEW)
         return candidates_.Candidates(stages, left)
@@ -159,7 +158,7 @@ class Pipeline:
         again = [stage for stage in candidates.stages
                  if not stage.run_filter_once_per_request]
         left = candidates.filtered
-        chosen = filtering.FilteredHosts(
+        chosen = candidates_.FilteredHosts(
             left.hosts.at(np.array([row])), None, 1)
         asked = chosen.through(
             [stage for stage in again if stage.local], request, self._calls)
@@ -272,15 +271,17 @@ class Pipeline:
     def _scores(
         self, weigher: weighers_.Weigher, hosts: view.Hosts,
         request: objects.RequestSpec,
-    ) -> tuple[view.Column, extrema_.Pair | None] | None:
+    ) -> tuple[view.Column, snapshot.Pair | None] | None:
         """Return a weigher's scores, and their extrema where they are kept."""
         if not (weigher.by_columns and hosts.is_whole):
             scores = self._calls.scores(weigher, hosts, request)
             return None if scores is None else (scores, None)
 
-        def make() -> tuple[view.Column, extrema_.Pair] | None:
+        def make() -> tuple[view.Column, snapshot.Pair] | None:
             scores = self._calls.scores(weigher, hosts, request)
-            return None if scores is None else (scores, extrema_.of(scores))
+            if scores is None:
+                return None
+            return scores, snapshot.extrema_of(scores)
 
         return hosts.memo_until_change(weigher, make)
 

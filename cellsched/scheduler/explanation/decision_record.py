@@ -8,7 +8,7 @@ from typing import Any
 
 from cellsched.filters import base
 from cellsched.hosts import view
-from cellsched.scheduler.decision import filtering
+from cellsched.scheduler.decision import candidates as candidates_
 from cellsched.scheduler.decision import ranking as ranking_
 
 
@@ -99,7 +99,7 @@ def pick(
 
 def counts(
     hosts: int, stages: Sequence[base.Filter],
-    steps: Iterable[filtering.FilterStep],
+    steps: Iterable[candidates_.FilterStep],
 ) -> list[Count]:
     """Return what each stage left, in order.
 
@@ -122,7 +122,6 @@ def counts(
 def _place(
     hosts: view.Hosts, ranking: ranking_.Ranking, row: int, detailed: bool
 ) -> Place:
-    return Place(
-        hosts['host'][row], hosts['nodename'][row],
-        hosts.value('cell', hosts['cell'][row]), ranking.weight(row),
-        ranking.shares(row) if detailed else ())
+    host, nodename, cell = hosts.values_at(row, 'host', 'nodename', 'cell')
+    return Place(host, nodename, cell, ranking.weight(row),
+                 ranking.shares(row) if detailed else ())

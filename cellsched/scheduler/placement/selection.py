@@ -204,18 +204,14 @@ class Selector:
         return known[cell]
 
     def _selection(self, row: int) -> objects.Selection:
-        hosts = self._hosts
-        uuid = hosts['uuid'][row]
+        uuid, host, nodename, cell, zone = self._hosts.values_at(
+            row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')
         return objects.Selection.of(
-            compute_node_uuid=uuid, service_host=hosts['host'][row],
-            nodename=hosts['nodename'][row],
-            cell_uuid=hosts.value('cell', hosts['cell'][row]),
-            limits=self._limits(row),
+            compute_node_uuid=uuid, service_host=host, nodename=nodename,
+            cell_uuid=cell, limits=self._limits(row),
             allocation_request=objects.Selection.allocation(
                 uuid, self._resources),
-            allocation_request_version='1.36',
-            availability_zone=hosts.value(
-                'availability_zone', hosts['availability_zone'][row]))
+            allocation_request_version='1.36', availability_zone=zone)
 
     def _limits(self, row: int) -> objects.SchedulerLimits:
         limits = {} if self._candidates is None else self._pipeline.limits(

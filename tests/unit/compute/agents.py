@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched.compute import agent
-from cellsched.compute import outcomes
+from cellsched.compute import progress
 from cellsched import context
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
@@ -63,7 +63,7 @@ class AgentTestCase(base.TestCase):
         self.claims.set_inventory(
             self.provider, {'VCPU': claims_base.Inventory(8)})
         self.conductor = clients.FakeConductor()
-        self.outcomes = outcomes.Outcomes()
+        self.outcomes = progress.Outcomes()
         self.conf = self.make_conf()
         self.network = fake_network.FakeNetworks(self.conf)
         self.driver = self.make_driver()

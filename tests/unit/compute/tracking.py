@@ -6,7 +6,7 @@ from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from cellsched.claims import memory
-from cellsched.compute import outcomes
+from cellsched.compute import progress
 from cellsched.compute import tracker
 from cellsched.conf import default
 from cellsched.testing import clock
@@ -47,7 +47,7 @@ class TrackerTestCase(base.TestCase):
             databases.CellDatabase(self.clock)).database
         self.claims = Claims()
         self.driver = Driver()
-        self.outcomes = outcomes.Outcomes()
+        self.outcomes = progress.Outcomes()
 
     def tracker(self, provider_config=None, new_uuid=None, name=None,
                 **options):

@@ -58,6 +58,28 @@ class TestColumns(base.TestCase):
             hosts.least('vcpus_used'), hosts.most('vcpus_used'),
             hosts.least_room('GB')))
 
+    def test_extrema_are_found_once_while_their_column_stays(self):
+        table = builders.table(vcpus_used=[5, 6], free_ram_mb=[1, 2])
+        first = table.view(builders.NOW)
+        self.assertEqual((5, 2), (
+            first.least('vcpus_used'), first.most('free_ram_mb')))
+
+        table.put(table['uuid'][:1], {'vcpus_used': 7})
+        hosts = table.view(builders.NOW)
+
+        known = hosts.columns.snapshot.extrema
+        self.assertEqual({'free_ram_mb'}, set(known))
+        self.assertEqual(6, hosts.least('vcpus_used'))
+        self.assertEqual((6, 7), known['vcpus_used'])
+        # What is known is not looked for.
+        known['vcpus_used'] = (-1, 1)
+        self.assertEqual(-1, hosts.least('vcpus_used'))
+        # What the request takes is its own.
+        hosts.take(1, {'VCPU': 5})
+        self.assertEqual((7, 11), (
+            hosts.least('vcpus_used'), hosts.most('vcpus_used')))
+        self.assertEqual((-1, 1), known['vcpus_used'])
+
     def test_memo_holds_until_a_host_changes(self):
         table, made = builders.table(vcpus_used=[5, 6, 7]), []
 
@@ -94,6 +116,16 @@ class TestColumns(base.TestCase):
             hosts.memo_until_change(key, lambda: key)
 
         self.assertLess(len(hosts.columns.current), 100)
+
+    def test_one_host_is_told_with_values_in_place_of_codes(self):
+        hosts = builders.hosts(
+            host=['a', 'b'], availability_zone=['east', 'west'],
+            vcpus_used=[5, 6])
+
+        self.assertEqual(['b', 'west', 6.0], hosts.values_at(
+            1, 'host', 'availability_zone', 'vcpus_used'))
+        self.assertEqual(['east', 'a'], some(hosts, 0).values_at(
+            0, 'availability_zone', 'host'))
 
     def test_rows_have_places_among_those_that_are_seen(self):
         hosts, rows = builders.hosts(4), np.array([1, 2])

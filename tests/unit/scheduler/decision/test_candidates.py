@@ -6,14 +6,13 @@ import numpy as np
 from cellsched import exception
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.decision import filtering
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.scheduler import toys
 
 
 def found(hosts, *stages):
-    left = filtering.FilteredHosts(hosts, None, len(hosts)).through(
+    left = candidates.FilteredHosts(hosts, None, len(hosts)).through(
         stages, builders.request())
     return candidates.Candidates(stages, left)
 

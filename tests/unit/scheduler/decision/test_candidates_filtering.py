@@ -5,14 +5,14 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from cellsched.scheduler.decision import filtering
+from cellsched.scheduler.decision import candidates
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.scheduler import toys
 
 
 def everyone(count):
-    return filtering.FilteredHosts(builders.hosts(count), None, count)
+    return candidates.FilteredHosts(builders.hosts(count), None, count)
 
 
 class TestThrough(base.TestCase):

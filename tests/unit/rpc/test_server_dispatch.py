@@ -11,7 +11,6 @@ from oslo_messaging.rpc import dispatcher as oslo_dispatcher
 from oslo_versionedobjects import exception as ovo_exception
 
 from cellsched import exception
-from cellsched.rpc import dispatcher
 from cellsched.rpc import server
 from cellsched.testing import clock
 from tests.unit import base
@@ -79,7 +78,7 @@ class DispatcherTestCase(base.TestCase):
         self.endpoint = Endpoint()
         self.clock = clock.FakeClock()
         self.translated = []
-        self.dispatcher = dispatcher.Dispatcher(
+        self.dispatcher = server.Dispatcher(
             [self.endpoint, Versioned()], server.Arguments(),
             self.clock.timestamp, self.translate)
 
@@ -293,27 +292,27 @@ class TestDeadlines(DispatcherTestCase):
         return {'deadline': self.clock.timestamp() - late_s}
 
     def test_what_nobody_waits_for_is_not_begun(self):
-        for late_s in (dispatcher.LATE_S + 1, 1e9):
+        for late_s in (server.LATE_S + 1, 1e9):
             error, line = self.assertRefused(
                 exception.DeadlineExceeded, 'Nobody has waited', 'take',
                 self.late(late_s), args={'needed': 1})
             self.assertEqual(late_s, error.late_s)
 
     def test_what_comes_in_time_is_begun(self):
-        for late_s in (-1e9, 0, dispatcher.LATE_S):
+        for late_s in (-1e9, 0, server.LATE_S):
             self.assertEqual('taken', self.send(
                 context=self.late(late_s), args={'needed': 1}))
 
     def test_time_passes_on_the_way(self):
         context = self.late(0)
-        self.clock.advance(dispatcher.LATE_S)
+        self.clock.advance(server.LATE_S)
         self.send(context=context, args={'needed': 1})
         self.clock.advance(1)
 
         self.assertFails('take', context, args={'needed': 1})
 
     def test_without_a_clock_there_are_no_deadlines(self):
-        self.dispatcher = dispatcher.Dispatcher(
+        self.dispatcher = server.Dispatcher(
             [self.endpoint], server.Arguments(), None, self.translate)
         self.assertEqual('taken', self.send(
             context=self.late(1e9), args={'needed': 1}))
@@ -353,8 +352,8 @@ class TestErrors(DispatcherTestCase):
         levels = []
         handler = logging.Handler()
         handler.emit = lambda record: levels.append(record.levelname)
-        dispatcher.LOG.addHandler(handler)
-        self.addCleanup(dispatcher.LOG.removeHandler, handler)
+        server.LOG.addHandler(handler)
+        self.addCleanup(server.LOG.removeHandler, handler)
 
         self.failing(exception.CellUnreachable(cell='x', reason='x'))
         self.failing(exception.InvalidField(

@@ -5,7 +5,6 @@ from oslo_versionedobjects import fields
 
 from cellsched import objects
 from cellsched.objects import base as objects_base
-from cellsched.objects import kinds
 from tests.unit import base
 from tests.unit.objects import wire
 
@@ -57,7 +56,7 @@ class TestKinds(base.TestCase):
                 if type(value) in kind.plain:
                     continue
                 short = outcome(kind.read, obj, value)
-                if short is not kinds.OTHER:
+                if short is not objects_base.OTHER:
                     self.assertEqual(outcome(
                         lambda: kind.field.coerce(
                             obj, kind.name, kind.field.from_primitive(
@@ -69,7 +68,7 @@ class TestKinds(base.TestCase):
             for value in ANYTHING:
                 short = (value if type(value) in kind.plain
                          else kind.take(value))
-                if short is not kinds.OTHER:
+                if short is not objects_base.OTHER:
                     self.assertEqual(
                         outcome(kind.field.coerce, obj, kind.name, value),
                         shown(short), (kind.name, value))
@@ -78,7 +77,7 @@ class TestKinds(base.TestCase):
         for obj, kind in self.kinds:
             for value in ANYTHING:
                 kept = outcome(kind.field.coerce, obj, kind.name, value)
-                if kept == 'refused' or type(value) in kinds.PLAIN:
+                if kept == 'refused' or type(value) in objects_base.PLAIN:
                     continue
                 kept = kind.field.coerce(obj, kind.name, value)
                 self.assertEqual(
@@ -95,12 +94,13 @@ class TestKinds(base.TestCase):
             self.assertTrue(came)
 
     def test_time_that_tells_its_zone_is_left_to_the_field(self):
-        kind = kinds.kind('at', fields.DateTimeField())
+        kind = objects_base.kind_of('at', fields.DateTimeField())
 
-        self.assertIs(kinds.OTHER, kind.read(None, '2026-01-02T03:04:05Z'))
-        self.assertIs(kinds.OTHER, kind.take(TIME))
+        self.assertIs(
+            objects_base.OTHER, kind.read(None, '2026-01-02T03:04:05Z'))
+        self.assertIs(objects_base.OTHER, kind.take(TIME))
 
     def test_every_field_here_has_a_short_way(self):
         for obj, kind in self.kinds:
-            if not isinstance(kind.field, kinds.SetOfStringsField):
-                self.assertIsNot(kinds.Kind, type(kind), kind.name)
+            if not isinstance(kind.field, objects_base.SetOfStringsField):
+                self.assertIsNot(objects_base.Kind, type(kind), kind.name)

@@ -3,7 +3,7 @@
 
 from concurrent import futures
 
-from cellsched.compute import outcomes
+from cellsched.compute import progress
 from tests.unit import base
 
 
@@ -11,7 +11,7 @@ class TestOutcomes(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.outcomes = outcomes.Outcomes()
+        self.outcomes = progress.Outcomes()
 
     def test_nothing_has_failed_at_first(self):
         self.assertEqual(0, self.outcomes.failed_in_a_row('node1'))

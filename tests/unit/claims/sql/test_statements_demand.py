@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a batch moves, added up."""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from cellsched.claims import base as claims
+from cellsched.claims.sql import statements
+from tests.unit import base
+
+
+def claim(provider, **resources):
+    return claims.Claim('c', provider, resources)
+
+
+class TestAnyOf(base.TestCase):
+
+    def test_list_is_bound_as_an_array_of_texts(self):
+        compiled = sa.select(sa.column('name') == statements.any_of('names'))
+
+        [bound] = compiled.compile(
+            dialect=postgresql.dialect()).binds.values()
+        self.assertEqual('names', bound.key)
+        self.assertIsInstance(bound.type, sa.ARRAY)
+        self.assertIsInstance(bound.type.item_type, sa.Text)
+
+
+class TestGroup(base.TestCase):
+
+    def test_claims_of_a_provider_add_up(self):
+        added = statements.BatchDemand(3, (
+            statements.ClassDemand('GB', 5, 5, 5, 5),
+            statements.ClassDemand('VCPU', 16, 4, 6, 2)))
+
+        self.assertEqual({added: ['p']}, statements.group([
+            claim('p', VCPU=4), claim('p', VCPU=6, GB=5),
+            claim('p', VCPU=6)]))
+
+    def test_providers_with_the_same_demand_are_together(self):
+        grouped = statements.group([
+            claim('r', VCPU=2), claim('q', VCPU=1), claim('p', VCPU=2),
+            claim('o', VCPU=1), claim('o', VCPU=1)])
+
+        self.assertEqual([['o'], ['p', 'r'], ['q']], list(grouped.values()))
+
+    def test_nothing_is_no_group(self):
+        self.assertEqual({}, statements.group([]))
