@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import exception
 

@@ -10,7 +10,7 @@ import uuid
 
 import sqlalchemy as sa
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims
 from cellsched.claims.sql import schema as claims_schema
 from cellsched.conf import loader

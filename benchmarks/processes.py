@@ -34,7 +34,7 @@ import time
 
 import builds
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import context
 

@@ -9,6 +9,7 @@ simulation, in which one thread runs at a time, has to know of these. Locks
 under which a thread does nothing but calculate come from :mod:`threading`.
 """
 
+from collections.abc import Callable
 import datetime
 import functools
 import threading
@@ -81,9 +82,9 @@ class Clock:
         return datetime.datetime.fromtimestamp(
             time.time(), datetime.UTC).replace(tzinfo=None)
 
-    def timestamp(self) -> float:
-        """Return the wall clock's time in seconds since the epoch."""
-        return time.time()
+    #: Returns the wall clock's time in seconds since the epoch. Like those
+    #: below it is called all the time, so it is no method of Python's.
+    timestamp = staticmethod(time.time)
 
     def steady(self) -> float:
         """Return seconds since the epoch that no step of the clock moves.
@@ -98,17 +99,15 @@ class Clock:
     def _began(self) -> float:
         return time.time() - time.monotonic()
 
-    #: Returns seconds that never run backwards, for deadlines. It is called
-    #: twice for each question to a plug-in, so it is no method of Python's.
+    #: Returns seconds that never run backwards, for deadlines.
     monotonic = staticmethod(time.monotonic)
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread."""
         time.sleep(seconds)
 
-    def lock(self) -> Lock:
-        """Return a lock that may be held while its holder waits."""
-        return threading.Lock()
+    #: Returns a :class:`Lock` that may be held while its holder waits.
+    lock: Callable[[], Lock] = staticmethod(threading.Lock)
 
     def event(self) -> Event:
         """Return an event, not set."""

@@ -5,16 +5,22 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import functools
 import threading
+from typing import Any
+from typing import TypeVar
 
 from futurist import periodics
+from oslo_config import cfg
 from oslo_log import log
 import oslo_messaging
 
-from cellsched.assembly import parts as parts_
 from cellsched import exception
+from cellsched.parts import process
 from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
+
+_Made = TypeVar('_Made')
+_Parts = TypeVar('_Parts', bound=process.ProcessParts)
 
 #: What periodic tasks fail of while a server is away.
 _AWAY = (exception.DatabaseUnreachable, *delivery.ERRORS)
@@ -33,7 +39,7 @@ class Service:
     """
 
     def __init__(
-        self, parts: parts_.Parts,
+        self, parts: process.ProcessParts,
         rpc_servers: Sequence[oslo_messaging.MessageHandlingServer],
         periodic: Sequence[tuple[Callable[[], None], float]] = (),
         at_once: Sequence[tuple[Callable[[], None], float]] = (),
@@ -52,7 +58,7 @@ class Service:
 
     @property
     def servers(self) -> Sequence[oslo_messaging.MessageHandlingServer]:
-        """What answers, for who hands it messages in another way."""
+        """The servers, for who hands them messages in another way."""
         return self._servers
 
     @property
@@ -126,6 +132,30 @@ class Service:
         self.failure = exc
         LOG.error('This service cannot go on: %s', exc.format_message())
         self.on_failure()
+
+
+def factory(
+    parts_of: Callable[[cfg.ConfigOpts], _Parts]
+) -> Callable[[Callable[[Any, _Parts], _Made]], Callable[..., _Made]]:
+    """Return a decorator that lets parts be left out.
+
+    Those that it makes are closed if they come to no use.
+
+    :param parts_of: makes them
+    """
+    def decorate(make: Callable[[Any, _Parts], _Made]) -> Callable[..., _Made]:
+        @functools.wraps(make)
+        def made(conf: cfg.ConfigOpts, parts: _Parts | None = None) -> _Made:
+            if parts is not None:
+                return make(conf, parts)
+            parts = parts_of(conf)
+            try:
+                return make(conf, parts)
+            except BaseException:
+                parts.close()
+                raise
+        return made
+    return decorate
 
 
 def _name(function: Callable[[], None]) -> str:

@@ -39,7 +39,7 @@ from cellsched import urls
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from cellsched import assembly
+    from cellsched.assembly import services as assembly
     from cellsched import context as context_
 
 #: What a shell says of a process that lost its reader.
@@ -136,7 +136,7 @@ class App(app.App):
     def parts(self) -> 'assembly.Parts':
         """Databases, transports and what is made of them."""
         conf = self.conf
-        from cellsched import assembly
+        from cellsched.assembly import services as assembly
 
         return assembly.Parts(conf, self.clock)
 
@@ -144,7 +144,7 @@ class App(app.App):
     def api(self) -> 'assembly.API':
         """Return the API that a front end calls."""
         parts = self.parts
-        from cellsched import assembly
+        from cellsched.assembly import services as assembly
 
         return assembly.api(self.conf, parts)
 

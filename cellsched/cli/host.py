@@ -11,6 +11,7 @@ import os
 import pathlib
 import tempfile
 from typing import Any
+from typing import cast
 from typing import TextIO
 from typing import TYPE_CHECKING
 
@@ -173,11 +174,12 @@ def _snapshot(
     """Return the hosts of a file, or of the deployment as it is now."""
     if path is not None:
         return read(app, path)
-    from cellsched import assembly
+    from cellsched.assembly import services as assembly
     from cellsched import context
 
-    parts: Any = app.parts
-    parts.gatherer = _Telling(parts.gatherer, app.stderr)
+    parts = app.parts
+    parts.gatherer = cast(
+        'gather_.Gatherer', _Telling(parts.gatherer, app.stderr))
     snapshot = assembly.planner(app.conf, parts).loader.snapshot(
         context.admin())
     _warn(app, snapshot)

@@ -71,7 +71,7 @@ class Audit(base.Lister):
                 expected=f'a number from 0 to {_SETTLE_MAX_S}, not '
                          f'{settle_s}')
         parts = self.app.parts
-        from cellsched import assembly
+        from cellsched.assembly import services as assembly
 
         auditor = assembly.auditor(self.app.conf, parts)
         with progress.bar('auditing', auditor.size(),

@@ -9,10 +9,10 @@ from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched.cli import app
-    from cellsched.db import migration
+    from cellsched.db import schema as schema_
     from cellsched.db import session
 
-    Target = tuple[migration.Schema, session.Database]
+    Target = tuple[schema_.Schema, session.Database]
 
 
 class _Sync(base.Command):
@@ -175,7 +175,7 @@ def _cell(app: 'app.App') -> 'Target':
     return _cell_schema(), app.parts.cell_database
 
 
-def _cell_schema() -> 'migration.Schema':
+def _cell_schema() -> 'schema_.Schema':
     from cellsched.db import cell
 
     return cell.SCHEMA

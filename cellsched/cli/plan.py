@@ -101,7 +101,7 @@ class Plan(report.ReportCommand):
             return (planning.on_snapshot(app.conf, snapshot, app.parts.random),
                     snapshot.cells)
         parts = app.parts
-        from cellsched import assembly
+        from cellsched.assembly import services as assembly
 
         planner = assembly.planner(app.conf, parts)
         cells = {cell.uuid: cell.name or cell.uuid

@@ -3,10 +3,11 @@
 
 import sys
 
-from cellsched import assembly
+from cellsched.assembly import compute
 from cellsched.cmd import launch
 
 
 def main() -> None:
     """Run the compute agent of this host until it is told to stop."""
-    sys.exit(launch.run(assembly.compute, lambda conf: 1))
+    sys.exit(launch.run(
+        compute.compute, lambda conf: 1, compute.PLUGINS))

@@ -3,11 +3,12 @@
 
 import sys
 
-from cellsched import assembly
+from cellsched.assembly import conductor
 from cellsched.cmd import launch
 
 
 def main() -> None:
     """Run a conductor until it is told to stop."""
     sys.exit(launch.run(
-        assembly.conductor, lambda conf: conf.conductor.workers))
+        conductor.conductor, lambda conf: conf.conductor.workers,
+        conductor.PLUGINS))

@@ -2,6 +2,7 @@
 """Running a service as a process, or as several."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 import gc
 import os
 import pathlib
@@ -14,16 +15,17 @@ from oslo_log import log
 import oslo_messaging
 from oslo_service import service
 
-from cellsched import assembly
+from cellsched.assembly import service as service_
 from cellsched.cmd import log_queue
 from cellsched.conf import loader
 from cellsched import exception
+from cellsched.parts import process
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
 
 LOG = log.getLogger(__name__)
 
-Factory = Callable[[cfg.ConfigOpts], assembly.Service]
+Factory = Callable[[cfg.ConfigOpts], service_.Service]
 
 #: New objects after which Python looks for cycles, of which requests hardly
 #: make any. Its own choice is 700.
@@ -31,7 +33,8 @@ _NEW_OBJECTS = 20_000
 
 
 def run(
-    factory: Factory, workers: Callable[[cfg.ConfigOpts], int | None]
+    factory: Factory, workers: Callable[[cfg.ConfigOpts], int | None],
+    kinds: Collection[str],
 ) -> int:
     """Run a service until it is told to stop; return the exit code.
 
@@ -40,10 +43,11 @@ def run(
     is started. A broker that cannot be reached is waited for.
 
     :param workers: returns the number of processes; None for one a CPU
+    :param kinds: namespaces of the plug-ins that it uses
     """
     program = pathlib.Path(sys.argv[0]).name
     try:
-        conf = loader.load(sys.argv[1:])
+        conf = loader.load(sys.argv[1:], kinds=kinds)
         _set_up_logging(conf)
         count = workers(conf) or processutils.get_worker_count()
         transport.Transports(conf).check()
@@ -85,7 +89,7 @@ def _set_up_logging(conf: cfg.ConfigOpts) -> None:
             expected=f'files that can be used: {exc}') from None
 
 
-def _read_again(conf: cfg.ConfigOpts, parts: assembly.Parts) -> None:
+def _read_again(conf: cfg.ConfigOpts, parts: process.ProcessParts) -> None:
     try:
         conf.mutate_config_files()
     except (OSError, cfg.Error):
@@ -101,14 +105,14 @@ class _Launched(service.Service):
     """
 
     def __init__(
-        self, program: str, make: Callable[[], assembly.Service],
+        self, program: str, make: Callable[[], service_.Service],
         at_hangup: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self._program = program
         self._make = make
         self._at_hangup = at_hangup
-        self._service: assembly.Service | None = None
+        self._service: service_.Service | None = None
         self._log_queue = log_queue.LogQueue()
 
     def start(self) -> None:
@@ -126,7 +130,7 @@ class _Launched(service.Service):
         self._service = made
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
 
-    def _begin(self) -> assembly.Service:
+    def _begin(self) -> service_.Service:
         try:
             made = self._make()
             made.on_failure = self._wake

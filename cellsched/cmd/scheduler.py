@@ -3,11 +3,12 @@
 
 import sys
 
-from cellsched import assembly
+from cellsched.assembly import scheduler
 from cellsched.cmd import launch
 
 
 def main() -> None:
     """Run the scheduler until it is told to stop."""
     sys.exit(launch.run(
-        assembly.scheduler, lambda conf: conf.scheduler.workers))
+        scheduler.scheduler, lambda conf: conf.scheduler.workers,
+        scheduler.PLUGINS))

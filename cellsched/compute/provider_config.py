@@ -17,15 +17,19 @@ every node that no other entry names.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import functools
 import os
 import pathlib
 from typing import Any
+from typing import TYPE_CHECKING
 
-import jsonschema
 from oslo_log import log
 
 from cellsched import document
 from cellsched import exception
+
+if TYPE_CHECKING:
+    import jsonschema
 
 LOG = log.getLogger(__name__)
 
@@ -76,8 +80,6 @@ _SCHEMA = {
                 'description': 'a mapping with identification',
                 'properties': {'identification': _IDENTIFICATION,
                                'traits': _TRAITS}}}}}
-
-_Validator = jsonschema.Draft202012Validator(_SCHEMA)
 
 #: What tells a file from what it was: name, time, size and number.
 _Stamp = tuple[str, int, int, int]
@@ -162,7 +164,7 @@ class ProviderConfig:
 def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
     said = document.read(path)
     errors = sorted(
-        _Validator.iter_errors(said),
+        _validator().iter_errors(said),
         key=lambda error: [str(part) for part in error.absolute_path])
     for error in errors:
         raise document.invalid(
@@ -177,6 +179,14 @@ def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
         yield provider
 
 
-def _expected(error: jsonschema.ValidationError) -> str:
+@functools.cache
+def _validator() -> 'jsonschema.Draft202012Validator':
+    # Most hosts have no such files, and need not import it.
+    import jsonschema
+
+    return jsonschema.Draft202012Validator(_SCHEMA)
+
+
+def _expected(error: 'jsonschema.ValidationError') -> str:
     schema: Any = error.schema
     return str(schema['description'])

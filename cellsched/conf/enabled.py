@@ -6,15 +6,19 @@ imported, and stops nobody, whatever it does.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 import functools
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 
 from cellsched.conf import filter_scheduler
 from cellsched import exception
 from cellsched import plugins
+
+LOG = log.getLogger(__name__)
 
 #: Options that name one plug-in: its namespace, what users call it, and the
 #: group and the name of the option.
@@ -40,6 +44,11 @@ OPTIONS = (
 #: Kinds of plug-ins that may have options. A plug-in says them by ``opts()``,
 #: and where they go by ``group``.
 NAMESPACES = (plugins.FILTERS, plugins.WEIGHERS, *_SINGLE)
+
+#: Where plug-ins have their options if they do not say otherwise.
+GROUPS = {plugins.CLAIMS: 'claims', plugins.DRIVERS: 'scheduler',
+          plugins.FILTERS: 'filter_scheduler', plugins.QUOTA: 'quota',
+          plugins.WEIGHERS: 'filter_scheduler'}
 
 #: Problems of plug-ins.
 Problems = list[exception.ConfigurationInvalid]
@@ -143,34 +152,37 @@ def _are_registered(
 
 
 def register(
-    conf: cfg.ConfigOpts
-) -> tuple[list[tuple[str, list[cfg.Opt]]], Problems]:
+    conf: cfg.ConfigOpts, namespaces: Collection[str]
+) -> list[tuple[str, list[cfg.Opt]]]:
     """Register the options of what is enabled and can be used.
 
     What cannot be used stops the service that needs it, when that is made.
 
-    :returns: the options with their groups, and the problems of the others
+    :param namespaces: kinds of plug-ins; others are not imported
+    :returns: the options with their groups
     """
     registered: list[tuple[str, list[cfg.Opt]]] = []
-    problems: Problems = []
-    for field, load_one in _enabled(conf):
+    for field, load_one in _enabled(conf, namespaces):
         try:
             plugin = load_one()
             register_plugin(conf, plugin, field)
             registered.append((_group(plugin), options_of(plugin, field)))
         except exception.ConfigurationInvalid as exc:
-            problems.append(exc)
-    return registered, problems
+            LOG.debug('Not registered: %s', exc)
+    return registered
 
 
-def list_installed() -> tuple[list[tuple[str, list[cfg.Opt]]], Problems]:
+def list_installed(
+    namespaces: Collection[str]
+) -> tuple[list[tuple[str, list[cfg.Opt]]], Problems]:
     """Return the options of everything that is installed, by their groups.
 
+    :param namespaces: kinds of plug-ins
     :returns: the options, and what is wrong with plug-ins that cannot say any
     """
     found: list[tuple[str, list[cfg.Opt]]] = []
     problems: Problems = []
-    for namespace in NAMESPACES:
+    for namespace in namespaces:
         usable, broken = plugins.load_installed(namespace)
         problems += broken.values()
         for name, plugin in usable.items():
@@ -188,16 +200,27 @@ def _group(plugin: Any) -> str:
 
 
 def _enabled(
-    conf: cfg.ConfigOpts
+    conf: cfg.ConfigOpts, namespaces: Collection[str]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield what errors call each plug-in that is enabled, and its loader."""
-    for namespace in _SINGLE:
-        name, option = _named(conf, namespace)
-        yield _entry(namespace, name, option)
+    for namespace in namespaces:
+        if namespace == plugins.FILTERS:
+            yield from _filters(conf)
+        elif namespace == plugins.WEIGHERS:
+            yield from _weighers(conf)
+        else:
+            name, option = _named(conf, namespace)
+            yield _entry(namespace, name, option)
+
+
+def _filters(conf: cfg.ConfigOpts) -> Iterator[tuple[str, Callable[[], Any]]]:
     paths = filter_scheduler.filter_paths(conf)
     for name in dict.fromkeys(conf.filter_scheduler.enabled_filters):
         yield (_path(paths[name], FILTERS_OPTION) if name in paths
                else _entry(plugins.FILTERS, name, FILTERS_OPTION))
+
+
+def _weighers(conf: cfg.ConfigOpts) -> Iterator[tuple[str, Callable[[], Any]]]:
     for name in dict.fromkeys(conf.filter_scheduler.weight_classes):
         if name in filter_scheduler.ALL_WEIGHERS:
             for each in dict.fromkeys(plugins.names(plugins.WEIGHERS)):

@@ -6,10 +6,13 @@ when it is asked for. An operator who mistypes a name should hear of it at
 once, so all is looked at here, before a service starts.
 
 It takes two steps: which plug-ins are enabled is an option, and options of
-plug-ins are registered for what is enabled.
+plug-ins are registered for what is enabled. A service names the kinds of
+plug-ins that it uses; others are not imported, unless a file sets a name that
+may be theirs.
 """
 
 import argparse
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -50,11 +53,14 @@ def load(
     args: Sequence[str] | None = None,
     files: Sequence[str] | None = None,
     dirs: Sequence[str] | None = None,
+    kinds: Collection[str] = enabled.NAMESPACES,
 ) -> cfg.ConfigOpts:
     """Return a configuration of its own, with everything registered.
 
     ``args`` are command line arguments (``--config-file``, ``--debug``, …).
     Without ``files`` and ``dirs`` the usual places are read.
+
+    :param kinds: namespaces of the plug-ins that are used
 
     :raises cellsched.exception.ConfigurationInvalid: names file and field,
         and quotes nothing that may be secret
@@ -72,9 +78,8 @@ def load(
     for group, name in enabled.OPTIONS:
         _checked(conf if group == 'DEFAULT' else conf[group], group, name,
                  settings)
-    of_plugins, _ = enabled.register(conf)
-    _add_names(known, of_plugins)
-    _check_names(named, known)
+    _add_names(known, enabled.register(conf, kinds))
+    _check_names(named, known, conf, kinds)
     _check_values(conf, settings)
     return conf
 
@@ -177,20 +182,36 @@ def _names_in(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _check_names(
-    named: Iterable[tuple[str, str, str]], known: _Names
+    named: Iterable[tuple[str, str, str]], known: _Names,
+    conf: cfg.ConfigOpts, kinds: Collection[str],
 ) -> None:
     """Refuse names that are nobody's.
 
-    What is installed and not enabled is looked at only for names that nothing
-    else has. A name that a plug-in may have which cannot be loaded, and so
-    cannot say its options, is ignored.
+    Groups of plug-ins of other kinds are left to who uses these. Those, and
+    what is installed and not enabled, are looked at only for names that
+    nothing else has. A name that a plug-in may have which cannot be loaded,
+    and so cannot say its options, is ignored.
     """
-    refused = [each for each in named if _refusal(*each, known)]
-    if not refused:
+    others = [each for each in enabled.NAMESPACES if each not in kinds]
+    # Who uses such plug-ins looks at these.
+    elsewhere = {enabled.GROUPS.get(each) for each in others} - {
+        enabled.GROUPS.get(each) for each in kinds}
+    named = [each for each in named if each[1] not in elsewhere]
+    problems: enabled.Problems = []
+
+    def are_known() -> bool:
+        return not any(_refusal(*each, known) for each in named)
+
+    if are_known():
         return
-    of_plugins, problems = enabled.list_installed()
-    _add_names(known, of_plugins)
-    for each in refused:
+    _add_names(known, enabled.register(conf, others))
+    for namespaces in kinds, others:
+        if are_known():
+            return
+        of_plugins, found = enabled.list_installed(namespaces)
+        _add_names(known, of_plugins)
+        problems += found
+    for each in named:
         refusal = _refusal(*each, known)
         if refusal is not None and not problems:
             raise refusal

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas: their histories, brought up to date by alembic."""
+"""Histories of schemas, through which alembic brings databases."""
 
-import dataclasses
 import functools
 import importlib.resources
 import threading
+from typing import NamedTuple
 
 from alembic import command
 from alembic import config as alembic_config
@@ -15,79 +15,50 @@ import sqlalchemy as sa
 
 from cellsched.db import session
 from cellsched import exception
-from cellsched import urls
 
 #: alembic keeps what it works on in globals of its module.
 _LOCK = threading.Lock()
 
 
-@dataclasses.dataclass(frozen=True)
-class Schema:
-    """A schema with its history.
+class History(NamedTuple):
+    """The history of a schema.
 
-    :param name: whose it is: ``API``, ``cell`` or ``claims``
-    :param package: the package whose ``migrations`` directory holds the
-        history
+    :param name: the schema's
+    :param package: its ``migrations`` directory holds the versions
+    :param version_table: where a database has its version
     :param metadata: the tables as they are to be
     """
 
     name: str
     package: str
+    version_table: str
     metadata: sa.MetaData
 
-    @property
-    def version_table(self) -> str:
-        """Histories may share a database, so each has a table of its own."""
-        return f'alembic_version_{self.name.lower()}'
 
-    def sync(
-        self, database: session.Database, version: str = 'head'
-    ) -> None:
-        """Bring a database to a version; what is there already stays.
+def upgrade(
+    database: session.Database, history: History, version: str
+) -> None:
+    """Bring a database to a version; what is there already stays.
 
-        :raises cellsched.exception.InvalidField: no such version, or the
-            database has one that is not known here
-        """
-        with _LOCK, database.writer() as connection:
-            known = _versions(self.package)
-            for each in (version, self._current(connection)):
-                if each not in (None, 'head', *known):
-                    raise exception.InvalidField(
-                        where=f'the {self.name} schema', field='version',
-                        expected=f'one of {", ".join(known)}, not {each!r}')
-            config = _config(self.package)
-            config.attributes.update(connection=connection, schema=self)
-            command.upgrade(config, version)
+    :raises cellsched.exception.InvalidField: no such version, or the database
+        has one that is not known here
+    """
+    with _LOCK, database.writer() as connection:
+        known = versions(history.package)
+        for each in (version, _current(history, connection)):
+            if each not in (None, 'head', *known):
+                raise exception.InvalidField(
+                    where=f'the {history.name} schema', field='version',
+                    expected=f'one of {", ".join(known)}, not {each!r}')
+        config = _config(history.package)
+        config.attributes.update(connection=connection, history=history)
+        command.upgrade(config, version)
 
-    def version(self, database: session.Database) -> str | None:
-        """Return the version that a database has; None if it is empty."""
-        if not database.exists():
-            return None
-        with database.reader() as connection:
-            return self._current(connection)
 
-    def head(self) -> str:
-        """Return the newest version."""
-        return _versions(self.package)[0]
-
-    def check(self, database: session.Database) -> None:
-        """Make sure that a database is up to date.
-
-        :raises cellsched.exception.SchemaOutOfDate: names the command that
-            mends it
-        :raises cellsched.exception.DatabaseUnreachable: it does not answer
-        """
-        version, head = self.version(database), self.head()
-        if version != head:
-            raise exception.SchemaOutOfDate(
-                schema=self.name, url=urls.mask(database.url),
-                version=version or 'none', expected=head,
-                command=session.SYNC_COMMANDS[self.name])
-
-    def _current(self, connection: sa.Connection) -> str | None:
-        return migration.MigrationContext.configure(
-            connection, opts={'version_table': self.version_table},
-        ).get_current_revision()
+def _current(history: History, connection: sa.Connection) -> str | None:
+    return migration.MigrationContext.configure(
+        connection, opts={'version_table': history.version_table},
+    ).get_current_revision()
 
 
 def _config(package: str) -> alembic_config.Config:
@@ -100,8 +71,8 @@ def _config(package: str) -> alembic_config.Config:
 
 # Every version is a file that alembic compiles each time that it is asked.
 @functools.cache
-def _versions(package: str) -> tuple[str, ...]:
-    """Return the versions, the newest first."""
+def versions(package: str) -> tuple[str, ...]:
+    """Return the versions of a history, the newest first."""
     directory = script.ScriptDirectory.from_config(_config(package))
     return tuple(
         revision.revision for revision in directory.walk_revisions())
@@ -110,9 +81,9 @@ def _versions(package: str) -> tuple[str, ...]:
 def run() -> None:
     """Run migrations; this is all that an ``env.py`` has to do."""
     attributes = alembic_context.config.attributes
-    schema = attributes['schema']
+    history = attributes['history']
     alembic_context.configure(
         connection=attributes['connection'], render_as_batch=True,
-        target_metadata=schema.metadata, version_table=schema.version_table)
+        target_metadata=history.metadata, version_table=history.version_table)
     with alembic_context.begin_transaction():
         alembic_context.run_migrations()

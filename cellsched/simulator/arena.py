@@ -8,7 +8,7 @@ import tempfile
 from typing import Any
 
 from cellsched.api import flavors
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched.db import api as api_schema
 from cellsched.db.api import cell_mappings

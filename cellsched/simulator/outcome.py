@@ -5,7 +5,7 @@ import dataclasses
 
 
 @dataclasses.dataclass
-class Outcome:
+class SimulationOutcome:
     """The outcome of a run.
 
     :param failure: the promise that was broken; None if none was

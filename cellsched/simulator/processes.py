@@ -13,7 +13,7 @@ import uuid
 
 import oslo_messaging
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.simulator import baton as baton_
 from cellsched.simulator import clocks
 from cellsched.simulator import network
@@ -61,7 +61,7 @@ class Process(stores.Gate):
     """One process of a deployment.
 
     :param name: what it is called in a trace, and the seed of its chance
-    :param make: a factory of ``cellsched.assembly``
+    :param make: a factory of ``cellsched.assembly.services``
     :param conf: its configuration
     :param world: the run that it is in; see ``simulation.Simulation``
     """
@@ -88,12 +88,12 @@ class Process(stores.Gate):
         """Return what a life begins with."""
         self.clock.began_ahead_s = self.clock.ahead_s
         parts = assembly.Parts(
-            self.conf, self.clock, random.Random(self._random.random()),
-            self._world.claims_of(self),
+            self.conf, self.clock, self._world.claims_of(self),
             stores.SimulatedDatabases(
                 self._world.stores, self, self._world.clock),
             self._transports(),
             reached=self._reached, new_uuid=self._new_uuid)
+        vars(parts)['random'] = random.Random(self._random.random())
         for name in 'executor', 'builders', 'senders':
             vars(parts)[name] = Inline()
         if self.driver is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import memory
 from cellsched import exception
 from cellsched.simulator import arena as arena_
@@ -70,7 +70,7 @@ class Simulation(worlds.World):
         self._wishes = list(self.users.wishes)
         self._failure: str | None = None
 
-    def run(self) -> outcome.Outcome:
+    def run(self) -> outcome.SimulationOutcome:
         """Run it to its end."""
         self._arena.reset()
         try:
@@ -79,7 +79,7 @@ class Simulation(worlds.World):
             self._come_to_rest()
         except promises_.Broken as exc:
             self._failure = self._failure or str(exc)
-        return outcome.Outcome(
+        return outcome.SimulationOutcome(
             self.seed, self._kinds, len(self.trace), self._failure,
             self.trace)
 

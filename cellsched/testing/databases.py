@@ -16,7 +16,7 @@ import fixtures
 from cellsched import clock as clock_
 from cellsched.db import api
 from cellsched.db import cell
-from cellsched.db import migration
+from cellsched.db import schema as schema_
 from cellsched.db import session
 
 #: They need not outlive the machine.
@@ -32,7 +32,7 @@ class _Database(fixtures.Fixture):
     :param clock: the clock of the database; by default the machine's
     """
 
-    schema: ClassVar[migration.Schema]
+    schema: ClassVar[schema_.Schema]
 
     def __init__(self, clock: clock_.Clock | None = None) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class CellDatabase(_Database):
 
 
 @functools.cache
-def _migrated(schema: migration.Schema) -> bytes:
+def _migrated(schema: schema_.Schema) -> bytes:
     """Return the file of a database with the schema in it."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / 'database.sqlite'

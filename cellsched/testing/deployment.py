@@ -21,14 +21,14 @@ from typing import Self
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched import clock as clock_
 from cellsched.conf import loader
 from cellsched.db import api as api_schema
 from cellsched.db.api import aggregates
 from cellsched.db.api import cell_mappings
 from cellsched.db import cell as cell_schema
-from cellsched.db import migration
+from cellsched.db import schema as schema_
 from cellsched import objects
 
 #: Services that are waited for at the same time.
@@ -253,7 +253,7 @@ def _mapping(
 
 
 def _sync(
-    schema: migration.Schema, parts: assembly.Parts, url: str
+    schema: schema_.Schema, parts: assembly.Parts, url: str
 ) -> None:
     schema.sync(parts.databases.get(url, schema.name))
 

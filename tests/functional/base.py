@@ -14,7 +14,7 @@ import uuid
 import futurist
 import sqlalchemy as sa
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock as clock_

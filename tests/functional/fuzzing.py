@@ -9,7 +9,6 @@ from oslo_versionedobjects import fields
 
 from cellsched import objects
 from cellsched.objects import base
-from cellsched.objects import kinds
 from tests.functional import hostile
 
 #: Names that mean something to a filter or a stage.
@@ -105,7 +104,7 @@ def _values(field):
     elif isinstance(kind, fields.Dict):
         values = st.dictionaries(
             TEXTS, _values(kind._element_type), max_size=2)
-    elif isinstance(kind, kinds.Raw):
+    elif isinstance(kind, base.Raw):
         values = _ANYTHING
     else:
         values = next(each for known, each in reversed(_SCALARS.items())

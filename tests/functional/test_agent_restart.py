@@ -5,7 +5,7 @@ import json
 
 import sqlalchemy as sa
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.db.cell import models
 from cellsched.testing import deployment
 from tests.functional import base

@@ -9,7 +9,7 @@ import sys
 
 import sqlalchemy as sa
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims_base
 from cellsched.cli import app
 from cellsched.db.api import instance_mappings

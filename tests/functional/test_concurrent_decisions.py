@@ -5,7 +5,7 @@ import random
 import threading
 import uuid
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched import exception
 from cellsched import plugins

@@ -3,7 +3,7 @@
 
 import uuid
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched import exception
 from cellsched import plugins

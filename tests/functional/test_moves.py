@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers are rebuilt, evacuated, migrated, shelved and unshelved."""
 
-from cellsched.assembly import moves as assembly_moves
+from cellsched.assembly import compute as assembly_compute
 from cellsched import exception
 from tests.functional import base
 from tests.functional import moving
@@ -61,7 +61,7 @@ class TestMoves(moving.TestCase):
         self.assertEqual(['a1', 'a2'], self.running(self.uuid))
         self.assertClaimsMatch()
 
-        assembly_moves.agent(down.parts).clean_up()
+        assembly_compute.moving_agent(down.parts).clean_up()
 
         self.assertRests('active', self.other(self.host), self.uuid)
         self.assertEqual(['done'], self.statuses(self.uuid))

@@ -3,7 +3,7 @@
 
 import sqlalchemy as sa
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.db.api import models
 from cellsched.db.cell import models as cell_models
 from cellsched import exception

@@ -5,12 +5,12 @@ import uuid
 
 import oslo_messaging
 
-from cellsched.cells import versions as cell_versions
 from cellsched import context
 from cellsched.db.cell import models
 from cellsched import exception
 from cellsched.objects import legacy_writing
 from cellsched.rpc import compute
+from cellsched.rpc import compute_cap
 from cellsched.rpc import conductor
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
@@ -196,8 +196,8 @@ class TestAgents(OlderServers):
     def test_newer_form_comes_when_the_last_agent_has_it(self):
         agent = self.run_server(newer.Agent(), compute.TOPIC)
         lowest = [1]
-        cap = cell_versions.ComputeCap(
-            'auto', lambda: cell_versions.Lowest(lowest[0]),
+        cap = compute_cap.ComputeCap(
+            'auto', lambda: compute_cap.Lowest(lowest[0]),
             {1: '6.0', 2: '6.2'})
 
         self.remove(newer.ComputeAPI, cap)

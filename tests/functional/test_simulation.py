@@ -84,7 +84,7 @@ class TestSimulation(SimulationTestCase):
         self.assertIn("('active', None)", outcome.text())
 
     def test_trace_names_seed_and_step(self):
-        outcome = outcome_.Outcome(
+        outcome = outcome_.SimulationOutcome(
             7, ('kill',), 2, 'S1: broken', [(0.5, 'api', 'write api'),
                                             (1.0, 'a1', 'reached Spawn')])
         self.assertEqual(

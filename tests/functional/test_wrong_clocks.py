@@ -6,7 +6,7 @@ import datetime
 import futurist
 import sqlalchemy as sa
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched import clock as clock_
 from cellsched.conductor import recoverer
 from cellsched.db.api import models

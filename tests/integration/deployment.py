@@ -9,7 +9,7 @@ from typing import Any
 
 import fixtures
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import base
 from cellsched.conf import loader
 from tests.integration import commands

@@ -7,7 +7,7 @@ import re
 
 import psycopg2
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from tests.integration import base
 from tests.integration.nova import base as nova_base

@@ -3,7 +3,7 @@
 
 import json
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims_base
 from cellsched.conf import loader
 from tests.integration import base

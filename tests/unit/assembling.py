@@ -4,7 +4,7 @@
 import threading
 import uuid
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import sql
 from cellsched import clock
 from cellsched.conf import loader

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From configuration to services: what is refused, and what is opened."""
 
-import random
 import threading
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import memory
 from cellsched import clock
 from cellsched import exception
@@ -132,8 +131,7 @@ class TestRefusal(assembling.AssemblyTestCase):
 class TestParts(assembling.AssemblyTestCase):
 
     def test_what_is_handed_over_is_used(self):
-        given = {'clock': clock.Clock(), 'random': random.Random(1),
-                 'claims': memory.MemoryClaims()}
+        given = {'clock': clock.Clock(), 'claims': memory.MemoryClaims()}
 
         parts = assembly.Parts(self.conf(claims={'store': 'sql'}), **given)
         self.addCleanup(parts.close)

@@ -3,7 +3,7 @@
 
 import threading
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import sql
 from cellsched import clock
 from cellsched.conductor import service as conductor_service

@@ -5,7 +5,7 @@ import queue
 
 import oslo_messaging
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched.db.cell import services
 from cellsched import exception

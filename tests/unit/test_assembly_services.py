@@ -8,7 +8,7 @@ import threading
 from amqp import exceptions as amqp_exc
 import oslo_messaging
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched import clock
 from cellsched import context
 from cellsched.db.api import host_mappings

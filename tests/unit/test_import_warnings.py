@@ -10,9 +10,9 @@ from tests.unit import base
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 #: Through each of these a library is imported first that warns.
-ENTRANCES = ('cellsched.assembly', 'cellsched.cmd.launch', 'cellsched.conf',
-             'cellsched.filters.base', 'cellsched.notify.senders',
-             'cellsched.rpc.client')
+ENTRANCES = ('cellsched.assembly.services', 'cellsched.cmd.launch',
+             'cellsched.conf', 'cellsched.filters.base',
+             'cellsched.notify.senders', 'cellsched.rpc.client')
 
 #: What an old release of webob has Python warn of; it is not of eventlet.
 CGI = "'cgi' is"
@@ -44,12 +44,12 @@ class TestImportWarnings(base.TestCase):
             'warnings.simplefilter("error", DeprecationWarning)\n'
             f'warnings.filterwarnings("ignore", "{CGI}")\n'
             'before = list(warnings.filters)\n'
-            'import cellsched.assembly\n'
+            'import cellsched.assembly.services\n'
             'print(before == warnings.filters)\n')).strip())
 
     def test_nothing_is_patched(self):
         self.assertEqual('[]', self.run_python('-c', (
-            'import cellsched.assembly\n'
+            'import cellsched.assembly.services\n'
             'from eventlet import patcher\n'
             'print([name for name in ("os", "select", "socket", "thread", '
             '"time") if patcher.is_monkey_patched(name)])\n')).strip())
@@ -57,7 +57,8 @@ class TestImportWarnings(base.TestCase):
     def test_processes_import_nothing_of_eventlet(self):
         self.assertEqual('[]', self.run_python('-c', (
             'import sys\n'
-            'import cellsched.cmd.launch, cellsched.cmd.shell\n'
+            'import cellsched.cmd.compute, cellsched.cmd.conductor, '
+            'cellsched.cmd.scheduler, cellsched.cmd.shell\n'
             'print([name for name, module in sys.modules.items()\n'
             '       if name.split(".")[0] == "eventlet" and module])\n'
         )).strip())

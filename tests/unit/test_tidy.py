@@ -56,6 +56,12 @@ class TestTree(base.TestCase):
     def test_packages_keep_to_themselves(self):
         self.assertTidy(CHECKS_OF_PRODUCT, 'cellsched/')
 
+    def test_no_public_class_name_occurs_twice(self):
+        product = [source for source in self.sources
+                   if source.path.startswith('cellsched/')]
+
+        self.assertEqual([], tidy.repeated_classes(product))
+
     def test_no_private_name_of_a_library_is_used(self):
         product = [source for source in self.sources
                    if source.path.startswith('cellsched/')]
@@ -164,9 +170,17 @@ class TestChecks(base.TestCase):
                      'def f():\n    """Return what it is."""\n'):
             self.assertAccepts(
                 tidy.docstrings_that_ask, 'cellsched/a.py', text)
-        self.assertAccepts(
-            tidy.docstrings_that_ask, 'cellsched/assembly/a.py',
-            '"""What it is."""\n')
+
+    def test_class_name_that_occurs_twice_is_told_with_its_places(self):
+        one, other = (
+            tidy.Source(f'cellsched/{name}.py', f'class {cls}:\n    pass\n\n\n'
+                        'class _Own:\n    pass\n')
+            for name, cls in (('a', 'Thing'), ('b', 'Thing')))
+
+        self.assertEqual(
+            ['Thing is in cellsched/a.py and in cellsched/b.py'],
+            tidy.repeated_classes([one, other]))
+        self.assertEqual([], tidy.repeated_classes([one]))
 
     def test_signed_comment_is_refused(self):
         self.assertComplains(

@@ -10,7 +10,7 @@ stop each other.
 import sqlalchemy as sa
 
 from cellsched.db import feed
-from cellsched.db import migration
+from cellsched.db import schema as schema_
 
 #: How many feed lanes there are. More than transactions that commit at a time,
 #: or they wait for each other's commits.
@@ -88,4 +88,5 @@ group_locks = sa.Table(
 #: What changed of providers.
 FEED = feed.Feed('feed_lanes', METADATA, LANES)
 
-SCHEMA = migration.Schema('claims', 'cellsched.claims.sql', METADATA)
+SCHEMA = schema_.Schema(
+    'claims', 'cellsched.claims.sql', METADATA, 'd90f3a6c52e1')

@@ -89,12 +89,12 @@ class Build:
     written: set[int] = dataclasses.field(default_factory=set)
     #: What it failed of, if it did.
     reason: Exception | None = dataclasses.field(default=None, init=False)
+    uuid: str = dataclasses.field(init=False)
     _outcome: Outcome = dataclasses.field(
         default=Outcome.GOING_ON, init=False)
 
-    @property
-    def uuid(self) -> str:
-        return self.request.instance_uuid
+    def __post_init__(self) -> None:
+        self.uuid = self.request.instance_uuid
 
     @property
     def instance(self) -> objects.Instance:
@@ -102,7 +102,7 @@ class Build:
 
     @property
     def again(self) -> bool:
-        """Whether an earlier try, which may have done any step, was cut."""
+        """Return whether an earlier try was cut, after whatever step."""
         return self.tries > 1
 
     @property
@@ -119,17 +119,17 @@ class Build:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing of it is to be undone here."""
+        """Return whether nothing of it is to be undone here."""
         return self._outcome in (Outcome.FINISHED, Outcome.ELSEWHERE)
 
     @property
     def to_bury(self) -> bool:
-        """Whether it failed for good, is ours alone, and left nothing."""
+        """Return whether it failed for good, is ours, and left nothing."""
         return self._outcome is Outcome.FAILED
 
     @property
     def to_try_again(self) -> bool:
-        """Whether it failed, and is left for a later try."""
+        """Return whether it failed, and is left for a later try."""
         return self._outcome in (Outcome.PUT_OFF, Outcome.UNCLEAR)
 
     def end(self, outcome: Outcome, reason: Exception | None = None) -> None:
@@ -162,7 +162,7 @@ class Batch:
 
     @property
     def needed(self) -> int:
-        """How many of those that are left must be built for any to be."""
+        """Return how many of those left must be built for any to be."""
         gone = sum(build.deleted or build.finished for build in self.builds)
         return max(min(self.least, len(self.builds)) - gone, 1)
 

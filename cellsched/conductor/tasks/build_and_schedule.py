@@ -49,7 +49,7 @@ LOG = log.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class TaskLimits:
-    """What bounds a task.
+    """The bounds of a task.
 
     :param lease_s: seconds for which a batch is ours
     :param deadline_s: seconds after which a request that was taken up

@@ -67,7 +67,7 @@ class MoveWork:
 
     @property
     def stays(self) -> bool:
-        """Whether nothing is to be decided: it stays, and so its image."""
+        """Return whether the server stays, and nothing is to be decided."""
         return (self.move.migration_type == server_moves.REBUILD
                 and self.image_ref == self.instance.image_ref)
 
@@ -163,9 +163,10 @@ class Move:
             taken = server_moves.advance(
                 connection, migration_uuid, [server_moves.ACCEPTED],
                 server_moves.PREPARING, database.now())
-            move = server_moves.get(connection, migration_uuid)
+            move = (server_moves.get(connection, migration_uuid) if taken
+                    else None)
             instance = instances.get(connection, uuid)
-        if not taken or move is None or move.instance_uuid != uuid:
+        if move is None or move.instance_uuid != uuid:
             return None
         if instance is None:
             self._moving.give_up(

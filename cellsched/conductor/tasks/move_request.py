@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler is asked when a server moves."""
+"""The request to a scheduler for a server that moves."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ class Attempt:
 
 
 class Retries:
-    """What failed of something that passes, in the hands of who tried it.
+    """Builds that failed of something that passes, kept by who tried them.
 
     Each try waits twice as long as the one before. After some of them the
     builds are anybody's, as somebody else may get through.

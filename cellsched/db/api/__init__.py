@@ -2,6 +2,7 @@
 """The API database: cells, mappings, and builds that have no cell yet."""
 
 from cellsched.db.api import models
-from cellsched.db import migration
+from cellsched.db import schema
 
-SCHEMA = migration.Schema('API', __name__, models.METADATA)
+SCHEMA = schema.Schema(
+    'API', __name__, models.METADATA, '3b7e61c9f0d4')

@@ -2,6 +2,7 @@
 """A cell's database: its services, compute nodes and servers."""
 
 from cellsched.db.cell import models
-from cellsched.db import migration
+from cellsched.db import schema
 
-SCHEMA = migration.Schema('cell', __name__, models.METADATA)
+SCHEMA = schema.Schema(
+    'cell', __name__, models.METADATA, '7a0e5c93d148')

@@ -87,7 +87,7 @@ def create(
     inserted = statements.insert_missing(connection, _TABLE.c.uuid, [
         {'created_at': instance.get('created_at') or now, 'deleted': 0,
          'hidden': False,
-         **{name: instance.get(name) for name in _FIELDS},
+         **instance.values_of(_FIELDS),
          'build_attempts': instance.get('build_attempts', 0)}
         for instance in instances])
     new = [instance for instance in instances if instance.uuid in inserted]

@@ -8,7 +8,7 @@ from concurrent import futures
 import contextlib
 import pathlib
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import embedding
 from embedding_service import main

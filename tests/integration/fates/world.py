@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings

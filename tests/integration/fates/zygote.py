@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import context
 

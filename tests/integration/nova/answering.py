@@ -5,7 +5,7 @@ import pathlib
 
 import fixtures
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims
 from cellsched.testing import deployment
 from tests.integration.nova import caller

@@ -11,7 +11,7 @@ import uuid
 
 import fixtures
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.cli import app
 from cellsched.conf import loader
 from cellsched.testing import databases

@@ -24,8 +24,8 @@ class TestAPIAndClaims(ManageTestCase):
 
     def test_schemas_are_made_and_their_versions_shown(self):
         for command, head in (
-                ('api_db', api_schema.SCHEMA.head()),
-                ('claims_db', claims_schema.SCHEMA.head())):
+                ('api_db', api_schema.SCHEMA.head),
+                ('claims_db', claims_schema.SCHEMA.head)):
             before = self.manage(command, 'version')
             synced = self.manage(command, 'sync')
             again = self.manage(command, 'sync')
@@ -38,7 +38,7 @@ class TestAPIAndClaims(ManageTestCase):
             self.assertEqual(base.Ran(0, f'{head}\n', ''), after)
 
     def test_version_may_be_named(self):
-        head = api_schema.SCHEMA.head()
+        head = api_schema.SCHEMA.head
 
         self.assertEqual(0, self.manage('api_db', 'sync', head).code)
         self.assertEqual(f'{head}\n', self.manage('api_db', 'version').out)
@@ -46,7 +46,7 @@ class TestAPIAndClaims(ManageTestCase):
     def test_unknown_version_is_refused_with_those_that_are_there(self):
         ran = self.manage('api_db', 'sync', 'nix')
 
-        self.assertEnds(1, ran, 'nix', api_schema.SCHEMA.head())
+        self.assertEnds(1, ran, 'nix', api_schema.SCHEMA.head)
         self.assertEqual('none\n', self.manage('api_db', 'version').out)
 
     def test_database_of_a_newer_release_is_left_alone(self):
@@ -57,7 +57,7 @@ class TestAPIAndClaims(ManageTestCase):
                 "UPDATE alembic_version_api SET version_num = 'future'")
 
         self.assertEnds(1, self.manage('api_db', 'sync'),
-                        f'one of {api_schema.SCHEMA.head()}', 'future')
+                        f'one of {api_schema.SCHEMA.head}', 'future')
         self.assertEnds(1, self.shell('flavor', 'list'), 'future')
 
     def test_claims_are_in_the_api_database_unless_said_otherwise(self):
@@ -96,7 +96,7 @@ class TestAPIAndClaims(ManageTestCase):
 
 class TestCell(ManageTestCase):
 
-    head = cell_schema.SCHEMA.head()
+    head = cell_schema.SCHEMA.head
 
     def map_cell0(self, name='cell0'):
         self.manage('api_db', 'sync')

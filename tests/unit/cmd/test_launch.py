@@ -12,7 +12,8 @@ from tests.unit.db import samples
 CODE = """
 import functools, os, signal, sys, threading
 from amqp import exceptions
-from cellsched import assembly, context
+from cellsched.assembly import services as assembly
+from cellsched import context, plugins
 from cellsched.cmd import launch
 from cellsched.rpc import client, server
 
@@ -66,7 +67,8 @@ def make(kind, conf):
 stopping = threading.Event()
 kind = globals()[sys.argv.pop()]
 count = int(sys.argv.pop())
-sys.exit(launch.run(functools.partial(make, kind), lambda conf: count))
+sys.exit(launch.run(functools.partial(make, kind), lambda conf: count,
+                    [plugins.CLAIMS]))
 """
 
 

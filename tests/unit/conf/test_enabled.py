@@ -116,6 +116,55 @@ class TestInstalled(TestCase):
             opt.name for opt in dict(before)['filter_scheduler']])
 
 
+class TestOtherKinds(TestCase):
+    """What another service uses, in a file that several services read."""
+
+    def load_agents(self, text):
+        self.path.write_text(text)
+        return loader.load([], files=[str(self.path)], dirs=[],
+                           kinds=[plugins.CLAIMS, plugins.VIRT])
+
+    def refused_agents(self, text):
+        return str(self.assertRaises(
+            exception.ConfigurationInvalid, self.load_agents, text))
+
+    def test_its_groups_are_left_to_who_reads_them(self):
+        conf = self.load_agents(
+            '[filter_scheduler]\nenabled_filters = NumInstancesFilter\n'
+            'max_instances_per_host = many\nno_such_option = 3\n'
+            '[fake_virt]\nvcpus = 7\n')
+
+        self.assertNotIn('max_instances_per_host', conf.filter_scheduler)
+        self.assertEqual(7, conf.fake_virt.vcpus)
+
+    def test_its_options_elsewhere_are_known(self):
+        self.install(broken_packages.write_working)
+
+        self.load_agents('[DEFAULT]\nservice_down_time = 70\n'
+                         '[third_party]\nleast_gpus = 3\n')
+
+    def test_mistyped_options_of_other_groups_are_refused(self):
+        for text, hint in (
+                ('[DEFAULT]\nreport_intervall = 3\n', 'report_interval'),
+                ('[fake_virt]\nvcpu = 3\n', 'vcpus'),
+                ('[conductor]\nworker = 3\n', 'workers')):
+            self.assertIn(f'did you mean {hint}?', self.refused_agents(text))
+
+    def test_mistyped_group_is_refused_though_a_name_is_mistyped_too(self):
+        self.assertIn('did you mean conductor?', self.refused_agents(
+            '[filter_scheduler]\nenabled_filters = NoSuchFilter\n'
+            '[conducter]\nworkers = 3\n'))
+
+    def test_broken_plugins_of_it_stop_nobody(self):
+        self.install(broken_packages.write_broken)
+
+        conf = self.load_agents(
+            '[filter_scheduler]\nenabled_filters = LeavingFilter\n')
+
+        self.assertEqual(['LeavingFilter'],
+                         conf.filter_scheduler.enabled_filters)
+
+
 class TestMake(TestCase):
 
     def test_plugin_is_made_and_contained(self):

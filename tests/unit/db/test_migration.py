@@ -8,8 +8,12 @@ import threading
 import fixtures
 import sqlalchemy as sa
 
+from cellsched.claims.sql import schema as claims
 from cellsched import clock
+from cellsched.db import api
+from cellsched.db import cell
 from cellsched.db import migration
+from cellsched.db import schema as schema_
 from cellsched.db import session
 from cellsched import exception
 from tests.unit import base
@@ -58,7 +62,8 @@ class TestSchema(base.TestCase):
                 revision=f'{name}{table}', table=table,
                 previous=previous and f'{name}{previous}',
                 then=then if table == tables[-1] else 'pass'))
-        return migration.Schema(name, package, sa.MetaData())
+        return schema_.Schema(
+            name, package, sa.MetaData(), f'{name}{tables[-1]}')
 
     def tables(self, database=None):
         with (database or self.database).reader() as connection:
@@ -82,7 +87,6 @@ class TestSchema(base.TestCase):
         self.assertEqual(
             {'one', 'two', 'alembic_version_claims'}, self.tables())
         self.assertEqual('claimstwo', schema.version(self.database))
-        self.assertEqual('claimstwo', schema.head())
 
     def test_sync_goes_as_far_as_it_is_told_and_on(self):
         schema = self.make_schema(tables=('one', 'two', 'three'))
@@ -135,14 +139,14 @@ class TestSchema(base.TestCase):
         self.assertNotEqual('claimstwo', schema.version(self.database))
 
     def test_histories_share_a_database(self):
-        claims = self.make_schema()
-        api = self.make_schema(name='API', tables=('two', 'three'))
+        own = self.make_schema()
+        other = self.make_schema(name='API', tables=('two', 'three'))
 
-        claims.sync(self.database)
-        api.sync(self.database)
+        own.sync(self.database)
+        other.sync(self.database)
 
-        self.assertEqual('claimsone', claims.version(self.database))
-        self.assertEqual('APIthree', api.version(self.database))
+        self.assertEqual('claimsone', own.version(self.database))
+        self.assertEqual('APIthree', other.version(self.database))
 
     def test_threads_sync_databases_at_once(self):
         schemas = [self.make_schema(tables=('one', 'two')) for _ in range(6)]
@@ -189,6 +193,11 @@ class TestSchema(base.TestCase):
         error = self.assertRaises(
             exception.InvalidField, schema.sync, self.database)
         self.assertIn("not 'claimstwo'", str(error))
+
+    def test_head_of_each_schema_is_the_newest_of_its_history(self):
+        for schema in (api.SCHEMA, cell.SCHEMA, claims.SCHEMA):
+            self.assertEqual(
+                migration.versions(schema.package)[0], schema.head)
 
     def test_percent_in_a_path_is_no_matter(self):
         self.directory = self.directory / '100%'

@@ -6,7 +6,7 @@ import threading
 import fixtures
 import sqlalchemy as sa
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched.db.api import aggregates
 from cellsched.db.cell import models
@@ -155,7 +155,7 @@ class TestDeployment(base.TestCase):
             return make(conf, parts)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.assembly.scheduler', watched))
+            'cellsched.assembly.services.scheduler', watched))
         world = self.make([
             deployment.DeployedCell('c1', [deployment.DeployedHost('h1')]),
             deployment.DeployedCell('c2', [deployment.DeployedHost('h2')])])

@@ -3,7 +3,7 @@
 
 import random
 
-from cellsched import assembly
+from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import plugins
 from cellsched.scheduler.drivers import base as drivers
@@ -40,7 +40,8 @@ class DriverTestCase(base.TestCase):
         path.write_text('\n'.join(lines))
         parts = assembly.Parts(
             loader.load(files=[str(path)], dirs=[]), self.world.clock,
-            random.Random(seed), self.world.claims)
+            self.world.claims)
+        parts.random = random.Random(seed)
         parts.targets = self.world.targets
         self.addCleanup(parts.close)
         return plugins.load_class(

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a process that finds servers, and counts them."""
+
+import functools
+
+from cellsched.listing import servers as listing
+from cellsched.parts import api_database
+from cellsched import quota
+from cellsched.quota import base as quota_base
+
+
+class ServerParts(api_database.APIDatabaseParts):
+    """The parts of a process that knows the servers of all cells."""
+
+    @functools.cached_property
+    def quotas(self) -> quota_base.QuotaDriver:
+        """The quota driver."""
+        return quota.load(self.conf, self.clock)
+
+    @functools.cached_property
+    def listing(self) -> listing.ServerListing:
+        """Finds servers wherever they are."""
+        return listing.ServerListing(
+            self.database, self.cells, self.targets, self.gatherer)
