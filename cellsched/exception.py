@@ -6,6 +6,7 @@
     CellschedException
     ├── Invalid                      bad input; nothing was changed
     │   ├── InvalidField             names the field and what was expected
+    │   ├── MarkerNotFound
     │   └── ConfigurationInvalid
     │       └── PluginNotFound       lists the plug-ins that are there
     ├── NotFound
@@ -38,6 +39,7 @@
     ├── ClaimConflict                the consumer holds something else
     ├── BrokerRefused                the user, the password, the virtual host
     ├── CellUnreachable
+    ├── CellsDown                    names those that do not answer
     ├── HostsInDoubt                 nearly all are down, as far as one sees
     ├── DeadlineExceeded             nobody waits for the answer any more
     ├── BuildDeadlineExceeded        it was tried for too long
@@ -169,6 +171,10 @@ class InvalidField(Invalid):
     """``field`` is not what was ``expected``; ``where`` names its document."""
 
     msg_fmt = '%(where)s: %(field)s: %(expected)s'
+
+
+class MarkerNotFound(Invalid):
+    msg_fmt = 'server list: marker: there is no server %(marker)s.'
 
 
 class ConfigurationInvalid(Invalid):
@@ -354,6 +360,11 @@ class BrokerRefused(CellschedException):
 
 class CellUnreachable(CellschedException):
     msg_fmt = 'Cell %(cell)s did not answer: %(reason)s'
+    code = 503
+
+
+class CellsDown(CellschedException):
+    msg_fmt = 'These cells do not answer for their servers: %(cells)s.'
     code = 503
 
 

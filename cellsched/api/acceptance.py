@@ -45,8 +45,11 @@ def accept(
         for index, uuid in enumerate(uuids)], now, request.min_count)
     request_specs.create(
         connection, [_with(spec, instance_uuid=uuid) for uuid in uuids], now)
+    # To the second, as objects tell when a server was created: listings
+    # compare the two.
     instance_mappings.create(
-        connection, uuids, project_id, context.user_id, now, flavor)
+        connection, uuids, project_id, context.user_id,
+        now.replace(microsecond=0), flavor)
     if group is not None:
         instance_groups.add_members(connection, group.id, uuids, now)
     return uuids

@@ -55,8 +55,8 @@ class Retry:
         if instance is None:
             raise exception.InstanceNotFound(uuid=uuid)
         if not cell.is_cell0():
-            status = server.Server.of(instance).status
-            raise _refused(uuid, f'{status} in {cell.get("name") or cell.uuid}'
+            status = server.status_of(instance.vm_state)
+            raise _refused(uuid, f'{status} in {server.name_of(cell)}'
                                  ' and not in cell0')
         with self._database.writer() as connection:
             self._accept(connection, instance, names, devices, cell)

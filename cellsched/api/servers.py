@@ -24,6 +24,8 @@ from cellsched.db.api import flavors
 from cellsched.db.api import instance_groups
 from cellsched.db import session
 from cellsched import exception
+from cellsched.listing import pages
+from cellsched.listing import query
 from cellsched.listing import server
 from cellsched.listing import servers as listing
 from cellsched import objects
@@ -131,18 +133,6 @@ class Servers:
         validation.check_text('server', 'id', uuid)
         return self._reader.get(context, uuid)[0]
 
-    def list_all(
-        self, context: context_.RequestContext, limit: int | None = None
-    ) -> listing.Page:
-        """Return servers, the newest first.
-
-        :raises cellsched.exception.InvalidField: a limit out of bounds
-        """
-        limit = self._bounds.limit_max if limit is None else limit
-        validation.check_count(
-            'server list', 'limit', limit, self._bounds.limit_max, least=0)
-        return self._reader.list_all(context, limit)
-
     def delete(self, context: context_.RequestContext, uuid: str) -> None:
         """Delete a server, whatever is being done with it.
 
@@ -193,8 +183,55 @@ class Servers:
         self._retry.run(uuid)
         self._tell(context, [uuid])
 
+    def list(
+        self, context: context_.RequestContext,
+        filters: Mapping[str, Any] | None = None,
+        sort_keys: Sequence[str] = (), sort_dirs: Sequence[str] = (),
+        limit: int | None = None, marker: str | None = None,
+    ) -> pages.Page:
+        """Return a page of the servers of the project, or of all for an admin.
+
+        They are in one order, wherever they are: waiting for a cell, in one,
+        or in cell0. Cells that do not answer are named.
+
+        :param filters: by the names of ``listing.query.FILTERS``, a text or
+            several, or ``flavor``, the id or name of one
+        :param sort_keys: of ``db.cell.instance_list.SORT_KEYS``; without any
+            the newest come first
+        :param sort_dirs: ``asc`` or ``desc`` of each key
+        :param limit: no more than this; by default what ``[api] max_limit``
+            allows
+        :param marker: the uuid of the last server of the page before
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.FlavorNotFound: no such flavor
+        :raises cellsched.exception.MarkerNotFound: the project has no such
+            server
+        :raises cellsched.exception.CellsDown: a cell does not answer, where
+            none may be left out
+        """
+        limit = self._bounds.limit_max if limit is None else limit
+        validation.check_count(
+            'server list', 'limit', limit, self._bounds.limit_max, least=0)
+        if marker is not None:
+            validation.check_text('server list', 'marker', marker)
+        is_admin = bool(context.is_admin)
+        order = query.order(sort_keys, sort_dirs, is_admin)
+        filters = {} if filters is None else dict(filters)
+        flavor = filters.pop('flavor', None)
+        flavor_id = None
+        if flavor is not None:
+            validation.check_text('server list', 'filters.flavor', flavor)
+            with self._database.reader() as connection:
+                flavor_id = flavors.get(connection, flavor).id
+        wanted = query.wanted(
+            filters, None if is_admin else context.project_id or '', is_admin,
+            flavor_id)
+        return self._reader.list(context, query.ServerQuery(
+            wanted, order, limit, marker))
+
     def _tell(
-        self, context: context_.RequestContext, uuids: list[str]
+        self, context: context_.RequestContext, uuids: Sequence[str]
     ) -> None:
         self._reached('Accept')
         try:

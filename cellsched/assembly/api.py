@@ -14,8 +14,11 @@ from cellsched.api import server_groups
 from cellsched.api import servers
 from cellsched.api import validation
 from cellsched.assembly import service
+from cellsched.conf import api as api_conf
 from cellsched.db import api as api_schema
 from cellsched.filters import registry as filters
+from cellsched.listing import pages
+from cellsched.listing import servers as listing
 from cellsched.parts import servers as server_parts
 from cellsched.rpc import background_sender
 from cellsched.rpc import compute as compute_rpc
@@ -61,7 +64,11 @@ class API:
 def api(conf: cfg.ConfigOpts, parts: APIParts) -> API:
     """Return what a front end calls."""
     api_schema.SCHEMA.check(parts.database)
-    reader = parts.listing
+    reader = listing.ServerListing(
+        parts.database, parts.cells, parts.gatherer, pages.ListingPolicy(
+            api_conf.batch_size(conf),
+            conf.api.instance_list_per_project_cells,
+            conf.api.list_records_by_skipping_down_cells))
     bounds = validation.ServerBounds(
         conf.scheduler.max_instances_per_request, conf.api.max_limit,
         filters.hints(conf), conf.api.server_group_members)

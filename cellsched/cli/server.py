@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: ``cellsched server create|list|show|delete``.
+"""Servers: ``cellsched server create|show|delete``.
 
-``server_change`` has what else is done with them.
+``server_list`` lists them; ``server_change`` has what else is done with them.
 """
 
 import argparse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cellsched.cli import server_watch
     from cellsched.listing import server
 
-_COLUMNS = ('ID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
+COLUMNS = ('ID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
 
 _TIMEOUT_S = 300
 
@@ -49,7 +49,7 @@ class CreateServer(base.Lister):
     """
 
     app: 'app.Shell'
-    columns = _COLUMNS
+    columns = COLUMNS
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -90,39 +90,7 @@ class CreateServer(base.Lister):
             self.exit_code = wait_until_built(self.app, watch, args.timeout)
         else:
             watch.look()
-        return self.columns, _rows(watch.found.values())
-
-
-class ListServers(base.Lister):
-    """List servers, the newest first.
-
-    A cell that does not answer is named, and its servers are missing.
-
-    Example::
-
-        cellsched server list --limit 20 -f json
-    """
-
-    app: 'app.Shell'
-    columns = _COLUMNS
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--limit', type=int, metavar='COUNT',
-            help='list no more than this; by default, and at most, what '
-                 '[api] max_limit says')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        page = self.app.api.servers.list_all(
-            self.app.context(), parsed_args.limit)
-        for cell in page.down_cells:
-            self.app.warn(f'warning: cell {cell} did not answer; its servers '
-                          'are missing')
-        return self.columns, _rows(page.servers)
+        return self.columns, rows(watch.found.values())
 
 
 class ShowServer(base.ShowOne):
@@ -263,7 +231,7 @@ def _is_gone(found: 'server.Server') -> bool:
     return found.status == 'DELETED'
 
 
-def _rows(servers: Iterable['server.Server']) -> list[tuple[Any, ...]]:
+def rows(servers: Iterable['server.Server']) -> list[tuple[Any, ...]]:
     return [(found.uuid, found.name or '', found.status, found.cell or '',
              found.host or '', found.attempts, found.reason)
             for found in servers]

@@ -11,6 +11,37 @@ OPTS = [
     cfg.IntOpt('max_limit', default=1000, min=1, help="""
 Servers that one listing returns at most.
 """),
+    cfg.StrOpt('instance_list_cells_batch_strategy', default='distributed',
+               choices=[
+                   ('distributed', 'each cell its share of the limit, and a '
+                    'tenth more'),
+                   ('fixed', '``instance_list_cells_batch_fixed_size``'),
+               ], help="""
+How many servers a listing reads of each cell at a time.
+
+With one cell it is the limit; it is never less than 100 or more than the
+limit. Small batches cost round trips, and large ones read what no page needs.
+"""),
+    cfg.IntOpt('instance_list_cells_batch_fixed_size', default=100, min=100,
+               help="""
+Servers that a listing reads of each cell at a time.
+
+Related options:
+
+* ``instance_list_cells_batch_strategy`` must be ``fixed``.
+"""),
+    cfg.BoolOpt('instance_list_per_project_cells', default=False, help="""
+Whether a listing of one project reads only the cells in which it has servers.
+
+It takes one more query of the API database, and pays where there are many
+cells and a project is in few of them.
+"""),
+    cfg.BoolOpt('list_records_by_skipping_down_cells', default=True, help="""
+Whether a listing does without the cells that do not answer.
+
+It names them then, and shows their servers with the status UNKNOWN. Otherwise
+it fails.
+"""),
     cfg.IntOpt('server_group_members', default=1000, min=1, help="""
 Servers that a server group may have at most.
 
@@ -35,6 +66,13 @@ messages that hang it may be sent all the same when the broker is well again,
 which does no harm.
 """),
 ]
+
+
+def batch_size(conf):
+    """Return the servers that are read of a cell at a time; None to share."""
+    if conf.api.instance_list_cells_batch_strategy == 'fixed':
+        return conf.api.instance_list_cells_batch_fixed_size
+    return None
 
 
 def register_opts(conf):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers as users see them, wherever they are.
 
-``server`` is one server's record, ``merge`` puts sorted sequences of them
-together, ``servers`` reads them from the API database and the cells.
+``server`` is one server's record, ``query`` says which are asked for and in
+what order; ``servers`` finds one or many, ``pages`` reads a page of all cells
+at once, and ``merge`` puts sorted sequences together.
 """

@@ -4,6 +4,7 @@
 from collections.abc import Iterable
 import dataclasses
 import datetime
+from typing import Any
 from typing import Self
 
 from cellsched import objects
@@ -11,13 +12,34 @@ from cellsched import objects
 #: What users call the states of a server.
 _STATUSES = {'active': 'ACTIVE', 'building': 'BUILD', 'deleted': 'DELETED',
              'error': 'ERROR'}
+_VM_STATES = {status: vm_state for vm_state, status in _STATUSES.items()}
+
+#: Of a server whose cell does not answer.
+UNKNOWN = 'UNKNOWN'
+
+
+def status_of(vm_state: str | None) -> str:
+    """Return what users call a state."""
+    state = vm_state or 'building'
+    return _STATUSES.get(state) or state.upper()
+
+
+def name_of(cell: objects.CellMapping) -> str:
+    """Return what users call a cell."""
+    return cell.get('name') or cell.uuid
+
+
+def vm_state_of(status: str) -> str:
+    """Return the state that users call so."""
+    return _VM_STATES.get(status.upper(), status.lower())
 
 
 @dataclasses.dataclass(frozen=True)
 class Server:
     """A server.
 
-    :param status: ``BUILD``, ``ACTIVE``, ``ERROR`` or ``DELETED``
+    :param status: ``BUILD``, ``ACTIVE``, ``ERROR`` or ``DELETED``, or
+        :data:`UNKNOWN` where its cell does not answer
     :param cell: name of its cell; None as long as it has none
     :param attempts: hosts that its build was tried on
     :param reason: why it is in ERROR, or is going to be when cell0 can take
@@ -37,35 +59,61 @@ class Server:
     reason: str
     created_at: datetime.datetime | None
     tags: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls, instance: objects.Instance,
-        cell: objects.CellMapping | None = None, reason: str = '',
-        tags: Iterable[str] = (),
-    ) -> Self:
-        """Return the record of an instance.
-
-        :param cell: where it was read; None for a build request
-        """
-        state = instance.get('vm_state') or 'building'
-        return cls(
-            uuid=instance.uuid, name=instance.get('display_name'),
-            project_id=instance.get('project_id'),
-            status=_STATUSES.get(state, state.upper()),
-            task_state=instance.get('task_state'),
-            cell=(cell.get('name') or cell.uuid) if cell else None,
-            host=instance.get('host'),
-            availability_zone=instance.get('availability_zone'),
-            attempts=instance.get('build_attempts', 0),
-            reason=reason, created_at=instance.get('created_at'),
-            tags=tuple(sorted(tags)))
+    user_id: str | None = None
+    image_ref: str | None = None
+    updated_at: datetime.datetime | None = None
 
     @classmethod
     def requested(cls, request: objects.BuildRequest) -> Self:
         """Return the record of a server that is to be built."""
-        return cls.of(request.instance, reason=request.get('failure') or '',
-                      tags=request.tag_names)
+        instance = request.instance
+        return cls(
+            uuid=instance.uuid, name=instance.get('display_name'),
+            project_id=instance.get('project_id'),
+            status=status_of(instance.get('vm_state')),
+            task_state=instance.get('task_state'), cell=None,
+            host=instance.get('host'),
+            availability_zone=instance.get('availability_zone'),
+            attempts=instance.get('build_attempts', 0),
+            reason=request.get('failure') or '',
+            created_at=instance.get('created_at'),
+            tags=tuple(sorted(request.tag_names)),
+            user_id=instance.get('user_id'),
+            image_ref=instance.get('image_ref'),
+            updated_at=request.get('updated_at'))
+
+    @classmethod
+    def of_row(
+        cls, row: Any, cell: str, reason: str = '',
+        tags: Iterable[str] = (),
+    ) -> Self:
+        """Return the record of a server in a cell.
+
+        :param row: its columns, as ``db.cell.instance_list`` reads them
+        :param cell: what users call the cell
+        :param tags: sorted
+        """
+        return cls(
+            uuid=row.uuid, name=row.display_name, project_id=row.project_id,
+            status='DELETED' if row.deleted else status_of(row.vm_state),
+            task_state=row.task_state, cell=cell, host=row.host,
+            availability_zone=row.availability_zone,
+            attempts=row.build_attempts, reason=reason,
+            created_at=row.created_at, tags=tuple(tags),
+            user_id=row.user_id, image_ref=row.image_ref,
+            updated_at=row.updated_at)
+
+    @classmethod
+    def unknown(cls, row: Any, cell: str) -> Self:
+        """Return the record of a server whose cell does not answer.
+
+        :param row: what its mapping tells of it
+        """
+        return cls(
+            uuid=row.uuid, name=None, project_id=row.project_id,
+            status=UNKNOWN, task_state=None, cell=cell, host=None,
+            availability_zone=None, attempts=0, reason='',
+            created_at=row.created_at, user_id=row.user_id)
 
     def deleted(self) -> Self:
         """Return the record of a server that was this one and is gone."""

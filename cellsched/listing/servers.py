@@ -1,36 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading servers from the API database and the cells."""
 
-import dataclasses
-import datetime
-import itertools
+from collections.abc import Sequence
 from typing import Any
+
 
 from cellsched.cells import gather
 from cellsched.cells import registry
-from cellsched.cells import target
 from cellsched import context as context_
 from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mapping_list
 from cellsched.db.api import instance_mappings
-from cellsched.db.cell import instance_faults
-from cellsched.db.cell import instances
-from cellsched.db.cell import tags as tags_
+from cellsched.db.cell import instance_list
 from cellsched.db import session
+from cellsched.db import sort_order
 from cellsched import exception
-from cellsched.listing import merge
+from cellsched.listing import pages
+from cellsched.listing import query as query_
 from cellsched.listing import server
 from cellsched import objects
 
 #: Times to look for a server that somebody wants and that is nowhere.
 _TRIES_MAX = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Page:
-    """Servers, and the cells that did not answer for theirs."""
-
-    servers: list[server.Server]
-    down_cells: list[str]
 
 
 class ServerListing:
@@ -42,17 +33,20 @@ class ServerListing:
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        targets: target.Targets, gatherer: gather.Gatherer,
+        gatherer: gather.Gatherer,
+        policy: pages.ListingPolicy = pages.ListingPolicy(),
     ) -> None:
         self._database = database
         self._cells = cells
-        self._targets = targets
         self._gatherer = gatherer
+        self._policy = policy
 
     def get(
         self, context: context_.RequestContext, uuid: str
     ) -> tuple[server.Server, objects.CellMapping | None]:
         """Return a server and its cell, None where it has none yet.
+
+        Of one whose cell does not answer the record says little.
 
         :raises cellsched.exception.InstanceNotFound: there is none, or it is
             another project's
@@ -70,8 +64,7 @@ class ServerListing:
                 found = server.Server.requested(request)
             elif mapping is not None and mapping.cell_mapping is not None:
                 cell = mapping.cell_mapping
-                with self._targets.database(cell).reader() as connection:
-                    found = _read_one(connection, cell, uuid)
+                found = self._read_one(context, cell, uuid)
             if found or mapping is None or mapping.queued_for_delete:
                 break
             # It may have been taken out of cell0, and have a request again.
@@ -79,31 +72,84 @@ class ServerListing:
             raise exception.InstanceNotFound(uuid=uuid)
         return found, cell
 
-    def list_all(
-        self, context: context_.RequestContext, limit: int
-    ) -> Page:
-        """Return the newest servers of the project, or of all for an admin.
+    def list(
+        self, context: context_.RequestContext, query: query_.ServerQuery
+    ) -> pages.Page:
+        """Return servers in order, wherever they are.
 
-        A cell that does not answer is named, and its servers are missing.
+        Of the servers of a cell that does not answer there are records that
+        say little, as far as one can tell that they are asked for.
+
+        :raises cellsched.exception.MarkerNotFound: the project has no such
+            server
+        :raises cellsched.exception.CellsDown: a cell does not answer, and
+            none may be left out
         """
-        project_id = None if context.is_admin else context.project_id
+        asked = query.wanted.matches.get('project_id')
         with self._database.reader() as connection:
-            # They come in the order in which they were accepted, which is not
-            # that of their uuids.
-            requests = sorted((
-                server.Server.requested(request) for request in
-                build_requests.list_all(connection, project_id, limit)),
-                key=_newest, reverse=True)
-        cells = {cell.uuid: cell for cell in self._cells.all()}
+            requests = build_requests.list_all(connection, asked)
+            only = (instance_mapping_list.cells(connection, asked)
+                    if asked and self._policy.per_project_cells else None)
+        cells = [cell for cell in self._cells.all()
+                 if only is None or cell.id in only]
+        after = None
+        if query.marker is not None:
+            after = self._place_of(context, query, requests)
+        reading = pages.PageReader(
+            context, self._database, self._gatherer, query, self._policy,
+            cells, after)
+        servers = reading.servers(requests)
+        if reading.down and not self._policy.skip_down_cells:
+            raise exception.CellsDown(cells=', '.join(reading.down))
+        return pages.Page(servers, reading.down)
+
+    def _read_one(
+        self, context: context_.RequestContext, cell: objects.CellMapping,
+        uuid: str,
+    ) -> server.Server | None:
+        wanted = instance_list.InstanceFilter({'uuid': [uuid]})
         gathered = self._gatherer.gather(
-            context, cells.values(),
-            lambda aimed: _read_page(aimed, cells, project_id, limit))
-        merged = merge.merge(
-            [requests, *gathered.results.values()], key=_newest,
-            identity=lambda found: found.uuid)
-        down = gathered.silent | gathered.failures.keys()
-        return Page(list(itertools.islice(merged, limit)),
-                    sorted(cells[uuid].identity for uuid in down))
+            context, [cell], lambda aimed: pages.read_page(
+                pages.database(aimed), server.name_of(cell), wanted,
+                query_.NEWEST))
+        if cell.uuid in gathered.results:
+            found = gathered.results[cell.uuid][1]
+        else:
+            pages.log_down(cell, gathered)
+            with self._database.reader() as connection:
+                found = [
+                    server.Server.unknown(row, server.name_of(cell))
+                    for row in instance_mapping_list.page(
+                        connection, cell.id, query_.NEWEST,
+                        wanted.matches)]
+        return found[0] if found else None
+
+    def _place_of(
+        self, context: context_.RequestContext, query: query_.ServerQuery,
+        requests: Sequence[objects.BuildRequest],
+    ) -> Sequence[Any]:
+        """Return the values of the marker by which servers are sorted."""
+        uuid, order = query.marker or '', query.order
+        for request in requests:
+            if request.instance_uuid == uuid:
+                return pages.values(request, order)
+        with self._database.reader() as connection:
+            mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
+            if mapping is None or mapping.cell_mapping is None or not visible(
+                    context, mapping.project_id):
+                raise exception.MarkerNotFound(marker=uuid)
+            known = instance_mapping_list.values(connection, uuid, order)
+        cell = mapping.cell_mapping
+        gathered = self._gatherer.gather(
+            context, [cell], lambda aimed: _values_there(
+                pages.database(aimed), uuid, order))
+        if cell.uuid not in gathered.results:
+            # Where its cell did not answer before either, it was shown there.
+            return known
+        found: Sequence[Any] | None = gathered.results[cell.uuid]
+        if found is None:
+            raise exception.MarkerNotFound(marker=uuid)
+        return found
 
 
 def visible(context: context_.RequestContext, project_id: str | None) -> bool:
@@ -111,40 +157,8 @@ def visible(context: context_.RequestContext, project_id: str | None) -> bool:
     return context.is_admin or project_id == context.project_id
 
 
-def _newest(found: server.Server) -> Any:
-    return found.created_at or datetime.datetime.min, found.uuid
-
-
-def _read_one(
-    connection: Any, cell: objects.CellMapping, uuid: str
-) -> server.Server | None:
-    instance = instances.get(connection, uuid)
-    if instance is None:
-        return None
-    reasons = instance_faults.latest(connection, [uuid])
-    return _record(instance, cell, reasons,
-                   tags_.get_many(connection, [uuid]))
-
-
-def _read_page(
-    aimed: context_.RequestContext, cells: dict[str, objects.CellMapping],
-    project_id: str | None, limit: int,
-) -> list[server.Server]:
-    assert aimed.cell is not None
-    cell = cells[aimed.cell.uuid]
-    with aimed.cell.database.reader() as connection:
-        rows = instances.list_all(connection, project_id, limit)
-        reasons = instance_faults.latest(
-            connection, [row.uuid for row in rows if row.vm_state == 'error'])
-        tags = tags_.get_many(connection, [row.uuid for row in rows])
-    return [_record(row, cell, reasons, tags) for row in rows]
-
-
-def _record(
-    instance: objects.Instance, cell: objects.CellMapping,
-    reasons: dict[str, str], tags: dict[str, list[str]],
-) -> server.Server:
-    reason = (reasons.get(instance.uuid, '')
-              if instance.vm_state == 'error' else '')
-    return server.Server.of(
-        instance, cell, reason, tags.get(instance.uuid, ()))
+def _values_there(
+    database: session.Database, uuid: str, order: sort_order.SortOrder
+) -> Sequence[Any] | None:
+    with database.reader() as connection:
+        return instance_list.values(connection, uuid, order)

@@ -21,4 +21,4 @@ class ServerParts(api_database.APIDatabaseParts):
     def listing(self) -> listing.ServerListing:
         """Finds servers wherever they are."""
         return listing.ServerListing(
-            self.database, self.cells, self.targets, self.gatherer)
+            self.database, self.cells, self.gatherer)

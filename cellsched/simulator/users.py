@@ -116,7 +116,7 @@ class Users:
 
     def _list(self, servers: Any) -> None:
         gone = set(self.hidden)
-        shown = [each.uuid for each in servers.list_all(USER).servers]
+        shown = [each.uuid for each in servers.list(USER).servers]
         assert len(set(shown)) == len(shown), f'{shown} were listed'
         assert gone.isdisjoint(shown), f'{shown} were listed, {gone} are gone'
 

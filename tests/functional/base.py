@@ -146,7 +146,7 @@ class TestCase(base.TestCase):
 
     def listed(self) -> list[str]:
         """Return the uuids of the servers that a listing shows."""
-        page = self.world.api.servers.list_all(USER)
+        page = self.world.api.servers.list(USER)
         return [found.uuid for found in page.servers]
 
     def delete(self, uuid: str) -> None:

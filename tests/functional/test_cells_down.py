@@ -29,20 +29,24 @@ class TestCellsDown(base.TestCase):
         [there, here] = self.built_in_each()
         self.take_down('cell1')
 
-        page = self.world.api.servers.list_all(base.USER)
+        page = self.world.api.servers.list(base.USER)
 
-        self.assertEqual([here], page.servers)
+        shown = {each.uuid: each for each in page.servers}
+        self.assertEqual(here, shown.pop(here.uuid))
+        self.assertEqual([(there.uuid, 'UNKNOWN', 'cell1')], [
+            (each.uuid, each.status, each.cell) for each in shown.values()])
         self.assertEqual([self.cells()['cell1'].identity], page.down_cells)
         self.bring_back('cell1')
-        page = self.world.api.servers.list_all(base.USER)
+        page = self.world.api.servers.list(base.USER)
         self.assertEqual(([], 2), (page.down_cells, len(page.servers)))
 
-    def test_its_servers_cannot_be_read_until_it_is_back(self):
+    def test_little_is_known_of_its_servers_until_it_is_back(self):
         [there, here] = self.built_in_each()
         self.take_down('cell1')
 
-        for ask in self.get, self.delete:
-            self.assertRaises(exception.DatabaseUnreachable, ask, there.uuid)
+        self.assertEqual('UNKNOWN', self.get(there.uuid).status)
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.delete, there.uuid)
         self.assertEqual(here, self.get(here.uuid))
         self.bring_back('cell1')
         self.assertEqual(there, self.get(there.uuid))

@@ -28,7 +28,7 @@ class TestRenaming(base.TestCase):
         if step != self.moment:
             return
         servers = self.world.api.servers
-        new = [found.uuid for found in servers.list_all(base.USER).servers
+        new = [found.uuid for found in servers.list(base.USER).servers
                if found.name == 'old']
         if not new:
             # The one before may come to the same step late.

@@ -198,7 +198,7 @@ class TestCell0Down(RetryCase):
             self.assertEqual('BUILD', found.status)
             self.assertIn('too small in memory', found.reason)
             self.assertIn('cell0, which cannot be written now', found.reason)
-            self.assertEqual([found], self.world.api.servers.list_all(
+            self.assertEqual([found], self.world.api.servers.list(
                 base.USER).servers)
 
         self.bring_back('cell0')

@@ -67,13 +67,13 @@ class TestLanding(base.TestCase):
 
         newest_first = sorted(
             found, key=lambda each: (each.created_at, each.uuid), reverse=True)
-        page = self.world.api.servers.list_all(base.USER)
+        page = self.world.api.servers.list(base.USER)
         self.assertEqual(newest_first, page.servers)
         self.assertEqual([], page.down_cells)
-        page = self.world.api.servers.list_all(base.USER, limit=3)
+        page = self.world.api.servers.list(base.USER, limit=3)
         self.assertEqual(3, len(page.servers))
         self.assertEqual(
-            [], self.world.api.servers.list_all(base.USER, 0).servers)
+            [], self.world.api.servers.list(base.USER, limit=0).servers)
 
     def test_servers_of_other_projects_are_neither_listed_nor_found(self):
         self.deploy({'cell1': ['a1']})
@@ -81,14 +81,14 @@ class TestLanding(base.TestCase):
         me = context.RequestContext(user_id='me', project_id='mine')
         servers = self.world.api.servers
 
-        self.assertEqual([], servers.list_all(me).servers)
+        self.assertEqual([], servers.list(me).servers)
         self.assertRaises(
             exception.InstanceNotFound, servers.get, me, theirs.uuid)
         self.assertRaises(
             exception.InstanceNotFound, servers.delete, me, theirs.uuid)
         self.assertEqual('ACTIVE', self.get(theirs.uuid).status)
         self.assertEqual(
-            [theirs], servers.list_all(context.admin()).servers)
+            [theirs], servers.list(context.admin()).servers)
 
     def test_availability_zone_is_kept(self):
         self.deploy({

@@ -325,5 +325,5 @@ class TestRunning(assembling.AssemblyTestCase):
 
         self.assertEqual(['small'], [
             flavor.name for flavor in api.flavors.list_all()])
-        self.assertEqual([], api.servers.list_all(context.admin()).servers)
+        self.assertEqual([], api.servers.list(context.admin()).servers)
         api.close()

@@ -2,6 +2,7 @@
 """Queries for builds that were accepted and have no cell yet."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import datetime
@@ -154,15 +155,14 @@ def explain(
 
 
 def list_all(
-    connection: sa.Connection, project_id: str | None = None,
-    limit: int | None = None,
+    connection: sa.Connection, project_ids: Collection[str] | None = None
 ) -> list[objects.BuildRequest]:
-    """Return requests, the newest first."""
+    """Return the requests of these projects, or of all."""
     query = (sa.select(_TABLE).where(_TABLE.c.instance_uuid.is_not(None))
-             .order_by(_TABLE.c.id.desc()).limit(limit))
-    if project_id is not None:
-        query = query.where(_TABLE.c.project_id == project_id)
-    return [request_rows.from_row(row) for row in connection.execute(query)]
+             .order_by(_TABLE.c.id))
+    if project_ids is not None:
+        query = query.where(_TABLE.c.project_id.in_(project_ids))
+    return request_rows.from_rows(connection.execute(query))
 
 
 def lease(

@@ -84,7 +84,13 @@ def from_row(row: sa.Row[Any]) -> objects.BuildRequest:
     Of one that cannot be read it has what the columns say, and says so in
     its ``failure``.
     """
-    return _request(row, _Alike(objects.Instance))[0]
+    return from_rows([row])[0]
+
+
+def from_rows(rows: Iterable[sa.Row[Any]]) -> list[objects.BuildRequest]:
+    """Return the requests of rows, each as :func:`from_row` does."""
+    instances = _Alike(objects.Instance, *_OWN)
+    return [_request(row, instances)[0] for row in rows]
 
 
 def read(row: sa.Row[Any]) -> objects.BuildRequest:

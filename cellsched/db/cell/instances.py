@@ -127,20 +127,6 @@ def get_many(
             if not row.deleted}
 
 
-def list_all(
-    connection: sa.Connection, project_id: str | None = None,
-    limit: int | None = None,
-) -> list[objects.Instance]:
-    """Return servers that are not deleted, the newest first."""
-    query = (sa.select(_TABLE)
-             .where(_TABLE.c.deleted == 0)
-             .order_by(_TABLE.c.created_at.desc(), _TABLE.c.uuid.desc())
-             .limit(limit))
-    if project_id is not None:
-        query = query.where(_TABLE.c.project_id == project_id)
-    return [_from_row(row) for row in connection.execute(query)]
-
-
 def count_states(connection: sa.Connection, host: str) -> Sequence[Any]:
     """Return how many ``servers`` of a host are alike.
 

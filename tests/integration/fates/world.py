@@ -137,7 +137,7 @@ class World(deployment.Deployment):
     def listed(self, name: str) -> list[str]:
         """Return the servers of one request, by their name."""
         return [each.uuid for each in
-                self.api.servers.list_all(USER).servers
+                self.api.servers.list(USER).servers
                 if each.name == name or each.name.startswith(f'{name}-')]
 
     def rows(self, uuid: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class TestDeletion(test_servers.ServersTestCase):
         self.delete()
 
         self.assertIsNone(self.row(self.uuid, cell0))
-        self.assertEqual([], self.servers.list_all(self.context).servers)
+        self.assertEqual([], self.servers.list(self.context).servers)
         self.assertRaises(exception.InstanceNotFound, self.delete)
 
     def test_steps_are_told(self):

@@ -52,7 +52,7 @@ class ServersTestCase(base.TestCase):
         executor = futures.ThreadPoolExecutor(2)
         self.addCleanup(executor.shutdown)
         reader = listing.ServerListing(
-            self.database, self.cells, self.targets, gather.Gatherer(
+            self.database, self.cells, gather.Gatherer(
                 executor, self.targets, self.clock, 30))
         self.conductor = clients.FakeConductor()
         self.compute = clients.FakeComputeAPIs()
@@ -232,12 +232,12 @@ class TestGetAndList(ServersTestCase):
         self.create(min_count=7)
 
         for limit, found in ((None, 5), (0, 0), (1, 1), (5, 5)):
-            page = self.servers.list_all(self.context, limit)
+            page = self.servers.list(self.context, limit=limit)
             self.assertEqual(found, len(page.servers))
         for limit in -1, 6, 2 ** 63, 10 ** 9, '1', 1.0, True:
             error = self.assertRaises(
-                exception.InvalidField, self.servers.list_all, self.context,
-                limit)
+                exception.InvalidField, self.servers.list, self.context,
+                limit=limit)
             self.assertEqual('limit', error.field)
 
 
@@ -254,7 +254,7 @@ class TestDelete(ServersTestCase):
     def assertIsGone(self):
         self.assertRaises(exception.InstanceNotFound, self.servers.get,
                           self.context, self.uuid)
-        self.assertEqual([], self.servers.list_all(self.context).servers)
+        self.assertEqual([], self.servers.list(self.context).servers)
         self.assertEqual({}, self.claims.held([self.uuid]))
 
     def sent(self):

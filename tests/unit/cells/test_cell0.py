@@ -52,7 +52,7 @@ class TestCell0(base.TestCase):
 
     def visible(self):
         return {each.uuid for each in self.read(
-            self.grave, instances.list_all)}
+            self.grave, samples.listed)}
 
     def rows(self, table):
         return self.read(self.grave, lambda connection: connection.execute(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Aiming a context at a cell."""
 
-from cellsched.db.cell import instances
 from cellsched import exception
 from tests.unit.cells import base
 from tests.unit.db import samples
@@ -19,7 +18,7 @@ class TestTargets(base.TestCase):
         self.assertEqual((cell.uuid, cell.identity),
                          (aimed.cell.uuid, aimed.cell.name))
         self.assertEqual([], self.read(
-            aimed.cell.database, instances.list_all))
+            aimed.cell.database, samples.listed))
         self.assertIs(self.transports.get(cell.transport_url),
                       aimed.cell.transport)
 

@@ -8,7 +8,7 @@ import fixtures
 
 from cellsched.cli import app
 from cellsched.cli import base as cli_base
-from cellsched.cli import server
+from cellsched.cli import server_list
 from cellsched import exception
 from tests.unit.cli import base
 
@@ -295,7 +295,7 @@ class TestCommands(base.CommandTestCase):
         found, _, _ = app.Commands('cellsched.cli').find_command(
             ['server', 'list'])
 
-        self.assertIs(server.ListServers, found)
+        self.assertIs(server_list.ListServers, found)
 
     def test_commands_are_named_as_people_type_them(self):
         names = {name for name, _ in app.Commands('cellsched.manage')}

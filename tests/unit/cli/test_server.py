@@ -148,6 +148,24 @@ class TestServer(ServerTestCase):
             {'listed-1', 'listed-2'}, {row['Name'] for row in every})
         self.assertEqual(every[:1], some)
 
+    def test_servers_are_sorted_and_filtered(self):
+        self.create('sorted', '--flavor', 'small', '--max', '3', '--wait')
+
+        def listed(*argv):
+            return [row['Name'] for row in self.server(
+                'list', '--name', 'Sorted', *argv, '-f', 'json').data]
+
+        three = ['sorted-1', 'sorted-2', 'sorted-3']
+        self.assertEqual(three, listed('--sort', 'display_name:asc'))
+        self.assertEqual(
+            three[::-1], listed('--sort', 'vm_state,display_name'))
+        self.assertEqual(three, listed(
+            '--sort', 'display_name:asc', '--all', '--status', 'active'))
+        self.assertEqual([], listed('--flavor', 'huge'))
+        first = self.server('list', '--name', 'sorted-1', '-f', 'json').data
+        self.assertEqual(three[1:], listed(
+            '--sort', 'display_name:asc', '--marker', first[0]['ID']))
+
     def test_deleted_server_is_gone(self):
         [row] = self.create('gone', '--flavor', 'small', '--wait').data
 
@@ -166,6 +184,9 @@ class TestServer(ServerTestCase):
         names = [row['ID'] for row in self.server('list', '-f', 'json').data]
         self.assertNotIn(rows[0]['ID'], names)
         self.assertNotIn(rows[1]['ID'], names)
+        gone = self.server('list', '--deleted', '-f', 'json').data
+        self.assertIn((rows[0]['ID'], 'DELETED'), [
+            (row['ID'], row['Status']) for row in gone])
 
 
 class TestBadRequests(ServerTestCase):
@@ -213,6 +234,16 @@ class TestBadRequests(ServerTestCase):
         for limit in ('-1', '1001'):
             self.assertEnds(
                 1, self.server('list', '--limit', limit), 'limit', limit)
+
+    def test_what_cannot_be_listed_by_is_named(self):
+        for argv, text in ((('--sort', 'id'), "'id'"),
+                           (('--sort', 'uuid:up'), "'up'"),
+                           (('--sort', 'uuid,uuid'), 'each key once'),
+                           (('--marker', UNKNOWN), UNKNOWN),
+                           (('--flavor', 'nix'), 'nix'),
+                           (('--changes-since', 'now'), 'changes-since'),
+                           (('--name', ''), 'filters.name')):
+            self.assertEnds(1, self.server('list', *argv), text)
 
     def test_unknown_server_is_named(self):
         for argv in (('show', UNKNOWN), ('delete', UNKNOWN)):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A test of what conductors do: an API, cells, a store, and no messages."""
 
+import futurist
 from oslo_config import cfg
 import sqlalchemy as sa
 
 from cellsched.api import servers
 from cellsched.cells import cell0
+from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -183,7 +185,9 @@ class TestCase(base.TestCase):
         servers.Servers(
             self.database, self.targets,
             listing.ServerListing(
-                self.database, self.registry(), self.targets, None),
+                self.database, self.registry(), gather.Gatherer(
+                    futurist.SynchronousExecutor(), self.targets, self.clock,
+                    30)),
             None, self.compute, self.claims, self.clock, None, None,
         ).delete(USER, uuid)
 

@@ -11,7 +11,9 @@ from cellsched.db.api import cell_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
 from cellsched.db.api import request_specs
+from cellsched.db.cell import instance_list
 from cellsched.db.cell import models
+from cellsched.listing import query
 from cellsched import objects
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5)
@@ -75,6 +77,12 @@ def accept(database, wanted, now=NOW, min_count=1, **fields):
             instance_mappings.create(
                 connection, [each.uuid], each.project_id, each.user_id, now)
     return made
+
+
+def listed(connection):
+    """Return the rows of servers that are not deleted, the newest first."""
+    return instance_list.page(
+        connection, instance_list.InstanceFilter(), query.NEWEST)
 
 
 def put(connection, uuid, values, now=LATER):

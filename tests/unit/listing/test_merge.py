@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting sorted sequences together."""
+"""Putting sorted sequences together that are read in batches."""
 
 import itertools
 
@@ -9,59 +9,68 @@ from hypothesis import strategies
 from cellsched.listing import merge
 from tests.unit import base
 
-#: Items are pairs of a key and an identity.
-SEQUENCES = strategies.lists(strategies.lists(strategies.tuples(
-    strategies.integers(0, 5), strategies.integers(0, 20))), max_size=6)
+SEQUENCES = strategies.lists(
+    strategies.lists(strategies.integers(0, 9)), max_size=6)
 
 
-def merged(sequences):
-    return list(merge.merge(
-        sequences, key=lambda item: item[0], identity=lambda item: item[1]))
+class Batches(merge.Source):
+    """Items that are read so many at a time."""
+
+    def __init__(self, items, size):
+        super().__init__()
+        self.items = items
+        self.size = size
+        self.read = 0
+
+    def next(self):
+        batch = self.items[self.read:self.read + self.size]
+        self.read += len(batch)
+        self.more = len(batch) == self.size
+        return [(item, self, item) for item in batch]
 
 
-class TestMerge(base.TestCase):
+def read(sources):
+    return [placed for source in sources for placed in source.next()]
 
-    @hypothesis.settings(max_examples=100, deadline=None)
-    @hypothesis.given(SEQUENCES)
-    def test_every_identity_comes_once_the_greatest_key_first(self, given):
-        sequences = [sorted(items, key=lambda item: item[0], reverse=True)
-                     for items in given]
-        # All together in a stable order: the earlier sequence goes first.
-        together = sorted(itertools.chain.from_iterable(sequences),
-                          key=lambda item: item[0], reverse=True)
-        first = {}
-        for item in together:
-            first.setdefault(item[1], item)
 
-        self.assertEqual(list(first.values()), merged(sequences))
+class TestMerged(base.TestCase):
 
-    def test_of_equal_keys_the_earlier_sequence_goes_first(self):
+    @hypothesis.settings(max_examples=200, deadline=None)
+    @hypothesis.given(
+        SEQUENCES, strategies.lists(strategies.integers(0, 9)),
+        strategies.integers(1, 4), strategies.integers(0, 5),
+        strategies.booleans())
+    def test_all_items_come_once_in_order(
+            self, given, known, size, ahead, descends):
+        sources = [Batches(sorted(items, reverse=descends), size)
+                   for items in given]
+
         self.assertEqual(
-            [(2, 'b'), (1, 'a'), (1, 'c')],
-            merged([[(1, 'a')], [(2, 'b'), (1, 'c')]]))
+            sorted([*known, *itertools.chain.from_iterable(given)],
+                   reverse=descends),
+            list(merge.merged(
+                sources, read, [(item, None, item) for item in known],
+                descends, ahead)))
 
-    def test_earlier_sequence_hides_what_a_later_one_has_too(self):
-        for wins in 'request', 'row':
-            items = {'request': (1, 'x', 'request'), 'row': (1, 'x', 'row')}
-            winner = items.pop(wins)
-            self.assertEqual([winner],
-                             merged([[winner], list(items.values())]))
+    def test_of_each_source_one_batch_more_is_read_than_is_yielded(self):
+        sources = [Batches(list(range(start, 1000, 2)), 10)
+                   for start in (0, 1)]
 
-    def test_nothing_is_read_that_is_not_yielded(self):
-        read = []
+        found = merge.merged(sources, read)
 
-        def sequence(name):
-            for number in reversed(range(100)):
-                read.append((name, number))
-                yield number, (name, number)
+        self.assertEqual(list(range(45)), list(itertools.islice(found, 45)))
+        self.assertEqual([30, 30], [source.read for source in sources])
 
-        found = merge.merge(
-            [sequence('a'), sequence('b')], key=lambda item: item[0],
-            identity=lambda item: item[1])
+    def test_source_whose_batch_holds_nothing_new_is_read_on(self):
+        source = Batches(list(range(10)), 2)
 
-        self.assertEqual(4, len(list(itertools.islice(found, 4))))
-        self.assertLess(len(read), 8)
+        def odd(sources):
+            return [placed for placed in read(sources) if placed[0] > 5]
 
-    def test_no_sequences_give_nothing(self):
-        self.assertEqual([], merged([]))
-        self.assertEqual([], merged([[], []]))
+        self.assertEqual([6, 7, 8, 9], list(merge.merged([source], odd)))
+
+    def test_no_sources_give_what_is_known(self):
+        self.assertEqual([], list(merge.merged([], read)))
+        self.assertEqual(
+            ['a', 'b'], list(merge.merged([], read, [
+                (2, None, 'b'), (1, None, 'a')])))

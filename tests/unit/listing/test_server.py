@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One server, as its user sees it."""
 
+import types
+
 from cellsched.listing import server
 from cellsched import objects
 from tests.unit import base
@@ -9,44 +11,51 @@ from tests.unit.db import samples
 
 class TestServer(base.TestCase):
 
-    def test_record_says_what_the_instance_does(self):
-        [uuid] = samples.uuids(1)
-        cell = samples.cell('cell1')
-        found = server.Server.of(samples.instance(
-            uuid, vm_state='active', task_state=None, host='h1',
-            availability_zone='zone', build_attempts=2), cell)
+    def row(self, **fields):
+        """Return a row of a server."""
+        instance = samples.instance(samples.uuids(1)[0], **fields)
+        return types.SimpleNamespace(**{
+            'deleted': 0, 'updated_at': None,
+            **{name: instance.get(name) for name in (
+                'uuid', 'display_name', 'project_id', 'user_id', 'vm_state',
+                'task_state', 'host', 'availability_zone', 'image_ref',
+                'created_at')},
+            'build_attempts': instance.get('build_attempts', 0)})
+
+    def test_record_says_what_the_row_does(self):
+        row = self.row(
+            vm_state='active', task_state=None, host='h1', image_ref='image',
+            availability_zone='zone', build_attempts=2)
 
         self.assertEqual(
             server.Server(
-                uuid=uuid, name='server', project_id='project',
+                uuid=row.uuid, name='server', project_id='project',
                 status='ACTIVE', task_state=None, cell='cell1', host='h1',
-                availability_zone='zone', attempts=2, reason='',
-                created_at=samples.NOW),
-            found)
+                availability_zone='zone', attempts=2, reason='So.',
+                created_at=samples.NOW, tags=('a', 'b'), user_id='user',
+                image_ref='image'),
+            server.Server.of_row(row, 'cell1', 'So.', ['a', 'b']))
 
     def test_states_have_names_that_users_know(self):
-        [uuid] = samples.uuids(1)
         for state, status in (
                 ('building', 'BUILD'), ('active', 'ACTIVE'),
                 ('error', 'ERROR'), ('deleted', 'DELETED'),
-                ('shelved', 'SHELVED'), (None, 'BUILD')):
-            found = server.Server.of(samples.instance(uuid, vm_state=state))
-            self.assertEqual(status, found.status)
+                ('shelved_offloaded', 'SHELVED_OFFLOADED'), (None, 'BUILD')):
+            self.assertEqual(status, server.status_of(state))
+            self.assertEqual(state or 'building', server.vm_state_of(status))
+        self.assertEqual('DELETED', server.Server.of_row(types.SimpleNamespace(
+            **{**vars(self.row(vm_state='active')), 'deleted': 3}),
+            'cell1').status)
 
-    def test_what_an_instance_does_not_say_is_none(self):
+    def test_request_that_says_little_is_shown_as_that(self):
         [uuid] = samples.uuids(1)
-        found = server.Server.of(objects.Instance(uuid=uuid))
+        found = server.Server.requested(objects.BuildRequest(
+            instance_uuid=uuid, instance=objects.Instance(uuid=uuid)))
 
         self.assertEqual(
             ('BUILD', None, None, 0, ''),
             (found.status, found.name, found.cell, found.attempts,
              found.reason))
-
-    def test_tags_are_sorted(self):
-        [uuid] = samples.uuids(1)
-
-        self.assertEqual(('a', 'b'), server.Server.of(
-            samples.instance(uuid), tags=['b', 'a']).tags)
 
     def test_request_tells_its_tags_and_why_it_waits(self):
         [uuid] = samples.uuids(1)
@@ -59,17 +68,14 @@ class TestServer(base.TestCase):
             (found.status, found.cell, found.tags, found.reason))
 
     def test_cell_without_a_name_is_shown_by_its_uuid(self):
-        [uuid] = samples.uuids(1)
         cell = samples.cell(None)
 
-        self.assertEqual(
-            cell.uuid,
-            server.Server.of(samples.instance(uuid), cell).cell)
+        self.assertEqual(cell.uuid, server.name_of(cell))
+        self.assertEqual('cell1', server.name_of(samples.cell('cell1')))
 
     def test_deleted_record_is_as_it_was_last(self):
-        [uuid] = samples.uuids(1)
-        last = server.Server.of(samples.instance(
-            uuid, vm_state='active', task_state='deleting', host='h1'))
+        last = server.Server.of_row(self.row(
+            vm_state='active', task_state='deleting', host='h1'), 'cell1')
 
         gone = last.deleted()
 

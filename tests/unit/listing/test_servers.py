@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading servers from the API database and the cells."""
 
-from concurrent import futures
 import datetime
 import threading
 
 import sqlalchemy as sa
 
-from cellsched.cells import gather
 from cellsched.cells import target
 from cellsched import clock
 from cellsched import context
@@ -18,66 +16,12 @@ from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
 from cellsched.db.cell import tags
 from cellsched import exception
-from cellsched.listing import servers as listing
 from cellsched import objects
-from tests.unit.cells import base
 from tests.unit.db import samples
+from tests.unit.listing import base
 
 
 class TestServers(base.TestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.cell0 = self.add_cell0()
-        self.cell1 = self.add_cell('cell1')
-        self.cell2 = self.add_cell('cell2')
-        self.executor = futures.ThreadPoolExecutor(5)
-        self.addCleanup(self.executor.shutdown)
-        self.reader = self.make_reader(self.targets)
-
-    def make_reader(self, targets, timeout_s=30, clock=None):
-        return listing.ServerListing(
-            self.database, self.cells, targets, gather.Gatherer(
-                self.executor, targets, clock or self.clock, timeout_s))
-
-    def accept(self, count=1, **fields):
-        uuids = sorted(samples.uuids(count), reverse=True)
-        samples.accept(self.database, uuids, **fields)
-        return uuids
-
-    def put(self, cell, count=1, **fields):
-        """Have servers in a cell; return their uuids."""
-        uuids = self.accept(count, **fields)
-        self.decide(cell, uuids)
-        self.add_rows(cell, uuids, **fields)
-        self.write(self.database, build_requests.delete, uuids)
-        return uuids
-
-    def decide(self, cell, uuids):
-        self.write(self.database, instance_mappings.decide, uuids, cell.id,
-                   samples.NOW)
-
-    def add_rows(self, cell, uuids, **fields):
-        self.write(
-            self.targets.database(cell), instances.create,
-            [samples.instance(uuid, **fields) for uuid in uuids], samples.NOW)
-
-    def get(self, uuid):
-        return self.reader.get(self.context, uuid)
-
-    def list_all(self, limit=100, **options):
-        return self.reader.list_all(
-            options.get('context', self.context), limit)
-
-    def listed(self, **options):
-        return [found.uuid for found in self.list_all(**options).servers]
-
-    def take_down(self, cell):
-        table = models.cell_mappings
-        self.write(self.database, lambda connection: connection.execute(
-            sa.update(table).where(table.c.id == cell.id).values(
-                database_connection=f'sqlite:///{self.id()}/gone.sqlite')))
-        self.cells.refresh()
 
     def test_request_that_cannot_be_read_is_shown_as_what_it_is(self):
         broken, whole = self.accept(2)
@@ -149,24 +93,26 @@ class TestServers(base.TestCase):
 
     def test_server_that_is_taken_out_of_cell0_meanwhile_is_found(self):
         [uuid] = self.put(self.cell0, vm_state='error')
-        targets = self.targets
 
-        class Retrying:
+        def retry(database):
+            self.write(database, instances.purge, [uuid])
+            self.write(self.database, instance_mappings.withdraw, [uuid],
+                       self.cell0.id, samples.NOW)
+            self.write(self.database, build_requests.create, [
+                objects.BuildRequest(
+                    instance_uuid=uuid, project_id='project',
+                    instance=samples.instance(uuid))], samples.NOW)
+
+        class Retrying(target.Targets):
             """Ways into cells, on which a server is retried meanwhile."""
 
-            @staticmethod
-            def database(cell):
-                database = targets.database(cell)
-                self.write(database, instances.purge, [uuid])
-                self.write(self.database, instance_mappings.withdraw, [uuid],
-                           self.cell0.id, samples.NOW)
-                self.write(self.database, build_requests.create, [
-                    objects.BuildRequest(
-                        instance_uuid=uuid, project_id='project',
-                        instance=samples.instance(uuid))], samples.NOW)
+            def database(self, cell):
+                database = super().database(cell)
+                retry(database)
                 return database
 
-        found, cell = self.make_reader(Retrying).get(self.context, uuid)
+        targets = Retrying(self.targets._databases, self.transports)
+        found, cell = self.make_reader(targets).get(self.context, uuid)
 
         self.assertEqual((uuid, 'BUILD', None),
                          (found.uuid, found.status, cell))
@@ -183,7 +129,7 @@ class TestServers(base.TestCase):
                        {uuid: [tag]})
 
         wanted = {waiting: ('w',), built: ('b',), buried: ('c',)}
-        page = self.reader.list_all(self.context, 10)
+        page = self.list_all(10)
         self.assertEqual(
             wanted, {found.uuid: found.tags for found in page.servers})
         self.assertEqual(wanted, {
@@ -221,18 +167,21 @@ class TestServers(base.TestCase):
             self.assertEqual(expected[:limit], self.listed(limit=limit))
 
     def test_cell_that_cannot_be_read_is_named(self):
-        self.put(self.cell1)
-        [here] = self.put(self.cell2)
+        [there], [here] = self.put(self.cell1), self.put(self.cell2)
         self.take_down(self.cell1)
 
         page = self.list_all()
 
-        self.assertEqual([here], [each.uuid for each in page.servers])
+        self.assertEqual(
+            {there: ('UNKNOWN', None, 'cell1'),
+             here: ('BUILD', 'server', 'cell2')},
+            {each.uuid: (each.status, each.name, each.cell)
+             for each in page.servers})
+        self.assertEqual('UNKNOWN', self.get(there)[0].status)
         self.assertEqual([self.cell1.identity], page.down_cells)
 
     def test_cell_that_does_not_answer_is_named(self):
-        self.put(self.cell1)
-        [here] = self.put(self.cell2)
+        [there], [here] = self.put(self.cell1), self.put(self.cell2)
         go_on = threading.Event()
         self.addCleanup(go_on.set)
         cell1 = self.cell1
@@ -249,7 +198,9 @@ class TestServers(base.TestCase):
 
         page = self.list_all()
 
-        self.assertEqual([here], [each.uuid for each in page.servers])
+        self.assertEqual(
+            {there: 'UNKNOWN', here: 'BUILD'},
+            {each.uuid: each.status for each in page.servers})
         self.assertEqual([self.cell1.identity], page.down_cells)
 
     def test_disabled_cell_shows_its_servers(self):

@@ -133,7 +133,7 @@ class TestDeployment(base.TestCase):
 
         self.assertRaises(exception.InstanceNotFound, two.api.servers.get,
                           USER, uuid)
-        self.assertEqual([], two.api.servers.list_all(USER).servers)
+        self.assertEqual([], two.api.servers.list(USER).servers)
 
     def test_services_share_no_parts_and_all_have_its_clock(self):
         time = clock.FakeClock()

@@ -81,7 +81,7 @@ class TestSurveying(base.TestCase):
         self.assertEqual(others, [
             uuid for _, uuid in self.read(
                 audit_queries.requested_after, 0, 9)])
-        self.assertEqual(others[::-1], [
+        self.assertEqual(others, [
             each.instance_uuid for each in self.read(
                 build_requests.list_all)])
         self.assertEqual(others, [each.uuid for each in self.read(

@@ -52,7 +52,7 @@ class TestBuildRequests(BuildRequestCase):
         self.assertRaises(
             db_exc.DBDuplicateEntry, samples.accept, self.database, uuids)
 
-    def test_newest_are_listed_first(self):
+    def test_requests_of_projects_are_listed(self):
         uuids = self.accept(3)
         other, = self.accept(1, project_id='other')
 
@@ -60,11 +60,10 @@ class TestBuildRequests(BuildRequestCase):
             return [each.instance_uuid for each in self.read(
                 build_requests.list_all, *args)]
 
-        self.assertEqual([other, *uuids[::-1]], listed())
-        self.assertEqual(uuids[::-1], listed('project'))
-        self.assertEqual([uuids[2]], listed('project', 1))
-        self.assertEqual([], listed('nobody'))
-        self.assertEqual([], listed(None, 0))
+        self.assertEqual([*uuids, other], listed())
+        self.assertEqual([*uuids, other], listed(['project', 'other']))
+        self.assertEqual(uuids, listed(['project']))
+        self.assertEqual([], listed(['nobody']))
 
     def test_what_is_deleted_is_told(self):
         uuids = self.accept(3)

@@ -146,7 +146,7 @@ class TestReading(BrokenCase):
         self.spoil(uuids[1], instance='nonsense')
 
         self.assertEqual(
-            uuids[::-1], [each.instance_uuid for each in self.read(
+            uuids, [each.instance_uuid for each in self.read(
                 build_requests.list_all)])
 
     def test_user_cannot_change_what_cannot_be_read(self):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for the servers of a cell."""
 
-import datetime
 
 import sqlalchemy as sa
 
@@ -130,30 +129,6 @@ class TestRead(InstanceCase):
 
     def test_server_that_is_not_there_is_none(self):
         self.assertIsNone(self.get(samples.uuids(1)[0]))
-
-    def test_newest_are_listed_first(self):
-        uuids = [
-            self.one(created_at=samples.NOW + datetime.timedelta(seconds=age))
-            for age in (0, 2, 1)]
-        other = self.one(project_id='other', created_at=samples.LATER)
-        self.write(instances.delete, self.one(), samples.LATER)
-
-        def listed(*args):
-            return [each.uuid for each in self.read(
-                instances.list_all, *args)]
-
-        newest = [uuids[1], uuids[2], uuids[0]]
-        self.assertEqual([other, *newest], listed())
-        self.assertEqual(newest, listed('project'))
-        self.assertEqual(newest[:2], listed('project', 2))
-        self.assertEqual([], listed('project', 0))
-
-    def test_servers_of_one_moment_are_listed_by_uuid(self):
-        uuids = self.create(*samples.uuids(5))
-
-        self.assertEqual(
-            sorted(uuids, reverse=True),
-            [each.uuid for each in self.read(instances.list_all)])
 
     def test_servers_of_a_host_that_are_alike_are_counted(self):
         for count, fields in (

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of servers, read from all cells at once."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import itertools
+from typing import Any
+
+from oslo_log import log
+
+from cellsched.cells import gather
+from cellsched import context as context_
+from cellsched.db.api import instance_mapping_list
+from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_list
+from cellsched.db.cell import tags as tags_
+from cellsched.db import session
+from cellsched.db import sort_order
+from cellsched import exception
+from cellsched.listing import merge
+from cellsched.listing import query as query_
+from cellsched.listing import server
+from cellsched import objects
+
+LOG = log.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """Servers, and the cells that did not answer for theirs."""
+
+    servers: list[server.Server]
+    down_cells: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ListingPolicy:
+    """The way in which cells are read.
+
+    :param batch_size: servers that are read of a cell at a time; None to
+        share the limit among the cells
+    :param per_project_cells: read only cells in which the project has servers
+    :param skip_down_cells: whether a cell that does not answer may be left
+        out
+    """
+
+    batch_size: int | None = None
+    per_project_cells: bool = False
+    skip_down_cells: bool = True
+
+    #: The least that it is worth to ask a database for.
+    BATCH_MIN = 100
+
+    #: Servers that are read of a cell at a time where all are wanted.
+    BATCH_MAX = 1000
+
+    def batch(self, limit: int | None, cells: int) -> int:
+        """Return how many servers to read of a cell at a time.
+
+        :param cells: how many cells there are
+        """
+        if limit is None:
+            return self.BATCH_MAX
+        if cells <= 1:
+            return limit
+        # A tenth more, as servers are not spread out evenly.
+        size = self.batch_size or limit * 11 // (cells * 10)
+        return max(size, self.BATCH_MIN)
+
+
+class _CellServers(merge.Source):
+    """The servers of one cell, as far as they were read.
+
+    :ivar after: what the next ones come after
+    :ivar down: whether the cell did not answer
+    """
+
+    def __init__(
+        self, cell: objects.CellMapping, after: Sequence[Any] | None
+    ) -> None:
+        super().__init__()
+        self.cell = cell
+        self.name = server.name_of(cell)
+        self.after = after
+        self.down = False
+
+
+_Placed = merge.Placed[_CellServers, server.Server]
+
+
+class PageReader:
+    """The reading of one page.
+
+    :param after: the values that its servers come after
+    """
+
+    def __init__(
+        self, context: context_.RequestContext, database: session.Database,
+        gatherer: gather.Gatherer, query: query_.ServerQuery,
+        policy: ListingPolicy, cells: Sequence[objects.CellMapping],
+        after: Sequence[Any] | None,
+    ) -> None:
+        self._context = context
+        self._database = database
+        self._gatherer = gatherer
+        self._wanted = query.wanted
+        self._order = query.order
+        self._limit = query.limit
+        self._batch = policy.batch(query.limit, len(cells))
+        self._after = after
+        self._sources = {
+            cell.uuid: _CellServers(cell, after) for cell in cells}
+        self._seen: set[str] = set()
+
+    @property
+    def down(self) -> list[str]:
+        """Return the cells that did not answer, sorted."""
+        return sorted(source.cell.identity
+                      for source in self._sources.values() if source.down)
+
+    def servers(
+        self, requests: Sequence[objects.BuildRequest]
+    ) -> list[server.Server]:
+        """Return the servers of the page.
+
+        :param requests: all that may be seen
+        """
+        if self._limit == 0:
+            return []
+        # Wherever a cell has what has a request, that is what is seen of it.
+        self._seen.update(request.instance_uuid for request in requests)
+        return [*itertools.islice(merge.merged(
+            [*self._sources.values()], self._read, self._placed(requests),
+            self._order.descends, self._batch // 2
+            if self._limit is None else 0), self._limit)]
+
+    def _placed(
+        self, requests: Sequence[objects.BuildRequest]
+    ) -> Iterator[_Placed]:
+        """Yield the servers of requests that are asked for."""
+        order = self._order
+        start = None if self._after is None else order.place(self._after)
+        for request in requests:
+            if not self._wanted.admits(
+                    request.instance, request.tag_names,
+                    request.updated_at or request.created_at):
+                continue
+            place = order.place(values(request, order))
+            if start is None or (
+                    place < start if order.descends else start < place):
+                yield place, None, server.Server.requested(request)
+
+    def _read(self, sources: Sequence[_CellServers]) -> Iterator[_Placed]:
+        """Yield the next servers of cells."""
+        asked = [source for source in sources if not source.down]
+        gathered = self._gatherer.gather(
+            self._context, [source.cell for source in asked], self._ask)
+        for source in asked:
+            if source.cell.uuid in gathered.results:
+                yield from self._next(
+                    source, *gathered.results[source.cell.uuid])
+            else:
+                log_down(source.cell, gathered)
+                source.down = True
+        down = [source for source in sources if source.down]
+        if down:
+            with self._database.reader() as connection:
+                for source in down:
+                    rows = self._mapped(connection, source)
+                    yield from self._next(source, rows, [
+                        server.Server.unknown(row, source.name)
+                        for row in rows])
+
+    def _ask(
+        self, aimed: context_.RequestContext
+    ) -> tuple[Sequence[Any], list[server.Server]]:
+        assert aimed.cell is not None
+        source = self._sources[aimed.cell.uuid]
+        return read_page(
+            database(aimed), source.name, self._wanted, self._order,
+            source.after, self._size)
+
+    def _mapped(
+        self, connection: Any, source: _CellServers
+    ) -> Sequence[Any]:
+        """Return what mappings tell of the servers of a cell."""
+        if not self._wanted.by(instance_mapping_list.COLUMNS):
+            return []
+        return instance_mapping_list.page(
+            connection, source.cell.id, self._order, self._wanted.matches,
+            source.after, self._size)
+
+    @property
+    def _size(self) -> int:
+        return (self._batch if self._limit is None
+                else min(self._batch, self._limit))
+
+    def _next(
+        self, source: _CellServers, rows: Sequence[Any],
+        servers: Sequence[server.Server],
+    ) -> Iterator[_Placed]:
+        """Yield servers of a cell that were not seen yet, with their places.
+
+        :param rows: which they were made of
+        """
+        names = self._order.names
+        source.more = len(rows) == self._size
+        for row, found in zip(rows, servers):
+            if found.uuid not in self._seen:
+                self._seen.add(found.uuid)
+                yield self._order.place(
+                    [getattr(row, name, None) for name in names]
+                ), source, found
+        if rows:
+            source.after = [getattr(rows[-1], name, None) for name in names]
+
+
+def database(aimed: context_.RequestContext) -> session.Database:
+    assert aimed.cell is not None
+    return aimed.cell.database
+
+
+def read_page(
+    database: session.Database, cell: str,
+    wanted: instance_list.InstanceFilter, order: sort_order.SortOrder,
+    after: Sequence[Any] | None = None, limit: int | None = None,
+) -> tuple[Sequence[Any], list[server.Server]]:
+    """Return servers of a cell in order, with the rows they are made of.
+
+    :param cell: what users call it
+    """
+    with database.reader() as connection:
+        rows = instance_list.page(connection, wanted, order, after, limit)
+        reasons = instance_faults.latest(
+            connection, [row.uuid for row in rows if row.vm_state == 'error'])
+        tags = tags_.get_many(connection, [row.uuid for row in rows])
+    return rows, [
+        server.Server.of_row(
+            row, cell, reasons.get(row.uuid, ''), tags.get(row.uuid, ()))
+        for row in rows]
+
+
+def values(
+    request: objects.BuildRequest, order: sort_order.SortOrder
+) -> list[Any]:
+    """Return what the server of a request is sorted by."""
+    return [request.get('updated_at') if name == 'updated_at'
+            else request.instance.get(name) for name in order.names]
+
+
+def log_down(cell: objects.CellMapping, gathered: gather.Gathered) -> None:
+    failure = gathered.failures.get(cell.uuid)
+    if failure is None or isinstance(failure, exception.CellschedException):
+        LOG.warning('Cell %s does not answer for its servers: %s',
+                    cell.identity, failure or 'it took too long')
+    else:
+        LOG.error('The servers of cell %s could not be read', cell.identity,
+                  exc_info=failure)

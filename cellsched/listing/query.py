@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The query of a listing, read from what its user says."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import datetime
+from typing import Any
+
+from oslo_utils import timeutils
+
+from cellsched.db.cell import instance_list
+from cellsched.db import sort_order
+from cellsched import exception
+from cellsched.listing import server
+
+#: The newest first.
+NEWEST = sort_order.SortOrder((('created_at', True), ('uuid', True)))
+
+_DIRECTIONS = {'asc': False, 'desc': True}
+
+#: What only administrators may ask for.
+_PLACES = frozenset({'host', 'node'})
+_OF_ADMINISTRATORS = _PLACES | {'deleted', 'project_id', 'tenant_id'}
+
+#: Names of filters that are not those of their columns.
+_COLUMNS = {'image': 'image_ref', 'tenant_id': 'project_id'}
+
+_NUMBERS = frozenset({'instance_type_id', 'launch_index', 'power_state'})
+_TIMES = {'changes-since': 'changes_since', 'changes-before': 'changes_before'}
+_TAGS = {'tags': 'tags', 'tags-any': 'tags_any', 'not-tags': 'not_tags',
+         'not-tags-any': 'not_tags_any'}
+
+#: Names of filters.
+FILTERS = frozenset({
+    *(instance_list.MATCHED - {'instance_type_id'}), *_COLUMNS, *_TIMES,
+    *_TAGS, 'deleted', 'name', 'status'})
+
+#: Values of one filter, and characters of one value.
+VALUES_MAX = 100
+_LENGTH_MAX = 255
+
+#: Numbers that a column can have.
+_NUMBER_MAX = 2 ** 31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerQuery:
+    """The servers of one page, and their order.
+
+    :param limit: how many servers at most; None for all that there are
+    :param marker: the uuid of the server that they come after
+    """
+
+    wanted: instance_list.InstanceFilter = instance_list.InstanceFilter()
+    order: sort_order.SortOrder = NEWEST
+    limit: int | None = None
+    marker: str | None = None
+
+
+def order(
+    keys: Sequence[str] = (), directions: Sequence[str] = (),
+    is_admin: bool = True,
+) -> sort_order.SortOrder:
+    """Return the order that sort keys ask for; without any, newest first.
+
+    :param directions: ``asc`` or ``desc`` of each; keys beyond these have the
+        first one, or ``desc``
+    :raises cellsched.exception.InvalidField: names the key
+    """
+    where = 'server list'
+    if len(directions) > len(keys):
+        raise exception.InvalidField(
+            where=where, field='sort_dirs',
+            expected='no more directions than sort keys')
+    for direction in directions:
+        if direction not in _DIRECTIONS:
+            raise exception.InvalidField(
+                where=where, field='sort_dirs',
+                expected=f'asc or desc, not {direction!a:.60}')
+    allowed = instance_list.SORT_KEYS - (set() if is_admin else _PLACES)
+    for key in keys:
+        if key not in allowed:
+            raise exception.InvalidField(
+                where=where, field='sort_keys',
+                expected=f'some of {", ".join(sorted(allowed))}, not '
+                         f'{key!a:.60}')
+    if len(set(keys)) < len(keys):
+        raise exception.InvalidField(
+            where=where, field='sort_keys', expected='each key once')
+    if not keys:
+        return NEWEST
+    default = directions[0] if directions else 'desc'
+    described = [
+        (key, _DIRECTIONS[directions[place] if place < len(directions)
+                          else default])
+        for place, key in enumerate(keys)]
+    if 'uuid' not in keys:
+        described.append(('uuid', described[-1][1]))
+    return sort_order.SortOrder(tuple(described))
+
+
+def wanted(
+    filters: Mapping[str, Any], project_id: str | None, is_admin: bool = True,
+    flavor_id: int | None = None,
+) -> instance_list.InstanceFilter:
+    """Return the servers that filters ask for.
+
+    :param filters: a text for each of :data:`FILTERS`, or several of which
+        one will do; tags are all needed, or what the filter's name says
+    :param project_id: whose servers are seen; None for those of all projects
+    :param flavor_id: the number of the flavor that they have
+    :raises cellsched.exception.InvalidField: names the filter
+    """
+    allowed = FILTERS - (set() if is_admin else _OF_ADMINISTRATORS)
+    matches: dict[str, list[Any]] = {}
+    others: dict[str, Any] = {}
+    for name, said in filters.items():
+        if name not in allowed:
+            raise exception.InvalidField(
+                where='server list', field='filters',
+                expected=f'some of {", ".join(sorted(allowed))}, not '
+                         f'{name!a:.60}')
+        if name in _TAGS:
+            others[_TAGS[name]] = _texts(name, (
+                said.split(',') if isinstance(said, str) else said))
+        elif name in _TIMES:
+            others[_TIMES[name]] = _time(name, said)
+        elif name == 'deleted':
+            others['deleted'] = _truth(name, said)
+        elif name == 'name':
+            [others['name']] = _texts(name, [said])
+        elif name == 'status':
+            matches.setdefault('vm_state', []).extend(
+                server.vm_state_of(text) for text in _texts(name, said))
+        else:
+            column = _COLUMNS.get(name, name)
+            if column in matches:
+                raise exception.InvalidField(
+                    where='server list', field=f'filters.{name}',
+                    expected='no other filter of the same')
+            matches[column] = [
+                _number(name, text) if column in _NUMBERS else text
+                for text in _texts(name, said)]
+    if flavor_id is not None:
+        matches['instance_type_id'] = [flavor_id]
+    if project_id is not None:
+        matches['project_id'] = [project_id]
+    if 'changes_since' in others or 'changes_before' in others:
+        others.setdefault('deleted', None)
+    if 'deleted' in matches.get('vm_state', ()):
+        others.setdefault('deleted', None)
+    return instance_list.InstanceFilter(matches=matches, **others)
+
+
+def _texts(name: str, said: Any) -> list[str]:
+    values = [said] if isinstance(said, str) else said
+    good = isinstance(values, (list, tuple, set, frozenset)) and (
+        1 <= len(values) <= VALUES_MAX and all(
+            isinstance(value, str) and 0 < len(value) <= _LENGTH_MAX
+            and value.isprintable() for value in values))
+    if not good:
+        raise exception.InvalidField(
+            where='server list', field=f'filters.{name}',
+            expected=f'1 to {VALUES_MAX} texts of 1 to {_LENGTH_MAX} '
+                     'printable characters')
+    return list(values)
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > _NUMBER_MAX:
+        raise exception.InvalidField(
+            where='server list', field=f'filters.{name}',
+            expected=f'a whole number from 0 to {_NUMBER_MAX}')
+    return int(text)
+
+
+def _time(name: str, said: Any) -> datetime.datetime:
+    if isinstance(said, datetime.datetime):
+        return timeutils.normalize_time(said)
+    try:
+        return timeutils.normalize_time(timeutils.parse_isotime(said))
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        raise exception.InvalidField(
+            where='server list', field=f'filters.{name}',
+            expected='a time such as 2026-01-31T23:59:59Z') from None
+
+
+def _truth(name: str, said: Any) -> bool:
+    if isinstance(said, bool):
+        return said
+    if isinstance(said, str) and said.lower() in ('true', '1'):
+        return True
+    if isinstance(said, str) and said.lower() in ('false', '0'):
+        return False
+    raise exception.InvalidField(
+        where='server list', field=f'filters.{name}',
+        expected='true or false')

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries: what they show, and what is refused."""
+
+from cellsched.db.cell import instance_list
+from cellsched.db.cell import tags
+from cellsched import exception
+from cellsched.listing import query
+from tests.unit.db import samples
+from tests.unit.listing import base
+
+
+class TestFilters(base.TestCase):
+    """A row and a request are shown by the same filters."""
+
+    def setUp(self):
+        super().setUp()
+        fields = {'display_name': 'Web 100%_a', 'image_ref': 'image',
+                  'launch_index': 3}
+        [self.built] = self.put(self.cell1, **fields)
+        [self.waiting] = self.accept(**fields)
+        self.accept(display_name='other', launch_index=4)
+        self.put(self.cell2, display_name='other', launch_index=4)
+
+    def shown(self, **filters):
+        page = self.reader.list(self.context, query.ServerQuery(query.wanted(
+            {name.replace('_', '-') if name in (
+                'tags_any', 'not_tags', 'not_tags_any', 'changes_since',
+                'changes_before') else name: value
+             for name, value in filters.items()}, 'project')))
+        return {found.uuid for found in page.servers}
+
+    def test_filters_show_what_they_name(self):
+        both = {self.built, self.waiting}
+        for filters in ({'name': 'web'}, {'name': '100%_'},
+                        {'image': 'image'}, {'image': ['x', 'image']},
+                        {'launch_index': '3'},
+                        {'name': 'eb', 'status': 'build'},
+                        {'image_ref': 'image', 'vm_state': 'building'},
+                        {'uuid': [*both]}):
+            self.assertEqual(both, self.shown(**filters), filters)
+        for filters in ({'name': '100_%'}, {'image': 'no'},
+                        {'name': 'web', 'launch_index': '4'},
+                        {'status': 'ACTIVE'}, {'host': 'h1'}):
+            self.assertEqual(set(), self.shown(**filters), filters)
+
+    def test_tags_are_all_or_any_or_none_of_some(self):
+        self.write(self.targets.database(self.cell1), tags.create_all,
+                   {self.built: ['a', 'b']})
+        for filters, shown in (
+                ({'tags': 'a,b'}, True), ({'tags': ['a', 'c']}, False),
+                ({'tags_any': 'c,a'}, True), ({'tags_any': 'c'}, False),
+                ({'not_tags': 'a,b'}, False), ({'not_tags': 'a,c'}, True),
+                ({'not_tags_any': 'c'}, True),
+                ({'not_tags_any': 'c,a'}, False)):
+            self.assertEqual(
+                shown, self.built in self.shown(**filters), filters)
+
+    def test_deleted_servers_are_shown_when_asked_for(self):
+        self.write(self.targets.database(self.cell1), samples.put, self.built,
+                   {'vm_state': 'deleted', 'deleted': 7})
+
+        self.assertEqual({self.built}, self.shown(deleted='true'))
+        self.assertEqual({self.built}, self.shown(status='DELETED'))
+        self.assertNotIn(self.built, self.shown())
+        self.assertIn(self.built, self.shown(changes_since=str(samples.NOW)))
+
+    def test_changes_are_those_from_a_time_on(self):
+        self.write(self.targets.database(self.cell1), samples.put, self.built,
+                   {'task_state': None}, now=samples.LATER)
+
+        self.assertEqual(
+            {self.built}, self.shown(changes_since=str(samples.LATER)))
+        self.assertNotIn(
+            self.built, self.shown(changes_before=str(samples.NOW)))
+
+
+class TestQuery(base.TestCase):
+
+    def refused(self, function, *args, **kwargs):
+        return str(self.assertRaises(
+            exception.InvalidField, function, *args, **kwargs))
+
+    def test_what_cannot_be_sorted_by_is_named(self):
+        self.assertIn("not 'id'", self.refused(query.order, ['id']))
+        self.assertIn('each key once', self.refused(
+            query.order, ['uuid', 'uuid']))
+        self.assertIn('asc or desc', self.refused(
+            query.order, ['uuid'], ['up']))
+        self.assertIn('no more directions', self.refused(
+            query.order, ['uuid'], ['asc', 'asc']))
+        self.assertIn("not 'host'", self.refused(
+            query.order, ['host'], is_admin=False))
+
+    def test_what_cannot_be_filtered_by_is_named(self):
+        for filters in ({'id': '1'}, {"x'; --": 'a'}, {'name': ''},
+                        {'name': ['a', 'b']}, {'name': 'a\0b'},
+                        {'name': 'a' * 256}, {'uuid': []},
+                        {'uuid': ['a'] * 101}, {'power_state': '-1'},
+                        {'power_state': '9' * 40}, {'deleted': 'maybe'},
+                        {'changes-since': 'yesterday'},
+                        {'changes-since': None}, {'status': 1},
+                        {'image': 'a', 'image_ref': 'b'}):
+            self.assertIn('filters', self.refused(
+                query.wanted, filters, None), filters)
+        for name in 'host', 'node', 'deleted', 'project_id', 'tenant_id':
+            self.assertIn(name, self.refused(
+                query.wanted, {name: 'x'}, 'project', is_admin=False))
+
+    def test_project_is_that_of_who_asks(self):
+        self.assertEqual(
+            {'project_id': ['project']},
+            query.wanted({}, 'project', is_admin=False).matches)
+
+    def test_every_order_ends_with_what_is_unique(self):
+        for key in instance_list.SORT_KEYS:
+            self.assertIn('uuid', query.order([key]).names)
+        self.assertEqual(
+            (('host', False), ('node', True), ('uuid', True)),
+            query.order(['host', 'node'], ['asc', 'desc']).keys)
+        self.assertEqual(
+            (('host', False), ('node', False), ('uuid', False)),
+            query.order(['host', 'node'], ['asc']).keys)
