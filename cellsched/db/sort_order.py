@@ -9,7 +9,9 @@ compare by their code points, as they do in Python.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any
 
 import sqlalchemy as sa
@@ -50,22 +52,30 @@ class SortOrder:
 
     keys: tuple[tuple[str, bool], ...]
 
-    @property
+    @functools.cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.keys)
 
-    @property
+    @functools.cached_property
     def descends(self) -> bool:
         """Return whether greater places come first."""
         return all(descending for _, descending in self.keys)
 
-    def place(self, values: Iterable[Any]) -> Any:
+    @functools.cached_property
+    def _is_plain(self) -> bool:
+        """Return whether values compare as they are."""
+        one_way = len({descending for _, descending in self.keys}) == 1
+        return one_way and _NEVER_NULL.issuperset(self.names)
+
+    def place(self, values: Sequence[Any]) -> Any:
         """Return what compares as rows with these values are sorted.
 
         Where the order descends it compares the other way around.
 
         :param values: of the keys
         """
+        if self._is_plain:
+            return tuple(values)
         if self.descends:
             return tuple([(value is not None, value) for value in values])
         return tuple([

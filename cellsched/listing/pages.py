@@ -204,16 +204,13 @@ class PageReader:
 
         :param rows: which they were made of
         """
-        names = self._order.names
         source.more = len(rows) == self._size
+        names, place = self._order.names, self._order.place
         for row, found in zip(rows, servers):
+            source.after = [getattr(row, name, None) for name in names]
             if found.uuid not in self._seen:
                 self._seen.add(found.uuid)
-                yield self._order.place(
-                    [getattr(row, name, None) for name in names]
-                ), source, found
-        if rows:
-            source.after = [getattr(rows[-1], name, None) for name in names]
+                yield place(source.after), source, found
 
 
 def database(aimed: context_.RequestContext) -> session.Database:

@@ -89,19 +89,18 @@ class Server:
     ) -> Self:
         """Return the record of a server in a cell.
 
-        :param row: its columns, as ``db.cell.instance_list`` reads them
+        :param row: ``db.cell.instance_list.SHOWN``, and more after that
         :param cell: what users call the cell
         :param tags: sorted
         """
+        # By place, as a row takes ten times as long to find a name.
+        (uuid, name, project_id, user_id, vm_state, task_state, host, zone,
+         image_ref, attempts, created_at, updated_at, deleted, *_) = row
         return cls(
-            uuid=row.uuid, name=row.display_name, project_id=row.project_id,
-            status='DELETED' if row.deleted else status_of(row.vm_state),
-            task_state=row.task_state, cell=cell, host=row.host,
-            availability_zone=row.availability_zone,
-            attempts=row.build_attempts, reason=reason,
-            created_at=row.created_at, tags=tuple(tags),
-            user_id=row.user_id, image_ref=row.image_ref,
-            updated_at=row.updated_at)
+            uuid, name, project_id,
+            'DELETED' if deleted else status_of(vm_state), task_state, cell,
+            host, zone, attempts, reason, created_at, tuple(tags), user_id,
+            image_ref, updated_at)
 
     @classmethod
     def unknown(cls, row: Any, cell: str) -> Self:

@@ -30,10 +30,10 @@ MATCHED = frozenset({
     'launch_index', 'node', 'power_state', 'project_id', 'reservation_id',
     'task_state', 'user_id', 'uuid', 'vm_state'})
 
-#: What is told of each server.
-_SHOWN = ('uuid', 'display_name', 'project_id', 'user_id', 'vm_state',
-          'task_state', 'host', 'availability_zone', 'image_ref',
-          'build_attempts', 'created_at', 'updated_at')
+#: What is told of each server, in this order.
+SHOWN = ('uuid', 'display_name', 'project_id', 'user_id', 'vm_state',
+         'task_state', 'host', 'availability_zone', 'image_ref',
+         'build_attempts', 'created_at', 'updated_at', 'deleted')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,15 +132,14 @@ def page(
 ) -> Sequence[sa.Row[Any]]:
     """Return rows of servers that are asked for, in order.
 
-    Each has what is shown of a server, whether it is ``deleted``, and the
-    columns of the order.
+    Each has :data:`SHOWN`, and the columns of the order that are none of it.
 
     :param after: the values of the order's keys that they come after
     """
     dialect = connection.dialect.name
     query = (
         sa.select(*(_TABLE.c[name] for name in dict.fromkeys(
-            (*_SHOWN, 'deleted', *order.names))))
+            (*SHOWN, *order.names))))
         .where(*wanted.conditions())
         .order_by(*order.clauses(_TABLE.c, dialect)).limit(limit))
     if after is not None:
