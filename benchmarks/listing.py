@@ -2,14 +2,15 @@
 """Listing the servers of several cells.
 
 Parameters: ``cells``, and ``servers`` of each; ``limit`` of the page, or null
-for all of them.
+for all of them; ``nova``, whether Nova lists as many in an environment of its
+own, see ``peers``.
 """
 
 import contextlib
-import datetime
+import json
 import pathlib
-import random
 import shutil
+import subprocess
 import tempfile
 import time
 import uuid
@@ -23,12 +24,11 @@ from cellsched.db import cell as cell_schema
 from cellsched.db.cell import models
 from cellsched.listing import query
 from cellsched import objects
+from peers import environment
+from peers import listed
 
-#: When the first server was created; the next one follows in a second.
-BEGAN = datetime.datetime(2026, 1, 1)
-
-#: Rows that one statement inserts.
-CHUNK = 5000
+#: Nova lists so many times.
+NOVA_REPEAT = 3
 
 
 def run(parameters, repeat):
@@ -36,14 +36,28 @@ def run(parameters, repeat):
     asked = query.ServerQuery(limit=parameters['limit'])
     samples = []
     with tempfile.TemporaryDirectory() as path, parts(
-            pathlib.Path(path), rows(cells, servers)) as made:
+            pathlib.Path(path), listed.rows(cells, servers)) as made:
         made.listing.list(context.admin(), asked)
         for _ in range(repeat):
             began = time.perf_counter()
             page = made.listing.list(context.admin(), asked)
             samples.append(time.perf_counter() - began)
             check(page, parameters)
-    return {'listing': samples}
+    if not parameters.get('nova'):
+        return {'listing': samples}
+    return {'listing': samples, 'nova': ask_nova(parameters)}
+
+
+def ask_nova(parameters):
+    """Return the seconds in which Nova lists servers as wide."""
+    script = pathlib.Path(__file__).parent / 'peers' / 'nova_listing.py'
+    done = subprocess.run(
+        [environment.make(environment.DEFAULT), script,
+         json.dumps(parameters), '--repeat', str(NOVA_REPEAT)],
+        capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f'Nova failed: {done.stderr.strip()[-2000:]}')
+    return json.loads(done.stdout)
 
 
 def check(page, parameters):
@@ -52,31 +66,6 @@ def check(page, parameters):
     if len(times) != count or times != sorted(times, reverse=True):
         raise RuntimeError(f'{len(times)} servers were listed, not the '
                            f'{count} newest in order')
-
-
-def rows(cells, servers):
-    """Return the servers of each cell, as wide as what an API creates."""
-    chance = random.Random(1)
-    numbers = list(range(cells * servers))
-    chance.shuffle(numbers)
-    return [[row(number, chance) for number in numbers[cell::cells]]
-            for cell in range(cells)]
-
-
-def row(number, chance):
-    created_at = BEGAN + datetime.timedelta(seconds=number)
-    return {
-        'uuid': str(uuid.UUID(int=chance.getrandbits(128))),
-        'created_at': created_at, 'updated_at': created_at,
-        'launched_at': created_at, 'deleted': 0, 'hidden': False,
-        'project_id': uuid.UUID(int=number % 50).hex,
-        'user_id': uuid.UUID(int=number % 200).hex,
-        'display_name': f'server-{number}', 'image_ref': str(uuid.UUID(int=7)),
-        'vm_state': 'active', 'task_state': None, 'power_state': 1,
-        'vcpus': 4, 'memory_mb': 8192, 'root_gb': 40, 'ephemeral_gb': 0,
-        'instance_type_id': 1, 'launch_index': 0,
-        'host': f'host{number % 1000}', 'node': f'host{number % 1000}',
-        'availability_zone': 'nova', 'reservation_id': f'r-{number}'}
 
 
 @contextlib.contextmanager
@@ -113,6 +102,6 @@ def fill(made, template, path, servers):
         cell_mappings.create(connection, mapping, made.clock.now())
     with made.databases.get(mapping.database_connection, 'cell').writer(
             ) as connection:
-        for start in range(0, len(servers), CHUNK):
+        for start in range(0, len(servers), listed.CHUNK):
             connection.execute(models.instances.insert(),
-                               servers[start:start + CHUNK])
+                               servers[start:start + listed.CHUNK])
