@@ -2,6 +2,7 @@
 """All services, for who runs several in one process."""
 
 from cellsched.assembly import api as api_
+from cellsched.assembly import archiver as archiver_
 from cellsched.assembly import auditor as auditor_
 from cellsched.assembly import compute as compute_
 from cellsched.assembly import conductor as conductor_
@@ -22,6 +23,7 @@ class Parts(
 _factory = service.factory(Parts)
 
 api = _factory(api_.api)
+archiver = _factory(archiver_.archiver)
 auditor = _factory(auditor_.auditor)
 compute = _factory(compute_.compute)
 conductor = _factory(conductor_.conductor)

@@ -249,5 +249,23 @@ build_casts = sa.Table(
     sa.Index('build_casts_cast_at_idx', 'cast_at'),
     mysql_engine='InnoDB', mysql_charset='utf8mb4')
 
+
+def _shadow(table):
+    return sa.Table(
+        f'shadow_{table.name}', METADATA,
+        # Ours: a database may give the id of a row again once that is gone.
+        sa.Column('archive_id', sa.Integer, primary_key=True,
+                  autoincrement=True),
+        *(sa.Column(column.name, column.type, nullable=column.nullable)
+          for column in table.columns),
+        mysql_engine='InnoDB', mysql_charset='utf8mb4')
+
+
+#: Where deleted rows of a table are archived, by that table.
+SHADOWS = {table: _shadow(table) for table in (
+    services, compute_nodes, instances, instance_extra,
+    instance_system_metadata, instance_faults, instance_actions,
+    instance_actions_events, block_device_mapping, migrations)}
+
 # Ours: what changed of services and compute nodes.
 FEED = feed.Feed('host_lanes', METADATA, LANES)

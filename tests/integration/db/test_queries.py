@@ -6,6 +6,7 @@ There transactions run at the same time, so races are real.
 
 from tests.integration.db import base
 from tests.unit.db.api import test_aggregates
+from tests.unit.db.api import test_archive as test_api_archive
 from tests.unit.db.api import test_audit_queries as test_api_queries
 from tests.unit.db.api import test_build_requests
 from tests.unit.db.api import test_build_requests_revised as test_revised
@@ -17,6 +18,7 @@ from tests.unit.db.api import test_instance_groups
 from tests.unit.db.api import test_instance_mappings
 from tests.unit.db.api import test_request_leases
 from tests.unit.db.api import test_request_specs
+from tests.unit.db.cell import test_archive as test_cell_archive
 from tests.unit.db.cell import test_audit_queries as test_cell_queries
 from tests.unit.db.cell import test_belongings
 from tests.unit.db.cell import test_block_devices
@@ -189,4 +191,20 @@ class TestAPISurveying(base.APITestCase, test_api_queries.TestSurveying):
 
 
 class TestCellSurveying(base.CellTestCase, test_cell_queries.TestSurveying):
+    pass
+
+
+class TestForget(base.APITestCase, test_api_archive.TestForget):
+    pass
+
+
+class TestArchiveServers(base.CellTestCase, test_cell_archive.TestServers):
+    pass
+
+
+class TestArchiveOthers(base.CellTestCase, test_cell_archive.TestOthers):
+    pass
+
+
+class TestArchivePurge(base.CellTestCase, test_cell_archive.TestPurge):
     pass

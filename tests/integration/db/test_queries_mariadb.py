@@ -206,3 +206,19 @@ class TestAPISurveying(base.OnMariaDB, test_queries.TestAPISurveying):
 
 class TestCellSurveying(base.OnMariaDB, test_queries.TestCellSurveying):
     pass
+
+
+class TestForget(base.OnMariaDB, test_queries.TestForget):
+    pass
+
+
+class TestArchiveServers(base.OnMariaDB, test_queries.TestArchiveServers):
+    pass
+
+
+class TestArchiveOthers(base.OnMariaDB, test_queries.TestArchiveOthers):
+    pass
+
+
+class TestArchivePurge(base.OnMariaDB, test_queries.TestArchivePurge):
+    pass

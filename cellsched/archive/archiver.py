@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moving deleted rows to shadow tables, and removing them from there."""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import datetime
+import functools
+from typing import Any
+
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched.claims import base as claims_base
+from cellsched.claims import moves
+from cellsched import context as context_
+from cellsched.db.api import archive as api_archive
+from cellsched.db.cell import archive
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+
+#: Name of the API database among those of cells.
+API = 'API database'
+
+#: Servers, or rows, of one transaction.
+_BATCH = 100
+
+#: Rows that a server has in all tables, more or less.
+_ROWS_EACH = 10
+
+#: Rows that are removed in one transaction.
+_PURGED = 1000
+
+#: Times to do a batch that loses to others.
+_TRIES_MAX = 5
+
+Progress = Callable[[int], None]
+
+
+@dataclasses.dataclass
+class ArchiveReport:
+    """The rows that were moved or removed.
+
+    :param rows: how many, by names of cells and of tables
+    :param kept: deleted servers that hold claims or have a build request
+    :param looked: how many deleted servers were looked at
+    :param failed: why cells could not be gone through, by their names
+    """
+
+    rows: collections.Counter[tuple[str, str]] = dataclasses.field(
+        default_factory=collections.Counter)
+    kept: set[str] = dataclasses.field(default_factory=set)
+    looked: int = 0
+    failed: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def add(self, cell: str, rows: collections.Counter[str]) -> None:
+        """Add rows of a cell, by their tables."""
+        self.rows.update({(cell, table): count
+                          for table, count in rows.items()})
+
+
+@dataclasses.dataclass
+class _Batch:
+    """A batch of one cell.
+
+    :param rows: how many went, by table
+    :param last: id of the last server that was looked at, None if there are
+        no more
+    :param looked: how many servers were looked at
+    """
+
+    rows: collections.Counter[str]
+    last: int | None = None
+    looked: int = 0
+    kept: set[str] = dataclasses.field(default_factory=set)
+
+
+class Archiver:
+    """Archives what is deleted, cell after cell and batch after batch.
+
+    The API database forgets the servers of a batch first. Whoever is killed
+    after that leaves deleted rows in the cell, and the next run finds them.
+
+    :param claims: None where only another process knows them
+    """
+
+    def __init__(
+        self, database: session.Database, cells: registry.CellRegistry,
+        gatherer: gather.Gatherer, claims: claims_base.ClaimStore | None,
+    ) -> None:
+        self._database = database
+        self._cells = cells
+        self._gatherer = gatherer
+        self._claims = claims
+        self._context = context_.admin()
+
+    def cells(self, url: str | None = None) -> list[objects.CellMapping]:
+        """Return all cells, cell0 among them, or that of a database.
+
+        :raises cellsched.exception.ConfigurationInvalid: it is no cell's
+        """
+        found = [cell for cell in self._cells.all()
+                 if url in (None, cell.database_connection)]
+        if url is not None and not found:
+            raise exception.ConfigurationInvalid(
+                field='[database] connection',
+                expected='the database of a cell, as it is mapped')
+        return found
+
+    def size(
+        self, cells: Sequence[objects.CellMapping], before: datetime.datetime
+    ) -> int:
+        """Return how many servers may be archived, for a progress bar."""
+        def look(aimed: context_.RequestContext) -> int:
+            with _database(aimed).reader() as connection:
+                return archive.count(connection, before)
+
+        return sum(self._gatherer.gather(
+            self._context, cells, look).results.values())
+
+    def archive(
+        self, cells: Sequence[objects.CellMapping], before: datetime.datetime,
+        max_rows: int, progress: Progress = lambda done: None,
+    ) -> ArchiveReport:
+        """Archive what was deleted before a time.
+
+        Where that is of all cells, the API database forgets servers that were
+        deleted before they had one, too.
+
+        :param max_rows: about how many rows go; all that belongs to a server
+            goes with it, so there may be a few more
+        :param progress: is told how much of :meth:`size` was gone through
+        """
+        report = ArchiveReport()
+        for cell in cells:
+            after: int | None = 0
+            while (left := max_rows - report.rows.total()) > 0:
+                batch = self._ask(report, cell, functools.partial(
+                    self._batch, cell, before, after, left))
+                if batch is None or not batch.looked and not batch.rows:
+                    break
+                report.add(_name(cell), batch.rows)
+                report.kept |= batch.kept
+                report.looked += batch.looked
+                progress(report.looked)
+                after = batch.last
+        if len(cells) == len(self._cells.all()):
+            self._forget_unplaced(report, cells, before, max_rows)
+        return report
+
+    def purge(
+        self, cells: Iterable[objects.CellMapping],
+        before: datetime.datetime | None = None,
+    ) -> ArchiveReport:
+        """Remove what is archived.
+
+        :param before: only what was deleted before this time
+        """
+        def remove(aimed: context_.RequestContext) -> collections.Counter[str]:
+            with _database(aimed).writer() as connection:
+                return archive.purge(connection, before, _PURGED)
+
+        report = ArchiveReport()
+        for cell in cells:
+            while rows := self._ask(report, cell, remove):
+                report.add(_name(cell), rows)
+        return report
+
+    def _forget_unplaced(
+        self, report: ArchiveReport, cells: Sequence[objects.CellMapping],
+        before: datetime.datetime, max_rows: int,
+    ) -> None:
+        """Forget servers that no cell has a row of.
+
+        A row that was left behind would be of a server that nobody knows.
+        """
+        after = 0
+        while (left := max_rows - report.rows.total()) > 0:
+            with self._database.reader() as connection:
+                page = api_archive.unplaced_after(
+                    connection, before, after, min(_BATCH, left))
+            if not page:
+                return
+            after = page[-1][0]
+            uuids = {uuid for _, uuid in page}
+            there: set[str] = set()
+            for cell in cells:
+                found = self._ask(report, cell, functools.partial(
+                    _present, uuids))
+                if found is None:
+                    return
+                there |= found
+            free = uuids - there - self._holding(uuids)
+            with self._database.writer() as connection:
+                free = api_archive.forget(connection, free, None)
+            report.kept |= uuids - free
+            report.add(API, collections.Counter(
+                {'instance_mappings': len(free)} if free else {}))
+
+    def _ask(
+        self, report: ArchiveReport, cell: objects.CellMapping,
+        function: Callable[[context_.RequestContext], Any],
+    ) -> Any:
+        """Return what a function returns, or None where the cell fails."""
+        for _ in range(_TRIES_MAX):
+            gathered = self._gatherer.gather(self._context, [cell], function)
+            if gathered.results:
+                return gathered.results[cell.uuid]
+            failure = gathered.failures.get(cell.uuid)
+            if not isinstance(failure, exception.TransactionLost):
+                break
+        report.failed[_name(cell)] = (
+            f'{failure}' if failure else 'it did not answer in time')
+        return None
+
+    def _batch(
+        self, cell: objects.CellMapping, before: datetime.datetime,
+        after: int | None, left: int, aimed: context_.RequestContext,
+    ) -> _Batch:
+        """Archive the next servers of a cell, or else other rows.
+
+        :param after: id of the last server before them; None if there are no
+            more
+        :param left: how many rows may go
+        """
+        database = _database(aimed)
+        if after is not None:
+            most = max(1, min(_BATCH, left // _ROWS_EACH))
+            with database.reader() as connection:
+                page = archive.ready_after(connection, before, after, most)
+            if page:
+                return self._servers(database, cell, before, page)
+        with database.writer() as connection:
+            return _Batch(archive.move_rows(
+                connection, before, min(_BATCH, left)))
+
+    def _servers(
+        self, database: session.Database, cell: objects.CellMapping,
+        before: datetime.datetime, page: Sequence[tuple[int, str]],
+    ) -> _Batch:
+        uuids = {uuid for _, uuid in page}
+        free = uuids - self._holding(uuids)
+        with self._database.writer() as connection:
+            free = api_archive.forget(connection, free, cell.id)
+        with database.writer() as connection:
+            rows = archive.move_servers(connection, free, before)
+        return _Batch(rows, page[-1][0], len(page), uuids - free)
+
+    def _holding(self, uuids: Iterable[str]) -> set[str]:
+        """Return those that hold claims, or do where they were moved to."""
+        if self._claims is None:
+            return set()
+        held = self._claims.held(moves.names(sorted(uuids)))
+        return {uuid for uuid in uuids
+                if uuid in held or moves.consumer(uuid) in held}
+
+
+def _database(aimed: context_.RequestContext) -> session.Database:
+    assert aimed.cell is not None
+    return aimed.cell.database
+
+
+def _present(
+    uuids: Iterable[str], aimed: context_.RequestContext
+) -> set[str]:
+    with _database(aimed).reader() as connection:
+        return archive.present(connection, uuids)
+
+
+def _name(cell: objects.CellMapping) -> str:
+    return str(cell.get('name') or cell.uuid)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The archiver of all cells."""
+
+from oslo_config import cfg
+
+from cellsched.archive import archiver as archiver_
+from cellsched.assembly import service
+from cellsched.claims import base as claims_base
+from cellsched.db import api as api_schema
+from cellsched import embedding
+
+
+@service.factory(embedding.ConductorParts)
+def archiver(
+    conf: cfg.ConfigOpts, parts: embedding.ConductorParts
+) -> archiver_.Archiver:
+    """Return what archives deleted rows.
+
+    Claims that only another process sees are not looked at.
+    """
+    api_schema.SCHEMA.check(parts.database)
+    parts.claims.check()
+    shared = claims_base.Trait.SHARED in parts.claims.traits
+    return archiver_.Archiver(
+        parts.database, parts.cells, parts.gatherer,
+        parts.claims if shared else None)
