@@ -57,6 +57,7 @@
     └── DatabaseError
         ├── DatabaseUnreachable
         ├── SchemaOutOfDate          names the command that mends it
+        ├── Cell0NotMapped           likewise
         └── TransactionLost          to another one; it may be tried again
 
 An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
@@ -491,6 +492,14 @@ class DatabaseUnreachable(DatabaseError):
 class SchemaOutOfDate(DatabaseError):
     msg_fmt = ('The %(schema)s database at %(url)s has schema version '
                '%(version)s, not %(expected)s; run: %(command)s')
+
+
+class Cell0NotMapped(DatabaseError):
+    """The API database is in use without cell0, and is not upgraded so."""
+
+    msg_fmt = ('The API database is in use and cell0 is not mapped, so its '
+               'schema stays as it is; before it is upgraded, run: '
+               '%(command)s')
 
 
 class TransactionLost(DatabaseError):

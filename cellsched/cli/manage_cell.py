@@ -234,12 +234,24 @@ def _check_schema(app: 'app.App') -> None:
     api.SCHEMA.check(database)
 
 
+def _has_schema(app: 'app.App') -> bool:
+    """Return whether there are tables, of whatever version.
+
+    Those of an older one are upgraded only when cell0 is mapped.
+    """
+    database = app.parts.database
+    from cellsched.db import api
+
+    return api.SCHEMA.version(database) is not None
+
+
 def _create(app: 'app.App', mapping: Any) -> None:
     """Add a mapping.
 
     :raises cellsched.exception.CellMappingExists: there is one like it
     """
-    _check_schema(app)
+    if not mapping.is_cell0() or not _has_schema(app):
+        _check_schema(app)
     from cellsched.db.api import cell_mappings
 
     create = (cell_mappings.create if mapping.is_cell0()

@@ -44,7 +44,8 @@ class SyncAPI(_Sync):
     """Bring the schema of the API database up to date.
 
     The database is that of ``[api_database] connection``; it must exist, and
-    may be empty. It goes before the databases of cells.
+    may be empty. It goes before the databases of cells. One that is in use
+    must have cell0 mapped: see ``cellsched-manage cell_v2 map_cell0``.
 
     Example::
 

@@ -40,6 +40,8 @@ class Schema:
 
         :raises cellsched.exception.InvalidField: no such version, or the
             database has one that is not known here
+        :raises cellsched.exception.Cell0NotMapped: an API database is in use
+            and has no cell0
         """
         # Every service checks its schemas, and none needs alembic for it,
         # which takes as long to import as all that is ours.
