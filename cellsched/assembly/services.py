@@ -8,6 +8,7 @@ from cellsched.assembly import compute as compute_
 from cellsched.assembly import conductor as conductor_
 from cellsched.assembly import scheduler as scheduler_
 from cellsched.assembly import service
+from cellsched.assembly import upgrade_checks as upgrade_checks_
 
 API = api_.API
 Service = service.Service
@@ -29,3 +30,4 @@ compute = _factory(compute_.compute)
 conductor = _factory(conductor_.conductor)
 planner = _factory(scheduler_.planner)
 scheduler = _factory(scheduler_.scheduler)
+upgrade_checks = _factory(upgrade_checks_.upgrade_checks)

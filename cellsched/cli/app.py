@@ -7,6 +7,7 @@ arguments among it; other exit codes are the commands' own.
 """
 
 import argparse
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -23,6 +24,7 @@ import traceback
 from typing import Any
 from typing import ClassVar
 from typing import NoReturn
+from typing import Protocol
 from typing import TextIO
 from typing import TYPE_CHECKING
 
@@ -347,7 +349,14 @@ class Manage(App):
     verbose = ('-v',)
 
 
-def main(application: type[App]) -> NoReturn:
+class Application(Protocol):
+    """An application, as a process runs it."""
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Run a command; return the exit code."""
+
+
+def main(application: Callable[[], Application]) -> NoReturn:
     """Run an application as this process, and end it."""
     for name in ('stdout', 'stderr'):
         # Python has none where it was closed.

@@ -19,6 +19,7 @@ PUBLISHED = {
     'fixtures': {'_setUp'},
     'nova': {'_weigh_object'},
     'os': {'_exit'},
+    'oslo_upgradecheck': {'_upgrade_checks'},
     'oslo_versionedobjects': {'_obj_from_primitive'},
 }
 

@@ -67,6 +67,14 @@ def list_with_services(connection: sa.Connection) -> Sequence[Any]:
         .order_by(_TABLE.c.id)).all()
 
 
+def list_hosts(connection: sa.Connection) -> list[str]:
+    """Return the hosts that have nodes, sorted."""
+    return list(connection.execute(
+        sa.select(_TABLE.c.host).distinct()
+        .where(_TABLE.c.deleted == 0, _TABLE.c.host.is_not(None))
+        .order_by(_TABLE.c.host)).scalars())
+
+
 def list_unmapped(connection: sa.Connection) -> Sequence[Any]:
     """Return ``uuid`` and ``host`` of nodes that are not known as mapped."""
     return connection.execute(

@@ -49,6 +49,19 @@ def lowest_version(connection: sa.Connection, binary: str) -> int | None:
     return version
 
 
+def list_versions(connection: sa.Connection, binary: str) -> dict[str, int]:
+    """Return the versions of a service by host; 0 where it tells none.
+
+    Those that are forced down are left out, as by :func:`lowest_version`.
+    """
+    return {host: version or 0 for host, version in connection.execute(
+        sa.select(_TABLE.c.host, _TABLE.c.version)
+        .where(_TABLE.c.binary == binary, _TABLE.c.deleted == 0,
+               _TABLE.c.host.is_not(None),
+               _TABLE.c.forced_down.is_not(sa.true()))
+        .order_by(_TABLE.c.id))}
+
+
 def is_up(
     connection: sa.Connection, host: str, now: datetime.datetime,
     down_s: float,

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of a deployment that is upgraded."""
+
+from oslo_config import cfg
+
+from cellsched.assembly import service
+from cellsched.claims import base as claims_base
+from cellsched import embedding
+from cellsched.upgrade import checks
+
+
+@service.factory(embedding.ConductorParts)
+def upgrade_checks(
+    conf: cfg.ConfigOpts, parts: embedding.ConductorParts
+) -> checks.UpgradeChecks:
+    """Return the checks; nothing is asked before they are made."""
+    def claims() -> claims_base.ClaimStore | None:
+        store = parts.claims
+        return store if claims_base.Trait.SHARED in store.traits else None
+
+    return checks.UpgradeChecks(checks.CheckedDeployment(
+        parts.database, parts.cells, parts.gatherer, claims))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``cellsched-status``."""
+
+from collections.abc import Sequence
+import logging
+import sys
+from typing import NoReturn
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from cellsched.cli import app
+from cellsched import exception
+from cellsched import urls
+
+#: What the process ends with where the checks could not be made.
+ERROR = 255
+
+
+class Status(upgradecheck.UpgradeCommands):
+    """The command, whose configuration is read when its options are known."""
+
+    def __init__(self) -> None:
+        self._conf = cfg.ConfigOpts()
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Run the command; return the exit code."""
+        # What is wrong is in what the checks say.
+        logging.getLogger().addHandler(logging.NullHandler())
+        try:
+            return upgradecheck.main(
+                self._conf, 'cellsched', self, list(argv))
+        except SystemExit as exc:
+            # Of a command line that is wrong the code is that of a failure.
+            return ERROR if exc.code else 0
+        except cfg.ConfigFileParseError as exc:
+            # Its text quotes the line.
+            return _refuse(f'Configuration: {exc.config_file}: cannot be read')
+        except cfg.Error as exc:
+            return _refuse(f'Configuration: {exc}')
+
+    def check(self) -> upgradecheck.Code:
+        """Make the checks, and print what they say."""
+        # A command line that is wrong is to be told of at once.
+        from cellsched.assembly import services as assembly
+        from cellsched.conf import loader
+
+        try:
+            conf = loader.load(files=self._conf.config_file,
+                               dirs=self._conf.config_dir)
+            for group in ('api_database', 'database'):
+                # Who waits at a terminal wants to know at once.
+                conf.set_default('max_retries', 0, group)
+            parts = assembly.Parts(conf)
+            try:
+                return assembly.upgrade_checks(conf, parts).check()
+            finally:
+                parts.close()
+        except exception.CellschedException as exc:
+            raise SystemExit(_refuse(exc.format_message())) from None
+        except Exception as exc:
+            raise SystemExit(_refuse(
+                f'unexpected {type(exc).__name__}: {exc}')) from None
+
+
+def _refuse(text: str) -> int:
+    """Say in one line why the checks cannot be made; return the code."""
+    line = ' '.join(urls.mask_text(text).split())
+    print(f'cellsched-status: {line}', file=sys.stderr)
+    return ERROR
+
+
+def main() -> NoReturn:
+    """Check whether a deployment is ready to be upgraded."""
+    app.main(Status)
