@@ -4,6 +4,7 @@
 import abc
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
 from typing import Any
 from typing import ClassVar
 
@@ -88,7 +89,7 @@ class Filter(abc.ABC):
         """Take the options of the group, as attributes."""
         self.options = options
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The name that counts and errors give this filter."""
         return type(self).__name__

@@ -82,7 +82,7 @@ of their numbers counts.
         """Take the options of the group, as attributes."""
         self.options = options
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The name that errors give this weigher."""
         return type(self).__name__

@@ -183,6 +183,21 @@ class Batch:
                 build.end(outcome, first.reason)
 
 
+def going_on(builds: Iterable[Build]) -> list[Build]:
+    """Return the builds that have no outcome yet."""
+    return [build for build in builds
+            if build._outcome is Outcome.GOING_ON]
+
+
+def parted(builds: Iterable[Build]) -> tuple[list[Build], list[Build]]:
+    """Return the builds that have no outcome yet, and those that have one."""
+    live: list[Build] = []
+    ended: list[Build] = []
+    for build in builds:
+        (live if build._outcome is Outcome.GOING_ON else ended).append(build)
+    return live, ended
+
+
 def by_cell(
     builds: Sequence[Build],
 ) -> Iterator[tuple[objects.CellMapping, list[Build]]]:

@@ -89,8 +89,7 @@ class _Course:
         self.place += 1
         if not step.final:
             self.batch.fail_together()
-        self.ended = [build for build in self.live if build.ended]
-        self.live = [build for build in self.live if not build.ended]
+        self.live, self.ended = build_.parted(self.live)
 
 
 class Runner:
@@ -178,15 +177,14 @@ def _fail(step: Step, builds: Sequence[build_.Build], exc: Exception) -> None:
                     delivery.describe(exc))
     else:
         LOG.exception('Step %s failed for %s', step.name, uuids)
-    for build in builds:
-        if not build.ended:
-            build.fail(exc)
+    for build in build_.going_on(builds):
+        build.fail(exc)
 
 
 def _do(step: Step, builds: Sequence[build_.Build]) -> None:
     for left in reversed(range(_TRIES_MAX)):
         try:
-            if wanted := [build for build in builds if not build.ended]:
+            if wanted := build_.going_on(builds):
                 step.do(wanted)
             return
         except exception.TransactionLost as exc:

@@ -14,7 +14,7 @@ from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.placement import selection
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
-from cellsched.weighers import ram
+from cellsched.weighers import resources
 from tests.unit import base
 from tests.unit.filters import agreeing
 from tests.unit import strategies
@@ -175,7 +175,7 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
         selector = selection.Selector(
             pipeline.Pipeline(
                 [builders.plugin(self.plugin)],
-                [builders.plugin(ram.RAMWeigher)]),
+                [builders.plugin(resources.RAMWeigher)]),
             selection.SelectionPolicy(random.Random(1)), hosts, request)
 
         for uuid in MEMBERS:

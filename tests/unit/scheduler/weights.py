@@ -11,8 +11,7 @@ from cellsched import objects
 from cellsched import plugins
 from cellsched.testing import builders
 from tests.unit import strategies
-from tests.unit.weighers import test_cell_free
-from tests.unit.weighers import test_cross_cell
+from tests.unit.weighers import test_cells
 from tests.unit.weighers import test_image_properties
 from tests.unit.weighers import test_metrics
 
@@ -32,7 +31,7 @@ PLAIN = {
         lambda host, world: world.failures.get(host.cell, 0)),
     'CellFreeWeigher': (
         'cell_free_weight_multiplier', 1,
-        lambda host, world: test_cell_free.free_share(
+        lambda host, world: test_cells.free_share(
             [each for each in world.hosts if each.cell == host.cell])),
     'CrossCellWeigher': (
         'cross_cell_move_weight_multiplier', 1,
@@ -152,7 +151,7 @@ class World:
 
 
 _FAILURES = st.dictionaries(
-    st.sampled_from(test_cross_cell.CELLS), st.sampled_from([1, 7, 150]),
+    st.sampled_from(test_cells.CELLS), st.sampled_from([1, 7, 150]),
     max_size=2)
 
 #: There is room on all, so that there is something to weigh.
@@ -205,10 +204,10 @@ def worlds(draw):
         st.sampled_from(test_image_properties.NAMES),
         st.sampled_from(test_image_properties.VALUES)))
     group = draw(_GROUPS)
-    preferred = draw(st.none() | st.sampled_from(test_cross_cell.CELLS))
+    preferred = draw(st.none() | st.sampled_from(test_cells.CELLS))
     hosts = draw(strategies.hosts(
         metadata=_METADATA, failures=failures,
-        cell=st.sampled_from(test_cross_cell.CELLS),
+        cell=st.sampled_from(test_cells.CELLS),
         metrics=test_metrics.METRICS,
         image_props=test_image_properties.SERVERS,
         **_ROOM))

@@ -3,26 +3,28 @@
 
 from cellsched.testing import builders
 from cellsched.weighers import base as weighers
-from cellsched.weighers import ram
+from cellsched.weighers import resources
 from tests.unit import base
 
 
 class TestWeigher(base.TestCase):
 
     def test_name_is_that_of_the_class(self):
-        self.assertEqual('RAMWeigher', builders.plugin(ram.RAMWeigher).name)
+        self.assertEqual(
+            'RAMWeigher', builders.plugin(resources.RAMWeigher).name)
 
     def test_weigher_must_score(self):
         self.assertRaises(
             TypeError, type('Partial', (weighers.Weigher,), {}), None)
 
     def test_multiplier_is_that_of_the_option(self):
-        plugin = builders.plugin(ram.RAMWeigher, ram_weight_multiplier=-2.5)
+        plugin = builders.plugin(
+            resources.RAMWeigher, ram_weight_multiplier=-2.5)
 
         self.assertEqual(-2.5, plugin.multiplier(builders.hosts()))
 
     def test_aggregates_override_it_for_their_hosts(self):
-        plugin = builders.plugin(ram.RAMWeigher)
+        plugin = builders.plugin(resources.RAMWeigher)
         hosts = builders.hosts(aggregates=[
             (builders.aggregate(1, ram_weight_multiplier='3'),
              builders.aggregate(2, ram_weight_multiplier='2')),

@@ -46,7 +46,7 @@ class Decide(saga.Step):
                  and build.earlier.id != build.cell.id]
         if moved:
             self._leave_earlier(moved)
-        live = [build for build in builds if not build.ended]
+        live = build_.going_on(builds)
         decided: set[str] = set()
         with self._database.writer() as connection:
             mine = self._renew(connection, live)

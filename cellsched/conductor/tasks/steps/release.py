@@ -49,7 +49,7 @@ class Release(saga.Step):
                 return self._release(left)
             except _Changed as exc:
                 self._change(exc.builds)
-                left = [build for build in left if not build.ended]
+                left = build_.going_on(left)
 
     def _release(self, builds: Sequence[build_.Build]) -> None:
         with self._database.writer() as connection:

@@ -13,9 +13,7 @@ from cellsched.filters import compute
 from cellsched.filters import num_instances
 from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
-from cellsched.weighers import cpu
-from cellsched.weighers import disk
-from cellsched.weighers import ram
+from cellsched.weighers import resources
 from tests.unit import base
 from tests.unit.filters import test_compute
 from tests.unit.hosts import rows
@@ -310,7 +308,8 @@ class TestAgainstRows(base.TestCase):
                              max_instances_per_host=limit)],
             [builders.plugin(kind, **{kind.multiplier_name: multiplier})
              for kind, multiplier in zip(
-                 (ram.RAMWeigher, cpu.CPUWeigher, disk.DiskWeigher),
+                 (resources.RAMWeigher, resources.CPUWeigher,
+                  resources.DiskWeigher),
                  multipliers)])
         hosts = rows.hosts(table)
         request = builders.request(

@@ -8,7 +8,7 @@ from cellsched.filters import compute
 from cellsched.scheduler.decision import plugin_calls
 from cellsched.testing import builders
 from cellsched.testing import clock as clock_
-from cellsched.weighers import ram
+from cellsched.weighers import resources
 from tests.unit import base
 from tests.unit.scheduler import toys
 
@@ -23,7 +23,7 @@ class TestApplying(base.TestCase):
 
     def test_those_apply_that_say_so_or_nothing(self):
         plugins = [toys.Filter([]), builders.plugin(compute.ComputeFilter),
-                   builders.plugin(ram.RAMWeigher)]
+                   builders.plugin(resources.RAMWeigher)]
         other = toys.Filter([], applies=False)
 
         self.assertEqual(plugins, plugin_calls.PluginCalls().applying(

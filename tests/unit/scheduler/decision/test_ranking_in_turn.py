@@ -7,10 +7,8 @@ import numpy as np
 
 from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
-from cellsched.weighers import cpu
-from cellsched.weighers import disk
 from cellsched.weighers import io_ops
-from cellsched.weighers import ram
+from cellsched.weighers import resources
 from tests.unit import base
 from tests.unit.hosts import taking
 from tests.unit.scheduler import toys
@@ -44,8 +42,8 @@ def table():
 
 
 def weighers(multipliers):
-    kinds = (cpu.CPUWeigher, disk.DiskWeigher, io_ops.IoOpsWeigher,
-             ram.RAMWeigher)
+    kinds = (resources.CPUWeigher, resources.DiskWeigher, io_ops.IoOpsWeigher,
+             resources.RAMWeigher)
     return [builders.plugin(kind, **{kind.multiplier_name: multiplier})
             for kind, multiplier in zip(kinds, multipliers)]
 

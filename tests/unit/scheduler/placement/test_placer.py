@@ -7,7 +7,7 @@ from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import instance_hints
 from cellsched.testing import builders
-from cellsched.weighers import ram
+from cellsched.weighers import resources
 from tests.unit.db import samples
 from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
@@ -94,7 +94,7 @@ class TestPlace(schedulers.PlacingTestCase):
     def test_rest_of_a_request_is_chosen_with_alternates(self):
         uuids = samples.uuids(2)
         self.placer, self.loader = self.world.placer(
-            weighers=[builders.plugin(ram.RAMWeigher)])
+            weighers=[builders.plugin(resources.RAMWeigher)])
         self.place(uuids=uuids[:1], vcpus=1)
         self.loader.refresh(world.CONTEXT)
 

@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from cellsched.testing import builders
 from cellsched.testing.suite import weighers as suite
-from cellsched.weighers import ram
+from cellsched.weighers import resources
 from tests.unit import base
 from tests.unit.testing.suite import runner
 
@@ -21,13 +21,13 @@ class TestWeigherSuite(base.TestCase):
 
     def assertFinds(self, expected, **wrong):
         """Check which test finds what is wrong."""
-        kind = type('Wrong', (ram.RAMWeigher,),
+        kind = type('Wrong', (resources.RAMWeigher,),
                     {'__doc__': 'Is wrong.'} | wrong)
         self.assertIn(expected, runner.failures(Suite, kind))
 
     def test_sound_weigher_passes(self):
         self.assertEqual(set(), runner.failures(
-            suite.WeigherSuite, ram.RAMWeigher))
+            suite.WeigherSuite, resources.RAMWeigher))
 
     def test_scores_of_the_wrong_shape_are_found(self):
         self.assertFinds('test_answer_has_an_entry_for_each_host',
@@ -47,7 +47,7 @@ class TestWeigherSuite(base.TestCase):
                          score=part_of_all)
 
     def test_weigher_that_likes_all_alike_at_no_cost_passes(self):
-        kind = type('Right', (ram.RAMWeigher,), {
+        kind = type('Right', (resources.RAMWeigher,), {
             '__doc__': 'Is right.', 'score': lambda *args: None})
 
         self.assertEqual(set(), runner.failures(Suite, kind))
@@ -70,7 +70,7 @@ class TestWeigherSuite(base.TestCase):
 
 class TestAssertScores(Suite, base.TestCase):
 
-    plugin = ram.RAMWeigher
+    plugin = resources.RAMWeigher
 
     def test_scores_are_compared(self):
         hosts = builders.hosts(free_ram_mb=[1, 2])
