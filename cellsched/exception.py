@@ -5,6 +5,7 @@
 
     CellschedException
     ├── Invalid                      bad input; nothing was changed
+    │   ├── Cell0CannotBeDisabled
     │   ├── InvalidField             names the field and what was expected
     │   ├── MarkerNotFound
     │   └── ConfigurationInvalid
@@ -30,6 +31,9 @@
     │   ├── HostInOtherZone          names its zone
     │   ├── HostNameTaken            by another agent
     │   └── HostMappingExists        names both cells
+    ├── InUse                        it cannot go yet
+    │   ├── CellInUse                says by what
+    │   └── HostInUse
     ├── InstanceInvalidState         names the state
     ├── NoValidHost                  carries rejections, never host names
     │   └── MaxRetriesExceeded
@@ -285,6 +289,30 @@ class HostNameTaken(Exists):
 class HostMappingExists(Exists):
     msg_fmt = ("Host '%(host)s' of cell %(cell)s is mapped to cell "
                '%(mapped_cell)s already; host names are unique across cells.')
+
+
+class InUse(CellschedException):
+    """Something cannot go while it has something."""
+
+    code = 409
+
+
+class CellInUse(InUse):
+    """A cell cannot go: it has so many of what ``by`` says."""
+
+    HOSTS = 'hosts'
+    SERVERS = 'servers'
+    DELETED = 'deleted servers that are not archived'
+
+    msg_fmt = 'Cell %(cell)s has %(count)d %(by)s.'
+
+
+class HostInUse(InUse):
+    msg_fmt = "Host '%(host)s' has %(count)d servers."
+
+
+class Cell0CannotBeDisabled(Invalid):
+    msg_fmt = 'Cell0 takes what cannot be built, and cannot be disabled.'
 
 
 class InstanceInvalidState(CellschedException):

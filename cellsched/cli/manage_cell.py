@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NOTHING_NEW = 1
 DUPLICATE = 2
 
-_IN_PS = ('URLs on a command line are seen by every user of the machine')
+IN_PS = 'URLs on a command line are seen by every user of the machine'
 
 
 class MapCell0(base.Command):
@@ -38,35 +38,12 @@ class MapCell0(base.Command):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--database_connection', metavar='URL',
-            help=f'the database of cell0. {_IN_PS}, those in configuration '
+            help=f'the database of cell0. {IN_PS}, those in configuration '
                  'files are not')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        url = parsed_args.database_connection or self._default()
-        parts = self.app.parts
-        _check_database(self.app, url)
-        from cellsched import objects
-
-        mapping = objects.CellMapping(
-            uuid=objects.CELL0_UUID, name='cell0', transport_url='none:///',
-            database_connection=url, disabled=False)
-        try:
-            _create(self.app, mapping)
-        except exception.CellMappingExists:
-            self.app.say('Cell0 is already setup')
-            mapped = parts.cells.cell0().database_connection
-            if mapped != url:
-                self.app.warn('warning: cell0 stays where it is, at '
-                              f'{urls.mask(mapped)}')
-
-    def _default(self) -> str:
-        conf = self.app.conf
-        url = conf.database.connection or self.app.parts.database.url
-        _check_database(self.app, url)
-        from cellsched.db.api import cell_mappings
-
-        return cell_mappings.beside(url, '_cell0')
+        map_cell0(self.app, parsed_args.database_connection)
 
 
 class CreateCell(base.Command):
@@ -88,9 +65,13 @@ class CreateCell(base.Command):
         parser = super().get_parser(prog_name)
         parser.add_argument('--name', metavar='NAME', help='its name')
         parser.add_argument(
+            '--uuid', metavar='UUID',
+            help='its uuid, such as the one that it has in Nova; by default '
+                 'a new one')
+        parser.add_argument(
             '--database_connection', metavar='URL',
             help='its database; by default [database] connection. '
-                 f'{_IN_PS}, those in configuration files are not')
+                 f'{IN_PS}, those in configuration files are not')
         parser.add_argument(
             '--transport-url', metavar='URL',
             help='its broker; by default [DEFAULT] transport_url. The same '
@@ -103,27 +84,19 @@ class CreateCell(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         args = parsed_args
-        if args.name:
-            from cellsched.api import validation
-
-            validation.check_text('options', '--name', args.name)
+        check_name(args.name)
+        check_uuid('--uuid', args.uuid)
         transport_url = self._transport(args.transport_url)
         database_connection = self._database(args.database_connection)
-        from oslo_utils import uuidutils
-
-        from cellsched import objects
-
-        mapping = objects.CellMapping(
-            uuid=uuidutils.generate_uuid(), name=args.name or None,
-            transport_url=transport_url,
-            database_connection=database_connection, disabled=args.disabled)
         try:
-            _create(self.app, mapping)
+            uuid = create_cell(
+                self.app, args.name, transport_url, database_connection,
+                args.uuid, args.disabled)
         except exception.CellMappingExists as exc:
             self.app.report(exc)
             return DUPLICATE
         if args.verbose:
-            self.app.say(mapping.uuid)
+            self.app.say(uuid)
         return 0
 
     def _transport(self, url: str | None) -> str:
@@ -139,7 +112,7 @@ class CreateCell(base.Command):
             url = self.app.parts.cell_database.url
             self.app.say('--database_connection was not given; using '
                          '[database] connection of the configuration')
-        _check_database(self.app, url)
+        check_database(self.app, url)
         return url
 
 
@@ -172,7 +145,7 @@ class DiscoverHosts(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         args = parsed_args
-        _check_schema(self.app)
+        check_schema(self.app)
         try:
             found = self.app.parts.discovery.discover(
                 args.cell_uuid, self._status if args.verbose else _be_quiet,
@@ -189,7 +162,9 @@ class DiscoverHosts(base.Command):
 class ListCells(base.Lister):
     """List the cells, by name.
 
-    Passwords in URLs are shown as ``****``, unless ``--verbose`` is given.
+    Passwords in URLs are shown as ``****``, and with ``--verbose`` too: it is
+    taken as Nova's command takes it, and shows nothing more. Who needs a
+    password finds it in the configuration of the cell.
 
     Example::
 
@@ -202,19 +177,18 @@ class ListCells(base.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('--verbose', action='store_true',
-                            help='show passwords')
+                            help='shows nothing more; passwords are not shown')
         return parser
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        _check_schema(self.app)
-        mask = str if parsed_args.verbose else urls.mask
+        check_schema(self.app)
         cells = sorted(self.app.parts.cells.all(),
                        key=lambda cell: (cell.get('name') or '', cell.uuid))
         return self.columns, [
-            (cell.get('name') or '', cell.uuid, mask(cell.transport_url),
-             mask(cell.database_connection), cell.disabled)
+            (cell.get('name') or '', cell.uuid, urls.mask(cell.transport_url),
+             urls.mask(cell.database_connection), cell.disabled)
             for cell in cells]
 
 
@@ -222,12 +196,91 @@ def _be_quiet(line: str) -> None:
     pass
 
 
-def _check_database(app: 'app.App', url: str) -> None:
+def map_cell0(app: 'app.App', url: str | None = None) -> None:
+    """Map cell0, and say so if it is mapped already.
+
+    :param url: its database; by default the one beside what is configured
+    """
+    url = url or _beside(app)
+    check_database(app, url)
+    from cellsched import objects
+
+    mapping = objects.CellMapping(
+        uuid=objects.CELL0_UUID, name='cell0', transport_url='none:///',
+        database_connection=url, disabled=False)
+    try:
+        _create(app, mapping)
+    except exception.CellMappingExists:
+        app.say('Cell0 is already setup')
+        mapped = app.parts.cells.cell0().database_connection
+        if mapped != url:
+            app.warn('warning: cell0 stays where it is, at '
+                     f'{urls.mask(mapped)}')
+
+
+def create_cell(
+    app: 'app.App', name: str | None, transport_url: str,
+    database_connection: str, uuid: str | None = None, disabled: bool = False,
+) -> str:
+    """Map a cell; return its uuid.
+
+    :raises cellsched.exception.CellMappingExists: another cell has one of its
+        URLs, or its uuid
+    """
+    from oslo_utils import uuidutils
+
+    from cellsched import objects
+
+    mapping = objects.CellMapping(
+        uuid=uuid or uuidutils.generate_uuid(), name=name or None,
+        transport_url=transport_url, database_connection=database_connection,
+        disabled=disabled)
+    _create(app, mapping)
+    return str(mapping.uuid)
+
+
+def _beside(app: 'app.App') -> str:
+    url = app.conf.database.connection or app.parts.database.url
+    check_database(app, url)
+    from cellsched.db.api import cell_mappings
+
+    return cell_mappings.beside(url, '_cell0')
+
+
+def check_name(name: str | None) -> None:
+    """Make sure that a cell can have a name.
+
+    :raises cellsched.exception.InvalidField: it cannot
+    """
+    if name:
+        from cellsched.api import validation
+
+        validation.check_text('options', '--name', name)
+
+
+def check_uuid(option: str, uuid: str | None) -> None:
+    """Make sure that a value is a uuid, as it is written usually.
+
+    :raises cellsched.exception.InvalidField: it is not
+    """
+    if uuid is None:
+        return
+    from oslo_utils import uuidutils
+
+    if not uuidutils.is_uuid_like(uuid) or uuid != uuid.lower() or (
+            len(uuid) != 36):
+        raise exception.InvalidField(
+            where='options', field=option,
+            expected='a uuid such as '
+                     f'4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e, not {uuid!a:.60}')
+
+
+def check_database(app: 'app.App', url: str) -> None:
     """Make sure that a URL is one of a database that can be opened."""
     app.parts.databases.get(url, 'cell')
 
 
-def _check_schema(app: 'app.App') -> None:
+def check_schema(app: 'app.App') -> None:
     database = app.parts.database
     from cellsched.db import api
 
@@ -251,7 +304,7 @@ def _create(app: 'app.App', mapping: Any) -> None:
     :raises cellsched.exception.CellMappingExists: there is one like it
     """
     if not mapping.is_cell0() or not _has_schema(app):
-        _check_schema(app)
+        check_schema(app)
     from cellsched.db.api import cell_mappings
 
     create = (cell_mappings.create if mapping.is_cell0()

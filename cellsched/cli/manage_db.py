@@ -5,6 +5,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
+from cellsched.cli import progress
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -74,21 +75,28 @@ class SyncCell(_Sync):
     cell0 is found by its mapping, where an ``[api_database] connection`` is
     configured. This cell's database is that of ``[database] connection``;
     above the cells there may be none. Other cells are not looked at: run this
-    once with the configuration of each. Databases must exist, and may be
-    empty.
+    once with the configuration of each, or with ``--all-cells``, which takes
+    all that are mapped; where one fails it goes on with the others, and ends
+    with 1. Databases must exist, and may be empty.
 
-    Example::
+    Examples::
 
         cellsched-manage --config-file cell1.conf db sync
+        cellsched-manage --config-file api.conf db sync --all-cells
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('--local_cell', action='store_true',
-                            help='leave cell0 out')
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument('--local_cell', action='store_true',
+                           help='leave cell0 out')
+        which.add_argument('--all-cells', action='store_true',
+                           help='bring every cell that is mapped up to date')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
+        if parsed_args.all_cells:
+            return self._sync_all(parsed_args.version)
         conf, version = self.app.conf, parsed_args.version
         own = _cell(self.app) if conf.database.connection else None
         done = False
@@ -109,6 +117,30 @@ class SyncCell(_Sync):
         if own is not None or not done:
             self.sync(own or _cell(self.app), 'cell database', version)
         return 0
+
+    def _sync_all(self, version: str) -> int:
+        parts = self.app.parts
+        cells = parts.cells.all()
+        code = 0
+        with progress.bar('cells', len(cells), self.app.stderr) as show:
+            for done, cell in enumerate(cells):
+                name = cell.get('name') or cell.uuid
+                show(done)
+                try:
+                    self.sync(
+                        (_cell_schema(), parts.targets.database(cell)),
+                        name if cell.is_cell0() else f'cell {name}', version)
+                except exception.InvalidField:
+                    # There is no such version, in no cell.
+                    raise
+                except exception.CellschedException as exc:
+                    self.app.report(exc)
+                    code = 1
+        if not cells:
+            self.app.warn('no cell is mapped; see cellsched-manage cell_v2 '
+                          'map_cell0 and create_cell')
+            code = 1
+        return code
 
     def _sync_cell0(self, version: str) -> bool:
         parts = self.app.parts

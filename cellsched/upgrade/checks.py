@@ -156,8 +156,7 @@ def check_schemas(deployment: CheckedDeployment) -> Result:
             'Not of schema version ' + cell_schema.SCHEMA.head + ': '
             + ', '.join(f'cell {identity} ({found})'
                         for identity, found in old.items())
-            + '; with the configuration of each, '
-            + f'run: {session.SYNC_COMMANDS["cell"]}')
+            + f'; run: {session.SYNC_COMMANDS["cell"]} --all-cells')
     if texts:
         return Result(Code.FAILURE, '. '.join(texts))
     return Result(Code.SUCCESS)

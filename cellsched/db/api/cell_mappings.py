@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for cells."""
 
+from collections.abc import Mapping
 import datetime
 import pathlib
+from typing import Any
 
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
@@ -12,6 +14,10 @@ from cellsched import exception
 from cellsched import objects
 
 _TABLE = models.cell_mappings
+
+#: The ways into a cell, in words.
+_URLS = {'database_connection': 'database connection',
+         'transport_url': 'transport URL'}
 
 
 def from_row(row: sa.Row) -> objects.CellMapping:
@@ -28,10 +34,16 @@ def list_all(connection: sa.Connection) -> list[objects.CellMapping]:
         sa.select(_TABLE).order_by(_TABLE.c.id))]
 
 
-def find(connection: sa.Connection, uuid: str) -> objects.CellMapping | None:
-    """Return a cell, or None."""
+def find(
+    connection: sa.Connection, uuid: str, lock: bool = False
+) -> objects.CellMapping | None:
+    """Return a cell, or None.
+
+    :param lock: whether it is to stay as it is until the transaction ends
+    """
+    query = sa.select(_TABLE).where(_TABLE.c.uuid == uuid)
     row = connection.execute(
-        sa.select(_TABLE).where(_TABLE.c.uuid == uuid)).first()
+        query.with_for_update() if lock else query).first()
     return None if row is None else from_row(row)
 
 
@@ -47,16 +59,56 @@ def create_apart(
     :raises cellsched.exception.CellMappingExists: another cell has one of
         its URLs, or its uuid
     """
+    _wait_for_others(connection)
+    _check_apart(connection, mapping)
+    create(connection, mapping, now)
+
+
+def update_apart(
+    connection: sa.Connection, uuid: str, values: Mapping[str, Any],
+    now: datetime.datetime,
+) -> objects.CellMapping:
+    """Change a cell that shares no URL with another one; return it.
+
+    :param values: columns with their values; those that are not named stay
+    :raises cellsched.exception.CellMappingNotFound: there is none
+    :raises cellsched.exception.CellMappingExists: another cell has one of
+        its new URLs
+    """
+    _wait_for_others(connection)
+    mapping = find(connection, uuid, lock=True)
+    if mapping is None:
+        raise exception.CellMappingNotFound(uuid=uuid)
+    for name, value in values.items():
+        setattr(mapping, name, value)
+    if not values.keys().isdisjoint(_URLS):
+        _check_apart(connection, mapping)
+    connection.execute(
+        sa.update(_TABLE).where(_TABLE.c.uuid == uuid)
+        .values(**values, updated_at=now))
+    return mapping
+
+
+def delete(connection: sa.Connection, cell_id: int) -> None:
+    """Remove a cell that no host and no server is mapped to."""
+    connection.execute(sa.delete(_TABLE).where(_TABLE.c.id == cell_id))
+
+
+def _wait_for_others(connection: sa.Connection) -> None:
     connection.execute(
         sa.select(_TABLE.c.id).where(_TABLE.c.uuid == objects.CELL0_UUID)
         .with_for_update())
+
+
+def _check_apart(
+    connection: sa.Connection, mapping: objects.CellMapping
+) -> None:
     for cell in list_all(connection):
-        for field, words in (('database_connection', 'database connection'),
-                             ('transport_url', 'transport URL')):
-            if getattr(cell, field) == getattr(mapping, field):
+        for field, words in _URLS.items():
+            if cell.uuid != mapping.uuid and (
+                    getattr(cell, field) == getattr(mapping, field)):
                 raise exception.CellMappingExists(
                     uuid=cell.identity, field=words)
-    create(connection, mapping, now)
 
 
 def beside(url: str, suffix: str) -> str:

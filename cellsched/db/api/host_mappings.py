@@ -69,3 +69,17 @@ def create_missing(
     statements.insert_missing(connection, _TABLE.c.host, [
         {'host': host, 'cell_id': cell_id, 'created_at': now}
         for host in hosts])
+
+
+def delete(
+    connection: sa.Connection, cell_id: int,
+    hosts: Iterable[str] | None = None,
+) -> None:
+    """Unmap hosts of a cell, or all of them."""
+    if hosts is None:
+        connection.execute(
+            sa.delete(_TABLE).where(_TABLE.c.cell_id == cell_id))
+        return
+    for chunk in statements.chunks(hosts):
+        connection.execute(sa.delete(_TABLE).where(
+            _TABLE.c.cell_id == cell_id, _TABLE.c.host.in_(chunk)))

@@ -6,6 +6,7 @@ of its fate.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 import datetime
 from typing import Any
 from typing import NamedTuple
@@ -260,6 +261,40 @@ def usage_by_cell(
         uuid: ProjectUsage(*map(int, amounts))
         for uuid, *amounts in connection.execute(
             _USED_BY_CELL, {'project': project_id})}
+
+
+def count_in_cell(
+    connection: sa.Connection, cell_id: int
+) -> tuple[int, int]:
+    """Return how many servers a cell has, and how many that are deleted."""
+    living, total = connection.execute(
+        sa.select(sa.func.count(sa.case((_WANTED, 1))), sa.func.count())
+        .select_from(_TABLE).where(_TABLE.c.cell_id == cell_id)).one()
+    return living, total - living
+
+
+def delete_in_cell(connection: sa.Connection, cell_id: int) -> None:
+    """Remove every server of a cell."""
+    connection.execute(sa.delete(_TABLE).where(_TABLE.c.cell_id == cell_id))
+
+
+def create_missing(
+    connection: sa.Connection, rows: Iterable[Mapping[Any, Any]],
+    cell_id: int, now: datetime.datetime,
+) -> int:
+    """Map servers to a cell that are not mapped; return how many were not.
+
+    :param rows: each with ``uuid``, ``project_id``, ``user_id``, ``deleted``,
+        ``vcpus`` and ``memory_mb``
+    """
+    return len(statements.insert_missing(
+        connection, _TABLE.c.instance_uuid, [
+            {'created_at': now, 'instance_uuid': row['uuid'],
+             'cell_id': cell_id, 'project_id': row['project_id'] or '',
+             'user_id': row['user_id'],
+             'queued_for_delete': bool(row['deleted']),
+             'vcpus': row['vcpus'], 'memory_mb': row['memory_mb']}
+            for row in rows]))
 
 
 def _from_row(row: sa.Row) -> objects.InstanceMapping:

@@ -95,6 +95,14 @@ def mark_foreign(connection: sa.Connection, uuids: Iterable[str]) -> None:
             .values(mapped=-1))
 
 
+def mark_unmapped(connection: sa.Connection, hosts: Iterable[str]) -> None:
+    """Forget that hosts are mapped, so that they are found again."""
+    for chunk in statements.chunks(hosts):
+        connection.execute(
+            sa.update(_TABLE).where(_TABLE.c.host.in_(chunk))
+            .values(mapped=0))
+
+
 def mark_mapped(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Remember that the hosts of these nodes are mapped.
 

@@ -127,6 +127,27 @@ def get_many(
             if not row.deleted}
 
 
+def count_all(connection: sa.Connection) -> int:
+    """Return how many servers there are, deleted ones among them."""
+    return connection.execute(
+        sa.select(sa.func.count()).select_from(_TABLE)).scalar_one()
+
+
+def page_by_id(
+    connection: sa.Connection, after: int, limit: int
+) -> Sequence[Mapping[Any, Any]]:
+    """Return what a mapping keeps of the next servers, and their ids.
+
+    Deleted ones are among them.
+    """
+    return connection.execute(
+        sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.project_id,
+                  _TABLE.c.user_id, _TABLE.c.deleted, _TABLE.c.vcpus,
+                  _TABLE.c.memory_mb)
+        .where(_TABLE.c.id > after).order_by(_TABLE.c.id).limit(limit)
+    ).mappings().all()
+
+
 def count_states(connection: sa.Connection, host: str) -> Sequence[Any]:
     """Return how many ``servers`` of a host are alike.
 

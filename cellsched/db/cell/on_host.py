@@ -38,6 +38,13 @@ _MANY = (
     .where(statements.in_list(_TABLE.c.uuid)))
 
 
+def count(connection: sa.Connection, host: str) -> int:
+    """Return how many servers a host has."""
+    return connection.execute(
+        sa.select(sa.func.count()).select_from(_TABLE)
+        .where(_TABLE.c.host == host, _TABLE.c.deleted == 0)).scalar_one()
+
+
 def list_building(connection: sa.Connection, host: str) -> list[str]:
     """Return the servers that were begun on a host and have not ended."""
     return list(connection.execute(_BUILDING, {'on': host}).scalars())

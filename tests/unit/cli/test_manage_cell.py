@@ -204,6 +204,21 @@ class TestCreateCell(CellTestCase):
             self.assertKeepsSecrets(ran)
         self.assertEqual([], self.cells())
 
+    def test_uuid_may_be_given_once(self):
+        uuid = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
+
+        def create(name, uuid):
+            return self.cell_v2(
+                'create_cell', '--uuid', uuid, '--name', name,
+                '--database_connection', self.sqlite(name),
+                '--transport-url', self.local(name), '--verbose')
+
+        self.assertEqual(base.Ran(0, f'{uuid}\n', ''), create('c1', uuid))
+        self.assertEnds(2, create('c2', uuid), uuid)
+        for wrong in 'x', uuid.upper(), uuid.replace('-', ''), '':
+            self.assertEnds(1, create('c2', wrong), '--uuid')
+        self.assertEqual([uuid], [cell.uuid for cell in self.cells()])
+
     def test_name_that_cannot_be_shown_is_refused(self):
         ran = self.cell_v2(
             'create_cell', '--name', 'a\nb', '--database_connection',
@@ -231,7 +246,7 @@ class TestListCells(CellTestCase):
         self.assertEqual(['alpha', 'zeta'], [row['Name'] for row in ran.data])
         self.assertEqual(COLUMNS, list(ran.data[0]))
 
-    def test_passwords_are_masked_unless_they_are_asked_for(self):
+    def test_passwords_are_masked_whatever_is_asked_for(self):
         database = f'postgresql+psycopg2://u:{base.QUOTED}@h/db'
         transport = f'rabbit://u:{base.QUOTED}@h1:1,v:{base.QUOTED}@h2:1/x'
         self.write('cell.conf', DEFAULT={'transport_url': transport},
@@ -241,14 +256,12 @@ class TestListCells(CellTestCase):
         masked = self.cell_v2('list_cells', '-f', 'json')
         shown = self.cell_v2('list_cells', '-f', 'json', '--verbose')
 
-        self.assertKeepsSecrets(masked)
-        [row] = masked.data
-        self.assertEqual('postgresql+psycopg2://u:****@h/db',
-                         row['Database Connection'])
-        self.assertIn('****@h2:1/x', row['Transport URL'])
-        [row] = shown.data
-        self.assertEqual((database, transport),
-                         (row['Database Connection'], row['Transport URL']))
+        for ran in masked, shown:
+            self.assertKeepsSecrets(ran)
+            [row] = ran.data
+            self.assertEqual('postgresql+psycopg2://u:****@h/db',
+                             row['Database Connection'])
+            self.assertIn('****@h2:1/x', row['Transport URL'])
 
     def test_old_schema_is_named_with_what_mends_it(self):
         self.write_api_conf(self.sqlite('empty'))

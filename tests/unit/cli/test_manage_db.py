@@ -199,6 +199,32 @@ class TestCell(ManageTestCase):
         self.assertIn('--local_cell', ran.err)
         self.assertEqual({'api.sqlite'}, self.files())
 
+    def test_all_cells_are_synced_though_one_cannot_be_reached(self):
+        self.map_cell0()
+        for name, path in (('one', 'one'), ('lost', 'missing/lost'),
+                           ('two', 'two')):
+            self.manage('cell_v2', 'create_cell', '--name', name,
+                        '--database_connection', self.sqlite(path),
+                        '--transport-url', self.local(name))
+
+        ran = self.manage('db', 'sync', '--all-cells')
+
+        self.assertEnds(1, ran, 'missing/lost')
+        self.assertEqual(''.join(
+            f'{name}: schema version {self.head}\n'
+            for name in ('cell0', 'cell one', 'cell two')), ran.out)
+        self.assertEqual(
+            {'api.sqlite', 'cell0.sqlite', 'one.sqlite', 'two.sqlite'},
+            self.files())
+        self.assertEnds(
+            1, self.manage('db', 'sync', 'nix', '--all-cells'), 'nix')
+
+    def test_without_cells_there_are_none_to_sync(self):
+        self.manage('api_db', 'sync')
+
+        self.assertEnds(
+            1, self.manage('db', 'sync', '--all-cells'), 'no cell is mapped')
+
     def test_api_database_without_schema_ends_with_1_and_no_sync(self):
         ran = self.manage('db', 'sync', conf=('api.conf', 'cell.conf'))
 

@@ -158,7 +158,7 @@ class TestSchemas(CheckCase):
 
         self.assertSays(FAILURE, self.check('Schemas'), 'cell1) (old)',
                         'empty) (none)',
-                        command='run: cellsched-manage db sync')
+                        command='run: cellsched-manage db sync --all-cells')
         self.assertFalse(path.exists())
 
     def test_old_claim_store_is_a_failure(self):

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changing cells, and taking cells and hosts out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_log import log
+
+from cellsched.cells import registry
+from cellsched.cells import target
+from cellsched import clock as clock_
+from cellsched.db.api import cell_mappings
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import on_host
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+
+LOG = log.getLogger(__name__)
+
+
+class CellMaintenance:
+    """Changes and removes mappings of cells and hosts.
+
+    What is checked stays so until it is done: each is one transaction of the
+    API database, in which nobody else can put a server or a host there.
+    """
+
+    def __init__(
+        self, database: session.Database, cells: registry.CellRegistry,
+        targets: target.Targets, clock: clock_.Clock,
+    ) -> None:
+        self._database = database
+        self._cells = cells
+        self._targets = targets
+        self._clock = clock
+
+    def update(
+        self, uuid: str, values: Mapping[str, Any]
+    ) -> objects.CellMapping:
+        """Change a cell; return it as it is then.
+
+        :param values: some of ``name``, ``transport_url``,
+            ``database_connection`` and ``disabled``
+        :raises cellsched.exception.CellMappingNotFound: there is none
+        :raises cellsched.exception.CellMappingExists: another cell has one of
+            the URLs
+        :raises cellsched.exception.Cell0CannotBeDisabled: it is asked for
+        """
+        if values.get('disabled') and uuid == objects.CELL0_UUID:
+            raise exception.Cell0CannotBeDisabled()
+        with self._database.writer() as connection:
+            changed = cell_mappings.update_apart(
+                connection, uuid, values, self._clock.now())
+        self._cells.refresh()
+        return changed
+
+    def list_hosts(
+        self, uuid: str | None = None
+    ) -> list[tuple[objects.CellMapping, str]]:
+        """Return the hosts that are mapped, each with its cell, by name.
+
+        :param uuid: of this cell only
+        :raises cellsched.exception.CellMappingNotFound: there is none
+        """
+        self._cells.refresh()
+        cells = {cell.uuid: cell for cell in (
+            [self._cells.get(uuid)] if uuid else self._cells.all())}
+        with self._database.reader() as connection:
+            hosts = host_mappings.by_cell(connection)
+        return sorted(
+            ((cells[of], host) for of, names in hosts.items() if of in cells
+             for host in names), key=lambda pair: pair[1])
+
+    def delete_host(self, uuid: str, host: str) -> None:
+        """Unmap a host; it is found again when it is looked for.
+
+        :raises cellsched.exception.CellMappingNotFound: no such cell
+        :raises cellsched.exception.HostMappingNotFound: it is not mapped
+        :raises cellsched.exception.HostMappingExists: it is in another cell
+        :raises cellsched.exception.HostInUse: servers are on it
+        """
+        self._cells.refresh()
+        cell = self._cells.get(uuid)
+        with self._database.writer() as connection:
+            mapped = host_mappings.get_many(connection, [host]).get(host)
+            if mapped is None:
+                raise exception.HostMappingNotFound(host=host)
+            if mapped.uuid != uuid:
+                raise exception.HostMappingExists(
+                    host=host, cell=cell.identity,
+                    mapped_cell=mapped.identity)
+            host_mappings.delete(connection, cell.id, [host])
+            with self._targets.database(cell).writer() as there:
+                count = on_host.count(there, host)
+                if count:
+                    raise exception.HostInUse(host=host, count=count)
+                compute_nodes.mark_unmapped(there, [host])
+
+    def delete(self, uuid: str, force: bool = False) -> list[str]:
+        """Unmap a cell in which nothing lives; return its hosts.
+
+        The database of the cell stays as it is, but that its hosts are found
+        again when it is mapped again. One that does not answer is let be.
+
+        :param force: unmap its hosts, and servers that are deleted, too
+        :raises cellsched.exception.CellMappingNotFound: there is none
+        :raises cellsched.exception.CellInUse: says by what
+        """
+        with self._database.writer() as connection:
+            cell = cell_mappings.find(connection, uuid, lock=True)
+            if cell is None:
+                raise exception.CellMappingNotFound(uuid=uuid)
+            hosts = sorted(host_mappings.by_cell(connection).get(uuid, ()))
+            if hosts and not force:
+                raise exception.CellInUse(
+                    cell=cell.identity, by=exception.CellInUse.HOSTS,
+                    count=len(hosts))
+            living, deleted = instance_mappings.count_in_cell(
+                connection, cell.id)
+            if living:
+                raise exception.CellInUse(
+                    cell=cell.identity, by=exception.CellInUse.SERVERS,
+                    count=living)
+            if deleted and not force:
+                raise exception.CellInUse(
+                    cell=cell.identity, by=exception.CellInUse.DELETED,
+                    count=deleted)
+            host_mappings.delete(connection, cell.id)
+            instance_mappings.delete_in_cell(connection, cell.id)
+            cell_mappings.delete(connection, cell.id)
+            if hosts:
+                self._forget(cell, hosts)
+        self._cells.refresh()
+        return hosts
+
+    def _forget(self, cell: objects.CellMapping, hosts: list[str]) -> None:
+        try:
+            with self._targets.database(cell).writer() as connection:
+                compute_nodes.mark_unmapped(connection, hosts)
+        except exception.CellschedException as exc:
+            LOG.warning('The hosts of cell %s are marked as mapped still: %s',
+                        cell.identity, exc)

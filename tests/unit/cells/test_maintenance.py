@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changing cells, and taking cells and hosts out."""
+
+from oslo_db import exception as db_exc
+
+from cellsched.cells import discovery
+from cellsched.cells import maintenance
+from cellsched.db.api import build_requests
+from cellsched.db.api import cell_mappings
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instances
+from cellsched import exception
+from cellsched import objects
+from tests.unit.cells import base
+from tests.unit.db import samples
+from tests.unit import racing
+
+UNKNOWN = samples.uuids(1)[0]
+
+
+class MaintenanceCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.add_cell0()
+        self.east, self.west = self.add_cell('east'), self.add_cell('west')
+        self.maintenance = maintenance.CellMaintenance(
+            self.database, self.cells, self.targets, self.clock)
+        self.discovery = discovery.Discovery(
+            self.database, self.cells, self.targets, self.clock)
+
+    def there(self, cell, query, *args, **kwargs):
+        return self.write(self.targets.database(cell), query, *args, **kwargs)
+
+    def add_host(self, cell, host):
+        self.there(cell, compute_nodes.save, samples.uuids(1)[0], host, host,
+                   samples.NODE, samples.NOW)
+        self.discovery.discover(cell.uuid)
+
+    def add_server(self, cell, **fields):
+        [uuid] = uuids = samples.uuids(1)
+        samples.accept(self.database, uuids)
+        self.write(self.database, instance_mappings.decide, uuids, cell.id,
+                   samples.NOW)
+        self.there(cell, instances.create, [samples.instance(uuid, **fields)],
+                   samples.NOW)
+        self.write(self.database, build_requests.delete, uuids)
+        return uuid
+
+    def hosts(self):
+        return {host: cell.name
+                for cell, host in self.maintenance.list_hosts()}
+
+    def names(self):
+        return sorted(cell.name for cell in self.read(
+            self.database, cell_mappings.list_all))
+
+
+class TestUpdate(MaintenanceCase):
+
+    def test_only_what_is_given_changes(self):
+        changed = self.maintenance.update(
+            self.east.uuid, {'name': 'orient', 'disabled': True})
+
+        self.assertEqual(
+            ('orient', True, self.east.transport_url,
+             self.east.database_connection),
+            (changed.name, changed.disabled, changed.transport_url,
+             changed.database_connection))
+        self.assertEqual(['cell0', 'orient', 'west'], self.names())
+        self.assertEqual([self.west.uuid], [
+            cell.uuid for cell in self.cells.enabled()])
+
+    def test_url_of_another_cell_is_refused(self):
+        for name in 'transport_url', 'database_connection':
+            self.assertRaises(
+                exception.CellMappingExists, self.maintenance.update,
+                self.east.uuid, {name: getattr(self.west, name)})
+            self.maintenance.update(
+                self.east.uuid, {name: getattr(self.east, name)})
+        self.assertRaises(
+            exception.CellMappingNotFound, self.maintenance.update, UNKNOWN,
+            {'name': 'x'})
+
+    def test_cell0_cannot_be_disabled_and_can_be_renamed(self):
+        self.assertRaises(
+            exception.Cell0CannotBeDisabled, self.maintenance.update,
+            objects.CELL0_UUID, {'disabled': True})
+        self.maintenance.update(objects.CELL0_UUID, {'name': 'grave'})
+        self.assertIn('grave', self.names())
+
+
+class TestDeleteHost(MaintenanceCase):
+
+    def setUp(self):
+        super().setUp()
+        self.add_host(self.east, 'a')
+
+    def test_host_is_found_again(self):
+        self.maintenance.delete_host(self.east.uuid, 'a')
+
+        self.assertEqual({}, self.hosts())
+        self.assertEqual(['a'], self.discovery.discover())
+        self.assertEqual({'a': 'east'}, self.hosts())
+
+    def test_host_of_another_name_may_take_its_place(self):
+        self.there(self.west, compute_nodes.save, samples.uuids(1)[0], 'a',
+                   'a', samples.NODE, samples.NOW)
+        self.assertRaises(
+            exception.HostMappingExists, self.discovery.discover)
+
+        self.maintenance.delete_host(self.east.uuid, 'a')
+
+        self.assertEqual(['a'], self.discovery.discover(self.west.uuid))
+
+    def test_host_that_is_in_use_or_not_there_stays(self):
+        self.add_server(self.east, host='a')
+        for kind, cell, host in (
+                (exception.HostInUse, self.east.uuid, 'a'),
+                (exception.HostMappingExists, self.west.uuid, 'a'),
+                (exception.HostMappingNotFound, self.east.uuid, 'b'),
+                (exception.CellMappingNotFound, UNKNOWN, 'a')):
+            self.assertRaises(
+                kind, self.maintenance.delete_host, cell, host)
+        self.assertEqual({'a': 'east'}, self.hosts())
+        self.assertEqual([], self.there(
+            self.east, compute_nodes.list_unmapped))
+
+
+class TestDelete(MaintenanceCase):
+
+    def in_use(self, force=False):
+        return self.assertRaises(
+            exception.CellInUse, self.maintenance.delete, self.east.uuid,
+            force).by
+
+    def test_cell_without_anything_goes(self):
+        self.assertEqual([], self.maintenance.delete(self.east.uuid))
+
+        self.assertEqual(['cell0', 'west'], self.names())
+        self.assertRaises(
+            exception.CellMappingNotFound, self.cells.get, self.east.uuid)
+
+    def test_cell_with_hosts_goes_by_force_and_they_are_found_again(self):
+        self.add_host(self.east, 'a')
+        self.assertEqual(exception.CellInUse.HOSTS, self.in_use())
+
+        self.assertEqual(['a'], self.maintenance.delete(
+            self.east.uuid, force=True))
+
+        self.assertEqual({}, self.hosts())
+        samples.map_cell(self.database, samples.cell(
+            'orient', transport_url=self.east.transport_url,
+            database_connection=self.east.database_connection))
+        self.assertEqual(['a'], self.discovery.discover())
+
+    def test_cell_with_servers_stays_whatever_is_forced(self):
+        self.add_server(self.east)
+
+        for force in False, True:
+            self.assertEqual(exception.CellInUse.SERVERS, self.in_use(force))
+
+    def test_cell_with_deleted_servers_goes_by_force(self):
+        uuid = self.add_server(self.east)
+        self.write(self.database, instance_mappings.mark_deleted, [uuid],
+                   samples.NOW)
+        self.assertEqual(exception.CellInUse.DELETED, self.in_use())
+
+        self.maintenance.delete(self.east.uuid, force=True)
+
+        self.assertEqual({}, self.read(
+            self.database, instance_mappings.get_many, [uuid]))
+
+    def test_cell_whose_database_is_gone_goes_by_force(self):
+        self.add_host(self.east, 'a')
+        self.maintenance.update(self.east.uuid, {
+            'database_connection': f'sqlite:///{self.id()}/gone'})
+
+        self.maintenance.delete(self.east.uuid, force=True)
+
+        self.assertEqual(['cell0', 'west'], self.names())
+
+    def test_cell_that_is_decided_on_meanwhile_stays(self):
+        uuids = samples.uuids(8)
+        samples.accept(self.database, uuids)
+
+        def decide():
+            return self.write(self.database, instance_mappings.decide, uuids,
+                              self.east.id, samples.NOW)
+
+        def delete():
+            return self.maintenance.delete(self.east.uuid)
+
+        racing.race(*[lambda: self.tried(delete)] * 2,
+                    *[lambda: self.tried(decide)] * 2)
+
+        mapped = self.read(self.database, instance_mappings.get_many, uuids)
+        there = {each.cell_mapping and each.cell_mapping.uuid
+                 for each in mapped.values()}
+        self.assertEqual(
+            {self.east.uuid} if 'east' in self.names() else {None}, there)
+
+    def tried(self, function):
+        try:
+            return function()
+        except (exception.CellschedException, db_exc.DBReferenceError) as exc:
+            return exc
+
+
+class TestListHosts(MaintenanceCase):
+
+    def test_hosts_are_listed_by_name(self):
+        for cell, host in ((self.west, 'b'), (self.east, 'c'),
+                           (self.east, 'a')):
+            self.add_host(cell, host)
+
+        self.assertEqual(['a', 'b', 'c'], [*self.hosts()])
+        self.assertEqual(['a', 'c'], [
+            host for _, host in self.maintenance.list_hosts(self.east.uuid)])
+        self.assertRaises(exception.CellMappingNotFound,
+                          self.maintenance.list_hosts, UNKNOWN)
+        self.assertEqual({'east', 'west'}, {
+            name for name in self.hosts().values()})
+        self.assertEqual(3, len(self.read(
+            self.database, host_mappings.get_many, ['a', 'b', 'c'])))
