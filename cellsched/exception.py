@@ -304,11 +304,11 @@ class CellInUse(InUse):
     SERVERS = 'servers'
     DELETED = 'deleted servers that are not archived'
 
-    msg_fmt = 'Cell %(cell)s has %(count)d %(by)s.'
+    msg_fmt = 'Cell %(cell)s has %(count)s %(by)s.'
 
 
 class HostInUse(InUse):
-    msg_fmt = "Host '%(host)s' has %(count)d servers."
+    msg_fmt = "Host '%(host)s' has %(count)s servers."
 
 
 class Cell0CannotBeDisabled(Invalid):

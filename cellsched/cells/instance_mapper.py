@@ -19,7 +19,7 @@ from cellsched.db import session
 BATCH = 500
 
 
-class Verdict(enum.IntEnum):
+class MappingVerdict(enum.IntEnum):
     """The state of a server's mapping; its value is Nova's exit code."""
 
     ALIVE = 0
@@ -85,17 +85,17 @@ class InstanceMapper:
             looked += len(rows)
             progress(looked)
 
-    def verify(self, uuid: str) -> Verdict:
+    def verify(self, uuid: str) -> MappingVerdict:
         """Return the state of a server's mapping."""
         with self._database.reader() as connection:
             mapping = instance_mappings.get_many(connection, [uuid]).get(uuid)
         if mapping is None:
-            return Verdict.NOT_MAPPED
+            return MappingVerdict.NOT_MAPPED
         if mapping.cell_mapping is None:
-            return Verdict.WITHOUT_CELL
+            return MappingVerdict.WITHOUT_CELL
         with self._targets.database(mapping.cell_mapping).reader() as there:
             if instances.get(there, uuid) is not None:
-                return Verdict.ALIVE
+                return MappingVerdict.ALIVE
             if instances.is_deleted(there, uuid):
-                return Verdict.DELETED
-        return Verdict.ARCHIVED
+                return MappingVerdict.DELETED
+        return MappingVerdict.ARCHIVED

@@ -142,7 +142,7 @@ class DeleteCell(base.Command):
         return 0
 
 
-class ListHosts(base.Lister):
+class ListMappedHosts(base.Lister):
     """List the hosts that are mapped, by name.
 
     Example::

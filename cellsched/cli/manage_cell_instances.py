@@ -86,16 +86,15 @@ class VerifyInstance(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         verdict = _mapper(self.app).verify(parsed_args.uuid)
         if not parsed_args.quiet:
-            from cellsched.cells import instance_mapper
+            from cellsched.cells.instance_mapper import MappingVerdict
 
             texts = {
-                instance_mapper.Verdict.ALIVE: 'is in the cell that it is '
-                                               'mapped to',
-                instance_mapper.Verdict.NOT_MAPPED: 'is not mapped',
-                instance_mapper.Verdict.WITHOUT_CELL: 'has no cell yet',
-                instance_mapper.Verdict.DELETED: 'is deleted in its cell',
-                instance_mapper.Verdict.ARCHIVED: 'is not in the cell that it '
-                                                  'is mapped to'}
+                MappingVerdict.ALIVE: 'is in the cell that it is mapped to',
+                MappingVerdict.NOT_MAPPED: 'is not mapped',
+                MappingVerdict.WITHOUT_CELL: 'has no cell yet',
+                MappingVerdict.DELETED: 'is deleted in its cell',
+                MappingVerdict.ARCHIVED:
+                    'is not in the cell that it is mapped to'}
             self.app.say(f'Instance {parsed_args.uuid} {texts[verdict]}')
         return int(verdict)
 

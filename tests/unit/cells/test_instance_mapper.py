@@ -88,7 +88,7 @@ class TestInstanceMapper(base.TestCase):
             exception.CellMappingNotFound, self.mapper.map, unknown)))
 
     def test_mapping_is_verified(self):
-        verdict = instance_mapper.Verdict
+        verdict = instance_mapper.MappingVerdict
         [alive], [gone], [lost] = self.add(1), self.add(1), self.add(1)
         self.mapper.map(self.cell.uuid)
         self.there(self.cell, samples.put, gone, {'deleted': 7})

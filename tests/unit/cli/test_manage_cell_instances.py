@@ -9,7 +9,7 @@ from tests.unit.cli import test_manage_cell_change
 from tests.unit.db import samples
 
 UNKNOWN = samples.uuids(1)[0]
-VERDICTS = instance_mapper.Verdict
+VERDICTS = instance_mapper.MappingVerdict
 
 
 class TestMapInstances(test_manage_cell_change.ChangeCase):

@@ -179,6 +179,8 @@ class TestFollow(loading.LoaderTestCase):
 
     def test_after_a_break_everybody_waits_for_the_reading(self):
         """By what was known before, hosts seem to be down."""
+        # The break is not to be too long for the cell that is being read.
+        self.loader = self.world.loader(timeout_s=1000.0)
         self.refresh()
         self.world.clock.advance(1)
         reading, go_on = threading.Event(), threading.Event()
