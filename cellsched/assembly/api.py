@@ -12,6 +12,7 @@ from cellsched.api import moves
 from cellsched.api import quotas
 from cellsched.api import server_groups
 from cellsched.api import servers
+from cellsched.api import services
 from cellsched.api import validation
 from cellsched.assembly import service
 from cellsched.conf import api as api_conf
@@ -46,7 +47,7 @@ class API:
         self, parts: APIParts, servers_: servers.Servers,
         flavors_: flavors.Flavors, server_groups_: server_groups.ServerGroups,
         aggregates_: aggregates.Aggregates, quotas_: quotas.Quotas,
-        moves_: moves.Moves,
+        moves_: moves.Moves, services_: services.Services,
     ) -> None:
         self.parts = parts
         self.servers = servers_
@@ -55,6 +56,7 @@ class API:
         self.aggregates = aggregates_
         self.quotas = quotas_
         self.moves = moves_
+        self.services = services_
 
     def close(self) -> None:
         self.parts.close()
@@ -93,4 +95,7 @@ def api(conf: cfg.ConfigOpts, parts: APIParts) -> API:
                       parts.quotas, parts.clock),
         moves.Moves(
             parts.database, parts.targets, reader, conductor_, compute_,
-            parts.claims, conf.host, conf.service_down_time, parts.new_uuid))
+            parts.claims, conf.host, conf.service_down_time, parts.new_uuid),
+        services.Services(
+            parts.database, parts.cells, parts.targets, parts.gatherer,
+            conf.service_down_time))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for the services of a cell."""
 
+from collections.abc import Sequence
 import datetime
 from typing import Any
 
@@ -13,6 +14,14 @@ from cellsched import exception
 _TABLE = models.services
 
 COMPUTE = 'nova-compute'
+
+
+def list_all(connection: sa.Connection) -> Sequence[sa.Row[Any]]:
+    """Return the services that are not deleted."""
+    return connection.execute(
+        sa.select(_TABLE).where(_TABLE.c.deleted == 0,
+                                _TABLE.c.host.is_not(None))
+        .order_by(_TABLE.c.id)).all()
 
 
 def list_hosts(connection: sa.Connection, binary: str) -> list[str]:

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services: list, disable, force down, delete."""
+
+from collections.abc import Iterable
+import dataclasses
+import datetime
+from typing import Any
+
+from oslo_log import log
+
+from cellsched.api import validation
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched.cells import target
+from cellsched import context as context_
+from cellsched.db.api import host_mappings
+from cellsched.db.cell import hosts
+from cellsched.db.cell import on_host
+from cellsched.db.cell import services
+from cellsched.db import session
+from cellsched import exception
+from cellsched import objects
+
+LOG = log.getLogger(__name__)
+
+UP = 'up'
+DOWN = 'down'
+UNKNOWN = 'UNKNOWN'
+
+
+@dataclasses.dataclass(frozen=True)
+class ServiceRecord:
+    """A service.
+
+    :param cell: what users call its cell
+    :param state: ``up`` or ``down``; ``UNKNOWN`` where its cell does not
+        answer, and nothing more is known then
+    :param updated_at: when it reported last
+    """
+
+    uuid: str | None
+    binary: str
+    host: str
+    cell: str
+    state: str
+    disabled: bool | None = None
+    disabled_reason: str | None = None
+    forced_down: bool | None = None
+    updated_at: datetime.datetime | None = None
+    version: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ServicePage:
+    """Services, by host, and the cells that did not answer."""
+
+    services: list[ServiceRecord]
+    down_cells: list[str]
+
+
+class Services:
+    """Looks after the services of all cells.
+
+    :param down_s: seconds without a report after which a service is down
+    """
+
+    def __init__(
+        self, database: session.Database, cells: registry.CellRegistry,
+        targets: target.Targets, gatherer: gather.Gatherer, down_s: float,
+    ) -> None:
+        self._database = database
+        self._cells = cells
+        self._targets = targets
+        self._gatherer = gatherer
+        self._down_s = down_s
+
+    def set(
+        self, host: str, binary: str, disabled: bool | None = None,
+        reason: str | None = None, forced_down: bool | None = None,
+    ) -> None:
+        """Change a service; what is None stays as it is.
+
+        :param disabled: whether builds avoid its host
+        :param reason: why they avoid it
+        :param forced_down: whether it counts as down whatever it reports
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.HostMappingNotFound: no such host
+        :raises cellsched.exception.ServiceNotFound: no such service there
+        """
+        validation.check_text('service', 'host', host)
+        validation.check_text('service', 'binary', binary)
+        if reason is not None:
+            validation.check_text('service', 'disabled_reason', reason)
+        if reason is not None and not disabled:
+            raise exception.InvalidField(
+                where='service', field='disabled_reason',
+                expected='none, unless it is being disabled')
+        if disabled is None and forced_down is None:
+            raise exception.InvalidField(
+                where='service', field='disabled',
+                expected='that, or forced_down, to be changed')
+        database = self._targets.database(self._cell_of(host))
+        if binary != services.COMPUTE:
+            raise exception.ServiceNotFound(host=host, binary=binary)
+        with database.writer() as connection:
+            if disabled is not None:
+                services.set_disabled(
+                    connection, host, disabled, reason, database.now())
+            if forced_down is not None:
+                services.set_forced_down(
+                    connection, host, forced_down, database.now())
+
+    def delete(self, uuid: str) -> ServiceRecord:
+        """Delete a service with the nodes and the mapping of its host.
+
+        The host is new when its agent starts again.
+
+        :raises cellsched.exception.ServiceNotFound: there is none in the
+            cells that answer
+        :raises cellsched.exception.HostInUse: servers are on its host
+        :raises cellsched.exception.InvalidField: it is up
+        """
+        validation.check_text('service', 'id', uuid)
+        page = self.list()
+        found = next((each for each in page.services if each.uuid == uuid),
+                     None)
+        if found is None:
+            raise exception.ServiceNotFound(host=uuid, binary='any')
+        if found.state == UP:
+            raise _up(found)
+        cell = self._cell_of(found.host)
+        database = self._targets.database(cell)
+        with self._database.writer() as above:
+            host_mappings.delete(above, cell.id, [found.host])
+            with database.writer() as connection:
+                if services.is_up(connection, found.host, database.now(),
+                                  self._down_s):
+                    raise _up(found)
+                count = on_host.count(connection, found.host)
+                if count:
+                    raise exception.HostInUse(host=found.host, count=count)
+                hosts.delete(connection, found.host, database.now())
+        return found
+
+    def list(
+        self, binary: str | None = None, host: str | None = None,
+        cell: str | None = None,
+    ) -> ServicePage:
+        """Return the services of all cells that answer, by host.
+
+        Of other cells there are those that their mapped hosts must have.
+
+        :param binary: such services only
+        :param host: that of this host
+        :param cell: those of this cell, by its name or uuid
+        :raises cellsched.exception.CellMappingNotFound: there is none
+        """
+        cells = {each.uuid: each for each in self._cells.real()
+                 if cell in (None, each.get('name'), each.uuid)}
+        if cell is not None and not cells:
+            raise exception.CellMappingNotFound(uuid=cell)
+        gathered = self._gatherer.gather(
+            context_.admin(), cells.values(),
+            lambda aimed: self._read(aimed, _name(cells, aimed)))
+        found = [record for records in gathered.results.values()
+                 for record in records]
+        down = [each for uuid, each in cells.items()
+                if uuid not in gathered.results]
+        if down:
+            with self._database.reader() as connection:
+                mapped = host_mappings.by_cell(connection)
+            for each in down:
+                LOG.warning('Cell %s does not answer for its services: %s',
+                            each.identity, gathered.failures.get(
+                                each.uuid, 'it took too long'))
+                found += _unknown(each, mapped.get(each.uuid, ()))
+        return ServicePage(
+            sorted((each for each in found
+                    if binary in (None, each.binary)
+                    and host in (None, each.host)),
+                   key=lambda each: (each.host, each.binary, each.cell)),
+            sorted(each.identity for each in down))
+
+    def _cell_of(self, host: str) -> objects.CellMapping:
+        with self._database.reader() as connection:
+            cell = host_mappings.get_many(connection, [host]).get(host)
+        if cell is None:
+            raise exception.HostMappingNotFound(host=host)
+        return cell
+
+    def _read(
+        self, aimed: context_.RequestContext, cell: str
+    ) -> Iterable[ServiceRecord]:
+        assert aimed.cell is not None
+        database = aimed.cell.database
+        with database.reader() as connection:
+            now = database.now()
+            seen = now - datetime.timedelta(seconds=self._down_s)
+            return [
+                ServiceRecord(
+                    row.uuid, row.binary, row.host, cell,
+                    _state(row, seen), bool(row.disabled),
+                    row.disabled_reason, bool(row.forced_down),
+                    row.last_seen_up or row.created_at, row.version or 0)
+                for row in services.list_all(connection)]
+
+
+def _up(found: ServiceRecord) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='service', field='id',
+        expected=f'one that is down; that of host {found.host} is up: stop '
+                 'it, or force it down')
+
+
+def _state(row: Any, seen: datetime.datetime) -> str:
+    last = row.last_seen_up or row.created_at
+    alive = last is not None and last > seen and not row.forced_down
+    return UP if alive else DOWN
+
+
+def _name(
+    cells: dict[str, objects.CellMapping], aimed: context_.RequestContext
+) -> str:
+    assert aimed.cell is not None
+    return _called(cells[aimed.cell.uuid])
+
+
+def _called(cell: objects.CellMapping) -> str:
+    return cell.get('name') or str(cell.uuid)
+
+
+def _unknown(
+    cell: objects.CellMapping, names: Iterable[str]
+) -> Iterable[ServiceRecord]:
+    return [ServiceRecord(None, services.COMPUTE, name, _called(cell), UNKNOWN)
+            for name in names]

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services: list, disable, force down, delete."""
+
+import datetime
+
+import futurist
+import sqlalchemy as sa
+
+from cellsched.api import services
+from cellsched.cells import discovery
+from cellsched.cells import gather
+from cellsched.db.api import host_mappings
+from cellsched.db.api import models as api_models
+from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instances
+from cellsched.db.cell import models
+from cellsched.db.cell import services as rows
+from cellsched import exception
+from tests.unit.cells import base
+from tests.unit.db import samples
+
+DOWN_S = 60
+
+UNKNOWN = samples.uuids(1)[0]
+
+
+class TestServices(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.add_cell0()
+        self.east, self.west = self.add_cell('east'), self.add_cell('west')
+        self.services = services.Services(
+            self.database, self.cells, self.targets, gather.Gatherer(
+                futurist.SynchronousExecutor(), self.targets, self.clock, 30),
+            DOWN_S)
+        self.discovery = discovery.Discovery(
+            self.database, self.cells, self.targets, self.clock)
+        self.ids = {host: self.add_host(cell, host) for cell, host in (
+            (self.west, 'b'), (self.east, 'a'), (self.east, 'c'))}
+
+    def there(self, cell, query, *args, **kwargs):
+        return self.write(self.targets.database(cell), query, *args, **kwargs)
+
+    def add_host(self, cell, host):
+        """Have a host that reports now; return the uuid of its service."""
+        [uuid] = samples.uuids(1)
+        now = self.targets.database(cell).now()
+        self.there(cell, rows.report, uuid, host, rows.COMPUTE, 'compute',
+                   now, 7)
+        self.there(cell, compute_nodes.save, samples.uuids(1)[0], host, host,
+                   samples.NODE, now)
+        self.discovery.discover(cell.uuid)
+        return uuid
+
+    def silence(self, cell, host):
+        """Have a host that reported last when it was not yet down."""
+        seen = self.targets.database(cell).now() - datetime.timedelta(
+            seconds=DOWN_S + 1)
+        self.there(cell, lambda connection: connection.execute(
+            sa.update(models.services).where(models.services.c.host == host)
+            .values(last_seen_up=seen)))
+
+    def take_down(self, cell):
+        table = api_models.cell_mappings
+        self.write(self.database, lambda connection: connection.execute(
+            sa.update(table).where(table.c.id == cell.id).values(
+                database_connection=f'sqlite:///{self.id()}/gone.sqlite')))
+        self.cells.refresh()
+
+    def states(self, **which):
+        return [(each.host, each.cell, each.state)
+                for each in self.services.list(**which).services]
+
+    def one(self, host):
+        [found] = self.services.list(host=host).services
+        return found
+
+    def test_services_of_all_cells_are_listed_by_host(self):
+        self.silence(self.west, 'b')
+
+        self.assertEqual(
+            [('a', 'east', 'up'), ('b', 'west', 'down'), ('c', 'east', 'up')],
+            self.states())
+        found = self.one('a')
+        self.assertEqual(
+            (self.ids['a'], 'nova-compute', False, None, False, 7),
+            (found.uuid, found.binary, found.disabled, found.disabled_reason,
+             found.forced_down, found.version))
+
+    def test_listing_is_narrowed(self):
+        for which, hosts in (
+                ({'host': 'b'}, ['b']), ({'cell': 'east'}, ['a', 'c']),
+                ({'cell': self.west.uuid}, ['b']), ({'binary': 'x'}, []),
+                ({'binary': 'nova-compute', 'cell': 'west'}, ['b'])):
+            self.assertEqual(
+                hosts, [host for host, _, _ in self.states(**which)], which)
+        self.assertRaises(exception.CellMappingNotFound, self.states,
+                          cell='nowhere')
+
+    def test_hosts_of_a_cell_that_does_not_answer_are_unknown(self):
+        self.take_down(self.east)
+
+        page = self.services.list()
+
+        self.assertEqual(
+            [('a', 'east', 'UNKNOWN'), ('b', 'west', 'up'),
+             ('c', 'east', 'UNKNOWN')], self.states())
+        self.assertEqual([self.east.identity], page.down_cells)
+
+    def test_host_is_disabled_with_a_reason_and_enabled(self):
+        self.services.set('a', 'nova-compute', True, 'new disks')
+        self.assertEqual((True, 'new disks', 'up'), (
+            self.one('a').disabled, self.one('a').disabled_reason,
+            self.one('a').state))
+
+        self.services.set('a', 'nova-compute', False)
+
+        self.assertEqual((False, None), (
+            self.one('a').disabled, self.one('a').disabled_reason))
+
+    def test_forced_down_is_down_whatever_is_reported(self):
+        self.services.set('a', 'nova-compute', forced_down=True)
+        self.assertEqual('down', self.one('a').state)
+
+        self.services.set('a', 'nova-compute', forced_down=False)
+
+        self.assertEqual('up', self.one('a').state)
+
+    def test_what_cannot_be_set_is_refused(self):
+        for kind, args in (
+                (exception.HostMappingNotFound, ('x', 'nova-compute', True)),
+                (exception.ServiceNotFound, ('a', 'nova-conductor', True)),
+                (exception.InvalidField, ('a', 'nova-compute')),
+                (exception.InvalidField, ('a', 'nova-compute', False, 'why')),
+                (exception.InvalidField, ('a', 'nova-compute', True, 'x\n')),
+                (exception.InvalidField, ('', 'nova-compute', True))):
+            self.assertRaises(kind, self.services.set, *args)
+        self.assertFalse(self.one('a').disabled)
+
+    def test_deleted_host_is_new_when_it_reports_again(self):
+        self.silence(self.east, 'a')
+
+        self.assertEqual('a', self.services.delete(self.ids['a']).host)
+
+        self.assertEqual(['b', 'c'], [host for host, _, _ in self.states()])
+        self.assertEqual({}, self.read(
+            self.database, host_mappings.get_many, ['a']))
+        self.add_host(self.west, 'a')
+        self.assertEqual([('a', 'west', 'up')], self.states(host='a'))
+
+    def test_host_that_is_up_or_has_servers_stays(self):
+        error = self.assertRaises(
+            exception.InvalidField, self.services.delete, self.ids['a'])
+        self.assertIn('is up', str(error))
+        self.there(self.east, instances.create, [samples.instance(
+            samples.uuids(1)[0], host='a')], samples.NOW)
+        self.services.set('a', 'nova-compute', forced_down=True)
+        self.assertRaises(
+            exception.HostInUse, self.services.delete, self.ids['a'])
+        self.assertRaises(
+            exception.ServiceNotFound, self.services.delete, UNKNOWN)
+
+        self.assertEqual('down', self.one('a').state)
+        self.assertIn('a', self.read(
+            self.database, host_mappings.get_many, ['a']))
