@@ -141,8 +141,12 @@ class Servers:
 
         :raises cellsched.exception.InvalidField: no id that can be kept
         :raises cellsched.exception.InstanceNotFound: there is none
+        :raises cellsched.exception.DatabaseUnreachable: its cell does not
+            answer; nobody brings it into one any more, and another call goes
+            on from there
         """
-        self.get(context, uuid)
+        validation.check_text('server', 'id', uuid)
+        self._reader.get(context, uuid, to_delete=True)
         self._deletion.run(context, uuid)
 
     def update(

@@ -42,12 +42,15 @@ class ServerListing:
         self._policy = policy
 
     def get(
-        self, context: context_.RequestContext, uuid: str
+        self, context: context_.RequestContext, uuid: str,
+        to_delete: bool = False,
     ) -> tuple[server.Server, objects.CellMapping | None]:
         """Return a server and its cell, None where it has none yet.
 
         Of one whose cell does not answer the record says little.
 
+        :param to_delete: whether one counts whose deletion has begun, and
+            whose cell does not tell how far it came
         :raises cellsched.exception.InstanceNotFound: there is none, or it is
             another project's
         """
@@ -65,6 +68,9 @@ class ServerListing:
             elif mapping is not None and mapping.cell_mapping is not None:
                 cell = mapping.cell_mapping
                 found = self._read_one(context, cell, uuid)
+                if found and found.status == server.UNKNOWN and (
+                        mapping.queued_for_delete and not to_delete):
+                    found = None
             if found or mapping is None or mapping.queued_for_delete:
                 break
             # It may have been taken out of cell0, and have a request again.
@@ -112,16 +118,13 @@ class ServerListing:
             context, [cell], lambda aimed: pages.read_page(
                 pages.database(aimed), server.name_of(cell), wanted,
                 query_.NEWEST))
-        if cell.uuid in gathered.results:
-            found = gathered.results[cell.uuid][1]
-        else:
+        if cell.uuid not in gathered.results:
             pages.log_down(cell, gathered)
             with self._database.reader() as connection:
-                found = [
-                    server.Server.unknown(row, server.name_of(cell))
-                    for row in instance_mapping_list.page(
-                        connection, cell.id, query_.NEWEST,
-                        wanted.matches)]
+                return server.Server.unknown(
+                    instance_mapping_list.get(connection, uuid),
+                    server.name_of(cell))
+        found = gathered.results[cell.uuid][1]
         return found[0] if found else None
 
     def _place_of(

@@ -45,11 +45,22 @@ class TestCellsDown(base.TestCase):
         self.take_down('cell1')
 
         self.assertEqual('UNKNOWN', self.get(there.uuid).status)
-        self.assertRaises(
-            exception.DatabaseUnreachable, self.delete, there.uuid)
         self.assertEqual(here, self.get(here.uuid))
         self.bring_back('cell1')
         self.assertEqual(there, self.get(there.uuid))
+
+    def test_deletion_is_refused_until_it_is_back(self):
+        [there, _] = self.built_in_each()
+        self.take_down('cell1')
+
+        for _ in range(2):
+            self.assertRaises(
+                exception.DatabaseUnreachable, self.delete, there.uuid)
+            # What was once asked to go is not shown where nothing is known.
+            self.assertRaises(
+                exception.InstanceNotFound, self.get, there.uuid)
+
+        self.bring_back('cell1')
         self.delete(there.uuid)
         self.gone(there.uuid)
         self.assertClaimsMatch()

@@ -55,6 +55,13 @@ def page(
     return connection.execute(query).all()
 
 
+def get(connection: sa.Connection, uuid: str) -> sa.Row[Any]:
+    """Return :data:`COLUMNS` of a server with a mapping, deleted or not."""
+    return connection.execute(
+        sa.select(*COLUMNS.values())
+        .where(_TABLE.c.instance_uuid == uuid)).one()
+
+
 def values(
     connection: sa.Connection, uuid: str, order: sort_order.SortOrder
 ) -> list[Any]:
@@ -62,9 +69,7 @@ def values(
 
     The server has a mapping.
     """
-    row = connection.execute(
-        sa.select(*COLUMNS.values())
-        .where(_TABLE.c.instance_uuid == uuid)).one()
+    row = get(connection, uuid)
     return [getattr(row, name, None) for name in order.names]
 
 
