@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors: create, get, list, delete."""
+"""Flavors: create, get, list, change, delete."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
+import re
 
 from oslo_utils import uuidutils
 
@@ -9,10 +11,17 @@ from cellsched.api import validation
 from cellsched import clock as clock_
 from cellsched.db.api import flavors
 from cellsched.db import session
+from cellsched import exception
 from cellsched import objects
 
 #: The most that the columns of sizes take.
 SIZE_MAX = 2 ** 31 - 1
+
+#: Extra specs of one flavor.
+SPECS_MAX = 128
+
+#: Keys of extra specs, as Nova has them.
+_KEY = re.compile('[A-Za-z0-9-_:. ]+')
 
 
 class Flavors:
@@ -67,6 +76,39 @@ class Flavors:
         """Return every flavor."""
         with self._database.reader() as connection:
             return flavors.list_all(connection)
+
+    def set_extra_specs(
+        self, name: str, extra_specs: Mapping[str, str | None]
+    ) -> objects.Flavor:
+        """Change extra specs of a flavor, by its id or its name; return it.
+
+        Servers that were built with it keep what it said then.
+
+        :param extra_specs: those that are None are removed
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.FlavorNotFound: there is neither
+        """
+        validation.check_text('flavor', 'name', name)
+        for key, value in extra_specs.items():
+            validation.check_text('flavor', 'extra_specs', key)
+            if not _KEY.fullmatch(key):
+                raise exception.InvalidField(
+                    where='flavor', field='extra_specs',
+                    expected='keys of letters, digits, spaces and any of '
+                             f'-_:., not {key!a:.60}')
+            if value is not None:
+                validation.check_text('flavor', f'extra_specs.{key}', value)
+        with self._database.writer() as connection:
+            flavor = flavors.get(connection, name)
+            kept = {**(flavor.get('extra_specs') or {}), **extra_specs}
+            if sum(value is not None for value in kept.values()) > SPECS_MAX:
+                raise exception.InvalidField(
+                    where='flavor', field='extra_specs',
+                    expected=f'no more than {SPECS_MAX}')
+            flavors.set_extra_specs(
+                connection, flavor.id, extra_specs, self._clock.now())
+            return flavors.get(connection, flavor.flavorid)
 
     def delete(self, name: str) -> None:
         """Delete a flavor by its id or its name; its servers stay.

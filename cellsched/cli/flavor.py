@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors: ``cellsched flavor create|list|show|delete``."""
+"""Flavors: ``cellsched flavor create|list|show|set|unset|delete``."""
 
 import argparse
 from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
+from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched import objects
@@ -90,6 +91,77 @@ class ShowFlavor(base.ShowOne):
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return self.columns, _values(
             self.app.api.flavors.get(parsed_args.flavor))
+
+
+class SetFlavor(base.ShowOne):
+    """Set properties of a flavor, which Nova calls extra specs.
+
+    Servers that were built with it keep what it said then.
+
+    Examples::
+
+        cellsched flavor set m1.small --property hw:cpu_policy=shared
+        cellsched flavor set m1.small --no-property --property quota:disk=1
+    """
+
+    columns = _SHOWN
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('flavor', metavar='FLAVOR', help='its id or name')
+        parser.add_argument(
+            '--property', metavar='KEY=VALUE', action='append', default=[],
+            help='a property to set; may be given several times')
+        parser.add_argument('--no-property', action='store_true',
+                            help='remove those that it has, first')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        args, flavors = parsed_args, self.app.api.flavors
+        specs: dict[str, str | None] = {}
+        if args.no_property:
+            specs = dict.fromkeys(
+                flavors.get(args.flavor).get('extra_specs') or {})
+        for text in args.property:
+            key, equals, value = text.partition('=')
+            if not equals:
+                raise exception.InvalidField(
+                    where='options', field='--property',
+                    expected=f'KEY=VALUE, not {text!a:.60}')
+            specs[key] = value
+        if not args.property and not args.no_property:
+            raise exception.InvalidField(
+                where='options', field='flavor set',
+                expected='--property or --no-property')
+        return self.columns, _values(
+            flavors.set_extra_specs(args.flavor, specs))
+
+
+class UnsetFlavor(base.ShowOne):
+    """Remove properties of a flavor.
+
+    Example::
+
+        cellsched flavor unset m1.small --property hw:cpu_policy
+    """
+
+    columns = _SHOWN
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('flavor', metavar='FLAVOR', help='its id or name')
+        parser.add_argument(
+            '--property', metavar='KEY', action='append', required=True,
+            help='a property to remove; may be given several times')
+        return parser
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        return self.columns, _values(self.app.api.flavors.set_extra_specs(
+            parsed_args.flavor, dict.fromkeys(parsed_args.property)))
 
 
 class DeleteFlavor(base.Command):

@@ -2,6 +2,7 @@
 """Queries for flavors."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 import datetime
 from typing import Any
 
@@ -69,6 +70,23 @@ def get(connection: sa.Connection, name: str) -> objects.Flavor:
         raise exception.FlavorNotFound(flavor=name)
     found = {flavor.flavorid: flavor for flavor in _from_rows(rows)}
     return found.get(name) or next(iter(found.values()))
+
+
+def set_extra_specs(
+    connection: sa.Connection, flavor_id: int,
+    extra_specs: Mapping[str, str | None], now: datetime.datetime,
+) -> None:
+    """Change extra specs of a flavor; those that are None are removed."""
+    # Two that set the same one wait for each other.
+    connection.execute(sa.select(_TABLE.c.id).where(
+        _TABLE.c.id == flavor_id).with_for_update())
+    connection.execute(sa.delete(_SPECS).where(
+        _SPECS.c.flavor_id == flavor_id, _SPECS.c.key.in_([*extra_specs])))
+    rows = [{'created_at': now, 'flavor_id': flavor_id, 'key': key,
+             'value': value}
+            for key, value in extra_specs.items() if value is not None]
+    if rows:
+        connection.execute(sa.insert(_SPECS), rows)
 
 
 def delete(connection: sa.Connection, name: str) -> None:

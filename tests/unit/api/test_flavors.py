@@ -46,6 +46,34 @@ class TestFlavors(base.TestCase):
             self.assertEqual(field, error.field)
         self.assertEqual(1, len(self.flavors.list_all()))
 
+    def test_extra_specs_are_set_and_removed(self):
+        self.flavors.create('small', 1, 1, flavorid='1')
+
+        for specs, expected in (
+                ({'a': 'x', 'hw:b c.d-e_f': 'y=z'},
+                 {'a': 'x', 'hw:b c.d-e_f': 'y=z'}),
+                ({'a': 'v', 'nothing': None},
+                 {'a': 'v', 'hw:b c.d-e_f': 'y=z'}),
+                ({'hw:b c.d-e_f': None}, {'a': 'v'}), ({}, {'a': 'v'})):
+            for found in (self.flavors.set_extra_specs('small', specs),
+                          self.flavors.get('1')):
+                self.assertEqual(expected, found.extra_specs)
+
+    def test_extra_specs_that_cannot_be_kept_are_refused(self):
+        self.flavors.create('small', 1, 1)
+        self.flavors.set_extra_specs('small', {'a': 'x'})
+
+        for specs in ({'': 'x'}, {'a/b': 'x'}, {'é': 'x'}, {'a' * 256: 'x'},
+                      {'a': ''}, {'a': 'x' * 256}, {'a': 'x\n'}, {'a': 1},
+                      {f'k{number}': 'x' for number in range(128)}):
+            error = self.assertRaises(
+                exception.InvalidField, self.flavors.set_extra_specs, 'small',
+                specs)
+            self.assertTrue(error.field.startswith('extra_specs'))
+        self.assertRaises(exception.FlavorNotFound,
+                          self.flavors.set_extra_specs, 'nix', {})
+        self.assertEqual({'a': 'x'}, self.flavors.get('small').extra_specs)
+
     def test_deleted_flavor_is_gone(self):
         for name in 'by-name', 'by-id':
             self.flavors.create('by-name', 1, 1, flavorid='by-id')

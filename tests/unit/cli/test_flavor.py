@@ -25,6 +25,25 @@ class TestFlavor(base.CommandTestCase):
             ran.data,
             self.shell('flavor', 'show', 'm1', '-f', 'json').data)
 
+    def test_properties_are_set_and_removed(self):
+        self.create('m1', '--ram', '1', '--vcpus', '1')
+
+        def changed(*argv):
+            ran = self.shell('flavor', *argv, '-f', 'json')
+            self.assertEqual((0, ''), (ran.code, ran.err))
+            return ran.data['properties']
+
+        self.assertEqual("a='1', b='x=y'", changed(
+            'set', 'm1', '--property', 'b=x=y', '--property', 'a=1'))
+        self.assertEqual("a='1'", changed('unset', 'm1', '--property', 'b'))
+        self.assertEqual("c='2'", changed(
+            'set', 'm1', '--no-property', '--property', 'c=2'))
+        for argv, text in ((('m1',), '--property'),
+                           (('m1', '--property', 'a'), 'KEY=VALUE'),
+                           (('m1', '--property', 'a='), 'extra_specs.a'),
+                           (('nix', '--property', 'a=1'), 'nix')):
+            self.assertEnds(1, self.shell('flavor', 'set', *argv), text)
+
     def test_id_is_made_up_unless_it_is_given(self):
         ran = self.create('m1', '--ram', '1', '--vcpus', '1')
         auto = self.create('m2', '--ram', '1', '--vcpus', '1', '--id', 'auto')
