@@ -61,7 +61,8 @@
     └── DatabaseError
         ├── DatabaseUnreachable
         ├── SchemaOutOfDate          names the command that mends it
-        ├── Cell0NotMapped           likewise
+        ├── WrongDatabase            it has tables of something else
+        ├── Cell0NotMapped           names the command that mends it
         └── TransactionLost          to another one; it may be tried again
 
 An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
@@ -520,6 +521,11 @@ class DatabaseUnreachable(DatabaseError):
 class SchemaOutOfDate(DatabaseError):
     msg_fmt = ('The %(schema)s database at %(url)s has schema version '
                '%(version)s, not %(expected)s; run: %(command)s')
+
+
+class WrongDatabase(DatabaseError):
+    msg_fmt = ('The database at %(url)s is not one for the %(schema)s schema: '
+               'it has %(found)s.')
 
 
 class Cell0NotMapped(DatabaseError):

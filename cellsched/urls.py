@@ -4,7 +4,8 @@
 import re
 import string
 
-_SCHEME = re.compile(r'[a-z][a-z0-9+._-]*', re.I)
+#: A scheme, or the field of a template that stands for one.
+_SCHEME = re.compile(r'[a-z][a-z0-9+._-]*|\{scheme\}', re.I)
 
 #: What a scheme consists of, and what it does not begin with.
 _SCHEME_OTHER = string.digits + '+._-'
@@ -14,7 +15,7 @@ _SCHEME_ANY = string.ascii_letters + _SCHEME_OTHER
 _QUOTED_MAX = 1024
 
 #: A host, and maybe its port; what stands after a colon is a password else.
-_PLACE = re.compile(r'(?:\[[^\]]*\]|[^:\[]*)(?::\d+)?')
+_PLACE = re.compile(r'(?:\[[^\]]*\]|[^:\[]*)(?::(?:\d+|\{port\d*\}))?')
 
 #: A query up to where its first secret begins.
 _SECRET = re.compile(

@@ -61,7 +61,7 @@ class Discovery:
         :raises cellsched.exception.ConfigurationInvalid: no cell has it
         """
         for cell in self._cells.real():
-            if cell.database_connection == database:
+            if self._targets.database_url(cell) == database:
                 return self.map_host(cell, host)
         raise exception.ConfigurationInvalid(
             field='[database] connection',

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changing cells, and taking cells and hosts out."""
 
+from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,12 +9,15 @@ from oslo_log import log
 
 from cellsched.cells import registry
 from cellsched.cells import target
+from cellsched.cells import url_templates
 from cellsched import clock as clock_
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
+from cellsched.db import cell as cell_schema
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import on_host
+from cellsched.db import same_database
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
@@ -37,6 +41,25 @@ class CellMaintenance:
         self._targets = targets
         self._clock = clock
 
+    def create(self, mapping: objects.CellMapping) -> None:
+        """Map a cell, whose database may be empty, or not made yet.
+
+        :raises cellsched.exception.CellMappingExists: another cell has one of
+            its URLs, its database or its uuid
+        :raises cellsched.exception.WrongDatabase: its database is that of
+            something else
+        :raises cellsched.exception.InvalidField: a URL has braces that are
+            not of a template's fields
+        :raises cellsched.exception.ConfigurationInvalid: a URL is none that
+            can be opened
+        """
+        self._check_urls(mapping)
+        create = (cell_mappings.create if mapping.is_cell0()
+                  else cell_mappings.create_apart)
+        with self._database.writer() as connection:
+            create(connection, mapping, self._clock.now())
+        self._cells.refresh()
+
     def update(
         self, uuid: str, values: Mapping[str, Any]
     ) -> objects.CellMapping:
@@ -46,16 +69,70 @@ class CellMaintenance:
             ``database_connection`` and ``disabled``
         :raises cellsched.exception.CellMappingNotFound: there is none
         :raises cellsched.exception.CellMappingExists: another cell has one of
-            the URLs
+            the URLs, or the database
         :raises cellsched.exception.Cell0CannotBeDisabled: it is asked for
+        :raises cellsched.exception.WrongDatabase: as :meth:`create`
+        :raises cellsched.exception.InvalidField: as :meth:`create`
+        :raises cellsched.exception.ConfigurationInvalid: as :meth:`create`
         """
         if values.get('disabled') and uuid == objects.CELL0_UUID:
             raise exception.Cell0CannotBeDisabled()
+        self._cells.refresh()
+        changed = self._cells.get(uuid).obj_clone()
+        for name, value in values.items():
+            setattr(changed, name, value)
+        self._check_urls(changed, values)
         with self._database.writer() as connection:
             changed = cell_mappings.update_apart(
                 connection, uuid, values, self._clock.now())
         self._cells.refresh()
         return changed
+
+    def _check_urls(
+        self, mapping: objects.CellMapping,
+        fields: Collection[str] = ('database_connection', 'transport_url'),
+    ) -> None:
+        if 'transport_url' in fields:
+            url_templates.check(mapping.transport_url, 'transport_url')
+            transport = self._targets.transport(mapping)
+            if transport is None and not mapping.is_cell0():
+                raise exception.InvalidField(
+                    where='cell', field='transport_url',
+                    expected='the URL of a broker; only cell0 has none')
+        if 'database_connection' in fields:
+            url_templates.check(
+                mapping.database_connection, 'database_connection')
+            self._check_database(mapping)
+
+    def _check_database(self, mapping: objects.CellMapping) -> None:
+        """Make sure that a database is empty or a cell's, and no other's.
+
+        One that is not there yet is as good as an empty one.
+        """
+        with self._targets.connected_once(mapping) as database:
+            try:
+                cell_schema.SCHEMA.check_place(database)
+            except exception.DatabaseUnreachable as exc:
+                LOG.warning('Cell %s was not looked at: %s',
+                            mapping.identity, exc)
+                return
+            for cell in self._cells.all():
+                if cell.uuid != mapping.uuid and self._has(cell, database):
+                    raise exception.CellMappingExists(
+                        uuid=cell.identity, field='database connection')
+
+    def _has(
+        self, cell: objects.CellMapping, database: session.Database
+    ) -> bool:
+        """Return whether a database is known to be a cell's."""
+        try:
+            with self._targets.connected_once(cell) as there:
+                return same_database.is_same(database, there)
+        except (exception.DatabaseError,
+                exception.ConfigurationInvalid) as exc:
+            LOG.warning('Whether cell %s has the same database is not known: '
+                        '%s', cell.identity, exc)
+            return False
 
     def list_hosts(
         self, uuid: str | None = None

@@ -1,29 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Aiming a context at a cell."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 from typing import Any
 
+from cellsched.cells import url_templates
 from cellsched import context as context_
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import transport
 
+_DATABASE_OPTION = '[database] connection'
+
 
 class Targets:
     """Opens the ways into cells, each once.
 
     :param options: arguments for the engines of the cells' databases
+    :param own_database: ``[database] connection``, of which URLs of databases
+        that are templates take their parts
     """
 
     def __init__(
         self, databases: session.Databases, transports: transport.Transports,
         options: Mapping[str, Any] | None = None,
+        own_database: str | None = None,
     ) -> None:
         self._databases = databases
         self._transports = transports
         self._options = options
+        self._own_database = own_database
 
     def aim(
         self, context: context_.RequestContext, cell: objects.CellMapping
@@ -35,14 +44,50 @@ class Targets:
         """
         return context.aimed_at(context_.CellTarget(
             uuid=cell.uuid, name=cell.identity,
-            database=self.database(cell), transport=self._transport(cell)))
+            database=self.database(cell), transport=self.transport(cell)))
 
     def database(self, cell: objects.CellMapping) -> session.Database:
-        """Return the cell's database."""
-        return self._databases.get(
-            cell.database_connection, 'cell', self._options)
+        """Return the cell's database.
 
-    def _transport(self, cell: objects.CellMapping) -> Any:
+        :raises cellsched.exception.ConfigurationInvalid: its URL is none that
+            can be opened
+        """
+        return self._databases.get(
+            self.database_url(cell), 'cell', self._options)
+
+    @contextlib.contextmanager
+    def connected_once(
+        self, cell: objects.CellMapping
+    ) -> Iterator[session.Database]:
+        """Give the cell's database, to which nothing connects again.
+
+        It is closed in the end; whether it answers is found out by one try.
+
+        :raises cellsched.exception.ConfigurationInvalid: as :meth:`database`
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        opened = self.database(cell).alone({'max_retries': 1})
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def database_url(self, cell: objects.CellMapping) -> str:
+        """Return the URL of the cell's database, as it is opened here.
+
+        :raises cellsched.exception.ConfigurationInvalid: it is a template,
+            and the configuration has no URL with such parts
+        """
+        return url_templates.fill(
+            cell.database_connection, self._configured_database,
+            _DATABASE_OPTION)
+
+    def transport(self, cell: objects.CellMapping) -> Any:
+        """Return the cell's transport; None of cell0, which has none.
+
+        :raises cellsched.exception.ConfigurationInvalid: its URL is none that
+            can be opened
+        """
         if not cell.transport_url:
             # What is not given elsewhere means this process's own transport,
             # and what is sent to this cell would end there.
@@ -52,4 +97,14 @@ class Targets:
         scheme = cell.transport_url.partition(':')[0].lower()
         if scheme == transport.NO_TRANSPORT:
             return None
-        return self._transports.get(cell.transport_url)
+        return self._transports.get(url_templates.fill(
+            cell.transport_url, self._transports.own_url,
+            '[DEFAULT] transport_url'))
+
+    def _configured_database(self) -> str:
+        if not self._own_database:
+            raise exception.ConfigurationInvalid(
+                field=_DATABASE_OPTION,
+                expected='a URL, of which the URL of a cell takes parts; it '
+                         'is not set')
+        return self._own_database

@@ -10,6 +10,7 @@ from cellsched import exception
 from cellsched import urls
 
 if TYPE_CHECKING:
+    from cellsched.cells import maintenance as maintenance_
     from cellsched.cli import app
 
 #: Exit codes.
@@ -100,19 +101,17 @@ class CreateCell(base.Command):
         return 0
 
     def _transport(self, url: str | None) -> str:
-        parts = self.app.parts
-        parts.transports.get(url)
         if not url:
+            url = self.app.parts.transports.own_url()
             self.app.say('--transport-url was not given; using [DEFAULT] '
                          'transport_url of the configuration')
-        return url or parts.conf.transport_url
+        return url
 
     def _database(self, url: str | None) -> str:
         if not url:
             url = self.app.parts.cell_database.url
             self.app.say('--database_connection was not given; using '
                          '[database] connection of the configuration')
-        check_database(self.app, url)
         return url
 
 
@@ -202,7 +201,6 @@ def map_cell0(app: 'app.App', url: str | None = None) -> None:
     :param url: its database; by default the one beside what is configured
     """
     url = url or _beside(app)
-    check_database(app, url)
     from cellsched import objects
 
     mapping = objects.CellMapping(
@@ -210,9 +208,13 @@ def map_cell0(app: 'app.App', url: str | None = None) -> None:
         database_connection=url, disabled=False)
     try:
         _create(app, mapping)
-    except exception.CellMappingExists:
+    except exception.CellMappingExists as exc:
+        app.parts.cells.refresh()
+        try:
+            mapped = app.parts.cells.cell0().database_connection
+        except exception.CellMappingNotFound:
+            raise exc from None
         app.say('Cell0 is already setup')
-        mapped = app.parts.cells.cell0().database_connection
         if mapped != url:
             app.warn('warning: cell0 stays where it is, at '
                      f'{urls.mask(mapped)}')
@@ -241,7 +243,7 @@ def create_cell(
 
 def _beside(app: 'app.App') -> str:
     url = app.conf.database.connection or app.parts.database.url
-    check_database(app, url)
+    app.parts.databases.get(url, 'cell')
     from cellsched.db.api import cell_mappings
 
     return cell_mappings.beside(url, '_cell0')
@@ -275,9 +277,13 @@ def check_uuid(option: str, uuid: str | None) -> None:
                      f'4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e, not {uuid!a:.60}')
 
 
-def check_database(app: 'app.App', url: str) -> None:
-    """Make sure that a URL is one of a database that can be opened."""
-    app.parts.databases.get(url, 'cell')
+def maintenance_of(app: 'app.App') -> 'maintenance_.CellMaintenance':
+    """Return what changes the mappings of the configured deployment."""
+    from cellsched.cells import maintenance
+
+    parts = app.parts
+    return maintenance.CellMaintenance(
+        parts.database, parts.cells, parts.targets, parts.clock)
 
 
 def check_schema(app: 'app.App') -> None:
@@ -305,9 +311,4 @@ def _create(app: 'app.App', mapping: Any) -> None:
     """
     if not mapping.is_cell0() or not _has_schema(app):
         check_schema(app)
-    from cellsched.db.api import cell_mappings
-
-    create = (cell_mappings.create if mapping.is_cell0()
-              else cell_mappings.create_apart)
-    with app.parts.database.writer() as connection:
-        create(connection, mapping, app.clock.now())
+    maintenance_of(app).create(mapping)

@@ -78,15 +78,12 @@ class UpdateCell(base.Command):
             self.app.warn('--enable and --disable exclude each other')
             return BOTH
         manage_cell.check_name(args.name)
-        parts = self.app.parts
         values: dict[str, Any] = {}
         if args.name:
             values['name'] = args.name
         if args.transport_url:
-            parts.transports.get(args.transport_url)
             values['transport_url'] = args.transport_url
         if args.database_connection:
-            manage_cell.check_database(self.app, args.database_connection)
             values['database_connection'] = args.database_connection
         if args.enable or args.disable:
             values['disabled'] = args.disable
@@ -204,11 +201,7 @@ class DeleteHost(base.Command):
 
 def _maintenance(app: 'app_.App') -> 'maintenance_.CellMaintenance':
     manage_cell.check_schema(app)
-    from cellsched.cells import maintenance
-
-    parts = app.parts
-    return maintenance.CellMaintenance(
-        parts.database, parts.cells, parts.targets, parts.clock)
+    return manage_cell.maintenance_of(app)
 
 
 def _report(

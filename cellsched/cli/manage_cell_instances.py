@@ -174,6 +174,7 @@ def _map_cell_and_hosts(
     """
     manage_cell.check_schema(app)
     parts = app.parts
+    transport_url = transport_url or parts.transports.own_url()
     parts.transports.get(transport_url)
     from cellsched.db.cell import services
 
@@ -192,8 +193,7 @@ def _map_cell_and_hosts(
     if len(owners) == len(hosts):
         app.say('All hosts are already mapped to cell(s).')
     uuid = next(iter(cells), None) or manage_cell.create_cell(
-        app, name, transport_url or parts.conf.transport_url,
-        parts.cell_database.url)
+        app, name, transport_url, parts.cell_database.url)
     parts.cells.refresh()
     for host in hosts:
         parts.discovery.map_host(parts.cells.get(uuid), host)

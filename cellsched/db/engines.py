@@ -19,6 +19,8 @@ from cellsched.db import liveness
 from cellsched.db import mysql
 from cellsched.db import postgresql
 from cellsched.db import tracing
+from cellsched import exception
+from cellsched import urls
 
 LOG = log.getLogger(__name__)
 
@@ -29,6 +31,11 @@ _POOL_OPTIONS = {
     'max_pool_size': 'pool_size',
     'pool_timeout': 'pool_timeout',
 }
+
+#: The extras of this project that install a driver, by dialect and driver.
+_EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
+           ('postgresql', 'psycopg2'): 'psycopg2',
+           ('mysql', 'pymysql'): 'mysql', ('mariadb', 'pymysql'): 'mysql'}
 
 
 def open_(
@@ -61,6 +68,36 @@ def open_(
     _connect(engine, options.get('max_retries', 1),
              options.get('retry_interval', 1), clock)
     return engine
+
+
+def check_url(url: str, schema: str) -> None:
+    """Make sure that a URL is one of a database that can be opened.
+
+    :param schema: whose database it is, for the error
+    :raises cellsched.exception.ConfigurationInvalid: it is not; no password
+        is quoted
+    """
+    expected = ('a SQLAlchemy URL of an installed driver, not '
+                f'{urls.mask(url)!r}')
+    try:
+        parsed = sa.engine.make_url(url)
+        dialect = parsed.get_dialect()
+        extra = _EXTRAS.get((dialect.name, dialect.driver))
+        if extra is not None:
+            expected += f', whose driver cellsched[{extra}] installs'
+        dialect.import_dbapi()
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError,
+            ValueError):
+        # The error's own text may quote the URL.
+        raise exception.ConfigurationInvalid(
+            field=f'{schema} database connection',
+            expected=expected) from None
+    if '@' in (parsed.host or ''):
+        # What is taken for the host is a part of the password then, and what
+        # cannot be reached is named.
+        raise exception.ConfigurationInvalid(
+            field=f'{schema} database connection',
+            expected='a URL with %40 for each @ of the password')
 
 
 def begin_immediate(connection: sa.Connection) -> None:

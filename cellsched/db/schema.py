@@ -11,6 +11,9 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched import urls
 
+#: Schemas that a database may have both of.
+_BESIDE = {'API': 'claims', 'claims': 'API'}
+
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
@@ -31,7 +34,7 @@ class Schema:
     @property
     def version_table(self) -> str:
         """Histories may share a database, so each has a table of its own."""
-        return f'alembic_version_{self.name.lower()}'
+        return _version_table(self.name)
 
     def sync(
         self, database: session.Database, version: str = 'head'
@@ -42,7 +45,10 @@ class Schema:
             database has one that is not known here
         :raises cellsched.exception.Cell0NotMapped: an API database is in use
             and has no cell0
+        :raises cellsched.exception.WrongDatabase: tables of something else
+            are there
         """
+        self.check_place(database)
         # Every service checks its schemas, and none needs alembic for it,
         # which takes as long to import as all that is ours.
         from cellsched.db import migration
@@ -71,6 +77,30 @@ class Schema:
         return sa.select(sa.column('version_num', sa.String)).select_from(
             sa.table(self.version_table))
 
+    def check_place(self, database: session.Database) -> None:
+        """Make sure that a database is empty, or has this schema.
+
+        The claim store's may be beside that of the API.
+
+        :raises cellsched.exception.WrongDatabase: it has other tables
+        :raises cellsched.exception.DatabaseUnreachable: it does not answer
+        """
+        if not database.exists():
+            return
+        with database.reader() as connection:
+            tables = set(sa.inspect(connection).get_table_names())
+        if not tables or self.version_table in tables or (
+                _version_table(_BESIDE.get(self.name)) in tables):
+            return
+        for name in session.SYNC_COMMANDS:
+            if _version_table(name) in tables:
+                found = f'the tables of the {name} schema'
+                break
+        else:
+            found = f'{len(tables)} other tables, such as {min(tables)}'
+        raise exception.WrongDatabase(
+            schema=self.name, url=urls.mask(database.url), found=found)
+
     def check(self, database: session.Database) -> None:
         """Make sure that a database is up to date.
 
@@ -84,3 +114,7 @@ class Schema:
                 schema=self.name, url=urls.mask(database.url),
                 version=version or 'none', expected=self.head,
                 command=session.SYNC_COMMANDS[self.name])
+
+
+def _version_table(name: str | None) -> str:
+    return f'alembic_version_{name or ""}'.lower()

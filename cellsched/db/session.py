@@ -37,10 +37,6 @@ _ENGINE_OPTIONS = (
     'sqlite_synchronous',
 )
 
-#: The extras of this project that install a driver, by dialect and driver.
-_EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
-           ('postgresql', 'psycopg2'): 'psycopg2',
-           ('mysql', 'pymysql'): 'mysql', ('mariadb', 'pymysql'): 'mysql'}
 
 #: What connecting ends with when it fails; SQLAlchemy's own errors also come
 #: from statements, which they then carry.
@@ -118,9 +114,21 @@ class Database:
             return engines.open_(self.url, self.options, self._clock)
         except Exception as exc:
             ours = self.translate(exc)
+            if ours is None and isinstance(
+                    exc, (db_exc.DBError, sa.exc.DBAPIError)):
+                # Nothing was asked yet but to connect.
+                ours = exception.ConfigurationInvalid(
+                    field=f'{self.schema} database connection',
+                    expected=f'a URL that its driver takes, not '
+                             f'{urls.mask(self.url)!r}: {self._reason(exc)}')
             if ours is None:
                 raise
             raise ours from None
+
+    def alone(self, options: Mapping[str, Any]) -> 'Database':
+        """Return another one of the same URL, with some other options."""
+        return Database(self.url, self.schema, {**self.options, **options},
+                        clock=self._clock)
 
     def exists(self) -> bool:
         """Return False where there is none, and to look would make one.
@@ -363,7 +371,7 @@ class Databases:
         """
         with self._lock:
             if (url, schema) not in self._open:
-                _check_url(url, schema)
+                engines.check_url(url, schema)
                 self._open[url, schema] = Database(
                     url, schema, options, clock=self._clock)
             return self._open[url, schema]
@@ -374,27 +382,3 @@ class Databases:
             for database in self._open.values():
                 database.close()
             self._open.clear()
-
-
-def _check_url(url: str, schema: str) -> None:
-    expected = ('a SQLAlchemy URL of an installed driver, not '
-                f'{urls.mask(url)!r}')
-    try:
-        parsed = sa.engine.make_url(url)
-        dialect = parsed.get_dialect()
-        extra = _EXTRAS.get((dialect.name, dialect.driver))
-        if extra is not None:
-            expected += f', whose driver cellsched[{extra}] installs'
-        dialect.import_dbapi()
-    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError,
-            ValueError):
-        # The error's own text may quote the URL.
-        raise exception.ConfigurationInvalid(
-            field=f'{schema} database connection',
-            expected=expected) from None
-    if '@' in (parsed.host or ''):
-        # What is taken for the host is a part of the password then, and what
-        # cannot be reached is named.
-        raise exception.ConfigurationInvalid(
-            field=f'{schema} database connection',
-            expected='a URL with %40 for each @ of the password')

@@ -11,6 +11,7 @@ from oslo_config import cfg
 from cellsched.audit import claims as audit_claims
 from cellsched.audit import facts
 from cellsched.audit import repairs
+from cellsched.cells import maintenance
 from cellsched.conductor import lost_builds
 from cellsched.conductor import recoverer
 from cellsched.conductor.tasks import build_and_schedule
@@ -65,7 +66,9 @@ class EmbeddedConductor:
             self.scheduler = _scheduler(self.parts)
             self.task = _task(self.parts, self.scheduler)
             self.mappings = mappings_.Mappings(
-                self.parts.database, self.parts.cells)
+                self.parts.database, maintenance.CellMaintenance(
+                    self.parts.database, self.parts.cells,
+                    self.parts.targets, self.parts.clock))
             self._periodic = self._make_periodic()
         except BaseException:
             self.close()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from oslo_utils import uuidutils
 
-from cellsched.cells import registry
+from cellsched.cells import maintenance as maintenance_
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -17,14 +17,15 @@ class Mappings:
     """Reads mappings of the API database, and adds cells to them.
 
     :param database: the API database
-    :param cells: the registry of the process, which hears of new cells
+    :param maintenance: what adds cells
     """
 
     def __init__(
-        self, database: session.Database, cells: registry.CellRegistry
+        self, database: session.Database,
+        maintenance: maintenance_.CellMaintenance,
     ) -> None:
         self._database = database
-        self._cells = cells
+        self._maintenance = maintenance
 
     def cells(self) -> list[objects.CellMapping]:
         """Return every cell, cell0 and disabled ones among them."""
@@ -53,10 +54,16 @@ class Mappings:
         self, name: str, transport_url: str, database_connection: str,
         uuid: str | None = None,
     ) -> objects.CellMapping:
-        """Map a cell, whose database has its schema.
+        """Map a cell, whose database has its schema, or gets it later.
 
         :raises cellsched.exception.CellMappingExists: another cell has one of
-            its URLs or its uuid
+            its URLs, its database or its uuid
+        :raises cellsched.exception.WrongDatabase: its database is that of
+            something else
+        :raises cellsched.exception.InvalidField: a URL has braces that are
+            not of a template's fields
+        :raises cellsched.exception.ConfigurationInvalid: a URL is none that
+            can be opened
         """
         return self._create(objects.CellMapping(
             uuid=uuid or uuidutils.generate_uuid(), name=name,
@@ -66,15 +73,17 @@ class Mappings:
     def create_cell0(self, database_connection: str) -> objects.CellMapping:
         """Map cell0, where the records of what could not be built go.
 
-        :raises cellsched.exception.CellMappingExists: it is mapped
+        :raises cellsched.exception.CellMappingExists: it is mapped, or its
+            database is that of a cell
+        :raises cellsched.exception.WrongDatabase: as :meth:`create_cell`
+        :raises cellsched.exception.InvalidField: as :meth:`create_cell`
+        :raises cellsched.exception.ConfigurationInvalid: as
+            :meth:`create_cell`
         """
         return self._create(objects.CellMapping(
             uuid=objects.CELL0_UUID, name='cell0', transport_url='none:///',
             database_connection=database_connection, disabled=False))
 
     def _create(self, mapping: objects.CellMapping) -> objects.CellMapping:
-        with self._database.writer() as connection:
-            cell_mappings.create_apart(
-                connection, mapping, self._database.now())
-        self._cells.refresh()
+        self._maintenance.create(mapping)
         return mapping

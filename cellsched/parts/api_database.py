@@ -39,7 +39,8 @@ class APIDatabaseParts(process.ProcessParts):
         """Databases and transports of cells."""
         return target.Targets(
             self.databases, self.transports,
-            session.engine_options(self.conf, 'database'))
+            session.engine_options(self.conf, 'database'),
+            self.conf.database.connection)
 
     @functools.cached_property
     def executor(self) -> ThreadPoolExecutor:

@@ -100,7 +100,7 @@ class Transports:
     def _chosen(self, url: str | None, field: str) -> tuple[str, str]:
         """Return a URL and its option, by default those of the process."""
         field = field if url else '[DEFAULT] transport_url'
-        url = url or self._own_url()
+        url = url or self.own_url()
         if url.partition(':')[0].lower() == NO_TRANSPORT:
             raise exception.Invalid(
                 f'{field}: {NO_TRANSPORT}:// says that there is no transport.')
@@ -121,7 +121,11 @@ class Transports:
             while self._open:
                 self._open.popitem()[1].cleanup()
 
-    def _own_url(self) -> str:
+    def own_url(self) -> str:
+        """Return ``[DEFAULT] transport_url``.
+
+        :raises cellsched.exception.ConfigurationInvalid: it is not set
+        """
         location = self._conf.get_location('transport_url')
         if location is None or location.location == cfg.Locations.opt_default:
             raise exception.ConfigurationInvalid(

@@ -213,11 +213,14 @@ class SimulatedTransports:
     def notifications(self) -> Any:
         return self._get(messaging.NotificationTransport, None)
 
+    def own_url(self) -> str:
+        return str(self._conf.transport_url)
+
     def close(self) -> None:
         """Close nothing."""
 
     def _get(self, kind: type, url: str | None) -> Any:
-        url = url or self._conf.transport_url
+        url = url or self.own_url()
         if (kind, url) not in self._open:
             self._open[kind, url] = kind(self._driver(url))
         return self._open[kind, url]

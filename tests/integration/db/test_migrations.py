@@ -9,7 +9,9 @@ from cellsched import clock
 from cellsched.db import api
 from cellsched.db.api import models as api_models
 from cellsched.db import cell
+from cellsched.db import same_database
 from cellsched.db import session
+from cellsched import exception
 from tests.integration import base
 from tests.integration import mariadb
 from tests.integration import servers
@@ -57,12 +59,41 @@ class MigrationTests:
                        if str(constraint.name).startswith('uniq_')},
                     names[table.name])
 
-    def test_all_of_them_fit_into_one_database(self):
-        for schema in SCHEMAS:
-            schema.sync(self.open('all', schema))
+    def test_claims_fit_beside_the_api(self):
+        for schema in (api.SCHEMA, claims.SCHEMA):
+            schema.sync(self.open('both', schema))
 
-        for schema in SCHEMAS:
-            schema.check(self.open('all', schema))
+        for schema in (api.SCHEMA, claims.SCHEMA):
+            schema.check(self.open('both', schema))
+        error = self.assertRaises(
+            exception.WrongDatabase, cell.SCHEMA.sync,
+            self.open('both', cell.SCHEMA))
+        self.assertIn('the tables of the API schema', str(error))
+
+    def test_database_is_known_by_any_of_its_urls(self):
+        for name in 'here', 'there':
+            cell.SCHEMA.sync(self.open(name, cell.SCHEMA))
+        here = self.open('here', cell.SCHEMA)
+        other = here.url.replace('127.0.0.1', 'localhost')
+        self.assertNotEqual(here.url, other)
+
+        for url, expected in ((other, True), (
+                self.server.url('there'), False)):
+            another = session.Database(url, 'cell', clock=clock.Clock())
+            self.addCleanup(another.close)
+            self.assertEqual(
+                expected, same_database.is_same(here, another), url)
+            self.assertEqual(
+                expected, same_database.is_same(another, here), url)
+
+    def test_databases_of_one_name_on_two_servers_are_two(self):
+        one = self.open('same', cell.SCHEMA)
+        cell.SCHEMA.sync(one)
+        other = session.Database(
+            self.own(self.kind).url('same'), 'cell', clock=clock.Clock())
+        self.addCleanup(other.close)
+
+        self.assertFalse(same_database.is_same(one, other))
 
 
 class TestOnPostgreSQL(MigrationTests, base.TestCase):
@@ -75,9 +106,9 @@ class TestOnMariaDB(MigrationTests, base.TestCase):
     kind = mariadb.MariaDB
 
     def test_text_is_compared_by_bytes(self):
-        for schema in SCHEMAS:
+        for schema in (api.SCHEMA, claims.SCHEMA):
             schema.sync(self.open('all', schema))
-        names = {table: schema for schema in SCHEMAS
+        names = {table for schema in (api.SCHEMA, claims.SCHEMA)
                  for table in schema.metadata.tables}
 
         with self.open('all', SCHEMAS[0]).reader() as connection:

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changing cells, and taking cells and hosts out."""
 
+import contextlib
+import pathlib
+import sqlite3
+
+import fixtures
 from oslo_db import exception as db_exc
 
 from cellsched.cells import discovery
@@ -13,11 +18,14 @@ from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched import objects
+from cellsched.testing import databases
 from tests.unit.cells import base
 from tests.unit.db import samples
 from tests.unit import racing
 
 UNKNOWN = samples.uuids(1)[0]
+
+GONE = 'sqlite:////nowhere/at/all.sqlite'
 
 
 class MaintenanceCase(base.TestCase):
@@ -53,9 +61,92 @@ class MaintenanceCase(base.TestCase):
         return {host: cell.name
                 for cell, host in self.maintenance.list_hosts()}
 
+    def new(self, **fields):
+        """Return a mapping of a cell that is not there yet."""
+        return samples.cell('new', **{
+            'transport_url': f'local://{self.world}/new',
+            'database_connection':
+                self.useFixture(databases.CellDatabase()).url, **fields})
+
+    def sqlite(self, *statements):
+        """Return the URL of a database in which statements were run."""
+        path = f'{self.useFixture(fixtures.TempDir()).path}/other.sqlite'
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+        return f'sqlite:///{path}'
+
     def names(self):
         return sorted(cell.name for cell in self.read(
             self.database, cell_mappings.list_all))
+
+
+class TestCreate(MaintenanceCase):
+
+    def refused(self, error, **fields):
+        """Have a cell refused; return what is said."""
+        said = str(self.assertRaises(
+            error, self.maintenance.create, self.new(**fields)))
+        self.assertEqual(['cell0', 'east', 'west'], self.names())
+        return said
+
+    def test_database_may_be_made_later(self):
+        for url in GONE, self.sqlite():
+            self.maintenance.create(self.new(
+                database_connection=url, uuid=samples.uuids(1)[0],
+                transport_url=f'local://{self.world}/{len(url)}'))
+
+        self.assertEqual(5, len(self.cells.all()))
+
+    def test_tables_of_others_are_refused(self):
+        for url, found in (
+                (self.database.url, 'the tables of the API schema'),
+                (self.sqlite('CREATE TABLE instances (id INTEGER)',
+                             'CREATE TABLE alembic_version (version_num)'),
+                 '2 other tables, such as alembic_version')):
+            self.assertIn(found, self.refused(
+                exception.WrongDatabase, database_connection=url))
+
+    def test_database_of_another_cell_is_refused_however_it_is_written(self):
+        url = self.east.database_connection
+        path = pathlib.Path(url.removeprefix('sqlite:///'))
+        for other in (url, f'{url}?timeout=3',
+                      f'sqlite:///{path.parent}/../{path.parent.name}/'
+                      f'{path.name}'):
+            self.assertIn('has the same database', self.refused(
+                exception.CellMappingExists, database_connection=other))
+            self.assertRaises(
+                exception.CellMappingExists, self.maintenance.update,
+                self.west.uuid, {'database_connection': other})
+
+    def test_cell_that_is_down_keeps_no_other_from_being_mapped(self):
+        self.maintenance.update(
+            self.east.uuid, {'database_connection': GONE})
+
+        self.maintenance.create(self.new())
+
+        self.assertEqual(['cell0', 'east', 'new', 'west'], self.names())
+
+    def test_braces_are_those_of_fields(self):
+        for field, url in (
+                ('transport_url', 'rabbit://u:{pass}@host/'),
+                ('transport_url', 'rabbit://u:p{@host/'),
+                ('database_connection', 'mysql+pymysql://u:{0}@h/d'),
+                ('database_connection', 'sqlite:///{path}}')):
+            self.assertIn(field, self.refused(
+                exception.InvalidField, **{field: url}))
+
+    def test_only_cell0_is_without_a_broker(self):
+        self.assertIn('only cell0 has none', self.refused(
+            exception.InvalidField, transport_url='none:///'))
+
+    def test_other_changes_look_at_no_database(self):
+        self.maintenance.update(
+            self.east.uuid, {'database_connection': GONE})
+
+        self.maintenance.update(self.east.uuid, {'name': 'orient'})
+
+        self.assertEqual(['cell0', 'orient', 'west'], self.names())
 
 
 class TestUpdate(MaintenanceCase):

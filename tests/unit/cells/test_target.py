@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Aiming a context at a cell."""
 
+from oslo_config import cfg
+
+from cellsched.cells import target
+from cellsched.db import session
 from cellsched import exception
+from cellsched.rpc import transport
 from tests.unit.cells import base
 from tests.unit.db import samples
 
@@ -81,3 +86,32 @@ class TestTargets(base.TestCase):
                 self.context, cell)
 
             self.assertNotIn(SECRET, str(error))
+
+    def test_templates_are_filled_in_from_the_configuration(self):
+        own = self.add_cell('own')
+        cell = self.add_cell(
+            'east', transport_url='local://{hostname}/east',
+            database_connection='sqlite:///{path}')
+        conf = cfg.ConfigOpts()
+        transports = transport.Transports(conf)
+        self.addCleanup(transports.close)
+        conf([], default_config_files=[], default_config_dirs=[])
+        conf.set_override('transport_url', f'local://{self.world}/')
+        databases = session.Databases(self.clock)
+        self.addCleanup(databases.close)
+        targets = target.Targets(databases, transports, {}, (
+            own.database_connection))
+
+        aimed = targets.aim(self.context, cell).cell
+
+        self.assertEqual(own.database_connection, aimed.database.url)
+        self.assertIs(transports.get(f'local://{self.world}/east'),
+                      aimed.transport)
+
+    def test_template_without_a_configured_url_is_an_error_that_says_so(self):
+        cell = self.add_cell('east', database_connection='sqlite:///{path}')
+
+        error = self.assertRaises(exception.ConfigurationInvalid,
+                                  self.targets.aim, self.context, cell)
+
+        self.assertIn('[database] connection', str(error))

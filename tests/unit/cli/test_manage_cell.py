@@ -51,8 +51,9 @@ class TestMapCell0(CellTestCase):
                 ('sqlite:////srv/main.v2.sqlite',
                  'sqlite:////srv/main.v2_cell0.sqlite'),
                 ('sqlite:///main', 'sqlite:///main_cell0'),
-                (f'postgresql+psycopg2://u:{base.QUOTED}@h:5/main?a=b',
-                 f'postgresql+psycopg2://u:{base.QUOTED}@h:5/main_cell0?a=b')):
+                (f'postgresql+psycopg2://u:{base.QUOTED}@h:5/m?sslmode=allow',
+                 f'postgresql+psycopg2://u:{base.QUOTED}@h:5/m_cell0'
+                 '?sslmode=allow')):
             self.write_api_conf(database={'connection': url})
 
             ran = self.cell_v2('map_cell0')

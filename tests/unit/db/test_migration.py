@@ -138,7 +138,7 @@ class TestSchema(base.TestCase):
         self.assertNotIn('two', self.tables())
         self.assertNotEqual('claimstwo', schema.version(self.database))
 
-    def test_histories_share_a_database(self):
+    def test_history_may_have_another_one_beside_it(self):
         own = self.make_schema()
         other = self.make_schema(name='API', tables=('two', 'three'))
 

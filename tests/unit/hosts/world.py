@@ -45,7 +45,7 @@ class Targets(target.Targets):
         self.behaviour.get(cell.name, lambda: None)()
         return super().aim(context, cell)
 
-    def _transport(self, cell):
+    def transport(self, cell):
         return None
 
 
