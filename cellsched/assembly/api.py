@@ -8,9 +8,11 @@ from oslo_config import cfg
 
 from cellsched.api import aggregates
 from cellsched.api import flavors
+from cellsched.api import host_drain
 from cellsched.api import moves
 from cellsched.api import quotas
 from cellsched.api import server_groups
+from cellsched.api import server_history
 from cellsched.api import servers
 from cellsched.api import services
 from cellsched.api import validation
@@ -48,6 +50,8 @@ class API:
         flavors_: flavors.Flavors, server_groups_: server_groups.ServerGroups,
         aggregates_: aggregates.Aggregates, quotas_: quotas.Quotas,
         moves_: moves.Moves, services_: services.Services,
+        history: server_history.ServerHistory,
+        host_drain_: host_drain.HostDrain,
     ) -> None:
         self.parts = parts
         self.servers = servers_
@@ -57,6 +61,8 @@ class API:
         self.quotas = quotas_
         self.moves = moves_
         self.services = services_
+        self.history = history
+        self.host_drain = host_drain_
 
     def close(self) -> None:
         self.parts.close()
@@ -81,6 +87,14 @@ def api(conf: cfg.ConfigOpts, parts: APIParts) -> API:
         conf.upgrade_levels.conductor, send=send)
     compute_ = compute_rpc.ComputeAPIs(
         conf.api.send_retries, parts.compute_cap, send)
+    services_ = services.Services(
+        parts.database, parts.cells, parts.targets, parts.gatherer,
+        conf.service_down_time)
+    moves_ = moves.Moves(
+        parts.database, parts.targets, reader, conductor_, compute_,
+        parts.claims, conf.host, conf.service_down_time, parts.new_uuid)
+    history = server_history.ServerHistory(
+        reader, parts.cells, parts.gatherer)
     return API(
         parts,
         servers.Servers(
@@ -93,9 +107,6 @@ def api(conf: cfg.ConfigOpts, parts: APIParts) -> API:
         aggregates.Aggregates(parts.database, parts.clock),
         quotas.Quotas(parts.database, parts.cells, parts.gatherer,
                       parts.quotas, parts.clock),
-        moves.Moves(
-            parts.database, parts.targets, reader, conductor_, compute_,
-            parts.claims, conf.host, conf.service_down_time, parts.new_uuid),
-        services.Services(
-            parts.database, parts.cells, parts.targets, parts.gatherer,
-            conf.service_down_time))
+        moves_, services_, history, host_drain.HostDrain(
+            parts.database, parts.targets, moves_, services_, history,
+            parts.clock))

@@ -86,8 +86,9 @@ class MoveClaims:
                     connection, uuid, reason, self._host, now,
                     move.migration_type)
             if ended:
-                instance_actions.finish(
-                    connection, uuid, move.kind.action, now, 'Error')
+                instance_actions.fail(
+                    connection, uuid, move.kind.action, move.migration_type,
+                    now, reason, self._host)
             self._settle(connection, uuid)
         if ended:
             LOG.warning('The %s of %s is given up: %s',

@@ -3,6 +3,7 @@
 
 import argparse
 from collections.abc import Iterable
+import datetime
 from typing import Any
 from typing import ClassVar
 from typing import NoReturn
@@ -108,6 +109,11 @@ def each(app: 'app_.App', names: Iterable[str], do: Any) -> int:
             app.report(exc)
             code = 1
     return code
+
+
+def shown(time: datetime.datetime | None) -> str | None:
+    """Return a time, which is in UTC, as it is shown."""
+    return f'{time:%Y-%m-%dT%H:%M:%SZ}' if time else None
 
 
 def _normalized(name: str) -> str:

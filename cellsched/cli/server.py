@@ -116,11 +116,11 @@ class ShowServer(base.ShowOne):
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         found = self.app.api.servers.get(
             self.app.context(), parsed_args.server)
-        created = found.created_at and f'{found.created_at:%Y-%m-%dT%H:%M:%SZ}'
         return self.columns, (
             found.uuid, found.name, found.status, found.task_state,
             found.cell, found.host, found.availability_zone, found.attempts,
-            found.reason, found.project_id, created, list(found.tags))
+            found.reason, found.project_id, base.shown(found.created_at),
+            list(found.tags))
 
 
 class DeleteServer(base.Command):

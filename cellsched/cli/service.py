@@ -49,7 +49,7 @@ class ListServices(base.Lister):
         return self.columns, [
             (each.uuid or '', each.binary, each.host, each.cell,
              _status(each.disabled), each.state,
-             each.updated_at and f'{each.updated_at:%Y-%m-%dT%H:%M:%SZ}',
+             base.shown(each.updated_at),
              each.disabled_reason or '', each.forced_down, each.version)
             for each in page.services]
 

@@ -64,29 +64,55 @@ def create_failed(
     uuids = list(uuids)
     create_all(connection, dict.fromkeys(uuids, context), action, now,
                message=_FAILED)
-    told = {'created_at': now, 'event': event, 'start_time': now,
-            'finish_time': now, 'result': _FAILED, 'host': host,
-            'details': instance_faults.message_of(reason),
-            'traceback': _traceback(reason), 'deleted': 0}
-    for chunk in statements.chunks(uuids):
-        connection.execute(sa.insert(_EVENTS), [
-            {**told, 'action_id': each} for each in connection.execute(
-                _LATEST, {'these': chunk, 'name': action}).scalars()])
+    _add_failure(connection, uuids, action, event, now, reason, host,
+                 instance_faults.message_of(reason))
 
 
 def finish(
     connection: sa.Connection, uuid: str, action: str,
-    now: datetime.datetime, message: str | None = None,
+    now: datetime.datetime,
 ) -> None:
-    """End what was begun of an action; nothing happens if it has ended.
+    """End what was begun of an action; nothing happens if it has ended."""
+    _finish(connection, uuid, action, now, None)
 
-    :param message: ``Error`` where it failed
+
+def fail(
+    connection: sa.Connection, uuid: str, action: str, event: str,
+    now: datetime.datetime, reason: Exception, host: str,
+) -> None:
+    """End an action that failed, and record why, unless it has ended.
+
+    :param event: what was being done for it, in one word
+    :param host: who says so
     """
-    connection.execute(
+    if _finish(connection, uuid, action, now, _FAILED):
+        _add_failure(connection, [uuid], action, event, now, reason, host,
+                     instance_faults.message_of(reason, event))
+
+
+def _finish(
+    connection: sa.Connection, uuid: str, action: str,
+    now: datetime.datetime, message: str | None,
+) -> bool:
+    return bool(connection.execute(
         sa.update(_TABLE)
         .where(_TABLE.c.instance_uuid == uuid, _TABLE.c.action == action,
                _TABLE.c.finish_time.is_(None))
-        .values(finish_time=now, updated_at=now, message=message))
+        .values(finish_time=now, updated_at=now, message=message)).rowcount)
+
+
+def _add_failure(
+    connection: sa.Connection, uuids: list[str], action: str, event: str,
+    now: datetime.datetime, reason: Exception, host: str, details: str,
+) -> None:
+    """Record an event of the servers' latest action of a name."""
+    told = {'created_at': now, 'event': event, 'start_time': now,
+            'finish_time': now, 'result': _FAILED, 'host': host,
+            'details': details, 'traceback': _traceback(reason), 'deleted': 0}
+    for chunk in statements.chunks(uuids):
+        connection.execute(sa.insert(_EVENTS), [
+            {**told, 'action_id': each} for each in connection.execute(
+                _LATEST, {'these': chunk, 'name': action}).scalars()])
 
 
 def delete_events(connection: sa.Connection, uuids: list[str]) -> None:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries for what an agent may have left lying on its host."""
+"""Queries for the servers of a host, and for what lies there wrongly."""
 
 from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
+from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
 from cellsched.db import statements
 from cellsched import objects
@@ -26,6 +28,17 @@ _BUILDING = _HERE.where(
 
 _DELETING = _HERE.where(_TABLE.c.task_state == 'deleting')
 
+_MOVES = models.migrations
+
+_WITH_MOVES = (
+    sa.select(_TABLE.c.uuid, _TABLE.c.display_name, _TABLE.c.vm_state,
+              _TABLE.c.task_state, _MOVES.c.status.label('move'))
+    .select_from(_TABLE.outerjoin(_MOVES, sa.and_(
+        _MOVES.c.instance_uuid == _TABLE.c.uuid,
+        _MOVES.c.status.in_(server_moves.LIVE))))
+    .where(_TABLE.c.host == sa.bindparam('on'), _TABLE.c.deleted == 0)
+    .order_by(_TABLE.c.id))
+
 _ONE = (
     sa.select(_TABLE, _EXTRA.c.flavor)
     .select_from(_TABLE.outerjoin(
@@ -43,6 +56,14 @@ def count(connection: sa.Connection, host: str) -> int:
     return connection.execute(
         sa.select(sa.func.count()).select_from(_TABLE)
         .where(_TABLE.c.host == host, _TABLE.c.deleted == 0)).scalar_one()
+
+
+def list_all(connection: sa.Connection, host: str) -> Sequence[Any]:
+    """Return the servers of a host, in the order in which they came there.
+
+    ``move`` is the status of a move that is going on, or None.
+    """
+    return connection.execute(_WITH_MOVES, {'on': host}).all()
 
 
 def list_building(connection: sa.Connection, host: str) -> list[str]:

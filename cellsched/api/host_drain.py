@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Taking all servers off a host, by moves of each."""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Any
+
+from cellsched.api import moves as moves_
+from cellsched.api import server_history
+from cellsched.api import services as services_
+from cellsched.api import validation
+from cellsched.cells import target
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.api import host_mappings
+from cellsched.db.cell import on_host
+from cellsched.db.cell import services
+from cellsched.db import session
+from cellsched import exception
+
+#: Moves of one host that go on at the same time, at most.
+MOVES_MAX = 100
+
+_INTERVAL_S = 1.0
+
+MOVED = 'moved'
+MOVING = 'moving'
+STAYS = 'stays'
+
+
+@dataclasses.dataclass(frozen=True)
+class Departure:
+    """A server that was to leave a host, and what became of it.
+
+    :param outcome: ``moved``, also of one that was deleted; ``moving`` where
+        time was up before its move had ended; or ``stays``
+    :param reason: why it stays; empty otherwise
+    """
+
+    uuid: str
+    name: str | None
+    outcome: str
+    reason: str = ''
+
+
+class HostDrain:
+    """Has all servers of a host moved to others of its cell, some at a time.
+
+    What was done so far is known from the cell alone: whoever is stopped may
+    begin again, and goes on with what is left.
+    """
+
+    def __init__(
+        self, database: session.Database, targets: target.Targets,
+        moves: moves_.Moves, services: services_.Services,
+        history: server_history.ServerHistory, clock: clock_.Clock,
+    ) -> None:
+        self._database = database
+        self._targets = targets
+        self._moves = moves
+        self._services = services
+        self._history = history
+        self._clock = clock
+
+    def drain(
+        self, context: context_.RequestContext, host: str,
+        at_once: int = 10, timeout_s: float = 3600,
+        reason: str = 'drain',
+        show: Callable[[int, int], None] = lambda done, total: None,
+    ) -> list[Departure]:
+        """Disable a host, and migrate its servers; return what became of them.
+
+        Blocks until each was moved or stays, or the time is up; moves that go
+        on then end by themselves. The host stays disabled.
+
+        :param at_once: moves that go on at the same time, 1 to 100
+        :param reason: why builds avoid the host
+        :param show: is told how many servers are through, of how many
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.HostMappingNotFound: no such host
+        :raises cellsched.exception.DatabaseUnreachable: its cell does not
+            answer
+        """
+        departures = self._departures(host, at_once)
+        self._services.set(host, services.COMPUTE, True, reason)
+        return departures.run(
+            lambda uuid: self._moves.migrate(context, uuid),
+            lambda uuid: self._reason(context, uuid), timeout_s, show)
+
+    def evacuate(
+        self, context: context_.RequestContext, host: str,
+        to: str | None = None, at_once: int = 10, timeout_s: float = 3600,
+        show: Callable[[int, int], None] = lambda done, total: None,
+    ) -> list[Departure]:
+        """Have the servers of a host that is down built on others.
+
+        As :meth:`drain`, but that the host is left as it is.
+
+        :param to: the host where all go; by default the scheduler chooses
+        :raises cellsched.exception.HostMappingNotFound: no such host
+        """
+        departures = self._departures(host, at_once)
+        return departures.run(
+            lambda uuid: self._moves.evacuate(context, uuid, to),
+            lambda uuid: self._reason(context, uuid), timeout_s, show)
+
+    def _departures(self, host: str, at_once: int) -> '_Departures':
+        validation.check_text('host', 'name', host)
+        validation.check_count('host', 'at_once', at_once, MOVES_MAX)
+        with self._database.reader() as connection:
+            cell = host_mappings.get_many(connection, [host]).get(host)
+        if cell is None:
+            raise exception.HostMappingNotFound(host=host)
+        return _Departures(
+            self._targets.database(cell), host, at_once, self._clock)
+
+    def _reason(self, context: context_.RequestContext, uuid: str) -> str:
+        """Return why the last move of a server was given up."""
+        page = self._history.migrations(context, uuid, limit=1)
+        return page.migrations[0].reason if page.migrations else ''
+
+
+class _Departures:
+    """The servers that leave a host, and how far they are."""
+
+    def __init__(
+        self, database: session.Database, host: str, at_once: int,
+        clock: clock_.Clock,
+    ) -> None:
+        self._database = database
+        self._host = host
+        self._at_once = at_once
+        self._clock = clock
+        self._names: dict[str, str | None] = {}
+        self._begun: set[str] = set()
+        #: Why servers stay.
+        self._stay: dict[str, str] = {}
+
+    def run(
+        self, begin: Callable[[str], None], why: Callable[[str], str],
+        timeout_s: float, show: Callable[[int, int], None],
+    ) -> list[Departure]:
+        deadline = self._clock.monotonic() + timeout_s
+        while True:
+            rows = self._read()
+            self._go_on(rows, begin, why)
+            left = rows.keys() - self._stay.keys()
+            show(len(self._names) - len(left), len(self._names))
+            if not left or self._clock.monotonic() >= deadline:
+                return [self._departure(uuid, rows) for uuid in self._names]
+            self._clock.sleep(_INTERVAL_S)
+
+    def _read(self) -> dict[str, Any]:
+        """Return the servers that are still there."""
+        with self._database.reader() as connection:
+            rows = {row.uuid: row
+                    for row in on_host.list_all(connection, self._host)}
+        for uuid, row in rows.items():
+            self._names[uuid] = row.display_name
+        return rows
+
+    def _go_on(
+        self, rows: dict[str, Any], begin: Callable[[str], None],
+        why: Callable[[str], str],
+    ) -> None:
+        """See which moves were given up, and begin others in their place."""
+        for uuid in self._begun & rows.keys():
+            row = rows[uuid]
+            if row.move is None and row.task_state is None:
+                self._begun.discard(uuid)
+                self._stay[uuid] = why(uuid) or 'its move was given up'
+        self._begun &= rows.keys()
+        moving = {uuid for uuid, row in rows.items() if row.move is not None}
+        self._begun |= moving
+        for uuid, row in rows.items():
+            if len(self._begun) >= self._at_once:
+                break
+            if (uuid in self._begun or uuid in self._stay
+                    or row.task_state is not None):
+                # What is being done with it may be over the next time.
+                continue
+            try:
+                begin(uuid)
+            except exception.InstanceNotFound:
+                continue
+            except exception.CellschedException as exc:
+                self._stay[uuid] = exc.format_message()
+            else:
+                self._begun.add(uuid)
+
+    def _departure(self, uuid: str, rows: dict[str, Any]) -> Departure:
+        outcome = MOVED
+        if uuid in rows:
+            outcome = STAYS if uuid in self._stay else MOVING
+        return Departure(uuid, self._names[uuid], outcome,
+                         self._stay.get(uuid, ''))

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""History of servers: what was done with them, and why it failed."""
+
+from collections.abc import Collection
+from collections.abc import Sequence
+import dataclasses
+import datetime
+import itertools
+from typing import Any
+
+from cellsched.api import validation
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched import context as context_
+from cellsched.db.cell import server_history as queries
+from cellsched import exception
+from cellsched.listing import server as server_
+from cellsched.listing import servers as listing
+from cellsched import objects
+
+#: Moves that are listed at most, unless more are asked for.
+LIMIT = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class MigrationRecord:
+    """A move of a server.
+
+    :param cell: what users call the server's cell
+    :param reason: why it was given up; empty otherwise
+    """
+
+    uuid: str
+    server: str
+    cell: str
+    kind: str
+    status: str
+    source: str | None
+    dest: str | None
+    reason: str
+    created_at: datetime.datetime | None
+    updated_at: datetime.datetime | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ActionRecord:
+    """Something that was done with a server.
+
+    :param finished_at: None as long as it goes on, and of what is done at
+        once
+    :param reason: why it failed; empty otherwise
+    :param host: who said so
+    """
+
+    action: str
+    request_id: str | None
+    user_id: str | None
+    project_id: str | None
+    started_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
+    failed: bool
+    reason: str
+    host: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MigrationPage:
+    """Moves, the newest first, and the cells that did not answer."""
+
+    migrations: list[MigrationRecord]
+    down_cells: list[str]
+
+
+class ServerHistory:
+    """Reads what was done with servers, from their cells."""
+
+    def __init__(
+        self, reader: listing.ServerListing, cells: registry.CellRegistry,
+        gatherer: gather.Gatherer,
+    ) -> None:
+        self._reader = reader
+        self._cells = cells
+        self._gatherer = gatherer
+
+    def migrations(
+        self, context: context_.RequestContext, server: str | None = None,
+        host: str | None = None, status: str | None = None,
+        kind: str | None = None, limit: int = LIMIT,
+    ) -> MigrationPage:
+        """Return moves of one server, or of all; the newest first.
+
+        :param host: those that lead there or away
+        :param status: those in this one, as ``error``
+        :param kind: those of this one, as ``migration`` or ``evacuation``
+        :param limit: how many at most, 1 to 1000
+        :raises cellsched.exception.InvalidField: names the field and the
+            bound
+        :raises cellsched.exception.InstanceNotFound: no such server
+        """
+        validation.check_count('migration list', 'limit', limit, LIMIT)
+        matches = {}
+        for column, field, value in (
+                ('instance_uuid', 'server', server),
+                ('status', 'status', status), ('migration_type', 'type', kind),
+        ):
+            if value is not None:
+                validation.check_text('migration list', field, value)
+                matches[column] = [value]
+        if server is None and not context.is_admin:
+            raise exception.InvalidField(
+                where='migration list', field='server',
+                expected='a server of the project; administrators need not '
+                         'name one')
+        if host is not None:
+            validation.check_text('migration list', 'host', host)
+        cells = self._cells.real()
+        if server is not None:
+            _, cell = self._reader.get(context, server)
+            cells = [each for each in cells
+                     if cell is not None and each.uuid == cell.uuid]
+        found, down = self._gather(
+            context, cells, lambda aimed: queries.migrations(
+                aimed, matches, host, limit))
+        records = [_migration(row, cell) for cell, row in found]
+        records.sort(key=lambda each: (
+            each.created_at or datetime.datetime.min), reverse=True)
+        return MigrationPage(records[:limit], down)
+
+    def actions(
+        self, context: context_.RequestContext, server: str
+    ) -> list[ActionRecord]:
+        """Return what was done with a server, the newest first.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InstanceNotFound: no such server
+        :raises cellsched.exception.CellUnreachable: its cell does not answer
+        """
+        validation.check_text('server', 'id', server)
+        _, cell = self._reader.get(context, server)
+        found, down = self._gather(
+            context, [] if cell is None else [cell],
+            lambda aimed: queries.actions(aimed, server))
+        if down:
+            raise exception.CellUnreachable(
+                cell=down[0], reason='it knows what was done with the server')
+        rows = [row for _, row in found]
+        return [_action(list(events)) for _, events in itertools.groupby(
+            rows, key=lambda row: row.id)]
+
+    def _gather(
+        self, context: context_.RequestContext,
+        cells: Collection[objects.CellMapping], read: Any,
+    ) -> tuple[list[tuple[objects.CellMapping, Any]], list[str]]:
+        """Return rows with their cells, and the cells that are down."""
+        def ask(aimed: context_.RequestContext) -> Sequence[Any]:
+            assert aimed.cell is not None
+            with aimed.cell.database.reader() as connection:
+                rows: Sequence[Any] = read(connection)
+                return rows
+
+        gathered = self._gatherer.gather(context, cells, ask)
+        return ([(cell, row) for cell in cells
+                 for row in gathered.results.get(cell.uuid, ())],
+                sorted(cell.identity for cell in cells
+                       if cell.uuid not in gathered.results))
+
+
+def _migration(row: Any, cell: objects.CellMapping) -> MigrationRecord:
+    return MigrationRecord(
+        row.uuid, row.instance_uuid, server_.name_of(cell),
+        row.migration_type, row.status, row.source_compute, row.dest_compute,
+        row.reason or '', row.created_at, row.updated_at)
+
+
+def _action(events: Sequence[Any]) -> ActionRecord:
+    """Return an action; its last event that failed says why."""
+    row = events[0]
+    failed = [each for each in events if each.result == 'Error']
+    last = failed[-1] if failed else None
+    return ActionRecord(
+        row.action, row.request_id, row.user_id, row.project_id,
+        row.start_time, row.finish_time, row.message == 'Error',
+        last.details if last else '', last.host if last else '')

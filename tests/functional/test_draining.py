@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts are emptied: drained while they live, evacuated when they are down."""
+
+from cellsched.api import host_drain
+from cellsched import context
+from cellsched import exception
+from tests.functional import base
+from tests.functional import moving
+
+ADMIN = context.admin()
+
+#: Seconds that emptying a host takes at most.
+LONG_S = 60
+
+
+class TestCase(moving.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.start({'cell1': self.hosts('a1', 'a2', memory_mb=4096),
+                    'cell2': self.hosts('b1', memory_mb=256)})
+        self.api = self.world.api
+        # A scheduler does so too, when it sees them.
+        self.api.parts.discovery.discover()
+        self.api.services.set('a2', 'nova-compute', True, 'later')
+        self.uuids = [self.active() for _ in range(3)]
+        self.assertEqual({'a1'}, {self.row(uuid).host for uuid in self.uuids})
+        self.api.services.set('a2', 'nova-compute', False)
+
+    def drain(self, **options):
+        return self.api.host_drain.drain(
+            ADMIN, 'a1', **{'timeout_s': LONG_S, **options})
+
+    def evacuate(self, **options):
+        return self.api.host_drain.evacuate(
+            ADMIN, 'a1', **{'timeout_s': LONG_S, **options})
+
+    def outcomes(self, departures):
+        return {each.uuid: each.outcome for each in departures}
+
+    def assertAreOn(self, host):
+        for uuid in self.uuids:
+            self.assertRests('active', host, uuid)
+
+
+class TestDrain(TestCase):
+
+    def test_servers_go_to_the_other_hosts_of_their_cell(self):
+        shown = []
+
+        found = self.drain(at_once=2, show=lambda *told: shown.append(told))
+
+        self.assertEqual([
+            host_drain.Departure(uuid, 'server', 'moved')
+            for uuid in self.uuids], found)
+        self.assertAreOn('a2')
+        self.assertEqual((3, 3), shown[-1])
+        [service] = self.api.services.list(host='a1').services
+        self.assertEqual((True, 'drain'),
+                         (service.disabled, service.disabled_reason))
+        self.assertEqual([], self.drain())
+
+    def test_no_more_move_at_once_than_may(self):
+        begun = []
+        migrate = self.api.moves.migrate
+
+        def watched(context, uuid):
+            moving = [each for each in self.uuids if set(
+                self.statuses(each)) & {'accepted', 'preparing', 'migrating'}]
+            begun.append(len(moving))
+            migrate(context, uuid)
+
+        self.patch(self.api.moves, 'migrate', watched)
+
+        self.drain(at_once=1)
+
+        self.assertEqual([0, 0, 0], begun)
+
+    def test_what_cannot_go_stays_and_says_why(self):
+        self.api.services.set('a2', 'nova-compute', True, 'broken')
+
+        found = self.drain()
+
+        self.assertEqual({(uuid, 'stays') for uuid in self.uuids},
+                         set(self.outcomes(found).items()))
+        for each in found:
+            self.assertIn('No valid host', each.reason)
+        self.assertAreOn('a1')
+        self.api.services.set('a2', 'nova-compute', False)
+        self.assertEqual(['moved'] * 3, [
+            each.outcome for each in self.drain()])
+        self.assertAreOn('a2')
+
+    def test_who_was_stopped_goes_on(self):
+        found = self.drain(at_once=1, timeout_s=0)
+
+        self.assertEqual(['moving'] * 3, [each.outcome for each in found])
+        self.assertEqual({'moved'}, {each.outcome for each in self.drain()})
+        self.assertAreOn('a2')
+
+    def test_deleted_server_is_waited_for_no_more(self):
+        def delete(context, uuid):
+            self.api.servers.delete(context, uuid)
+            raise exception.InstanceNotFound(uuid=uuid)
+
+        self.patch(self.api.moves, 'migrate', delete)
+
+        self.assertEqual(['moved'] * 3, [
+            each.outcome for each in self.drain()])
+        for uuid in self.uuids:
+            self.assertIsGone(uuid)
+
+    def test_bad_input_changes_nothing(self):
+        for host, options in (('nix', {}), ('', {}), ('a1', {'at_once': 0}),
+                              ('a1', {'at_once': 101}), ('a1\n', {})):
+            self.assertRaises(
+                (exception.InvalidField, exception.HostMappingNotFound),
+                self.api.host_drain.drain, ADMIN, host, **options)
+        [service] = self.api.services.list(host='a1').services
+        self.assertFalse(service.disabled)
+
+
+class TestEvacuate(TestCase):
+
+    def test_servers_are_built_on_other_hosts(self):
+        self.down('a1')
+
+        found = self.evacuate()
+
+        self.assertEqual(dict.fromkeys(self.uuids, 'moved'),
+                         self.outcomes(found))
+        self.assertEqual({'a2'}, {self.row(uuid).host for uuid in self.uuids})
+
+    def test_host_may_be_named(self):
+        self.down('a1')
+
+        found = self.evacuate(to='b1')
+
+        self.assertEqual({'stays'}, set(self.outcomes(found).values()))
+        self.assertIn('own cell', found[0].reason)
+        self.assertEqual(['moved'] * 3, [
+            each.outcome for each in self.evacuate(to='a2')])
+
+    def test_host_that_lives_keeps_its_servers(self):
+        found = self.evacuate()
+
+        self.assertEqual({'stays'}, set(self.outcomes(found).values()))
+        self.assertIn('forced down', found[0].reason)
+        self.assertAreOn('a1')
+
+
+class TestHistory(TestCase):
+
+    def test_moves_are_listed_with_why_they_were_given_up(self):
+        self.moves.migrate(base.USER, self.uuids[0])
+        self.assertRests('active', 'a2', self.uuids[0])
+        self.api.services.set('a2', 'nova-compute', True, 'broken')
+        self.moves.migrate(base.USER, self.uuids[1])
+        self.assertRests('active', 'a1', self.uuids[1])
+
+        page = self.api.history.migrations(ADMIN)
+
+        self.soon(lambda: self.assertEqual([
+            (self.uuids[1], 'migration', 'error', 'a1', None),
+            (self.uuids[0], 'migration', 'done', 'a1', 'a2')], [
+            (each.server, each.kind, each.status, each.source, each.dest)
+            for each in self.api.history.migrations(ADMIN).migrations]))
+        self.assertIn('No valid host', page.migrations[0].reason)
+        self.assertEqual('', page.migrations[1].reason)
+        for wanted, expected in (
+                ({'server': self.uuids[0]}, self.uuids[0]),
+                ({'host': 'a2'}, self.uuids[0]), ({'limit': 1}, self.uuids[1]),
+                ({'status': 'error', 'kind': 'migration'}, self.uuids[1])):
+            found = self.api.history.migrations(ADMIN, **wanted)
+            self.assertEqual([expected], [
+                each.server for each in found.migrations], wanted)
+        self.assertEqual([], self.api.history.migrations(
+            ADMIN, kind='rebuild').migrations)
+
+    def test_events_of_a_server_say_what_failed(self):
+        self.api.services.set('a2', 'nova-compute', True, 'broken')
+        uuid = self.uuids[0]
+        self.moves.migrate(base.USER, uuid)
+        self.assertRests('active', 'a1', uuid)
+
+        move, create = self.api.history.actions(base.USER, uuid)
+
+        self.assertEqual(('migrate', True, base.USER.user_id),
+                         (move.action, move.failed, move.user_id))
+        self.assertIn('No valid host', move.reason)
+        self.assertLessEqual(move.started_at, move.finished_at)
+        self.assertEqual(('create', False, ''),
+                         (create.action, create.failed, create.reason))
+
+    def test_others_see_their_own_servers_only(self):
+        stranger = context.RequestContext(user_id='x', project_id='other')
+
+        self.assertRaises(exception.InvalidField,
+                          self.api.history.migrations, stranger)
+        for read in (self.api.history.migrations, self.api.history.actions):
+            self.assertRaises(exception.InstanceNotFound, read, stranger,
+                              self.uuids[0])
+        self.assertEqual([], self.api.history.migrations(
+            base.USER, self.uuids[0]).migrations)
+
+    def test_cell_that_is_down_is_named(self):
+        self.take_down('cell1')
+
+        page = self.api.history.migrations(ADMIN)
+
+        self.assertEqual(([], [self.cells()['cell1'].identity]),
+                         (page.migrations, page.down_cells))
+        self.assertRaises(exception.CellUnreachable, self.api.history.actions,
+                          base.USER, self.uuids[0])
+
+    def test_bad_input_is_refused(self):
+        for wanted in ({'limit': 0}, {'limit': 1001}, {'host': ''},
+                       {'status': '\n'}, {'kind': 'x' * 300}):
+            self.assertRaises(exception.InvalidField,
+                              self.api.history.migrations, ADMIN,
+                              **wanted)
