@@ -7,6 +7,7 @@ from futurist import ThreadPoolExecutor
 from oslo_config import cfg
 
 from cellsched.api import aggregates
+from cellsched.api import cells
 from cellsched.api import flavors
 from cellsched.api import host_drain
 from cellsched.api import moves
@@ -51,7 +52,7 @@ class API:
         aggregates_: aggregates.Aggregates, quotas_: quotas.Quotas,
         moves_: moves.Moves, services_: services.Services,
         history: server_history.ServerHistory,
-        host_drain_: host_drain.HostDrain,
+        host_drain_: host_drain.HostDrain, cells_: cells.CellStates,
     ) -> None:
         self.parts = parts
         self.servers = servers_
@@ -63,6 +64,7 @@ class API:
         self.services = services_
         self.history = history
         self.host_drain = host_drain_
+        self.cells = cells_
 
     def close(self) -> None:
         self.parts.close()
@@ -109,4 +111,6 @@ def api(conf: cfg.ConfigOpts, parts: APIParts) -> API:
                       parts.quotas, parts.clock),
         moves_, services_, history, host_drain.HostDrain(
             parts.database, parts.targets, moves_, services_, history,
-            parts.clock))
+            parts.clock),
+        cells.CellStates(parts.database, parts.cells, parts.gatherer,
+                         conf.service_down_time))

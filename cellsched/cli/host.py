@@ -56,7 +56,7 @@ class ListHosts(base.Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        snapshot = _snapshot(self.app, parsed_args.snapshot)
+        snapshot = snapshot_of(self.app, parsed_args.snapshot)
         return self.columns, [
             tuple(row.values()) for row in sorted(
                 _rows(snapshot, range(len(snapshot.table)),
@@ -84,7 +84,7 @@ class ShowHost(base.ShowOne):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        snapshot = _snapshot(self.app, parsed_args.snapshot)
+        snapshot = snapshot_of(self.app, parsed_args.snapshot)
         table, name = snapshot.table, parsed_args.name
         rows = [row for row, names in enumerate(zip(
             table['nodename'], table['host'])) if name in names]
@@ -124,7 +124,7 @@ class ExportHosts(base.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        snapshot = _snapshot(self.app, None)
+        snapshot = snapshot_of(self.app, None)
         from cellsched.hosts import document as document_
 
         document = document_.dump(snapshot)
@@ -168,7 +168,7 @@ def read(app: 'app_.App', path: pathlib.Path) -> 'document_.HostDocument':
     return snapshot
 
 
-def _snapshot(
+def snapshot_of(
     app: 'app_.App', path: pathlib.Path | None
 ) -> 'document_.HostDocument':
     """Return the hosts of a file, or of the deployment as it is now."""

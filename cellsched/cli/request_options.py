@@ -1,33 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that operators make up, by options or in a file."""
+"""Options that make up a request, for commands that decide on it."""
 
 import argparse
 from collections.abc import Iterable
-from collections.abc import Mapping
-import json
 import pathlib
-from typing import Any
 from typing import TYPE_CHECKING
 
+from cellsched.cli import request_file
+from cellsched.cli import server
 from cellsched import exception
 
 if TYPE_CHECKING:
+    from cellsched.cli import app as app_
     from cellsched import objects
 
-#: The largest file that is read.
-_SIZE_MAX = 1_000_000
-
-_PREFIX = 'nova_object.'
-
-#: The objects that fields hold, by the object whose fields they are.
-_NESTED = {
-    'RequestSpec': {
-        'flavor': 'Flavor', 'image': 'ImageMeta', 'limits': 'SchedulerLimits',
-        'instance_group': 'InstanceGroup',
-        'requested_destination': 'Destination'},
-    'ImageMeta': {'properties': 'ImageMetaProps'},
-    'Destination': {'cell': 'CellMapping'},
-}
+#: The largest amount of anything.
+_SIZE_MAX = 2 ** 31 - 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,34 +49,120 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '--request', metavar='FILE', type=pathlib.Path,
         help='a request in JSON: a RequestSpec as it is sent, or its fields '
              'alone; options come on top of it')
+    parser.add_argument(
+        '--snapshot', metavar='FILE', type=pathlib.Path,
+        help='decide on the hosts of this file, from cellsched host export')
 
 
-def read(path: pathlib.Path) -> 'objects.RequestSpec':
-    """Return the request that a file describes.
+def made(
+    app: 'app_.Shell', args: argparse.Namespace, count: int = 1
+) -> 'objects.RequestSpec':
+    """Return what is asked for, of the file and the options.
 
-    :raises cellsched.exception.InvalidField: names the file and the field
+    What an API or a scheduler would refuse is refused.
+
+    :param count: how many servers are
+    :raises cellsched.exception.InvalidField: names the option, or the file
+        and its field
     """
-    try:
-        with path.open('rb') as file:
-            text = file.read(_SIZE_MAX + 1)
-    except OSError as exc:
+    from cellsched import objects
+
+    request = objects.RequestSpec(
+        image=None, availability_zone=None, ignore_hosts=None,
+        force_hosts=None, force_nodes=None, retry=None, limits=None,
+        instance_group=None, scheduler_hints={}, is_bfv=False,
+        project_id=app.context().project_id, user_id=app.context().user_id)
+    if args.request is not None:
+        said = request_file.read(args.request)
+        for name in said.fields:
+            if said.obj_attr_is_set(name):
+                setattr(request, name, getattr(said, name))
+    _add_flavor(app, request, args)
+    properties = pairs('--image-property', args.image_property)
+    if properties:
+        image = request.image or objects.ImageMeta()
+        before = dict(image.properties.items()) if image.get(
+            'properties') else {}
+        image.properties = objects.ImageMetaProps(**{**before, **properties})
+        request.image = image
+    if args.availability_zone is not None:
+        request.availability_zone = args.availability_zone
+    if args.project is not None:
+        request.project_id = args.project
+    if args.hint:
+        request.scheduler_hints = {
+            **(request.scheduler_hints or {}),
+            **server.read_hints(args.hint)}
+    for name in ('force', 'ignore'):
+        hosts = getattr(args, f'{name}_host')
+        if hosts:
+            setattr(request, f'{name}_hosts', hosts)
+    _add_group(app, request, args)
+    _check(app, request, args, count)
+    return request
+
+
+def _add_flavor(
+    app: 'app_.Shell', request: 'objects.RequestSpec',
+    args: argparse.Namespace,
+) -> None:
+    from cellsched import objects
+
+    sizes = {'vcpus': args.vcpus, 'memory_mb': args.ram, 'root_gb': args.disk}
+    sizes = {name: size for name, size in sizes.items() if size is not None}
+    if args.flavor is not None:
+        if sizes:
+            raise _invalid('--flavor', 'a flavor, or its sizes alone')
+        request.flavor = app.api.flavors.get(args.flavor)
+    elif sizes or not request.obj_attr_is_set('flavor'):
+        flavor = request.get('flavor') or objects.Flavor(
+            name='', root_gb=0, ephemeral_gb=0, swap=0, extra_specs={})
+        for name, size in sizes.items():
+            setattr(flavor, name, size)
+        request.flavor = flavor
+    flavor = request.flavor
+    flavor.extra_specs = {**(flavor.get('extra_specs') or {}),
+                          **pairs('--extra-spec', args.extra_spec)}
+
+
+def _add_group(
+    app: 'app_.Shell', request: 'objects.RequestSpec',
+    args: argparse.Namespace,
+) -> None:
+    if args.group is None:
+        return
+    if args.snapshot is not None:
         raise _invalid(
-            path, 'document', f'a file that can be read: {exc.strerror}'
-        ) from None
-    if len(text) > _SIZE_MAX:
-        raise _invalid(path, 'document', f'at most {_SIZE_MAX} bytes')
-    try:
-        given = json.loads(text, parse_constant=_refuse)
-    except RecursionError:
-        raise _invalid(path, 'document', 'less nested objects') from None
-    except ValueError as exc:
-        raise _invalid(path, 'document', f'JSON: {exc!s:.200}') from None
-    return _made(path, given)
+            '--group', 'none with --snapshot, which does not say where '
+            'servers are')
+    request.instance_group = app.api.server_groups.get(
+        app.context(), args.group)
 
 
-def extra_specs(args: argparse.Namespace) -> dict[str, str]:
-    """Return what the option says of the flavor."""
-    return pairs('--extra-spec', args.extra_spec)
+def _check(
+    app: 'app_.Shell', request: 'objects.RequestSpec',
+    args: argparse.Namespace, count: int,
+) -> None:
+    from cellsched.api import validation
+    from cellsched.filters import registry
+
+    conf, flavor = app.conf, request.flavor
+    for option, field, least in (('--vcpus', 'vcpus', 1),
+                                 ('--ram', 'memory_mb', 1),
+                                 ('--disk', 'root_gb', 0)):
+        if flavor.get(field) is None:
+            raise _invalid('--flavor', f'a flavor, or {option}')
+        validation.check_count(
+            'options', option, flavor.get(field), _SIZE_MAX, least)
+    validation.ServerRequest(
+        'plan', flavor.get('name') or 'sizes', None,
+        request.availability_zone, request.scheduler_hints or {}, count, count,
+    ).check(validation.ServerBounds(
+        conf.scheduler.max_instances_per_request, conf.api.max_limit,
+        registry.hints(conf)))
+    for name in ('--force-host', '--ignore-host'):
+        for host in getattr(args, name[2:].replace('-', '_')):
+            validation.check_text('options', name, host)
 
 
 def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
@@ -104,63 +178,6 @@ def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _made(path: pathlib.Path, given: Any) -> 'objects.RequestSpec':
-    from oslo_versionedobjects import exception as ovo_exception
-
-    from cellsched import objects
-
-    if not isinstance(given, dict):
-        raise _invalid(path, 'document', 'an object')
-    if f'{_PREFIX}name' not in given:
-        given = _enveloped(path, 'RequestSpec', given, '')
-    if given[f'{_PREFIX}name'] != 'RequestSpec':
-        raise _invalid(path, f'{_PREFIX}name', 'RequestSpec')
-    try:
-        made = objects.RequestSpec.obj_from_primitive(given)
-    except (ovo_exception.VersionedObjectsException, AttributeError,
-            KeyError, TypeError, ValueError) as exc:
-        raise _invalid(
-            path, 'document', f'a RequestSpec as it is sent: {exc!s:.200}'
-        ) from None
-    except exception.InvalidField as exc:
-        raise _invalid(
-            path, f'{exc.where}.{exc.field}', f'{exc.expected:.200}'
-        ) from None
-    return made
-
-
-def _enveloped(
-    path: pathlib.Path, name: str, given: Any, where: str
-) -> dict[str, Any]:
-    """Return plain fields as the object that is sent."""
-    from cellsched.objects import base
-
-    if not isinstance(given, Mapping):
-        raise _invalid(path, where or 'document', 'an object')
-    if f'{_PREFIX}name' in given:
-        return dict(given)
-    kind = base.Registry.obj_classes()[name][0]
-    data = {}
-    for field, value in given.items():
-        if field == 'rules' and '_rules' in kind.fields:
-            field = '_rules'
-        if kind.fields and field not in kind.fields:
-            raise _invalid(path, f'{where}{field!s:.80}',
-                           f'a field of {name}: {", ".join(kind.fields)}')
-        nested = _NESTED.get(name, {}).get(field)
-        if nested is not None and value is not None:
-            value = _enveloped(path, nested, value, f'{where}{field}.')
-        data[field] = value
-    return {f'{_PREFIX}name': name, f'{_PREFIX}namespace': 'nova',
-            f'{_PREFIX}version': kind.VERSION, f'{_PREFIX}data': data}
-
-
-def _invalid(
-    path: pathlib.Path, field: str, expected: str
-) -> exception.InvalidField:
+def _invalid(option: str, expected: str) -> exception.InvalidField:
     return exception.InvalidField(
-        where=str(path), field=field, expected=expected)
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f'no number {constant}')
+        where='options', field=option, expected=expected)

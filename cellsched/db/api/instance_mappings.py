@@ -273,6 +273,17 @@ def count_in_cell(
     return living, total - living
 
 
+def count_by_cell(connection: sa.Connection) -> dict[int, int]:
+    """Return how many servers that are not deleted cells have, by their id.
+
+    Cells without any are left out.
+    """
+    return {cell_id: count for cell_id, count in connection.execute(
+        sa.select(_TABLE.c.cell_id, sa.func.count())
+        .where(_TABLE.c.cell_id.is_not(None), _WANTED)
+        .group_by(_TABLE.c.cell_id))}
+
+
 def delete_in_cell(connection: sa.Connection, cell_id: int) -> None:
     """Remove every server of a cell."""
     connection.execute(sa.delete(_TABLE).where(_TABLE.c.cell_id == cell_id))

@@ -10,6 +10,8 @@ import functools
 import math
 from typing import ClassVar
 
+import numpy as np
+
 from cellsched import exception
 from cellsched.filters import base
 from cellsched.hosts import view
@@ -111,6 +113,18 @@ class Capacity(_Stage):
 
     def offered(self, hosts: view.Hosts) -> view.Column:
         return hosts.room(self.resource)
+
+
+def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
+    """Return how many such servers each host has room for.
+
+    Only room is asked about, and neither size nor any filter. Where nothing
+    is asked for, there is room for as many as can be counted.
+    """
+    found = np.full(len(hosts), _AMOUNT_MAX)
+    for resource, amount in request.resources().items():
+        found = np.minimum(found, hosts.room(resource) // amount)
+    return np.maximum(found, 0).astype('int64')
 
 
 def stages(request: objects.RequestSpec) -> list[base.Filter]:

@@ -187,8 +187,8 @@ class TestBadPlan(PlanTestCase):
 class TestRequest(PlanTestCase):
 
     def test_every_nested_object_is_one(self):
-        from cellsched.cli import request_options
+        from cellsched.cli import request_file
 
-        for kind, nested in request_options._NESTED.items():
+        for kind, nested in request_file._NESTED.items():
             for field in nested:
                 self.assertIn(field, getattr(objects, kind).fields)
