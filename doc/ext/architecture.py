@@ -88,9 +88,11 @@ def _imported_packages(tree: ast.Module) -> set[str]:
             if name.startswith(f'{PACKAGE}.')}
 
 
-_STYLE = 'font-family: sans-serif; font-size: 12px'
-_BUILT = 'fill="#eef3f8" stroke="#4a6785"'
-_UNBUILT = 'fill="none" stroke="#aaa" stroke-dasharray="4 3"'
+# Text has the colour of the page's, and boxes let its background through, so
+# that all can be read on light and on dark pages.
+_STYLE = 'font-family: sans-serif; font-size: 12px; fill: currentColor'
+_BUILT = 'fill="#5b8dbd" fill-opacity="0.15" stroke="#5b8dbd"'
+_UNBUILT = 'fill="none" stroke="#999" stroke-dasharray="4 3"'
 
 
 def draw_layers(layers: list[list[str]], packages: dict[str, Package]) -> str:
@@ -127,8 +129,9 @@ def draw_imports(layers: list[list[str]], packages: dict[str, Package]) -> str:
             f'rotate(-60)">{name}</text>')
         for column, other in enumerate(names):
             count = packages[name].imports[other]
-            look = ('fill="#4a6785"' if count else
-                    'fill="#ccc"' if row == column else 'fill="#f4f4f4"')
+            look = ('fill="#5b8dbd"' if count else
+                    'fill="#999" fill-opacity="0.5"' if row == column else
+                    'fill="#999" fill-opacity="0.1"')
             title = f'{name} imports {other} in {count} of its modules'
             parts.append(
                 f'<rect x="{left + column * cell}" y="{y}" '

@@ -37,14 +37,9 @@ extensions = [
 # Two dashes are two dashes: they begin options.
 smartquotes_action = 'qe'
 
-html_theme = 'alabaster'
-html_theme_options = {
-    'description': 'Scheduling across cells',
-    'fixed_sidebar': True,
-    'page_width': '1100px',
-}
+html_theme = 'furo'
+html_title = f'cellsched {version}'
 html_static_path = ['_static']
-html_sidebars = {'**': ['about.html', 'searchfield.html', 'navigation.html']}
 
 # reno reads the whole history, which an export or a shallow clone has not.
 if not (ROOT / '.git').exists() or (ROOT / '.git' / 'shallow').exists():
