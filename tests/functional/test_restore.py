@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page "Backup and restore" says of databases that are put back."""
+
+import contextlib
+import io
+import json
+import sqlite3
+
+from cellsched.assembly import services as assembly
+from cellsched.cli import app
+from cellsched import exception
+from cellsched.testing import deployment
+from tests.functional import base
+
+CELLS = ('cell0', 'cell1', 'cell2')
+
+
+class TestRestore(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.deploy({
+            'cell1': [deployment.DeployedHost('a1', availability_zone='one')],
+            'cell2': [deployment.DeployedHost('b1', availability_zone='two')]})
+        for zone in ('one', 'two'):
+            self.build(zone)
+
+    def build(self, zone='one'):
+        """Return the uuid of a server that was built, by default in cell1."""
+        [found] = self.built(availability_zone=zone)
+        self.assertEqual('ACTIVE', found.status)
+        return found.uuid
+
+    def end(self, uuid):
+        self.delete(uuid)
+        self.gone(uuid)
+        self.assertHoldsNothing(uuid)
+
+    def back_up(self, *names):
+        for name in names:
+            self.copy(name, f'{name}-backup')
+
+    def restore(self, *names):
+        """Put back what was backed up, while no service runs."""
+        self.world.stop()
+        for name in names:
+            self.copy(f'{name}-backup', name)
+
+    def copy(self, name, to):
+        with (contextlib.closing(self.file(name)) as source,
+              contextlib.closing(self.file(to)) as target):
+            source.backup(target)
+
+    def file(self, name):
+        return sqlite3.connect(self.world.directory / f'{name}.sqlite')
+
+    def audit(self, *argv):
+        """Run the command; return its exit code, what it says, and errors.
+
+        What it says is the kind, the server and what became of it.
+        """
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = app.Manage(out, err).run([
+                f'--config-file={self.world.directory}/etc/api.conf',
+                'audit', '-f', 'json', '--settle=0', *argv])
+        return code, sorted(
+            (row['Kind'], row['Of'], row['State'])
+            for row in json.loads(out.getvalue())), err.getvalue()
+
+    def assertMended(self, *found):
+        """All that an audit finds is this, and it repairs that."""
+        self.assertEqual(
+            (2, sorted((*each, 'repaired') for each in found), ''),
+            self.audit('--fix'))
+        self.assertEqual((0, [], ''), self.audit())
+
+    def start(self, conductor_late_s=0):
+        """Start services again; return what calls them.
+
+        :param conductor_late_s: how much later the conductor above the cells
+            lives, which looks for what was left lying when it starts
+        """
+        conf = self.world.conf('api')
+        conf.set_override('recovery_interval', 1, 'conductor')
+        for cell in self.world.cells:
+            self.run_service(assembly.conductor(self.world.conf(cell.name)))
+            for host in cell.hosts:
+                self.world.start_host(cell.name, host)
+        self.run_service(assembly.scheduler(conf))
+        self.run_service(assembly.conductor(
+            conf, assembly.Parts(conf, base.LateClock(conductor_late_s))))
+        api = assembly.api(conf)
+        self.addCleanup(api.close)
+        # The agents end first.
+        self.addCleanup(self.world.stop)
+        return api
+
+    def run_service(self, service):
+        service.start()
+        self.addCleanup(service.stop)
+
+    def select(self, name, statement, *values):
+        """Return what a database answers, of whatever process."""
+        with contextlib.closing(self.file(name)) as database:
+            return database.execute(statement, values).fetchall()
+
+    def test_claims_are_mended(self):
+        deleted = self.build()
+        self.back_up('claims')
+        self.end(deleted)
+        late = self.build()
+
+        self.restore('claims')
+
+        self.assertMended(('claim-leaked', deleted), ('unclaimed', late))
+
+    def test_cell0_is_mended(self):
+        self.back_up('cell0')
+        [buried] = self.built(flavor='huge')
+
+        self.restore('cell0')
+
+        self.assertMended(('row-lost', buried.uuid))
+
+    def test_servers_that_the_api_database_lost_are_mapped(self):
+        self.back_up('api')
+        late = self.build()
+        [buried] = self.built(flavor='huge')
+        [waiting] = self.unheard().servers.create(
+            base.USER, 'waiting', 'small')
+
+        self.restore('api')
+
+        code, found, err = self.audit('--fix')
+        self.assertEqual((1, sorted([
+            ('row-unmapped', late, 'repaired'),
+            ('row-unmapped', buried.uuid, 'repaired'),
+            ('spec-missing', late, 'left')])), (code, found))
+        # They were nobody's when the audit began.
+        self.assertIn(late, err)
+        self.assertEqual((1, [('spec-missing', late, 'left')], ''),
+                         self.audit('--fix'))
+        api = self.start()
+        self.assertEqual('ACTIVE', api.servers.get(base.USER, late).status)
+        self.assertRaises(exception.InstanceNotFound,
+                          api.servers.get, base.USER, waiting)
+
+    def test_request_that_came_back_finds_its_server(self):
+        [waiting] = self.unheard().servers.create(
+            base.USER, 'waiting', 'small', availability_zone='one')
+        self.back_up('api')
+        self.recover(late_s=120)
+        self.settled([waiting])
+
+        def rows():
+            return self.select(
+                'cell1', 'SELECT id, host, vm_state, deleted FROM instances '
+                'WHERE uuid = ?', waiting)
+
+        def requests():
+            return self.select('api', 'SELECT id FROM build_requests')
+
+        before = rows()
+        self.restore('api')
+
+        self.assertEqual((0, [], ''), self.audit())
+        self.assertEqual(1, len(requests()))
+        api = self.start(conductor_late_s=120)
+        self.until(lambda: not requests(), 'the request was taken up')
+        self.assertEqual(before, rows())
+        self.assertEqual('cell1', api.servers.get(base.USER, waiting).cell)
+        self.assertEqual((0, [], ''), self.audit())
+
+    def test_cell_is_left_to_a_human(self):
+        deleted = self.build()
+        self.back_up('cell1')
+        self.end(deleted)
+        late = self.build()
+
+        self.restore('cell1')
+
+        left = [('deleted-visible', deleted, 'left'),
+                ('row-lost', late, 'left')]
+        self.assertEqual(
+            (1, [*left, ('unclaimed', deleted, 'repaired')], ''),
+            self.audit('--fix'))
+        self.assertEqual((1, left, ''), self.audit('--fix'))
+        api = self.start()
+        api.servers.delete(base.USER, deleted)
+        self.soon(lambda: self.assertEqual(
+            (1, [('row-lost', late, 'left')], ''), self.audit()))
+        self.assertRaises(exception.InstanceNotFound,
+                          api.servers.delete, base.USER, late)
+
+    def test_databases_of_one_moment_show_nothing(self):
+        deleted = self.build()
+        self.back_up('api', 'claims', *CELLS)
+        self.end(deleted)
+        self.build()
+
+        self.restore('api', 'claims', *CELLS)
+
+        self.assertEqual((0, [], ''), self.audit())
+
+    def test_api_database_first_and_claims_last_forget_no_room(self):
+        deleted = self.build()
+        self.back_up('api')
+        between = self.build()
+        self.back_up(*CELLS)
+        last = self.build()
+        self.end(deleted)
+        self.back_up('claims')
+
+        self.restore('api', *CELLS, 'claims')
+
+        code, found, _ = self.audit('--fix')
+        self.assertEqual((1, [
+            ('row-unmapped', between, 'repaired'),
+            ('spec-missing', between, 'left'),
+            ('unclaimed', deleted, 'repaired')]), (code, found))
+        code, found, err = self.audit('--fix')
+        self.assertEqual((1, [('spec-missing', between, 'left')]),
+                         (code, found))
+        # It runs, and nobody but the claim store knows.
+        self.assertIn(last, err)
+        self.assertNotIn(between, err)
