@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "A first deployment by hand", followed to the letter."""
+"""The page "A first deployment by hand", followed to the letter.
+
+The page "Hosts" goes on where it ends.
+"""
 
 from tests.integration import base
 from tests.integration import pages
 
 PAGE = 'first-deployment.rst'
+HOSTS = 'hosts.rst'
 
 
 class TestFirstDeployment(pages.Following):
@@ -18,6 +22,12 @@ class TestFirstDeployment(pages.Following):
                      'delete'):
             self.assertIn(word, ' '.join(self.followed))
         self.assertEqual([], self.servers())
+
+        for block in pages.blocks(HOSTS):
+            self.follow(block)
+
+        for word in ('discover_hosts', 'east', 'disabled', '--enable'):
+            self.assertIn(word, ' '.join(self.followed))
 
     def servers(self):
         return self.run_command(
