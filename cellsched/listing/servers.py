@@ -50,7 +50,7 @@ class ServerListing:
         Of one whose cell does not answer the record says little.
 
         :param to_delete: whether one counts whose deletion has begun, and
-            whose cell does not tell how far it came
+            whose cell does not tell how far it came, or whose row was lost
         :raises cellsched.exception.InstanceNotFound: there is none, or it is
             another project's
         """
@@ -74,6 +74,9 @@ class ServerListing:
             if found or mapping is None or mapping.queued_for_delete:
                 break
             # It may have been taken out of cell0, and have a request again.
+        if found is None and to_delete and mapping is not None and (
+                cell is not None and not mapping.queued_for_delete):
+            found = self._unknown(uuid, cell)
         if found is None or not visible(context, found.project_id):
             raise exception.InstanceNotFound(uuid=uuid)
         return found, cell
@@ -120,12 +123,18 @@ class ServerListing:
                 query_.NEWEST))
         if cell.uuid not in gathered.results:
             pages.log_down(cell, gathered)
-            with self._database.reader() as connection:
-                return server.Server.unknown(
-                    instance_mapping_list.get(connection, uuid),
-                    server.name_of(cell))
+            return self._unknown(uuid, cell)
         found = gathered.results[cell.uuid][1]
         return found[0] if found else None
+
+    def _unknown(
+        self, uuid: str, cell: objects.CellMapping
+    ) -> server.Server:
+        """Return what the mapping of a server tells."""
+        with self._database.reader() as connection:
+            return server.Server.unknown(
+                instance_mapping_list.get(connection, uuid),
+                server.name_of(cell))
 
     def _place_of(
         self, context: context_.RequestContext, query: query_.ServerQuery,

@@ -8,6 +8,7 @@ import sqlite3
 
 from cellsched.assembly import services as assembly
 from cellsched.cli import app
+from cellsched import context
 from cellsched import exception
 from cellsched.testing import deployment
 from tests.functional import base
@@ -190,6 +191,17 @@ class TestRestore(base.TestCase):
         api.servers.delete(base.USER, deleted)
         self.soon(lambda: self.assertEqual(
             (1, [('row-lost', late, 'left')], ''), self.audit()))
+        self.assertRaises(exception.InstanceNotFound,
+                          api.servers.get, base.USER, late)
+        stranger = context.RequestContext(user_id='x', project_id='other')
+        self.assertRaises(exception.InstanceNotFound,
+                          api.servers.delete, stranger, late)
+        self.assertIn(late, api.parts.claims.held([late]))
+
+        api.servers.delete(base.USER, late)
+
+        self.assertEqual({}, api.parts.claims.held([late]))
+        self.assertEqual((0, [], ''), self.audit())
         self.assertRaises(exception.InstanceNotFound,
                           api.servers.delete, base.USER, late)
 
