@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import difflib
+import functools
 import glob
 import io
 import os
@@ -110,7 +111,10 @@ def register_messaging(conf: cfg.ConfigOpts) -> None:
         conf.set_default(name, default, group)
 
 
+# Each time that it is asked, a library copies all of them.
+@functools.cache
 def _listed(library: str) -> list[tuple[str | None, list[cfg.Opt]]]:
+    """Return the options of a library; nobody changes them."""
     return plugins.load('oslo.config.opts', library)()
 
 
