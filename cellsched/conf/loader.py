@@ -66,23 +66,66 @@ def load(
     :raises cellsched.exception.ConfigurationInvalid: names file and field,
         and quotes nothing that may be secret
     """
+    conf = cfg.ConfigOpts()
+    for problem in _read(conf, args, files, dirs, kinds):
+        raise problem
+    return conf
+
+
+def examine(
+    args: Sequence[str] | None = None,
+    files: Sequence[str] | None = None,
+    dirs: Sequence[str] | None = None,
+    foreign: Collection[str] = (),
+) -> tuple[cfg.ConfigOpts, enabled.Problems]:
+    """Return a configuration, and all for which :func:`load` refuses it.
+
+    A group that nothing here reads is a problem too. Where files cannot be
+    read there may be more problems.
+
+    :param foreign: groups that are somebody else's
+    """
+    conf = cfg.ConfigOpts()
+    problems = _read(conf, args, files, dirs, enabled.NAMESPACES,
+                     {*_FOREIGN, *foreign})
+    # A group is one problem, whatever is in it.
+    return conf, list({str(each): each for each in problems}.values())
+
+
+def _read(
+    conf: cfg.ConfigOpts, args: Sequence[str] | None,
+    files: Sequence[str] | None, dirs: Sequence[str] | None,
+    kinds: Collection[str], foreign: Collection[str] | None = None,
+) -> Iterator[exception.ConfigurationInvalid]:
+    """Read a configuration and yield its problems.
+
+    :param foreign: groups that are somebody else's; None for all that are
+        not called nearly as one of ours
+    """
     args = list(args or ())
     files = cfg.find_config_files(_PROJECT) if files is None else list(files)
     dirs = cfg.find_config_dirs(_PROJECT) if dirs is None else list(dirs)
-    conf = cfg.ConfigOpts()
     register(conf)
     known = _known(conf)
-    named = [(path, group, name) for path in _paths(args, files, dirs)
-             for group, name in _names_in(path)]
-    settings = {(group, name): path for path, group, name in named}
-    _parse(conf, settings, args, files, dirs)
+    try:
+        named = [(path, group, name) for path in _paths(args, files, dirs)
+                 for group, name in _names_in(path)]
+        settings = {(group, name): path for path, group, name in named}
+        _parse(conf, settings, args, files, dirs)
+    except exception.ConfigurationInvalid as exc:
+        # Nobody knows what else there may be.
+        yield exc
+        return
     for group, name in enabled.OPTIONS:
-        _checked(conf if group == 'DEFAULT' else conf[group], group, name,
-                 settings)
+        problem = _problem(conf if group == 'DEFAULT' else conf[group], group,
+                           name, settings)
+        if problem is not None:
+            # It says which options there may be.
+            yield problem
+            return
     _add_names(known, enabled.register(conf, kinds))
-    _check_names(named, known, conf, kinds)
-    _check_values(conf, settings)
-    return conf
+    yield from _check_names(named, known, conf, kinds, foreign)
+    yield from _check_values(conf, settings)
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -188,8 +231,9 @@ def _names_in(path: str) -> Iterator[tuple[str, str]]:
 def _check_names(
     named: Iterable[tuple[str, str, str]], known: _Names,
     conf: cfg.ConfigOpts, kinds: Collection[str],
-) -> None:
-    """Refuse names that are nobody's.
+    foreign: Collection[str] | None,
+) -> Iterator[exception.ConfigurationInvalid]:
+    """Yield what is wrong with names that are nobody's.
 
     Groups of plug-ins of other kinds are left to who uses these. Those, and
     what is installed and not enabled, are looked at only for names that
@@ -204,7 +248,7 @@ def _check_names(
     problems: enabled.Problems = []
 
     def are_known() -> bool:
-        return not any(_refusal(*each, known) for each in named)
+        return not any(_refusal(*each, known, foreign) for each in named)
 
     if are_known():
         return
@@ -216,26 +260,31 @@ def _check_names(
         _add_names(known, of_plugins)
         problems += found
     for each in named:
-        refusal = _refusal(*each, known)
+        refusal = _refusal(*each, known, foreign)
         if refusal is not None and not problems:
-            raise refusal
-        if refusal is not None:
+            yield refusal
+        elif refusal is not None:
             LOG.warning('%s. It is ignored, as it may be of a plug-in that '
                         'cannot be used: %s', refusal,
                         '; '.join(str(problem) for problem in problems))
 
 
 def _refusal(
-    path: str, group: str, name: str, known: _Names
+    path: str, group: str, name: str, known: _Names,
+    foreign: Collection[str] | None,
 ) -> exception.ConfigurationInvalid | None:
-    """Return what is wrong with a name in a file, None if nothing is."""
+    """Return what is wrong with a name in a file, None if nothing is.
+
+    :param foreign: see :func:`_read`
+    """
     if group not in known:
         near = difflib.get_close_matches(
             group, [*known, *_FOREIGN], 1, cutoff=0.8)
         # Anything else may be somebody else's.
-        if near and group not in _FOREIGN:
-            return _invalid(f'{path}: [{group}]',
-                            f'a name of a group; did you mean {near[0]}?')
+        if group not in (_FOREIGN if foreign is None else foreign) and (
+                near or foreign is not None):
+            hint = f'; did you mean {near[0]}?' if near else ''
+            return _invalid(f'{path}: [{group}]', f'a name of a group{hint}')
     elif name not in known[group]:
         near = difflib.get_close_matches(name, known[group], 1)
         hint = f'; did you mean {near[0]}?' if near else ''
@@ -267,26 +316,33 @@ def _parse(
         raise
 
 
-def _check_values(conf: cfg.ConfigOpts, settings: _Settings) -> None:
+def _check_values(
+    conf: cfg.ConfigOpts, settings: _Settings
+) -> Iterator[exception.ConfigurationInvalid]:
     for name in conf:
-        value = _checked(conf, 'DEFAULT', name, settings)
-        if isinstance(value, cfg.ConfigOpts.GroupAttr):
-            for member in value:
-                _checked(value, name, member, settings)
+        problem = _problem(conf, 'DEFAULT', name, settings)
+        if problem is not None:
+            yield problem
+        elif isinstance(conf[name], cfg.ConfigOpts.GroupAttr):
+            section = conf[name]
+            yield from filter(None, (
+                _problem(section, name, each, settings) for each in section))
 
 
-def _checked(
+def _problem(
     section: cfg.ConfigOpts | cfg.ConfigOpts.GroupAttr, group: str, name: str,
     settings: _Settings,
-) -> Any:
+) -> exception.ConfigurationInvalid | None:
+    """Return what is wrong with a value, None if nothing is."""
     try:
-        return section[name]
+        section[name]
+        return None
     except (cfg.NoSuchOptError, cfg.TemplateSubstitutionError):
         # The error quotes what follows the sign, which may be of a password.
         problem = 'a value in which each $ is doubled or begins a known name'
     except (cfg.Error, ValueError) as exc:
         problem = str(exc.__context__ or exc)
-    raise _invalid(_where(settings, group, name), problem)
+    return _invalid(_where(settings, group, name), problem)
 
 
 def _where(settings: _Settings, group: str, name: str) -> str:
