@@ -126,13 +126,16 @@ class App(app.App):
         """
         from cellsched.conf import loader
 
-        conf = loader.load([
-            *(f'--config-file={path}' for path in self.options.config_file),
-            *(f'--config-dir={path}' for path in self.options.config_dir)])
-        # Who waits at a terminal wants to know at once, and can try again.
-        for group in ('api_database', 'database'):
-            conf.set_default('max_retries', 0, group)
+        conf = loader.load(self.config_options)
+        be_impatient(conf)
         return conf
+
+    @property
+    def config_options(self) -> list[str]:
+        """The options that say which configuration is read."""
+        return [
+            *(f'--config-file={path}' for path in self.options.config_file),
+            *(f'--config-dir={path}' for path in self.options.config_dir)]
 
     @functools.cached_property
     def parts(self) -> 'assembly.Parts':
@@ -347,6 +350,15 @@ class Manage(App):
     NAME = 'cellsched-manage'
     namespace = 'cellsched.manage'
     verbose = ('-v',)
+
+
+def be_impatient(conf: 'cfg.ConfigOpts') -> None:
+    """Have databases that are away be told of at once.
+
+    Who waits at a terminal can try again.
+    """
+    for group in ('api_database', 'database'):
+        conf.set_default('max_retries', 0, group)
 
 
 class Application(Protocol):

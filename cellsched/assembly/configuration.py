@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What services would refuse of a configuration that could be read."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+
+from oslo_config import cfg
+
+from cellsched.api import cells
+from cellsched.assembly import services
+from cellsched.claims import base as claims_base
+from cellsched.conf import enabled
+from cellsched.db import api as api_schema
+from cellsched.db import cell as cell_schema
+from cellsched import exception
+from cellsched.filters import registry as filters
+from cellsched.network import base as network
+from cellsched import plugins
+from cellsched.quota import base as quota
+from cellsched.scheduler.drivers import base as drivers
+from cellsched.virt import base as virt
+from cellsched.weighers import registry as weighers
+
+_BASES = {
+    plugins.CLAIMS: claims_base.ClaimStore,
+    plugins.DRIVERS: drivers.SchedulerDriver,
+    plugins.NETWORKS: network.NetworkAPI,
+    plugins.QUOTA: quota.QuotaDriver,
+    plugins.VIRT: virt.ComputeDriver,
+}
+
+#: What a wrong value raises, of which is told when the files are read.
+_TOLD = (cfg.Error, ValueError)
+
+Problems = Iterator[exception.CellschedException]
+
+
+def problems(conf: cfg.ConfigOpts) -> Problems:
+    """Yield what is wrong with plug-ins; nothing is connected to.
+
+    Options whose values are wrong are no problem here.
+    """
+    for name in _names(conf, 'enabled_filters'):
+        yield from _failures(filters.make, conf, [name])
+    for name in _names(conf, 'weight_classes'):
+        yield from _failures(weighers.make, conf, [name])
+    for namespace, base in _BASES.items():
+        yield from _failures(enabled.load, conf, namespace, base)
+
+
+def url_problems(parts: services.Parts) -> Problems:
+    """Yield what is wrong with URLs that are set; nothing is connected to."""
+    conf, broken = parts.conf, set()
+    for group, schema in (('api_database', api_schema.SCHEMA.name),
+                          ('database', cell_schema.SCHEMA.name)):
+        for each in _failures(parts.open_database, group, schema) if (
+                conf[group].connection) else ():
+            broken.add(group)
+            yield _of(f'[{group}] connection', schema, each)
+    if _has_claims(conf, 'api_database' in broken):
+        for each in _failures(getattr, parts, 'claims'):
+            yield _of('[claims] connection', 'claims', each)
+    if _has_broker(conf):
+        yield from _failures(parts.transports.get)
+    if conf.oslo_messaging_notifications.transport_url:
+        yield from _failures(parts.transports.notifications)
+
+
+def connection_problems(parts: services.Parts) -> Problems:
+    """Yield what databases lack and brokers refuse, of those that are set.
+
+    Cells are those that the API database names.
+    """
+    conf = parts.conf
+    above = conf.api_database.connection
+    broken = list(_failures(
+        lambda: api_schema.SCHEMA.check(parts.database))) if above else []
+    yield from broken
+    if conf.database.connection:
+        yield from _failures(
+            lambda: cell_schema.SCHEMA.check(parts.cell_database))
+    if _has_claims(conf, bool(broken)):
+        yield from _failures(lambda: parts.claims.check())
+    if _has_broker(conf):
+        yield from _failures(parts.transports.check)
+    if above and not broken:
+        for each in cells.Cells(
+                parts.database, parts.cells, parts.gatherer,
+                conf.cells.timeout, conf.service_down_time).list():
+            if each.state == cells.DOWN:
+                yield exception.CellUnreachable(
+                    cell=each.mapping.identity, reason=each.reason)
+
+
+def _names(conf: cfg.ConfigOpts, option: str) -> Iterable[str]:
+    """Return the filters or weighers that an option names."""
+    try:
+        return dict.fromkeys(conf.filter_scheduler[option])
+    except _TOLD:
+        return ()
+
+
+def _failures(function: Callable[..., Any], *args: Any) -> Problems:
+    """Yield the error that a function ends with, if it does."""
+    try:
+        function(*args)
+    except exception.CellschedException as exc:
+        yield exc
+    except _TOLD:
+        return
+
+
+def _of(
+    option: str, schema: str, problem: exception.CellschedException
+) -> exception.CellschedException:
+    """Return a problem of a URL by the option that has it."""
+    if problem.kwargs.get('field') != f'{schema} database connection':
+        return problem
+    return exception.ConfigurationInvalid(
+        field=option, expected=problem.kwargs['expected'])
+
+
+def _has_claims(conf: cfg.ConfigOpts, api_broken: bool) -> bool:
+    """Return whether to look at claims, which may be in the API database.
+
+    :param api_broken: whether something is wrong with that
+    """
+    # Not every store has a URL.
+    if 'connection' in conf.claims and conf.claims.connection:
+        return True
+    return bool(conf.api_database.connection) and not api_broken
+
+
+def _has_broker(conf: cfg.ConfigOpts) -> bool:
+    location = conf.get_location('transport_url')
+    return location is not None and (
+        location.location != cfg.Locations.opt_default)

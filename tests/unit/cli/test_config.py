@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import yaml
+
+from cellsched.db.api import cell_mappings
+from tests.unit.cli import base
+from tests.unit.db import samples
+
+URL = f'mysql+pymysql://u:{base.QUOTED}@host/db'
+
+
+class TestValidateConfig(base.CommandTestCase):
+
+    def validate(self, *argv):
+        ran = self.shell('config', 'validate', *argv)
+        self.assertKeepsSecrets(ran)
+        self.assertEqual('', ran.err)
+        return ran
+
+    def problems(self, *argv, **groups):
+        """Return the problems of a file with these groups, in one line each.
+
+        All that is said of where they are is the file's name.
+        """
+        self.write('api.conf', **groups)
+        return self.said(*argv)
+
+    def said(self, *argv):
+        ran = self.validate(*argv)
+        lines = ran.out.replace(f'{self.api_conf}: ', '').splitlines()
+        if lines == ['Nothing is wrong.']:
+            lines = []
+        self.assertEqual(1 if lines else 0, ran.code)
+        return lines
+
+    def test_configuration_of_which_nothing_is_wrong_ends_with_0(self):
+        self.write_api_conf(
+            scheduler={'max_attempts': 5},
+            filter_scheduler={'enabled_filters': 'NumInstancesFilter',
+                              'max_instances_per_host': 7},
+            database={'connection': URL},
+            oslo_concurrency={'lock_path': '/tmp'})
+
+        self.assertEqual(base.Ran(0, 'Nothing is wrong.\n', ''),
+                         self.validate())
+        self.assertEqual([], self.validate('-f', 'json').data)
+        self.assertEqual([], self.problems())
+
+    def test_all_that_is_wrong_is_told_of_at_once(self):
+        found = self.problems(
+            DEFAULT={'transport_url': 'rabbit://host/'},
+            scheduler={'max_attemps': 3, 'max_attempts': 0, 'driver': 'nix'},
+            cells={'timeout': 'soon', 'refresh_interval': -1},
+            filter_scheduler={'enabled_filters': 'ComputeFilter,NixFilter',
+                              'weight_classes': 'no.such.Weigher'},
+            filter_schedular={'a': 1, 'b': 2}, claims={'store': 'nix'},
+            quota={'driver': 'nix'})
+
+        self.assertEqual(
+            ['[scheduler] max_attemps', '[filter_schedular]',
+             '[cells] refresh_interval', '[cells] timeout',
+             '[scheduler] max_attempts'],
+            [*[line.partition(': ')[0] for line in found[:2]],
+             *sorted(line.partition(': ')[0] for line in found[2:5])])
+        for bound in ('greater than or equal to 1', "'soon'",
+                      'did you mean max_attempts?'):
+            self.assertIn(bound, ' '.join(found))
+        for line, name in zip(found[5:], (
+                'NixFilter', 'no.such.Weigher', 'nix', 'nix', 'nix')):
+            self.assertIn(name, line)
+        self.assertEqual(10, len(found))
+
+    def test_group_of_somebody_else_is_named_unless_excluded(self):
+        groups = {'keystone_authtoken': {'a': 1, 'b': 2}}
+
+        self.assertEqual(['[keystone_authtoken]: a name of a group'],
+                         self.problems(**groups))
+        self.assertEqual([], self.problems(
+            '--exclude-group', 'keystone_authtoken', **groups))
+
+    def test_options_of_plugins_that_are_not_enabled_are_known(self):
+        self.assertEqual([], self.problems(
+            filter_scheduler={'max_instances_per_host': 7}))
+
+    def test_bad_urls_are_named_by_their_options(self):
+        found = self.problems(
+            DEFAULT={'transport_url': f'nix://u:{base.PASSWORD}@host/'},
+            api_database={'connection': 'mysql+pymysql://u:a@b@host/db'},
+            database={'connection': URL.replace('mysql', 'nixsql')},
+            claims={'connection': 'secret'})
+
+        self.assertEqual(
+            ['[api_database] connection', '[database] connection',
+             '[claims] connection', '[DEFAULT] transport_url'],
+            [line.partition(': ')[0] for line in found])
+        self.assertIn('%40', found[0])
+        self.assertNotIn('secret', ' '.join(found))
+
+    def test_claims_must_promise_what_is_required(self):
+        [found] = self.problems(
+            api_database={'connection': self.sqlite('api')},
+            claims={'store': 'memory', 'require': 'durable'})
+
+        self.assertIn('[claims] store: a store that is durable', found)
+
+    def test_file_that_cannot_be_read_is_all_that_is_known(self):
+        for text in ('[scheduler]\nmax_attempts\n', 'x = 1\n[a\n'):
+            self.api_conf.write_text(text)
+            [found] = self.said()
+            self.assertIn('line 2', found)
+        self.api_conf.unlink()
+        [found] = self.said()
+        self.assertIn('No such file', found)
+        [found] = self.problems(filter_scheduler={'enabled_filters': '$x'})
+        self.assertIn('enabled_filters', found)
+
+    def test_problems_are_data_too(self):
+        self.write('api.conf', cells={'timeout': 0})
+
+        [found] = self.validate('-f', 'json').data
+
+        self.assertEqual(f'{self.api_conf}: [cells] timeout', found['field'])
+        self.assertIn('0.1', found['problem'])
+        self.assertEqual(
+            [found], yaml.safe_load(self.validate('-f', 'yaml').out))
+
+
+class TestConnect(base.CommandTestCase):
+
+    def found(self, *argv):
+        ran = self.shell('config', 'validate', *argv)
+        self.assertKeepsSecrets(ran)
+        return ran.code, ran.out
+
+    def test_database_that_is_away_is_told_of_on_request(self):
+        self.write_api_conf('sqlite:////nowhere/api.sqlite')
+
+        self.assertEqual((0, 'Nothing is wrong.\n'), self.found())
+        code, said = self.found('--connect')
+        self.assertEqual(1, code)
+        self.assertEqual(1, len(said.splitlines()), said)
+        self.assertIn('The API database', said)
+
+    def test_schemas_are_looked_at(self):
+        self.write_api_conf(self.sqlite('empty'))
+
+        code, said = self.found('--connect')
+
+        self.assertEqual(1, code)
+        self.assertIn('api_db sync', said)
+
+    def test_cells_that_do_not_answer_are_named(self):
+        self.write_api_conf()
+        self.assertEqual(0, self.manage('claims_db', 'sync').code)
+        self.assertEqual((0, 'Nothing is wrong.\n'), self.found('--connect'))
+        with self.parts('api.conf').database.writer() as connection:
+            cell_mappings.create(connection, samples.cell('cell1'),
+                                 samples.NOW)
+
+        code, said = self.found('--connect')
+
+        self.assertEqual(1, code)
+        self.assertIn('(cell1) did not answer', said)
