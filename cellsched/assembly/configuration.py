@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What services would refuse of a configuration that could be read."""
+"""Problems of a configuration that could be read, for services refuse it."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -86,12 +86,12 @@ def connection_problems(parts: services.Parts) -> Problems:
     if _has_broker(conf):
         yield from _failures(parts.transports.check)
     if above and not broken:
-        for each in cells.Cells(
+        for each in cells.CellStates(
                 parts.database, parts.cells, parts.gatherer,
-                conf.cells.timeout, conf.service_down_time).list():
+                conf.service_down_time).list():
             if each.state == cells.DOWN:
                 yield exception.CellUnreachable(
-                    cell=each.mapping.identity, reason=each.reason)
+                    cell=each.name, reason=each.reason)
 
 
 def _names(conf: cfg.ConfigOpts, option: str) -> Iterable[str]:

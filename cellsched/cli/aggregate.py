@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cliff import columns
 
 from cellsched.cli import base
+from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class RemoveHosts(_One):
             parsed_args.aggregate, parsed_args.hosts))
 
 
-class DeleteAggregate(base.Command):
+class DeleteAggregate(report.ChangeCommand):
     """Delete aggregates; their hosts stay.
 
     Example::
@@ -192,8 +193,10 @@ class DeleteAggregate(base.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        return base.each(self.app, parsed_args.aggregates,
-                         self.app.api.aggregates.delete)
+        _, code = self.change(
+            parsed_args.format, 'deleted', 'aggregate',
+            parsed_args.aggregates, self.app.api.aggregates.delete)
+        return code
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,6 @@
 import argparse
 from collections.abc import Iterable
 import datetime
-from typing import Any
 from typing import ClassVar
 from typing import NoReturn
 from typing import TYPE_CHECKING
@@ -94,21 +93,6 @@ class Lister(_Columns, lister.Lister):
 
 class ShowOne(_Columns, show.ShowOne):
     """A command that returns :attr:`columns` and their values."""
-
-
-def each(app: 'app_.App', names: Iterable[str], do: Any) -> int:
-    """Do something with each of several; return the exit code.
-
-    What goes wrong with one is reported, and the others go on.
-    """
-    code = 0
-    for name in dict.fromkeys(names):
-        try:
-            do(name)
-        except exception.CellschedException as exc:
-            app.report(exc)
-            code = 1
-    return code
 
 
 def shown(time: datetime.datetime | None) -> str | None:

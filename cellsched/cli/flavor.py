@@ -6,6 +6,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
+from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class UnsetFlavor(base.ShowOne):
             parsed_args.flavor, dict.fromkeys(parsed_args.property)))
 
 
-class DeleteFlavor(base.Command):
+class DeleteFlavor(report.ChangeCommand):
     """Delete flavors; servers that were built with them stay.
 
     Example::
@@ -179,8 +180,10 @@ class DeleteFlavor(base.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        return base.each(
-            self.app, parsed_args.flavors, self.app.api.flavors.delete)
+        _, code = self.change(
+            parsed_args.format, 'deleted', 'flavor', parsed_args.flavors,
+            self.app.api.flavors.delete)
+        return code
 
 
 def _values(flavor: 'objects.Flavor') -> tuple[Any, ...]:

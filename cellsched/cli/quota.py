@@ -21,7 +21,21 @@ _RESOURCES = (('instances', 'NUMBER', 'servers'),
               ('ram', 'MB', 'memory'))
 
 
-class ShowQuota(base.Lister):
+class _Quotas(base.Lister):
+    """A command that says how much a project may have in the end."""
+
+    app: 'app_.Shell'
+    columns: ClassVar[tuple[str, ...]] = _COLUMNS
+
+    def _values(
+        self, project: str, user: str | None
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        return self.columns, [
+            (quota.resource, quota.limit, quota.used, quota.pending)
+            for quota in self.app.api.quotas.get(project, user)]
+
+
+class ShowQuota(_Quotas):
     """Show how much a project may have, and has.
 
     -1 is no limit. Pending is what servers are to hold that were accepted and
@@ -38,9 +52,6 @@ class ShowQuota(base.Lister):
         cellsched quota show --project web --user alice -f json
         cellsched quota show --project web --by-cell
     """
-
-    app: 'app_.Shell'
-    columns: ClassVar[tuple[str, ...]] = _COLUMNS
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -70,9 +81,7 @@ class ShowQuota(base.Lister):
             project = context.project_id
         if parsed_args.by_cell:
             return self.columns, self._by_cell(context, project)
-        return self.columns, [
-            (quota.resource, quota.limit, quota.used, quota.pending)
-            for quota in self.app.api.quotas.get(project, parsed_args.user)]
+        return self._values(project, parsed_args.user)
 
     def _by_cell(self, context: Any, project: str) -> list[tuple[Any, ...]]:
         found = self.app.api.quotas.by_cell(context, project)
@@ -84,7 +93,7 @@ class ShowQuota(base.Lister):
         return [(each.cell, each.answers, *each.usage) for each in found]
 
 
-class SetQuota(base.Command):
+class SetQuota(_Quotas):
     """Set limits of a project, or of a user in it.
 
     What is not named keeps its limit. A user is held to the project's limits
@@ -96,8 +105,6 @@ class SetQuota(base.Command):
         cellsched quota set --project web --user alice --ram 16384
     """
 
-    app: 'app_.Shell'
-
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = _add_owner(super().get_parser(prog_name))
         for name, unit, what in _RESOURCES:
@@ -105,7 +112,9 @@ class SetQuota(base.Command):
                                 help=f'the most {what}; -1 is no limit')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         limits = {name: getattr(parsed_args, name)
                   for name, _, _ in _RESOURCES}
         self.app.api.quotas.set(
@@ -113,9 +122,10 @@ class SetQuota(base.Command):
             {name: limit for name, limit in limits.items()
              if limit is not None},
             parsed_args.user)
+        return self._values(parsed_args.project, parsed_args.user)
 
 
-class UnsetQuota(base.Command):
+class UnsetQuota(_Quotas):
     """Let the default limits hold for a project, or for a user in it.
 
     Without a user, the limits of the project's users go too.
@@ -125,13 +135,14 @@ class UnsetQuota(base.Command):
         cellsched quota unset --project web
     """
 
-    app: 'app_.Shell'
-
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         return _add_owner(super().get_parser(prog_name))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         self.app.api.quotas.unset(parsed_args.project, parsed_args.user)
+        return self._values(parsed_args.project, parsed_args.user)
 
 
 def _add_owner(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of commands that show more than one table."""
+"""Bases of commands that show more than one table, or what they did."""
 
 import argparse
+from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 import json
 from typing import Any
 
 import yaml
 
 from cellsched.cli import base
+from cellsched import exception
 
 
 class ReportCommand(base.Command):
@@ -32,3 +35,41 @@ class ReportCommand(base.Command):
         else:
             for line in lines:
                 self.app.say(line)
+
+
+class ChangeCommand(ReportCommand):
+    """A command that changes things, and says of each what it did."""
+
+    def change(
+        self, form: str, action: str, kind: str, names: Iterable[str],
+        do: Callable[[str], Mapping[str, Any] | None],
+    ) -> tuple[list[str], int]:
+        """Change each of several things, and say so as the option says.
+
+        What goes wrong with one is reported, and the others go on.
+
+        :param action: what is said of those that it was done with, such as
+            ``deleted``
+        :param kind: what they are
+        :param do: does it; returns what else there is to say of it
+        :returns: the names of those that it was done with, and the exit code
+        """
+        told, code = [], 0
+        try:
+            for name in dict.fromkeys(names):
+                try:
+                    more = do(name) or {}
+                except exception.CellschedException as exc:
+                    self.app.report(exc)
+                    code = 1
+                    continue
+                told.append(
+                    {'action': action, 'kind': kind, 'name': name, **more})
+                if form == 'table':
+                    self.app.say(', '.join((
+                        f'{action.capitalize()} {kind} {name}',
+                        *(f'{key} {value}' for key, value in more.items()))))
+        finally:
+            # What was done before an error that ends it is said too.
+            self.show(form, told, ())
+        return [each['name'] for each in told], code

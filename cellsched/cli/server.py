@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cellsched.cli import base
 from cellsched.cli import progress
+from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -93,13 +94,8 @@ class CreateServer(base.Lister):
         return self.columns, rows(watch.found.values())
 
 
-class ShowServer(base.ShowOne):
-    """Show a server; where it is in ERROR, with the reason.
-
-    Example::
-
-        cellsched server show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
-    """
+class OneServer(base.ShowOne):
+    """A command that shows a server as it is in the end."""
 
     app: 'app.Shell'
     columns = ('id', 'name', 'status', 'task_state', 'cell', 'host',
@@ -123,7 +119,16 @@ class ShowServer(base.ShowOne):
             list(found.tags))
 
 
-class DeleteServer(base.Command):
+class ShowServer(OneServer):
+    """Show a server; where it is in ERROR, with the reason.
+
+    Example::
+
+        cellsched server show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+
+class DeleteServer(report.ChangeCommand):
     """Delete servers, whatever is being done with them.
 
     Example::
@@ -143,13 +148,9 @@ class DeleteServer(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         check_wait(parsed_args)
         context = self.app.context()
-        deleted: list[str] = []
-
-        def delete(uuid: str) -> None:
-            self.app.api.servers.delete(context, uuid)
-            deleted.append(uuid)
-
-        code = base.each(self.app, parsed_args.servers, delete)
+        deleted, code = self.change(
+            parsed_args.format, 'deleting', 'server', parsed_args.servers,
+            lambda uuid: self.app.api.servers.delete(context, uuid))
         if parsed_args.wait and deleted:
             code = wait_for(
                 self.app, watching(self.app, deleted), parsed_args.timeout,

@@ -2,9 +2,10 @@
 """Changing servers: ``cellsched server set|retry``."""
 
 import argparse
+from typing import Any
 from typing import TYPE_CHECKING
 
-from cellsched.cli import base
+from cellsched.cli import report
 from cellsched.cli import server as server_
 from cellsched import exception
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from cellsched.cli import app as app_
 
 
-class SetServer(base.Command):
+class SetServer(server_.OneServer):
     """Rename or tag a server, whatever is being done with it.
 
     Examples::
@@ -22,11 +23,8 @@ class SetServer(base.Command):
             --no-tag --tag blue --tag canary
     """
 
-    app: 'app_.Shell'
-
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument('server', metavar='ID', help='its id')
         parser.add_argument('--name', metavar='NAME', help='its new name')
         parser.add_argument(
             '--tag', metavar='TAG', action='append', default=[],
@@ -37,7 +35,9 @@ class SetServer(base.Command):
                  'ones then')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         args, servers = parsed_args, self.app.api.servers
         if args.name is None and not args.tag and not args.no_tag:
             raise exception.Invalid(
@@ -50,9 +50,10 @@ class SetServer(base.Command):
                 dict.fromkeys([*kept, *args.tag])))
         if args.name is not None:
             servers.update(context, args.server, name=args.name)
+        return super().take_action(args)
 
 
-class RetryServer(base.Command):
+class RetryServer(report.ChangeCommand):
     """Build servers after all that are in cell0, with their ids.
 
     Ends as ``server create`` does when it waits.
@@ -75,13 +76,9 @@ class RetryServer(base.Command):
         server_.check_wait(parsed_args)
         context = self.app.context()
         servers = self.app.sending_api.servers
-        retried: list[str] = []
-
-        def retry(uuid: str) -> None:
-            servers.retry(context, uuid)
-            retried.append(uuid)
-
-        code = base.each(self.app, parsed_args.servers, retry)
+        retried, code = self.change(
+            parsed_args.format, 'retrying', 'server', parsed_args.servers,
+            lambda uuid: servers.retry(context, uuid))
         if parsed_args.wait and retried:
             watch = server_.watching(self.app, retried)
             code = server_.wait_until_built(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cliff import columns
 
 from cellsched.cli import base
+from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class ShowServerGroup(base.ShowOne):
             self.app.context(), parsed_args.group))
 
 
-class DeleteServerGroup(base.Command):
+class DeleteServerGroup(report.ChangeCommand):
     """Delete server groups; their servers stay, and stay where they are.
 
     Example::
@@ -146,9 +147,10 @@ class DeleteServerGroup(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         context = self.app.context()
-        return base.each(
-            self.app, parsed_args.groups,
+        _, code = self.change(
+            parsed_args.format, 'deleted', 'server group', parsed_args.groups,
             lambda uuid: self.app.api.server_groups.delete(context, uuid))
+        return code
 
 
 def _rules(pairs: Iterable[str]) -> dict[str, Any]:

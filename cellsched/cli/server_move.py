@@ -6,7 +6,7 @@ from typing import Any
 from typing import ClassVar
 from typing import TYPE_CHECKING
 
-from cellsched.cli import base
+from cellsched.cli import report
 from cellsched.cli import server
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cellsched.listing import server as listed
 
 
-class _Move(base.Command):
+class _Move(report.ChangeCommand):
     """A command that moves servers, each within its cell."""
 
     app: 'app_.Shell'
@@ -40,7 +40,8 @@ class _Move(base.Command):
             self.begin(self.app.api.moves, context, uuid, parsed_args)
             before[uuid] = was
 
-        code = base.each(self.app, parsed_args.servers, begin)
+        _, code = self.change(parsed_args.format, self.doing.lower(), 'server',
+                              parsed_args.servers, begin)
         if parsed_args.wait and before:
             code = self._wait(before, parsed_args.timeout) or code
         return code

@@ -6,6 +6,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
+from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ListServices(base.Lister):
             for each in page.services]
 
 
-class SetService(base.Command):
+class SetService(report.ChangeCommand):
     """Have builds avoid a host, or have it count as down.
 
     A host that is disabled keeps its servers and gets no others. One whose
@@ -89,7 +90,7 @@ class SetService(base.Command):
                             help='what it is: nova-compute')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
         args = parsed_args
         disabled = args.disable if args.enable or args.disable else None
         forced = args.down if args.up or args.down else None
@@ -97,16 +98,21 @@ class SetService(base.Command):
             raise exception.InvalidField(
                 where='options', field='service set',
                 expected='--enable or --disable, --up or --down')
-        self.app.api.services.set(
-            args.host, args.service, disabled, args.disable_reason, forced)
-        said = [_status(disabled)] if disabled is not None else []
-        if forced is not None:
-            said.append('forced down' if forced else 'not forced down')
-        self.app.say(f'{args.service} of host {args.host} is '
-                     f'{" and ".join(said)}')
+        said = {'host': args.host, 'status': _status(disabled) or None,
+                'reason': args.disable_reason, 'forced_down': forced}
+
+        def set_one(binary: str) -> dict[str, Any]:
+            self.app.api.services.set(
+                args.host, binary, disabled, args.disable_reason, forced)
+            return {key: value for key, value in said.items()
+                    if value is not None}
+
+        _, code = self.change(
+            args.format, 'set', 'service', [args.service], set_one)
+        return code
 
 
-class DeleteService(base.Command):
+class DeleteService(report.ChangeCommand):
     """Delete services of hosts that are gone.
 
     A service goes with the compute nodes and the mapping of its host. One
@@ -127,11 +133,13 @@ class DeleteService(base.Command):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        def delete(uuid: str) -> None:
+        def delete(uuid: str) -> dict[str, str]:
             gone = self.app.api.services.delete(uuid)
-            self.app.say(f'Deleted {gone.binary} of host {gone.host}')
+            return {'binary': gone.binary, 'host': gone.host}
 
-        return base.each(self.app, parsed_args.services, delete)
+        _, code = self.change(parsed_args.format, 'deleted', 'service',
+                              parsed_args.services, delete)
+        return code
 
 
 def _status(disabled: bool | None) -> str:

@@ -65,7 +65,7 @@ class TestFlavor(base.CommandTestCase):
 
         ran = self.shell('flavor', 'delete', 'm1')
 
-        self.assertEqual(base.Ran(0, '', ''), ran)
+        self.assertEqual(base.Ran(0, 'Deleted flavor m1\n', ''), ran)
         self.assertEnds(1, self.shell('flavor', 'show', 'm1'), 'm1')
 
     def test_name_that_is_taken_is_refused(self):

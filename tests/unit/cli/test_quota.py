@@ -40,10 +40,12 @@ class TestQuota(base.CommandTestCase):
                         'but already used 0 of 3 instances')
 
     def test_limits_are_set_and_unset(self):
-        for argv in (('--instances', '-1', '--ram', '0'),
-                     ('--user', 'alice', '--cores', '4')):
-            ran = self.quota('set', '--project', 'web', *argv)
-            self.assertEqual((0, '', ''), (ran.code, ran.out, ran.err))
+        for user, limits in (((), ('--instances', '-1', '--ram', '0')),
+                             (('--user', 'alice'), ('--cores', '4'))):
+            whose = ('--project', 'web', *user, '-f', 'json')
+            ran = self.quota('set', *whose, *limits)
+            self.assertEqual((0, ''), (ran.code, ran.err))
+            self.assertEqual(self.quota('show', *whose).data, ran.data)
 
         self.assertEqual([-1, 20, 0], [
             limit for limit, *_ in self.shown('--project', 'web').values()])
@@ -51,7 +53,7 @@ class TestQuota(base.CommandTestCase):
             limit for limit, *_ in self.shown(
                 '--project', 'web', '--user', 'alice').values()])
 
-        self.assertEqual(0, self.quota('unset', '--project', 'web').code)
+        self.assertIn('51200', self.quota('unset', '--project', 'web').out)
         self.assertEqual([3, 20, 51200], [
             limit for limit, *_ in self.shown('--project', 'web').values()])
 

@@ -171,7 +171,8 @@ class TestServer(ServerTestCase):
 
         ran = self.server('delete', row['ID'], '--wait')
 
-        self.assertEqual(base.Ran(0, '', ''), ran)
+        self.assertEqual(
+            base.Ran(0, f'Deleting server {row["ID"]}\n', ''), ran)
         self.assertEnds(1, self.server('show', row['ID']), row['ID'])
 
     def test_several_are_deleted_and_the_unknown_is_named(self):
@@ -280,7 +281,8 @@ class TestWithoutServices(base.CommandTestCase):
 
         ran = self.shell('server', 'delete', row['ID'], '--wait')
 
-        self.assertEqual(base.Ran(0, '', ''), ran)
+        self.assertEqual(
+            base.Ran(0, f'Deleting server {row["ID"]}\n', ''), ran)
         self.assertEqual([], self.shell('server', 'list', '-f', 'json').data)
 
 

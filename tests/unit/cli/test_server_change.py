@@ -22,10 +22,11 @@ class TestSet(test_server.ServerTestCase):
     def test_server_is_renamed_and_keeps_its_tags(self):
         uuid = self.made('--tag', 'a')
 
-        ran = self.server('set', uuid, '--name', 'other')
+        ran = self.server('set', uuid, '--name', 'other', '-f', 'json')
 
-        self.assertEqual((0, '', ''), (ran.code, ran.out, ran.err))
+        self.assertEqual((0, ''), (ran.code, ran.err))
         found = self.shown(uuid)
+        self.assertEqual(found, ran.data)
         self.assertEqual(('other', ['a']), (found['name'], found['tags']))
 
     def test_tags_are_added_replaced_and_removed(self):
@@ -60,7 +61,8 @@ class TestRetry(test_server.ServerTestCase):
             'cell1', deployment.DeployedHost('host3', vcpus=2000))
         ran = self.server('retry', found['ID'], '--wait')
 
-        self.assertEqual((0, ''), (ran.code, ran.out))
+        self.assertEqual(
+            (0, f'Retrying server {found["ID"]}\n'), (ran.code, ran.out))
         ran = self.server('show', found['ID'], '-f', 'json')
         self.assertEqual(('ACTIVE', 'host3'),
                          (ran.data['status'], ran.data['host']))

@@ -45,7 +45,10 @@ class TestServerMove(test_server.ServerTestCase):
             self.shown['status'], self.shown['host']))
 
     def test_shelved_server_comes_back(self):
-        self.assertEqual(0, self.server('shelve', self.uuid, '--wait').code)
+        ran = self.server('shelve', self.uuid, '--wait', '-f', 'json')
+        self.assertEqual((0, [{
+            'action': 'shelving', 'kind': 'server', 'name': self.uuid,
+        }]), (ran.code, ran.data))
         self.assertEqual(('SHELVED_OFFLOADED', None), (
             self.shown['status'], self.shown['host']))
 

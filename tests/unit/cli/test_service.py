@@ -25,7 +25,8 @@ class TestService(test_server.ServerTestCase):
                            'host1', 'nova-compute')
 
         self.assertEqual(base.Ran(
-            0, 'nova-compute of host host1 is disabled\n', ''), ran)
+            0, 'Set service nova-compute, host host1, status disabled, '
+            'reason new disks\n', ''), ran)
         [row] = self.listed('--host', 'host1')
         self.assertEqual(
             ('nova-compute', 'cell1', 'disabled', 'up', 'new disks', False),
@@ -34,10 +35,11 @@ class TestService(test_server.ServerTestCase):
                 'Forced Down')))
         self.assertEqual(['host1', 'host2'], [
             row['Host'] for row in self.listed('--cell', 'cell1')])
-        self.assertEqual(base.Ran(
-            0, 'nova-compute of host host1 is enabled and not forced down\n',
-            ''), self.service('set', '--enable', '--up', 'host1',
-                              'nova-compute'))
+        self.assertEqual(
+            [{'action': 'set', 'kind': 'service', 'name': 'nova-compute',
+              'host': 'host1', 'status': 'enabled', 'forced_down': False}],
+            self.service('set', '--enable', '--up', 'host1', 'nova-compute',
+                         '-f', 'json').data)
 
     def test_what_cannot_be_done_is_refused(self):
         [row] = self.listed('--host', 'host2')
