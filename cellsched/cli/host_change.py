@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cellsched.cli import base
 from cellsched.cli import progress
+from cellsched.cli import report
 from cellsched.cli import server
 from cellsched import exception
 
@@ -19,7 +20,7 @@ _AT_ONCE = 10
 _TIMEOUT_S = 3600
 
 
-class SetHost(base.Command):
+class SetHost(report.ChangeCommand):
     """Have builds avoid a host, or come to it again.
 
     Its servers stay; ``host drain`` moves them.
@@ -44,12 +45,16 @@ class SetHost(base.Command):
         parser.add_argument('host', metavar='HOST', help='its name')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
         args = parsed_args
-        self.app.api.services.set(
-            args.host, 'nova-compute', args.disable, args.disable_reason)
-        self.app.say(f'Host {args.host} is '
-                     f'{"disabled" if args.disable else "enabled"}')
+
+        def set_one(host: str) -> dict[str, str]:
+            self.app.api.services.set(
+                host, 'nova-compute', args.disable, args.disable_reason)
+            return {'status': 'disabled' if args.disable else 'enabled'}
+
+        _, code = self.change(args.format, 'set', 'host', [args.host], set_one)
+        return code
 
 
 class _Emptying(base.Lister):

@@ -160,4 +160,4 @@ class TestConnect(base.CommandTestCase):
         code, said = self.found('--connect')
 
         self.assertEqual(1, code)
-        self.assertIn('(cell1) did not answer', said)
+        self.assertIn('Cell cell1 did not answer', said)

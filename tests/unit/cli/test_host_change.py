@@ -26,12 +26,14 @@ class TestHostChange(test_server.ServerTestCase):
 
     def test_host_is_disabled_and_enabled(self):
         self.assertEqual(
-            base.Ran(0, 'Host host1 is disabled\n', ''),
+            base.Ran(0, 'Set host host1, status disabled\n', ''),
             self.run_host('set', 'host1', '--disable', '--disable-reason',
                           'new disks'))
         self.assertEqual(('disabled', 'new disks'), self.status('host1'))
-        self.assertEqual(base.Ran(0, 'Host host1 is enabled\n', ''),
-                         self.run_host('set', 'host1', '--enable'))
+        self.assertEqual(
+            [{'action': 'set', 'kind': 'host', 'name': 'host1',
+              'status': 'enabled'}],
+            self.run_host('set', 'host1', '--enable', '-f', 'json').data)
         self.assertEqual(('enabled', ''), self.status('host1'))
 
     def test_drained_host_has_no_servers_and_is_disabled(self):
