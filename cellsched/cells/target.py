@@ -13,6 +13,9 @@ from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import transport
 
+#: Fields of a mapping that say how its cell is reached, and what it is called.
+_MADE_OF = ('uuid', 'name', 'database_connection', 'transport_url')
+
 _DATABASE_OPTION = '[database] connection'
 
 
@@ -33,6 +36,8 @@ class Targets:
         self._transports = transports
         self._options = options
         self._own_database = own_database
+        #: By what of a mapping they are made of.
+        self._made: dict[tuple[Any, ...], context_.CellTarget] = {}
 
     def aim(
         self, context: context_.RequestContext, cell: objects.CellMapping
@@ -42,9 +47,14 @@ class Targets:
         :raises cellsched.exception.ConfigurationInvalid: a URL of the mapping
             is none that can be opened
         """
-        return context.aimed_at(context_.CellTarget(
-            uuid=cell.uuid, name=cell.identity,
-            database=self.database(cell), transport=self.transport(cell)))
+        made_of = cell.values_of(_MADE_OF)
+        key = tuple(made_of.values())
+        target = self._made.get(key)
+        if target is None:
+            target = self._made[key] = context_.CellTarget(
+                uuid=cell.uuid, name=cell.identity,
+                database=self.database(cell), transport=self.transport(cell))
+        return context.aimed_at(target)
 
     def database(self, cell: objects.CellMapping) -> session.Database:
         """Return the cell's database.

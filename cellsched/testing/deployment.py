@@ -118,10 +118,7 @@ class Deployment:
         try:
             self._prepare()
             for cell in self.cells:
-                conf = self.conf(cell.name)
-                self._run(assembly.conductor(conf, self._parts(conf)))
-                for host in cell.hosts:
-                    self.start_host(cell.name, host)
+                self._start_cell(cell)
             # A scheduler finds all hosts there when it looks first.
             api_conf = self.conf('api')
             self._run(assembly.scheduler(api_conf, self._parts(api_conf)))
@@ -130,6 +127,26 @@ class Deployment:
         except BaseException:
             self.stop()
             raise
+
+    def add_cell(self, cell: DeployedCell) -> None:
+        """Make one more cell, map it and start its services."""
+        self._write_cell(cell)
+        mapping = self._mapping_of(cell)
+        parts = self._parts(self.conf('api'))
+        try:
+            _sync(cell_schema.SCHEMA, parts, mapping.database_connection)
+            with parts.database.writer() as connection:
+                cell_mappings.create(connection, mapping, parts.clock.now())
+        finally:
+            parts.close()
+        self.cells = [*self.cells, cell]
+        self._start_cell(cell)
+
+    def _start_cell(self, cell: DeployedCell) -> None:
+        conf = self.conf(cell.name)
+        self._run(assembly.conductor(conf, self._parts(conf)))
+        for host in cell.hosts:
+            self.start_host(cell.name, host)
 
     def start_host(self, cell: str, host: DeployedHost) -> assembly.Service:
         """Start the agent of one more host."""
@@ -172,16 +189,24 @@ class Deployment:
                         'initial_cpu_allocation_ratio': 1.0},
             'api_database': {'connection': self._database_url('api')}})
         for cell in self.cells:
-            self._write(cell.name, {
-                'DEFAULT': {'host': f'conductor-{cell.name}',
-                            'transport_url': self._transport(cell.name),
-                            'initial_cpu_allocation_ratio': 1.0},
-                'database': {'connection': self._database_url(cell.name)}})
+            self._write_cell(cell)
         parts = self._parts(self.conf('api'))
         try:
             self._fill(parts)
         finally:
             parts.close()
+
+    def _write_cell(self, cell: DeployedCell) -> None:
+        self._write(cell.name, {
+            'DEFAULT': {'host': f'conductor-{cell.name}',
+                        'transport_url': self._transport(cell.name),
+                        'initial_cpu_allocation_ratio': 1.0},
+            'database': {'connection': self._database_url(cell.name)}})
+
+    def _mapping_of(self, cell: DeployedCell) -> objects.CellMapping:
+        return _mapping(
+            uuidutils.generate_uuid(), cell.name, self._transport(cell.name),
+            self._database_url(cell.name))
 
     def _fill(self, parts: assembly.Parts) -> None:
         """Make the schemas, the cells' mappings and the aggregates."""
@@ -189,10 +214,7 @@ class Deployment:
         parts.claims.sync()
         mappings = [_mapping(objects.CELL0_UUID, 'cell0', 'none:///',
                              self._database_url('cell0'))]
-        mappings += [
-            _mapping(uuidutils.generate_uuid(), cell.name,
-                     self._transport(cell.name), self._database_url(cell.name))
-            for cell in self.cells]
+        mappings += map(self._mapping_of, self.cells)
         for mapping in mappings:
             _sync(cell_schema.SCHEMA, parts, mapping.database_connection)
         with parts.database.writer() as connection:
