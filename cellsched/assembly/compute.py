@@ -23,7 +23,7 @@ from cellsched.rpc import server as rpc_server
 from cellsched.virt import base as virt
 
 #: Seconds until an agent goes on with what it was cut off from.
-_RESUMED_S = 1
+RESUMED_S = 1
 
 #: Kinds of plug-ins that it uses.
 PLUGINS = (plugins.CLAIMS, plugins.NETWORKS, plugins.VIRT)
@@ -44,6 +44,49 @@ class AgentParts(cell.CellParts):
         return instance_locks.Semaphores(self.clock)
 
 
+class HostAgent:
+    """The agent of one host: its server, and what it does of its own."""
+
+    def __init__(self, parts: AgentParts) -> None:
+        self.parts = parts
+        conf = parts.conf
+        own = parts.transports.get()
+        outcomes = progress.Outcomes()
+        more = provider_config.ProviderConfig(
+            conf.compute.provider_config_location)
+        more.load()
+        self._tracker = tracker.Tracker(
+            conf, parts.cell_database, parts.claims, parts.driver, outcomes,
+            new_uuid=parts.new_uuid, provider_config=more,
+            name=host_name.HostName(
+                conf.host, parts.cell_database, parts.clock,
+                conf.service_down_time))
+        self._builder = agent.Agent(
+            conf.host, parts.cell_database, parts.claims, parts.driver,
+            conductor_rpc.ConductorAPI(
+                own, None, conf.upgrade_levels.conductor,
+                conductor_rpc.BUILD_INSTANCES),
+            parts.clock, outcomes, parts.network, conf.max_concurrent_builds,
+            parts.reached, parts.instance_locks)
+        self._mover = moving_agent(parts)
+        self.server = rpc_server.server(
+            own, compute_rpc.TOPIC, conf.host, [self._builder, self._mover])
+        self.report = self._tracker.report
+        self.resume = self._builder.resume
+        self.resume_soon = self._builder.resume_soon
+
+    def prepare(self) -> None:
+        """Map and report the host, before it answers.
+
+        :raises cellsched.exception.HostMappingExists: another cell has a host
+            of this name
+        """
+        if self.parts.conf.api_database.connection:
+            _map_own_host(self.parts)
+        self.report()
+        self._mover.clean_up()
+
+
 @service.factory(AgentParts)
 def compute(conf: cfg.ConfigOpts, parts: AgentParts) -> service.Service:
     """Return the agent of this host, on its cell's transport.
@@ -58,38 +101,19 @@ def compute(conf: cfg.ConfigOpts, parts: AgentParts) -> service.Service:
     :raises cellsched.exception.InvalidField: a file that says what its nodes
         can do is wrong
     """
+    check_stores(parts)
+    one = HostAgent(parts)
+    one.prepare()
+    return service.Service(
+        parts, [one.server],
+        [(one.report, conf.report_interval), (one.resume_soon, RESUMED_S)],
+        [(one.resume, conf.resume_interval)])
+
+
+def check_stores(parts: AgentParts) -> None:
+    """Make sure that an agent can use its cell's database and its claims."""
     cell_schema.SCHEMA.check(parts.cell_database)
     parts.claims.check()
-    outcomes = progress.Outcomes()
-    more = provider_config.ProviderConfig(
-        conf.compute.provider_config_location)
-    more.load()
-    reports = tracker.Tracker(
-        conf, parts.cell_database, parts.claims, parts.driver, outcomes,
-        new_uuid=parts.new_uuid, provider_config=more,
-        name=host_name.HostName(
-            conf.host, parts.cell_database, parts.clock,
-            conf.service_down_time))
-    if conf.api_database.connection:
-        _map_own_host(parts)
-    own = parts.transports.get()
-    builder = agent.Agent(
-        conf.host, parts.cell_database, parts.claims, parts.driver,
-        conductor_rpc.ConductorAPI(
-            own, None, conf.upgrade_levels.conductor,
-            conductor_rpc.BUILD_INSTANCES),
-        parts.clock, outcomes, parts.network, conf.max_concurrent_builds,
-        parts.reached, parts.instance_locks)
-    mover = moving_agent(parts)
-    server = rpc_server.server(
-        own, compute_rpc.TOPIC, conf.host, [builder, mover])
-    reports.report()
-    mover.clean_up()
-    return service.Service(
-        parts, [server],
-        [(reports.report, conf.report_interval),
-         (builder.resume_soon, _RESUMED_S)],
-        [(builder.resume, conf.resume_interval)])
 
 
 def moving_agent(parts: AgentParts) -> moves.MovingAgent:

@@ -335,6 +335,13 @@ class LocalDriver(Driver):
         return self._world
 
 
+def listen(
+    transport: oslo_messaging.Transport, target: oslo_messaging.Target
+) -> base.Listener:
+    """Return the listener of a server, for who does without the server's."""
+    return transport._driver.listen(target, 1, None)
+
+
 def _wait(
     replies: 'queue.SimpleQueue[str]', timeout_s: float | None,
     monitor_s: float | None,

@@ -6,9 +6,7 @@ They are fixtures of the ``fixtures`` library, which is for tests only::
     database = self.useFixture(databases.APIDatabase()).database
 """
 
-import functools
 import pathlib
-import tempfile
 from typing import ClassVar
 
 import fixtures
@@ -18,6 +16,7 @@ from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db import schema as schema_
 from cellsched.db import session
+from cellsched.testing import migrated
 
 #: They need not outlive the machine.
 _OPTIONS = {'sqlite_synchronous': False}
@@ -26,8 +25,7 @@ _OPTIONS = {'sqlite_synchronous': False}
 class _Database(fixtures.Fixture):
     """A database of its own, which goes with the test.
 
-    ``database`` is it, and ``url`` where it is. The migrations run once in a
-    process; each database is a copy of what they made.
+    ``database`` is it, and ``url`` where it is.
 
     :param clock: the clock of the database; by default the machine's
     """
@@ -41,7 +39,7 @@ class _Database(fixtures.Fixture):
     def _setUp(self) -> None:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         path = directory / f'{self.schema.name}.sqlite'
-        path.write_bytes(_migrated(self.schema))
+        path.write_bytes(migrated.content(self.schema))
         self.url = f'sqlite:///{path}'
         self.database = session.Database(
             self.url, self.schema.name, _OPTIONS, clock=self._clock)
@@ -58,18 +56,3 @@ class CellDatabase(_Database):
     """A database of a cell, or of cell0."""
 
     schema = cell.SCHEMA
-
-
-@functools.cache
-def _migrated(schema: schema_.Schema) -> bytes:
-    """Return the file of a database with the schema in it."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = pathlib.Path(directory) / 'database.sqlite'
-        database = session.Database(
-            f'sqlite:///{path}', schema.name, _OPTIONS, clock=clock_.Clock())
-        try:
-            schema.sync(database)
-        finally:
-            # Closing moves what was written from the log into the file.
-            database.close()
-        return path.read_bytes()

@@ -21,18 +21,27 @@ from typing import Self
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
+from cellsched.assembly import agent_group
+from cellsched.assembly import compute
 from cellsched.assembly import services as assembly
 from cellsched import clock as clock_
 from cellsched.conf import loader
+from cellsched.conf import view
 from cellsched.db import api as api_schema
 from cellsched.db.api import aggregates
 from cellsched.db.api import cell_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db import schema as schema_
 from cellsched import objects
+from cellsched.testing import migrated
 
 #: Services that are waited for at the same time.
 STOPPED_AT_ONCE = 64
+
+#: Seconds between the reports of agents in groups, at least, and how many of
+#: them there are in a second.
+_REPORT_S = 10
+_REPORTS_PER_S = 20
 
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -71,6 +80,10 @@ class Deployment:
         thread that did it
     :param database_url: returns the URL of an empty database by its name:
         ``api``, ``claims`` or a cell's; otherwise it is a SQLite file
+    :param groups_agents: whether the agents of a cell are one service, for
+        more hosts than a process has room for services; they report less
+        often, the more there are
+    :param started: is called for each agent that has started
     """
 
     def __init__(
@@ -79,6 +92,8 @@ class Deployment:
         options: Options | None = None, clock: clock_.Clock | None = None,
         reached: Callable[[str], None] = lambda step: None,
         database_url: Callable[[str], str] | None = None,
+        groups_agents: bool = False,
+        started: Callable[[], None] = lambda: None,
     ) -> None:
         self.directory = directory
         self.cells = cells
@@ -87,12 +102,14 @@ class Deployment:
         self._clock = clock or clock_.Clock()
         self._reached = reached
         self._database_url = database_url or self._sqlite
+        self._groups_agents = groups_agents
+        self._started = started
         # Nobody else in this process may hear what is said here.
         self._world = uuidutils.generate_uuid(dashed=False)
         self._services: list[assembly.Service] = []
         self._api: assembly.API | None = None
         #: The agents that were started, by their hosts.
-        self.agents: dict[str, assembly.Service] = {}
+        self.agents: dict[str, assembly.Service | compute.HostAgent] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -108,10 +125,17 @@ class Deployment:
         return self._api
 
     def conf(self, *names: str) -> cfg.ConfigOpts:
-        """Return the configuration of these files of the deployment."""
+        """Return the configuration of these files of the deployment.
+
+        :raises cellsched.exception.ConfigurationInvalid: names the file and
+            the option, or the group, for nobody else reads these files
+        """
         etc = self.directory / 'etc'
-        return loader.load(
+        conf, problems = loader.examine(
             files=[str(etc / f'{name}.conf') for name in names], dirs=[])
+        for problem in problems:
+            raise problem
+        return conf
 
     def start(self) -> None:
         """Make the databases and start every service."""
@@ -134,7 +158,7 @@ class Deployment:
         mapping = self._mapping_of(cell)
         parts = self._parts(self.conf('api'))
         try:
-            _sync(cell_schema.SCHEMA, parts, mapping.database_connection)
+            self._sync(cell_schema.SCHEMA, parts, cell.name)
             with parts.database.writer() as connection:
                 cell_mappings.create(connection, mapping, parts.clock.now())
         finally:
@@ -145,6 +169,9 @@ class Deployment:
     def _start_cell(self, cell: DeployedCell) -> None:
         conf = self.conf(cell.name)
         self._run(assembly.conductor(conf, self._parts(conf)))
+        if self._groups_agents:
+            self._start_group(cell)
+            return
         for host in cell.hosts:
             self.start_host(cell.name, host)
 
@@ -152,16 +179,31 @@ class Deployment:
         """Start the agent of one more host."""
         # In a directory of their own, for a cell may have any name too.
         name = f'hosts/{host.name}'
-        self._write(name, {
-            'DEFAULT': {'host': host.name, 'reserved_host_memory_mb': 0},
-            'fake_virt': {
-                'vcpus': host.vcpus, 'memory_mb': host.memory_mb,
-                'local_gb': host.disk_gb, **host.behaviour}})
+        self._write(name, _host_options(host))
         conf = self.conf(cell, name)
         service = assembly.compute(conf, self._parts(conf))
         self._run(service)
         self.agents[host.name] = service
+        self._started()
         return service
+
+    def _start_group(self, cell: DeployedCell) -> None:
+        """Start the agents of a cell as one service."""
+        conf = self.conf(cell.name)
+        parts = self._parts(conf)
+        try:
+            service, agents = agent_group.agent_group(parts, (
+                assembly.Parts(
+                    view.view(conf, _host_options(host)), parts.clock,
+                    parts.claims, parts.databases, parts.transports,
+                    self._reached)
+                for host in cell.hosts), started=self._started)
+        except BaseException:
+            parts.close()
+            raise
+        self._run(service)
+        self.agents.update(
+            (each.parts.conf.host, each) for each in agents)
 
     def stop(self) -> None:
         """Stop every service; databases and configuration stay."""
@@ -210,13 +252,13 @@ class Deployment:
 
     def _fill(self, parts: assembly.Parts) -> None:
         """Make the schemas, the cells' mappings and the aggregates."""
-        api_schema.SCHEMA.sync(parts.database)
+        self._sync(api_schema.SCHEMA, parts, 'api')
         parts.claims.sync()
         mappings = [_mapping(objects.CELL0_UUID, 'cell0', 'none:///',
                              self._database_url('cell0'))]
         mappings += map(self._mapping_of, self.cells)
         for mapping in mappings:
-            _sync(cell_schema.SCHEMA, parts, mapping.database_connection)
+            self._sync(cell_schema.SCHEMA, parts, mapping.name)
         with parts.database.writer() as connection:
             for mapping in mappings:
                 cell_mappings.create(connection, mapping, parts.clock.now())
@@ -244,7 +286,20 @@ class Deployment:
         return f'local://{self._world}/{name}'
 
     def _sqlite(self, name: str) -> str:
-        return f'sqlite:///{self.directory.resolve() / name}.sqlite'
+        return f'sqlite:///{self._file(name)}'
+
+    def _file(self, name: str) -> pathlib.Path:
+        return self.directory.resolve() / f'{name}.sqlite'
+
+    def _sync(
+        self, schema: schema_.Schema, parts: assembly.Parts, name: str
+    ) -> None:
+        """Make the schema in the empty database of this name."""
+        if self._database_url == self._sqlite:
+            self._file(name).write_bytes(migrated.content(schema))
+        else:
+            schema.sync(parts.databases.get(
+                self._database_url(name), schema.name))
 
     def _write(self, name: str, options: Options) -> None:
         """Write a configuration file; what all services share goes first."""
@@ -254,6 +309,11 @@ class Deployment:
             'claims': {'connection': self._database_url('claims')},
             'database': {'sqlite_synchronous': False},
             'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
+        if self._groups_agents:
+            hosts = sum(len(cell.hosts) for cell in self.cells)
+            interval_s = max(_REPORT_S, hosts // _REPORTS_PER_S)
+            shared['DEFAULT'] = {'report_interval': interval_s,
+                                 'service_down_time': 6 * interval_s}
         for source in (self._options, options):
             for group, values in source.items():
                 shared.setdefault(group, {}).update(values)
@@ -274,10 +334,12 @@ def _mapping(
         database_connection=database_connection, disabled=False)
 
 
-def _sync(
-    schema: schema_.Schema, parts: assembly.Parts, url: str
-) -> None:
-    schema.sync(parts.databases.get(url, schema.name))
+def _host_options(host: DeployedHost) -> Options:
+    return {
+        'DEFAULT': {'host': host.name, 'reserved_host_memory_mb': 0},
+        'fake_virt': {
+            'vcpus': host.vcpus, 'memory_mb': host.memory_mb,
+            'local_gb': host.disk_gb, **host.behaviour}}
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A configuration as one of several services of a process sees it."""
+
+from oslo_config import cfg
+
+from cellsched.conf import view
+from tests.unit import base
+
+
+class TestView(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conf = cfg.ConfigOpts()
+        self.conf.register_opts(
+            [cfg.StrOpt('host', default='all'), cfg.IntOpt('workers')])
+        self.conf.register_opts(
+            [cfg.IntOpt('vcpus', default=8), cfg.IntOpt('disk', default=9)],
+            group='virt')
+        self.view = view.view(
+            self.conf, {'DEFAULT': {'host': 'one'}, 'virt': {'vcpus': 3}})
+
+    def test_values_of_its_own_come_first_in_every_form(self):
+        self.assertEqual(('one', 'one', 3, 3, 3), (
+            self.view.host, self.view['host'], self.view.virt.vcpus,
+            self.view['virt']['vcpus'], self.view.virt['vcpus']))
+
+    def test_other_values_are_those_of_the_configuration(self):
+        self.conf.set_override('workers', 4)
+        self.conf.set_override('disk', 7, 'virt')
+
+        self.assertEqual((4, 7, 7), (
+            self.view.workers, self.view.virt.disk, self.view['virt']['disk']))
+        self.assertEqual(('all', 8), (self.conf.host, self.conf.virt.vcpus))
+
+    def test_it_has_the_names_of_the_configuration(self):
+        self.assertEqual([*self.conf], [*self.view])
+        self.assertEqual([*self.conf.virt], [*self.view.virt])
+        self.assertEqual((len(self.conf), len(self.conf.virt)),
+                         (len(self.view), len(self.view.virt)))
+        self.assertIn('host', self.view)
+        self.assertIn('disk', self.view.virt)
+        self.assertNotIn('vcpus', self.view)
+
+    def test_unknown_name_is_the_error_that_it_is_there(self):
+        for read in (lambda: self.view.nothing, lambda: self.view['nothing'],
+                     lambda: self.view.virt.nothing):
+            self.assertRaises(cfg.NoSuchOptError, read)
+
+    def test_what_is_registered_later_is_in_both(self):
+        self.view.register_opts([cfg.StrOpt('late', default='x')])
+
+        self.assertEqual(('x', 'x'), (self.conf.late, self.view.late))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agents of several hosts in one process."""
+
+import threading
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import models
+from cellsched.testing import deployment
+from tests.unit import base
+
+HOSTS = 12
+
+
+class TestAgentGroup(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.started = []
+        before = threading.active_count()
+        self.world = deployment.Deployment(
+            self.temporary_directory(), [deployment.DeployedCell('c1', [
+                deployment.DeployedHost(f'h{number}', vcpus=number)
+                for number in range(HOSTS)])],
+            groups_agents=True, started=lambda: self.started.append(1))
+        self.world.start()
+        self.addCleanup(self.world.stop)
+        self.threads = threading.active_count() - before
+        [self.group] = [
+            each for each in self.world._services
+            if len(each.servers) == HOSTS]
+        self.database = self.world.agents['h0'].parts.cell_database
+
+    def reports(self):
+        """Return how often each host has reported."""
+        with self.database.reader() as connection:
+            return dict(connection.execute(sa.select(
+                models.services.c.host, models.services.c.report_count)
+                .where(models.services.c.topic == 'compute')).all())
+
+    def report(self):
+        report, _seconds, _at_once = self.group.periodic[1]
+        report()
+
+    def test_each_host_reports_what_it_has(self):
+        with self.database.reader() as connection:
+            nodes = connection.execute(sa.select(
+                models.compute_nodes.c.host, models.compute_nodes.c.vcpus))
+            self.assertEqual({f'h{number}': number for number in range(HOSTS)},
+                             dict(nodes.all()))
+        self.assertEqual(HOSTS, len(self.started))
+
+    def test_hosts_have_no_thread_each(self):
+        self.assertLess(self.threads, HOSTS)
+
+    def test_hosts_share_what_reaches_their_stores(self):
+        one, two = (self.world.agents[name].parts for name in ('h1', 'h2'))
+
+        self.assertEqual(('h1', 'h2'), (one.conf.host, two.conf.host))
+        self.assertIs(one.cell_database, two.cell_database)
+        self.assertIs(one.claims, two.claims)
+        self.assertIsNot(one.driver, two.driver)
+
+    def test_host_that_fails_keeps_no_other_from_its_report(self):
+        def fail():
+            raise KeyError('as told')
+
+        self.world.agents['h1'].parts.driver.nodes = fail
+        before = self.reports()
+
+        self.assertRaises(KeyError, self.report)
+
+        after = self.reports()
+        self.assertEqual(['h1'], [
+            host for host in before if after[host] == before[host]])
