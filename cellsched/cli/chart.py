@@ -7,6 +7,9 @@ from typing import TextIO
 
 _WIDTH = 30
 
+#: Units of sizes; each is 1024 of the one before.
+_SIZES = ('MB', 'GB', 'TB', 'PB', 'EB')
+
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
@@ -17,6 +20,22 @@ class Bar:
     used: float
     total: float
     unit: str = ''
+
+
+def resource_bar(
+    label: str, resource: str, used: float, total: float
+) -> Bar:
+    """Return the bar of a resource; sizes are in a unit that one can read.
+
+    :param resource: the class, whose name ends with the unit of a size
+    """
+    unit = resource.rpartition('_')[2]
+    if unit not in _SIZES:
+        return Bar(label, resource, used, total)
+    rest = _SIZES[_SIZES.index(unit):]
+    while total >= 1024 and len(rest) > 1:
+        used, total, rest = used / 1024, total / 1024, rest[1:]
+    return Bar(label, resource, used, total, rest[0])
 
 
 def draw(bars: Iterable[Bar], stream: TextIO) -> None:
@@ -35,8 +54,12 @@ def draw(bars: Iterable[Bar], stream: TextIO) -> None:
         last = bar.label
         print(f'{shown:<{label}}  {bar.name:<{name}}  '
               f'{full * filled}{empty * (_WIDTH - filled)} {share:4.0%}  '
-              f'{bar.used:g} of {bar.total:g} {bar.unit}'.rstrip(),
-              file=stream)
+              f'{_amount(bar.used)} of {_amount(bar.total)} '
+              f'{bar.unit}'.rstrip(), file=stream)
+
+
+def _amount(number: float) -> str:
+    return f'{number:.3g}' if number < 1000 else f'{number:.0f}'
 
 
 def _blocks(stream: TextIO) -> tuple[str, str]:

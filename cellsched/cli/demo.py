@@ -6,6 +6,7 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import itertools
 import pathlib
 import shutil
 import sys
@@ -17,6 +18,7 @@ from cellsched.cli import base
 from cellsched.cli import chart
 from cellsched.cli import progress
 from cellsched.cli import scenario as scenario_
+from cellsched.cli import server_watch
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.cell import compute_nodes
@@ -31,8 +33,12 @@ if TYPE_CHECKING:
 _PLACES = (pathlib.Path(__file__).parents[2], pathlib.Path(sys.prefix))
 _DEFAULT = pathlib.Path('etc/cellsched/scenarios/three-cells.yaml')
 
-#: Seconds to wait for the fate of one request.
+#: Seconds to wait for the fate of one request, and of each of its servers.
 _TIMEOUT_S = 60.0
+_TIMEOUT_EACH_S = 0.1
+
+#: Seconds between the first looks at what became of servers.
+_LOOK_S = 0.02
 
 #: Exit code when a request ended otherwise than its scenario expects.
 UNEXPECTED = 2
@@ -82,10 +88,11 @@ class Demo(base.Lister):
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         scenario = scenario_.load(parsed_args.scenario or _default())
         with (_directory(parsed_args.keep) as directory,
-              _started(directory, scenario) as world):
+              self._started(directory, scenario) as world):
             play = Play(world, scenario, self.app.clock)
-            with progress.bar('Playing', len(scenario.requests),
-                              self.app.stderr) as advance:
+            with progress.bar(
+                    'Playing', sum(each.count for each in scenario.requests),
+                    self.app.stderr, self.app.clock) as advance:
                 play.run(advance)
             self._bars = _use(world)
         self._unexpected = play.unexpected
@@ -95,6 +102,36 @@ class Demo(base.Lister):
             (found.uuid, found.name, found.status, found.cell or '',
              found.host or '', found.attempts, found.reason)
             for found in play.servers]
+
+    @contextlib.contextmanager
+    def _started(
+        self, directory: pathlib.Path, scenario: scenario_.Scenario
+    ) -> Iterator[deployment.Deployment]:
+        """Give the cells of a scenario, while they run.
+
+        What is wrong in a configuration file was wrong in the scenario's
+        options.
+        """
+        hosts = sum(len(cell.hosts) for cell in scenario.cells)
+        started = itertools.count(1)
+        with progress.bar(
+                'Starting hosts', hosts, self.app.stderr,
+                self.app.clock) as advance:
+            world = deployment.Deployment(
+                directory, scenario.cells, scenario.aggregates,
+                scenario.options, groups_agents=True,
+                started=lambda: advance(next(started)))
+            try:
+                world.start()
+            except exception.ConfigurationInvalid as exc:
+                raise exception.InvalidField(
+                    where=str(scenario.path), field='options',
+                    expected=exc.format_message().rpartition('.conf: ')[2]
+                ) from None
+        try:
+            yield world
+        finally:
+            world.stop()
 
 
 class Play:
@@ -117,7 +154,7 @@ class Play:
         self.unexpected: list[str] = []
 
     def run(self, advance: Callable[[int], None]) -> None:
-        """Play it; ``advance`` is told how many requests are done.
+        """Play it; ``advance`` is told how many servers have their fate.
 
         :raises cellsched.exception.InvalidField: a request cannot be taken
         """
@@ -134,12 +171,13 @@ class Play:
                     where=str(self._scenario.path),
                     field=f'requests[{number}].{exc.field}',
                     expected=exc.expected) from None
-            found = self._play(request, uuids)
+            before = len(self.servers)
+            found = self._play(
+                request, uuids, lambda done: advance(before + done))
             self.servers += found
             wrong = _compare(request, found)
             if wrong:
                 self.unexpected.append(f'{request.name}: {wrong}')
-            advance(number + 1)
 
     def _create(self, request: scenario_.Request) -> list[str]:
         return self._api.servers.create(
@@ -149,42 +187,28 @@ class Play:
             min_count=request.min_count or request.count)
 
     def _play(
-        self, request: scenario_.Request, uuids: list[str]
+        self, request: scenario_.Request, uuids: list[str],
+        advance: Callable[[int], None],
     ) -> list[server.Server]:
+        watch = server_watch.Watch(
+            self._api.servers, self._context, uuids, _LOOK_S)
+        settled = (_is_building if request.delete == 'while-building'
+                   else _has_fate)
+        timeout_s = _TIMEOUT_S + _TIMEOUT_EACH_S * len(uuids)
+        watch.wait(settled, timeout_s, self._clock, advance)
         if request.delete:
-            until = (_is_building if request.delete == 'while-building'
-                     else _has_fate)
-            last = [self._wait(uuid, until) for uuid in uuids]
             for uuid in uuids:
                 self._api.servers.delete(self._context, uuid)
-            return [self._gone(found) for found in last]
-        return [self._wait(uuid, _has_fate) for uuid in uuids]
-
-    def _wait(
-        self, uuid: str, until: Callable[[server.Server], bool]
-    ) -> server.Server:
-        """Return a server when it is so far, or as it is after a while."""
-        deadline = self._clock.monotonic() + _TIMEOUT_S
-        while True:
-            found = self._api.servers.get(self._context, uuid)
-            if until(found) or self._clock.monotonic() > deadline:
-                return found
-            self._clock.sleep(0.02)
-
-    def _gone(self, last: server.Server) -> server.Server:
-        """Return a deleted server as it was last, once it is gone."""
-        deadline = self._clock.monotonic() + _TIMEOUT_S
-        while self._clock.monotonic() < deadline:
-            try:
-                found = self._api.servers.get(self._context, last.uuid)
-            except exception.InstanceNotFound:
-                return last.deleted()
-            self._clock.sleep(0.02)
-        return found
+            watch.wait(_is_gone, timeout_s, self._clock, lambda gone: None)
+        return list(watch.found.values())
 
 
 def _is_building(found: server.Server) -> bool:
     return found.task_state == 'spawning' or _has_fate(found)
+
+
+def _is_gone(found: server.Server) -> bool:
+    return found.status == 'DELETED'
 
 
 def _has_fate(found: server.Server) -> bool:
@@ -223,7 +247,7 @@ def _use(world: deployment.Deployment) -> list[chart.Bar]:
                 total = totals[cell.name, resource]
                 total[0] += usage.used.get(resource, 0)
                 total[1] += capacity
-    return [chart.Bar(cell, resource, used, capacity)
+    return [chart.resource_bar(cell, resource, used, capacity)
             for (cell, resource), (used, capacity) in sorted(totals.items())]
 
 
@@ -232,28 +256,6 @@ def _default() -> pathlib.Path:
         if (place / _DEFAULT).exists():
             return place / _DEFAULT
     return _DEFAULT
-
-
-@contextlib.contextmanager
-def _started(
-    directory: pathlib.Path, scenario: scenario_.Scenario
-) -> Iterator[deployment.Deployment]:
-    """Give the cells of a scenario, while they run.
-
-    What is wrong in a configuration file was wrong in the scenario's options.
-    """
-    world = deployment.Deployment(
-        directory, scenario.cells, scenario.aggregates, scenario.options)
-    try:
-        world.start()
-    except exception.ConfigurationInvalid as exc:
-        raise exception.InvalidField(
-            where=str(scenario.path), field='options',
-            expected=exc.format_message().rpartition('.conf: ')[2]) from None
-    try:
-        yield world
-    finally:
-        world.stop()
 
 
 @contextlib.contextmanager

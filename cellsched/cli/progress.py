@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A progress bar for the terminal."""
+"""Progress: a bar on a terminal, a line now and then elsewhere."""
 
 from collections.abc import Iterator
 import contextlib
 from typing import Protocol
 from typing import TextIO
 
+from cellsched import clock as clock_
+
 _WIDTH = 40
+
+#: Seconds between lines where there is no terminal.
+_LINES_S = 5.0
 
 
 class Progress(Protocol):
@@ -18,15 +23,26 @@ class Progress(Protocol):
 
 @contextlib.contextmanager
 def bar(
-    what: str, total: int, stream: TextIO
+    what: str, total: int, stream: TextIO, clock: clock_.Clock | None = None
 ) -> Iterator[Progress]:
     """Show a bar while something is done; give what tells how far it is.
 
-    Nothing is shown where the stream is no terminal.
+    Where the stream is no terminal, what takes long writes a line every few
+    seconds, and other things nothing.
+
+    :param clock: says when it is time for a line; without it there are none
     """
-    if not stream.isatty():
+    if stream.isatty():
+        with _bar(what, total, stream) as show:
+            yield show
+    elif clock is not None:
+        yield _lines(what, total, stream, clock)
+    else:
         yield lambda done, of=None: None
-        return
+
+
+@contextlib.contextmanager
+def _bar(what: str, total: int, stream: TextIO) -> Iterator[Progress]:
 
     def show(done: int, of: int | None = None, /) -> None:
         nonlocal total
@@ -42,3 +58,18 @@ def bar(
         # The line goes, as what comes next is not about progress.
         stream.write('\r\x1b[K')
         stream.flush()
+
+
+def _lines(
+    what: str, total: int, stream: TextIO, clock: clock_.Clock
+) -> Progress:
+    said_at = clock.monotonic()
+
+    def show(done: int, of: int | None = None, /) -> None:
+        nonlocal total, said_at
+        total = total if of is None else of
+        now = clock.monotonic()
+        if now - said_at >= _LINES_S:
+            said_at = now
+            print(f'{what} {done}/{total}', file=stream, flush=True)
+    return show

@@ -3,15 +3,20 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import itertools
 
 from cellsched.api import servers as servers_
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched import exception
+from cellsched.listing import query
 from cellsched.listing import server
 
 _INTERVAL_MIN_S = 0.1
 _INTERVAL_MAX_S = 1.0
+
+#: Servers that are looked at each by itself, at most.
+_SINGLE_MAX = 3
 
 
 class Watch:
@@ -19,12 +24,15 @@ class Watch:
 
     To look fails where a cell does not answer. That is not the end of it, as
     it may answer the next time: ``problem`` is what it was, until then.
+
+    :param interval_s: seconds until they are looked at again; it grows
     """
 
     def __init__(
         self, servers: servers_.Servers, context: context_.RequestContext,
-        uuids: Iterable[str],
+        uuids: Iterable[str], interval_s: float = _INTERVAL_MIN_S,
     ) -> None:
+        self._interval_s = interval_s
         self._servers = servers
         self._context = context
         self.found: dict[str, server.Server] = {
@@ -34,13 +42,32 @@ class Watch:
     def look(self, uuids: Iterable[str] | None = None) -> None:
         """Look at some of the servers, or at all."""
         self.problem = None
-        for uuid in list(self.found if uuids is None else uuids):
+        asked = list(self.found if uuids is None else uuids)
+        if len(asked) > _SINGLE_MAX:
+            found = self._list(asked)
+            self.found.update(found)
+            # Only one by one it is told what became of the others.
+            asked = [uuid for uuid in asked if uuid not in found]
+        for uuid in asked:
             try:
                 self.found[uuid] = self._servers.get(self._context, uuid)
             except exception.InstanceNotFound:
                 self.found[uuid] = self.found[uuid].deleted()
             except exception.CellschedException as exc:
                 self.problem = exc
+
+    def _list(self, uuids: Iterable[str]) -> dict[str, server.Server]:
+        """Return those servers that a listing finds."""
+        found: dict[str, server.Server] = {}
+        left = iter(uuids)
+        while some := list(itertools.islice(left, query.VALUES_MAX)):
+            try:
+                page = self._servers.list(self._context, {'uuid': some})
+            except exception.CellschedException as exc:
+                self.problem = exc
+                break
+            found.update((each.uuid, each) for each in page.servers)
+        return found
 
     def wait(
         self, settled: Callable[[server.Server], bool], timeout_s: float,
@@ -51,7 +78,7 @@ class Watch:
         :param advance: is told how many are
         """
         deadline = clock.monotonic() + timeout_s
-        interval_s = _INTERVAL_MIN_S
+        interval_s = self._interval_s
         left = list(self.found)
         while True:
             self.look(left)

@@ -95,8 +95,11 @@ class ServerListing:
             none may be left out
         """
         asked = query.wanted.matches.get('project_id')
+        # A marker may be any of them.
+        uuids = (query.wanted.matches.get('uuid') if query.marker is None
+                 else None)
         with self._database.reader() as connection:
-            requests = build_requests.list_all(connection, asked)
+            requests = build_requests.list_all(connection, asked, uuids)
             only = (instance_mapping_list.cells(connection, asked)
                     if asked and self._policy.per_project_cells else None)
         cells = [cell for cell in self._cells.all()

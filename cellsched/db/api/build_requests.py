@@ -155,13 +155,16 @@ def explain(
 
 
 def list_all(
-    connection: sa.Connection, project_ids: Collection[str] | None = None
+    connection: sa.Connection, project_ids: Collection[str] | None = None,
+    uuids: Collection[str] | None = None,
 ) -> list[objects.BuildRequest]:
-    """Return the requests of these projects, or of all."""
+    """Return the requests of these projects and instances, or of all."""
     query = (sa.select(_TABLE).where(_TABLE.c.instance_uuid.is_not(None))
              .order_by(_TABLE.c.id))
     if project_ids is not None:
         query = query.where(_TABLE.c.project_id.in_(project_ids))
+    if uuids is not None:
+        query = query.where(_TABLE.c.instance_uuid.in_(uuids))
     return request_rows.from_rows(connection.execute(query))
 
 

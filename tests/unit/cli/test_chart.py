@@ -51,3 +51,19 @@ class TestChart(base.TestCase):
 
     def test_no_bars_draw_nothing(self):
         self.assertEqual([], drawn())
+
+    def test_sizes_have_a_unit_that_one_can_read(self):
+        bars = [chart.resource_bar('a', name, total / 4, total)
+                for name, total in (
+                    ('MEMORY_MB', 25 * 2 ** 20), ('DISK_GB', 200),
+                    ('DISK_GB', 2048), ('VCPU', 123456),
+                    ('MEMORY_MB', 2 ** 50), ('CUSTOM_GOLD', 4096))]
+        stream = io.StringIO()
+
+        chart.draw(bars, stream)
+
+        self.assertEqual(
+            ['6.25 of 25 TB', '50 of 200 GB', '0.5 of 2 TB',
+             '30864 of 123456', '256 of 1024 EB', '1024 of 4096'],
+            [line.partition('% ')[2].strip()
+             for line in stream.getvalue().splitlines()])

@@ -2,6 +2,7 @@
 """The demonstration, as a command."""
 
 import contextlib
+import threading
 
 import yaml
 
@@ -12,6 +13,9 @@ from cellsched.testing import clock
 from cellsched.testing import deployment
 from tests.unit.cli import base
 from tests.unit.cli import test_scenario
+
+#: Longer than anything here takes.
+DEADLINE_S = 30
 
 
 class TestDemo(base.CommandTestCase):
@@ -44,8 +48,8 @@ class TestDemo(base.CommandTestCase):
             self.assertEqual(
                 [['c1', 'DISK_GB'], ['MEMORY_MB'], ['VCPU']],
                 [[word for word in line.split()
-                  if word.replace('_', '').isalnum()
-                  and not word.isdigit() and word != 'of']
+                  if word.replace('_', '').isalnum() and not word.isdigit()
+                  and word not in ('of', 'GB')]
                  for line in ran.err.splitlines()])
 
     def test_terminal_has_a_progress_bar(self):
@@ -79,20 +83,37 @@ class TestDemo(base.CommandTestCase):
         self.assertEnds(1, ran, '--keep', 'Not a directory')
 
 
+class ClockOfTheImpatient(clock.FakeClock):
+    """Waits for nothing but the begin of a build."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun = threading.Event()
+
+    def sleep(self, seconds):
+        self.begun.wait(DEADLINE_S)
+        super().sleep(seconds)
+
+    def reached(self, step):
+        if step == 'Begin':
+            self.begun.set()
+
+
 class TestPlay(base.CommandTestCase):
 
     def play(self, requests, act=lambda world: None):
         """Play requests for a user who has no patience at all."""
+        time = ClockOfTheImpatient()
         path = self.directory / 'scenario.yaml'
         path.write_text(yaml.safe_dump(
             {**test_scenario.LEAST, 'requests': requests}))
         plan = scenario.load(path)
         with contextlib.ExitStack() as stack:
             world = stack.enter_context(deployment.Deployment(
-                self.directory / 'world', plan.cells))
+                self.directory / 'world', plan.cells, reached=time.reached))
             event = world.agents['h1'].parts.driver.hold_builds()
             stack.callback(event.set)
-            played = demo.Play(world, plan, clock.FakeClock())
+            played = demo.Play(world, plan, time)
             played.run(self.advanced.append)
         return played
 
@@ -106,7 +127,7 @@ class TestPlay(base.CommandTestCase):
         self.assertEqual(['BUILD'], [each.status for each in played.servers])
         self.assertEqual(
             ['web: expected status ACTIVE, got BUILD'], played.unexpected)
-        self.assertEqual([1], self.advanced)
+        self.assertEqual({0}, set(self.advanced))
 
     def test_server_that_is_not_gone_in_time_is_not_as_expected(self):
         played = self.play([

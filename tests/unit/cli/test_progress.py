@@ -3,6 +3,7 @@
 import io
 
 from cellsched.cli import progress
+from cellsched.testing import clock
 from tests.unit import base
 from tests.unit.cli import base as cli_base
 
@@ -33,6 +34,16 @@ class TestBar(base.TestCase):
         self.assertRaises(KeyError, fail)
 
         self.assertTrue(stream.getvalue().endswith('\r\x1b[K'))
+
+    def test_long_work_writes_lines_where_there_is_no_terminal(self):
+        stream, time = io.StringIO(), clock.FakeClock()
+
+        with progress.bar('Building', 4, stream, time) as advance:
+            for done in range(5):
+                advance(done)
+                time.advance(2)
+
+        self.assertEqual('Building 3/4\n', stream.getvalue())
 
     def test_nothing_is_shown_where_there_is_no_terminal(self):
         stream = io.StringIO()

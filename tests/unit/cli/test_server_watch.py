@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import collections
 import dataclasses
 
 from cellsched.cli import server_watch
 from cellsched import context
 from cellsched import exception
+from cellsched.listing import pages
 from cellsched.listing import server
 from cellsched.testing import clock
 from tests.unit import base
@@ -29,6 +31,14 @@ class Answers:
         if isinstance(answer, Exception):
             raise answer
         return dataclasses.replace(BUILT, uuid=uuid, status=answer)
+
+    def list(self, context, filters):
+        """Return those that are there."""
+        self.asked.append(list(filters['uuid']))
+        return pages.Page([
+            dataclasses.replace(BUILT, uuid=uuid, status=self.answers[uuid][0])
+            for uuid in filters['uuid']
+            if isinstance(self.answers[uuid][0], str)], [])
 
 
 class TestWatch(base.TestCase):
@@ -92,3 +102,16 @@ class TestWatch(base.TestCase):
 
         self.assertEqual(('one', 'DELETED'),
                          (watch.found['a'].name, watch.found['a'].status))
+
+    def test_many_are_asked_for_together_and_others_one_by_one(self):
+        gone = [exception.InstanceNotFound(uuid='gone')]
+        watch = self.watch(
+            gone=gone, **{f's{number}': ['ACTIVE'] for number in range(101)})
+
+        watch.look()
+
+        self.assertEqual(
+            [100, 2, 'gone'], [each if isinstance(each, str) else len(each)
+                               for each in self.servers.asked])
+        self.assertEqual({'ACTIVE': 101, 'DELETED': 1}, collections.Counter(
+            found.status for found in watch.found.values()))
