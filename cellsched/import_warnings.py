@@ -11,13 +11,18 @@ keeps.
 
 import contextlib
 import importlib
+import sys
 import warnings
 
-_LIBRARIES = ('futurist', 'oslo_utils.eventletutils')
+_LIBRARIES = ['oslo_utils.eventletutils']
+
+# Processes of this project's own hide it, and not all of them need futurist.
+if sys.modules.get('eventlet', sys) is not None:
+    _LIBRARIES.append('futurist')
 
 with warnings.catch_warnings():
     warnings.simplefilter('ignore')
     for _library in _LIBRARIES:
-        # The second will be removed one day.
+        # The first will be removed one day.
         with contextlib.suppress(ImportError):
             importlib.import_module(_library)

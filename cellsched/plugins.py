@@ -29,6 +29,10 @@ QUOTA = 'cellsched.quota'
 VIRT = 'cellsched.virt'
 WEIGHERS = 'cellsched.scheduler.weighers'
 
+#: Kinds of plug-ins that may have options. A plug-in says them by ``opts()``,
+#: and where they go by ``group``.
+WITH_OPTIONS = (FILTERS, WEIGHERS, CLAIMS, DRIVERS, NETWORKS, QUOTA, VIRT)
+
 #: Every kind of plug-in: the word for people, and its namespace.
 KINDS = {
     'claims': CLAIMS,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of users' input."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -33,14 +34,15 @@ class ServerBounds:
 
     :param instances_max: servers that one request may ask for
     :param limit_max: servers that one listing returns
-    :param hints: names of the scheduler hints that enabled filters read;
-        None for any that does not begin with ``_``
+    :param hints: returns the names of the scheduler hints that enabled
+        filters read, and None for any that does not begin with ``_``; is
+        asked when somebody has a hint
     :param group_members_max: servers that a server group may have
     """
 
     instances_max: int
     limit_max: int
-    hints: frozenset[str] | None
+    hints: Callable[[], frozenset[str] | None]
     group_members_max: int = 1000
 
 
@@ -80,7 +82,7 @@ class ServerRequest:
                 where=where, field='hints',
                 expected=f'a mapping, not {_shown(self.hints)}')
         for hint, values in self.hints.items():
-            _check_hint_name(where, hint, bounds.hints)
+            _check_hint_name(where, hint, bounds.hints())
             _check_hint(where, hint, values)
         if len(self.hints.get('group', [None])) != 1:
             raise exception.InvalidField(

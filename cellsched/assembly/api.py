@@ -2,39 +2,48 @@
 """The API that a front end calls."""
 
 import functools
+from typing import TYPE_CHECKING
 
-from futurist import ThreadPoolExecutor
 from oslo_config import cfg
 
-from cellsched.api import aggregates
-from cellsched.api import cells
-from cellsched.api import flavors
-from cellsched.api import host_drain
-from cellsched.api import moves
-from cellsched.api import quotas
-from cellsched.api import server_groups
-from cellsched.api import server_history
-from cellsched.api import servers
-from cellsched.api import services
-from cellsched.api import validation
-from cellsched.assembly import service
+from cellsched.assembly import factory
 from cellsched.conf import api as api_conf
 from cellsched.db import api as api_schema
-from cellsched.filters import registry as filters
-from cellsched.listing import pages
-from cellsched.listing import servers as listing
 from cellsched.parts import servers as server_parts
-from cellsched.rpc import background_sender
-from cellsched.rpc import compute as compute_rpc
-from cellsched.rpc import conductor as conductor_rpc
+
+# A command uses one part of the API, and imports what that needs: all of it
+# takes longer than most commands do.
+if TYPE_CHECKING:
+    from futurist import ThreadPoolExecutor
+
+    from cellsched.api import aggregates as aggregates_
+    from cellsched.api import cells as cells_
+    from cellsched.api import flavors as flavors_
+    from cellsched.api import host_drain as host_drain_
+    from cellsched.api import moves as moves_
+    from cellsched.api import quotas as quotas_
+    from cellsched.api import server_groups as server_groups_
+    from cellsched.api import server_history
+    from cellsched.api import servers as servers_
+    from cellsched.api import services as services_
+    from cellsched.listing import servers as listing
+    from cellsched.rpc import background_sender
+    from cellsched.rpc import compute as compute_rpc
+    from cellsched.rpc import conductor as conductor_rpc
+
+#: What the API has, by the names of its attributes.
+FACETS = ('aggregates', 'cells', 'flavors', 'history', 'host_drain', 'moves',
+          'quotas', 'server_groups', 'servers', 'services')
 
 
 class APIParts(server_parts.ServerParts):
     """The parts of a front end."""
 
     @functools.cached_property
-    def senders(self) -> ThreadPoolExecutor:
+    def senders(self) -> 'ThreadPoolExecutor':
         """Threads that send, for who does not wait for a broker for long."""
+        from futurist import ThreadPoolExecutor
+
         return ThreadPoolExecutor(self.conf.executor_thread_pool_size)
 
     def close(self) -> None:
@@ -44,73 +53,156 @@ class APIParts(server_parts.ServerParts):
 
 
 class API:
-    """The API that a front end calls, in its own process."""
+    """The API that a front end calls, in its own process.
 
-    def __init__(
-        self, parts: APIParts, servers_: servers.Servers,
-        flavors_: flavors.Flavors, server_groups_: server_groups.ServerGroups,
-        aggregates_: aggregates.Aggregates, quotas_: quotas.Quotas,
-        moves_: moves.Moves, services_: services.Services,
-        history: server_history.ServerHistory,
-        host_drain_: host_drain.HostDrain, cells_: cells.CellStates,
-    ) -> None:
+    Each of :data:`FACETS` is made when it is first asked for.
+    """
+
+    def __init__(self, parts: APIParts) -> None:
         self.parts = parts
-        self.servers = servers_
-        self.flavors = flavors_
-        self.server_groups = server_groups_
-        self.aggregates = aggregates_
-        self.quotas = quotas_
-        self.moves = moves_
-        self.services = services_
-        self.history = history
-        self.host_drain = host_drain_
-        self.cells = cells_
+
+    @functools.cached_property
+    def aggregates(self) -> 'aggregates_.Aggregates':
+        from cellsched.api import aggregates as aggregates_
+
+        return aggregates_.Aggregates(self.parts.database, self.parts.clock)
+
+    @functools.cached_property
+    def cells(self) -> 'cells_.CellStates':
+        from cellsched.api import cells as cells_
+
+        parts = self.parts
+        return cells_.CellStates(
+            parts.database, parts.cells, parts.gatherer,
+            parts.conf.service_down_time)
+
+    @functools.cached_property
+    def flavors(self) -> 'flavors_.Flavors':
+        from cellsched.api import flavors as flavors_
+
+        return flavors_.Flavors(self.parts.database, self.parts.clock)
+
+    @functools.cached_property
+    def history(self) -> 'server_history.ServerHistory':
+        from cellsched.api import server_history
+
+        return server_history.ServerHistory(
+            self._listing, self.parts.cells, self.parts.gatherer)
+
+    @functools.cached_property
+    def host_drain(self) -> 'host_drain_.HostDrain':
+        from cellsched.api import host_drain as host_drain_
+
+        return host_drain_.HostDrain(
+            self.parts.database, self.parts.targets, self.moves,
+            self.services, self.history, self.parts.clock)
+
+    @functools.cached_property
+    def moves(self) -> 'moves_.Moves':
+        from cellsched.api import moves as moves_
+
+        parts = self.parts
+        return moves_.Moves(
+            parts.database, parts.targets, self._listing, self._conductor,
+            self._compute, parts.claims, parts.conf.host,
+            parts.conf.service_down_time, parts.new_uuid)
+
+    @functools.cached_property
+    def quotas(self) -> 'quotas_.Quotas':
+        from cellsched.api import quotas as quotas_
+
+        parts = self.parts
+        return quotas_.Quotas(
+            parts.database, parts.cells, parts.gatherer, parts.quotas,
+            parts.clock)
+
+    @functools.cached_property
+    def server_groups(self) -> 'server_groups_.ServerGroups':
+        from cellsched.api import server_groups as server_groups_
+
+        return server_groups_.ServerGroups(
+            self.parts.database, self.parts.clock,
+            self.parts.conf.api.max_limit)
+
+    @functools.cached_property
+    def servers(self) -> 'servers_.Servers':
+        from cellsched.api import servers as servers_
+        from cellsched.api import validation
+
+        parts, conf = self.parts, self.parts.conf
+        bounds = validation.ServerBounds(
+            conf.scheduler.max_instances_per_request, conf.api.max_limit,
+            lambda: self.hints, conf.api.server_group_members)
+        return servers_.Servers(
+            parts.database, parts.targets, self._listing, self._conductor,
+            self._compute, parts.claims, parts.clock, parts.quotas, bounds,
+            parts.new_uuid, parts.reached)
+
+    @functools.cached_property
+    def services(self) -> 'services_.Services':
+        from cellsched.api import services as services_
+
+        parts = self.parts
+        return services_.Services(
+            parts.database, parts.cells, parts.targets, parts.gatherer,
+            parts.conf.service_down_time)
+
+    @functools.cached_property
+    def hints(self) -> frozenset[str] | None:
+        """Names of the scheduler hints that are read; None for any."""
+        from cellsched.filters import registry as filters
+
+        return filters.hints(self.parts.conf)
+
+    @functools.cached_property
+    def _listing(self) -> 'listing.ServerListing':
+        from cellsched.listing import pages
+        from cellsched.listing import servers as listing
+
+        parts, conf = self.parts, self.parts.conf
+        return listing.ServerListing(
+            parts.database, parts.cells, parts.gatherer, pages.ListingPolicy(
+                api_conf.batch_size(conf),
+                conf.api.instance_list_per_project_cells,
+                conf.api.list_records_by_skipping_down_cells))
+
+    @functools.cached_property
+    def _conductor(self) -> 'conductor_rpc.ConductorAPI':
+        from cellsched.rpc import conductor as conductor_rpc
+
+        conf = self.parts.conf
+        return conductor_rpc.ConductorAPI(
+            self.parts.transports.get(), conf.api.send_retries,
+            conf.upgrade_levels.conductor, send=self._send)
+
+    @functools.cached_property
+    def _compute(self) -> 'compute_rpc.ComputeAPIs':
+        from cellsched.rpc import compute as compute_rpc
+
+        return compute_rpc.ComputeAPIs(
+            self.parts.conf.api.send_retries, self.parts.compute_cap,
+            self._send)
+
+    @functools.cached_property
+    def _send(self) -> 'background_sender.BackgroundSender':
+        from cellsched.rpc import background_sender
+
+        return background_sender.BackgroundSender(
+            self.parts.senders, self.parts.conf.api.send_timeout)
 
     def close(self) -> None:
         self.parts.close()
 
 
-@service.factory(APIParts)
+@factory.factory(APIParts)
 def api(conf: cfg.ConfigOpts, parts: APIParts) -> API:
-    """Return what a front end calls."""
+    """Return what a front end calls, all of which is there.
+
+    What is wrong with the configuration is found here, and not by the first
+    user of what it is wrong with.
+    """
     api_schema.SCHEMA.check(parts.database)
-    reader = listing.ServerListing(
-        parts.database, parts.cells, parts.gatherer, pages.ListingPolicy(
-            api_conf.batch_size(conf),
-            conf.api.instance_list_per_project_cells,
-            conf.api.list_records_by_skipping_down_cells))
-    bounds = validation.ServerBounds(
-        conf.scheduler.max_instances_per_request, conf.api.max_limit,
-        filters.hints(conf), conf.api.server_group_members)
-    send = background_sender.BackgroundSender(
-        parts.senders, conf.api.send_timeout)
-    conductor_ = conductor_rpc.ConductorAPI(
-        parts.transports.get(), conf.api.send_retries,
-        conf.upgrade_levels.conductor, send=send)
-    compute_ = compute_rpc.ComputeAPIs(
-        conf.api.send_retries, parts.compute_cap, send)
-    services_ = services.Services(
-        parts.database, parts.cells, parts.targets, parts.gatherer,
-        conf.service_down_time)
-    moves_ = moves.Moves(
-        parts.database, parts.targets, reader, conductor_, compute_,
-        parts.claims, conf.host, conf.service_down_time, parts.new_uuid)
-    history = server_history.ServerHistory(
-        reader, parts.cells, parts.gatherer)
-    return API(
-        parts,
-        servers.Servers(
-            parts.database, parts.targets, reader, conductor_, compute_,
-            parts.claims, parts.clock, parts.quotas, bounds,
-            parts.new_uuid, parts.reached),
-        flavors.Flavors(parts.database, parts.clock),
-        server_groups.ServerGroups(
-            parts.database, parts.clock, conf.api.max_limit),
-        aggregates.Aggregates(parts.database, parts.clock),
-        quotas.Quotas(parts.database, parts.cells, parts.gatherer,
-                      parts.quotas, parts.clock),
-        moves_, services_, history, host_drain.HostDrain(
-            parts.database, parts.targets, moves_, services_, history,
-            parts.clock),
-        cells.CellStates(parts.database, parts.cells, parts.gatherer,
-                         conf.service_down_time))
+    made = API(parts)
+    for facet in (*FACETS, 'hints'):
+        getattr(made, facet)
+    return made

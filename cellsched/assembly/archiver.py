@@ -4,13 +4,13 @@
 from oslo_config import cfg
 
 from cellsched.archive import archiver as archiver_
-from cellsched.assembly import service
+from cellsched.assembly import factory
 from cellsched.claims import base as claims_base
 from cellsched.db import api as api_schema
 from cellsched import embedding
 
 
-@service.factory(embedding.ConductorParts)
+@factory.factory(embedding.ConductorParts)
 def archiver(
     conf: cfg.ConfigOpts, parts: embedding.ConductorParts
 ) -> archiver_.Archiver:

@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from cellsched.assembly import service
+from cellsched.assembly import factory
 from cellsched.audit import checks
 from cellsched.audit import facts
 from cellsched.audit import repairs
@@ -12,7 +12,7 @@ from cellsched.db import api as api_schema
 from cellsched import embedding
 
 
-@service.factory(embedding.ConductorParts)
+@factory.factory(embedding.ConductorParts)
 def auditor(
     conf: cfg.ConfigOpts, parts: embedding.ConductorParts
 ) -> checks.Auditor:

@@ -5,6 +5,7 @@ import functools
 
 from oslo_config import cfg
 
+from cellsched.assembly import factory
 from cellsched.assembly import service
 from cellsched.compute import agent
 from cellsched.compute import host_name
@@ -87,7 +88,7 @@ class HostAgent:
         self._mover.clean_up()
 
 
-@service.factory(AgentParts)
+@factory.factory(AgentParts)
 def compute(conf: cfg.ConfigOpts, parts: AgentParts) -> service.Service:
     """Return the agent of this host, on its cell's transport.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from cellsched.assembly import factory
 from cellsched.assembly import service
 from cellsched.conductor import network_leftovers
 from cellsched.conductor import service as conductor_service
@@ -39,7 +40,7 @@ class ConductorServiceParts(embedding.ConductorParts, cell.CellParts):
         return cell.CellParts.lowest_compute(self)
 
 
-@service.factory(ConductorServiceParts)
+@factory.factory(ConductorServiceParts)
 def conductor(
     conf: cfg.ConfigOpts, parts: ConductorServiceParts
 ) -> service.Service:

@@ -6,6 +6,7 @@ import random as random_
 
 from oslo_config import cfg
 
+from cellsched.assembly import factory
 from cellsched.assembly import service
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
@@ -46,7 +47,7 @@ class SchedulerServiceParts(api_database.APIDatabaseParts):
         super().close()
 
 
-@service.factory(SchedulerServiceParts)
+@factory.factory(SchedulerServiceParts)
 def scheduler(
     conf: cfg.ConfigOpts, parts: SchedulerServiceParts
 ) -> service.Service:
@@ -70,7 +71,7 @@ def scheduler(
         driver.periodic())
 
 
-@service.factory(SchedulerServiceParts)
+@factory.factory(SchedulerServiceParts)
 def planner(
     conf: cfg.ConfigOpts, parts: SchedulerServiceParts
 ) -> filter_scheduler.FilterScheduler:

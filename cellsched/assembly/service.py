@@ -5,11 +5,8 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import functools
 import threading
-from typing import Any
-from typing import TypeVar
 
 from futurist import periodics
-from oslo_config import cfg
 from oslo_log import log
 import oslo_messaging
 
@@ -18,9 +15,6 @@ from cellsched.parts import process
 from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
-
-_Made = TypeVar('_Made')
-_Parts = TypeVar('_Parts', bound=process.ProcessParts)
 
 #: What periodic tasks fail of while a server is away.
 _AWAY = (exception.DatabaseUnreachable, *delivery.ERRORS)
@@ -132,30 +126,6 @@ class Service:
         self.failure = exc
         LOG.error('This service cannot go on: %s', exc.format_message())
         self.on_failure()
-
-
-def factory(
-    parts_of: Callable[[cfg.ConfigOpts], _Parts]
-) -> Callable[[Callable[[Any, _Parts], _Made]], Callable[..., _Made]]:
-    """Return a decorator that lets parts be left out.
-
-    Those that it makes are closed if they come to no use.
-
-    :param parts_of: makes them
-    """
-    def decorate(make: Callable[[Any, _Parts], _Made]) -> Callable[..., _Made]:
-        @functools.wraps(make)
-        def made(conf: cfg.ConfigOpts, parts: _Parts | None = None) -> _Made:
-            if parts is not None:
-                return make(conf, parts)
-            parts = parts_of(conf)
-            try:
-                return make(conf, parts)
-            except BaseException:
-                parts.close()
-                raise
-        return made
-    return decorate
 
 
 def _name(function: Callable[[], None]) -> str:

@@ -6,6 +6,7 @@ from cellsched.assembly import archiver as archiver_
 from cellsched.assembly import auditor as auditor_
 from cellsched.assembly import compute as compute_
 from cellsched.assembly import conductor as conductor_
+from cellsched.assembly import factory
 from cellsched.assembly import scheduler as scheduler_
 from cellsched.assembly import service
 from cellsched.assembly import upgrade_checks as upgrade_checks_
@@ -21,7 +22,7 @@ class Parts(
     """The parts of all services; see :class:`.ProcessParts`."""
 
 
-_factory = service.factory(Parts)
+_factory = factory.factory(Parts)
 
 api = _factory(api_.api)
 archiver = _factory(archiver_.archiver)

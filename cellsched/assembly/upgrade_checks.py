@@ -3,13 +3,13 @@
 
 from oslo_config import cfg
 
-from cellsched.assembly import service
+from cellsched.assembly import factory
 from cellsched.claims import base as claims_base
 from cellsched import embedding
 from cellsched.upgrade import checks
 
 
-@service.factory(embedding.ConductorParts)
+@factory.factory(embedding.ConductorParts)
 def upgrade_checks(
     conf: cfg.ConfigOpts, parts: embedding.ConductorParts
 ) -> checks.UpgradeChecks:

@@ -8,6 +8,7 @@ arguments among it; other exit codes are the commands' own.
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
@@ -30,18 +31,19 @@ from typing import TYPE_CHECKING
 
 from cliff import app
 from cliff import command
-from cliff import commandmanager
 
 from cellsched.cli import base
+from cellsched.cli import command_manager
 from cellsched import clock as clock_
 from cellsched import exception
-from cellsched import plugins
 from cellsched import urls
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from cellsched.assembly import services as assembly
+    from cellsched.assembly import api as api_
+    from cellsched.assembly import command as assembly
+    from cellsched.assembly import services
     from cellsched import context as context_
 
 #: What a shell says of a process that lost its reader.
@@ -49,48 +51,6 @@ _BROKEN_PIPE = 141
 
 #: A URL, and what follows it: nobody can say where a password ends.
 _URL = re.compile(r'\w[\w.+-]*://.*')
-
-
-class _Entry(commandmanager.EntryPointWrapper):
-    """A command's entry point, whose failure to load is one line."""
-
-    def __init__(self, point: metadata.EntryPoint) -> None:
-        self.name = point.name.replace('.', ' ')
-        self._point = point
-
-    def load(self) -> type[command.Command]:
-        point = self._point
-        field = f'{point.group} {point.name}'
-        found = plugins.attempt(
-            field, 'a command that can be imported', point.load)
-        if not (isinstance(found, type)
-                and issubclass(found, command.Command)):
-            raise exception.ConfigurationInvalid(
-                field=field, expected='a subclass of cliff.command.Command')
-        plugins.check_complete(field, found)
-        return found
-
-    @property
-    def value(self) -> str:
-        return self._point.value
-
-    def __repr__(self) -> str:
-        return f'{self.name} ({self.value})'
-
-
-class Commands(commandmanager.CommandManager):
-    """Finds commands by entry point; none is imported before it is needed.
-
-    Those of other packages do not replace those that are shipped, and one
-    that is broken ends no other.
-    """
-
-    def load_commands(self, namespace: str) -> None:
-        self.group_list.append(namespace)
-        for point in (*plugins.entry_points(namespace),
-                      *plugins.shipped(namespace)):
-            entry = _Entry(point)
-            self.commands[entry.name] = entry
 
 
 class App(app.App):
@@ -105,6 +65,9 @@ class App(app.App):
     #: What the process ends with when a command raised something.
     _failure_code: int | None = None
 
+    #: Kinds of plug-ins that the command uses.
+    _kinds: Collection[str] = ()
+
     # What it is told of errors is reported by :meth:`report` instead.
     LOG = logging.getLogger(f'{__name__}.unheard')
     LOG.disabled = True
@@ -116,7 +79,8 @@ class App(app.App):
         self.clock = clock or clock_.Clock()
         super().__init__(
             inspect.getdoc(self), metadata.version('cellsched'),
-            Commands(self.namespace), stdout=stdout, stderr=stderr)
+            command_manager.Commands(self.namespace), stdout=stdout,
+            stderr=stderr)
 
     @functools.cached_property
     def conf(self) -> 'cfg.ConfigOpts':
@@ -126,7 +90,7 @@ class App(app.App):
         """
         from cellsched.conf import loader
 
-        conf = loader.load(self.config_options)
+        conf = loader.load(self.config_options, kinds=self._kinds)
         be_impatient(conf)
         return conf
 
@@ -138,23 +102,32 @@ class App(app.App):
             *(f'--config-dir={path}' for path in self.options.config_dir)]
 
     @functools.cached_property
-    def parts(self) -> 'assembly.Parts':
+    def parts(self) -> 'assembly.CommandParts':
         """Databases, transports and what is made of them."""
         conf = self.conf
-        from cellsched.assembly import services as assembly
+        from cellsched.assembly import command as assembly
 
-        return assembly.Parts(conf, self.clock)
+        return assembly.CommandParts(conf, self.clock)
 
     @functools.cached_property
-    def api(self) -> 'assembly.API':
+    def service_parts(self) -> 'services.Parts':
+        """The same, and what services have besides."""
+        parts = self.parts
+        from cellsched.assembly import services
+
+        return services.Parts(
+            self.conf, self.clock, None, parts.databases, parts.transports)
+
+    @functools.cached_property
+    def api(self) -> 'api_.API':
         """Return the API that a front end calls."""
         parts = self.parts
-        from cellsched.assembly import services as assembly
+        from cellsched.assembly import command as assembly
 
         return assembly.api(self.conf, parts)
 
     @functools.cached_property
-    def sending_api(self) -> 'assembly.API':
+    def sending_api(self) -> 'api_.API':
         """The same, for commands that send a message to conductors.
 
         :raises cellsched.exception.BrokerRefused: the broker refuses
@@ -238,6 +211,9 @@ class App(app.App):
         elif self.options.verbose:
             self._handler.setLevel(logging.WARNING)
 
+    def prepare_to_run_command(self, cmd: command.Command) -> None:
+        self._kinds = getattr(cmd, 'kinds', ())
+
     def initialize_app(self, argv: list[str]) -> None:
         if self.options.help:
             # A command shows its own.
@@ -275,8 +251,9 @@ class App(app.App):
             self.report(err)
             self._failure_code = getattr(cmd, 'failure_code', None)
         try:
-            if 'parts' in self.__dict__:
-                self.parts.close()
+            for name in ('service_parts', 'parts'):
+                if name in self.__dict__:
+                    getattr(self, name).close()
         except Exception as exc:
             # It came too late to change what was done, and how it ended.
             self.report(exc)

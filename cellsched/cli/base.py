@@ -2,6 +2,7 @@
 """Base classes of commands."""
 
 import argparse
+from collections.abc import Collection
 from collections.abc import Iterable
 import datetime
 from typing import ClassVar
@@ -13,6 +14,7 @@ from cliff import lister
 from cliff import show
 
 from cellsched import exception
+from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.cli import app as app_
@@ -40,6 +42,14 @@ def refuse(parser: argparse.ArgumentParser) -> None:
     parser.error = error  # type: ignore[method-assign]
 
 
+#: Kinds of plug-ins that who creates, moves or deletes servers uses.
+SERVERS = (plugins.CLAIMS, plugins.QUOTA)
+
+#: Kinds of plug-ins that who decides uses.
+DECISIONS = (plugins.CLAIMS, plugins.DRIVERS, plugins.FILTERS,
+             plugins.NETWORKS, plugins.WEIGHERS)
+
+
 class Command(command.Command):
     """A command.
 
@@ -48,6 +58,10 @@ class Command(command.Command):
     """
 
     app: 'app_.App'
+
+    #: Kinds of plug-ins that it uses. Before it does anything it imports
+    #: them, and refuses options of theirs that make no sense.
+    kinds: ClassVar[Collection[str]] = ()
 
     #: What the process ends with when something was raised.
     failure_code = 1

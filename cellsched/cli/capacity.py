@@ -40,6 +40,8 @@ class ShowCapacity(base.Lister):
         cellsched capacity --snapshot hosts.json --vcpus 4 --ram 8192 -f csv
     """
 
+    kinds = base.DECISIONS
+
     app: 'app_.Shell'
     columns = ('Cell', 'Hosts', 'Passing Hosts', 'Servers')
 

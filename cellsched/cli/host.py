@@ -47,6 +47,8 @@ class ListHosts(base.Lister):
         cellsched host list --snapshot hosts.json -f csv
     """
 
+    kinds = base.DECISIONS
+
     app: 'app_.Shell'
     columns = _COLUMNS
 
@@ -71,6 +73,8 @@ class ShowHost(base.ShowOne):
 
         cellsched host show n1
     """
+
+    kinds = base.DECISIONS
 
     app: 'app_.Shell'
     columns = (*_COLUMNS, 'Columns')
@@ -113,6 +117,8 @@ class ExportHosts(base.Command):
         cellsched host export hosts.json
         cellsched host export - | gzip > hosts.json.gz
     """
+
+    kinds = base.DECISIONS
 
     app: 'app_.Shell'
 
@@ -177,7 +183,7 @@ def snapshot_of(
     from cellsched.assembly import services as assembly
     from cellsched import context
 
-    parts = app.parts
+    parts = app.service_parts
     parts.gatherer = cast(
         'gather_.Gatherer', _Telling(parts.gatherer, app.stderr))
     snapshot = assembly.planner(app.conf, parts).loader.snapshot(

@@ -60,6 +60,8 @@ class SetHost(report.ChangeCommand):
 class _Emptying(base.Lister):
     """A command that has the servers of a host go elsewhere."""
 
+    kinds = base.SERVERS
+
     app: 'app_.Shell'
     columns = ('ID', 'Name', 'Outcome', 'Reason')
 

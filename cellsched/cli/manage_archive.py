@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cellsched.cli import base
 from cellsched.cli import progress
 from cellsched import exception
+from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.archive import archiver as archiver_
@@ -48,6 +49,8 @@ class _Refused(Exception):
 
 class _Archiving(base.Command):
     """Base of the commands on deleted rows."""
+
+    kinds = (plugins.CLAIMS,)
 
     failure_code = FAILED
 
@@ -97,7 +100,7 @@ class _Archiving(base.Command):
             raise self.refuse(
                 code, 'Configuration: [api_database] connection: must be '
                       'set, as deleted servers are removed there too')
-        parts = self.app.parts
+        parts = self.app.service_parts
         from cellsched.assembly import services as assembly
 
         return assembly.archiver(self.app.conf, parts)

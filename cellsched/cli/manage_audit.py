@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cellsched.cli import base
 from cellsched.cli import progress
 from cellsched import exception
+from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.audit import findings
@@ -48,6 +49,8 @@ class Audit(base.Lister):
         cellsched-manage --config-file api.conf audit --fix -f json
     """
 
+    kinds = (plugins.CLAIMS,)
+
     columns = ('Invariant', 'Kind', 'Of', 'Cell', 'Finding', 'Repair',
                'State')
     failure_code = FAILED
@@ -70,7 +73,7 @@ class Audit(base.Lister):
                 where='options', field='--settle',
                 expected=f'a number from 0 to {_SETTLE_MAX_S}, not '
                          f'{settle_s}')
-        parts = self.app.parts
+        parts = self.app.service_parts
         from cellsched.assembly import services as assembly
 
         auditor = assembly.auditor(self.app.conf, parts)
@@ -92,7 +95,7 @@ class Audit(base.Lister):
     def _tell(self, report: 'findings.AuditReport') -> None:
         from cellsched.claims import base as claims_base
 
-        if claims_base.Trait.SHARED in self.app.parts.claims.traits:
+        if claims_base.Trait.SHARED in self.app.service_parts.claims.traits:
             if report.foreign:
                 self.app.warn(
                     f'{report.foreign} consumers hold claims and are not '

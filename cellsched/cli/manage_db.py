@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cellsched.cli import base
 from cellsched.cli import progress
 from cellsched import exception
+from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.cli import app
@@ -181,6 +182,8 @@ class SyncClaims(_Sync):
         cellsched-manage --config-file api.conf claims_db sync
     """
 
+    kinds = (plugins.CLAIMS,)
+
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.sync(_claims(self.app), 'claims database', parsed_args.version)
 
@@ -192,6 +195,8 @@ class ClaimsVersion(_Version):
 
         cellsched-manage --config-file api.conf claims_db version
     """
+
+    kinds = (plugins.CLAIMS,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.show(_claims(self.app))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from oslo_utils import uuidutils
 
+from cellsched.cli import base
 from cellsched.cli import decision_text
 from cellsched.cli import report
 from cellsched.cli import request_options
@@ -42,6 +43,8 @@ class Plan(report.ReportCommand):
         cellsched plan --flavor m1.large --ignore-host n1 -f json
         cellsched plan --snapshot hosts.json --vcpus 4 --ram 8192
     """
+
+    kinds = base.DECISIONS
 
     app: 'app_.Shell'
 
@@ -92,9 +95,9 @@ class Plan(report.ReportCommand):
             from cellsched.scheduler import planning
 
             snapshot = host.read(app, args.snapshot)
-            return (planning.on_snapshot(app.conf, snapshot, app.parts.random),
-                    snapshot.cells)
-        parts = app.parts
+            return planning.on_snapshot(
+                app.conf, snapshot, app.service_parts.random), snapshot.cells
+        parts = app.service_parts
         from cellsched.assembly import services as assembly
 
         planner = assembly.planner(app.conf, parts)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
+from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.cli import app as app_
@@ -23,6 +24,8 @@ _RESOURCES = (('instances', 'NUMBER', 'servers'),
 
 class _Quotas(base.Lister):
     """A command that says how much a project may have in the end."""
+
+    kinds = (plugins.QUOTA,)
 
     app: 'app_.Shell'
     columns: ClassVar[tuple[str, ...]] = _COLUMNS

@@ -159,7 +159,7 @@ def _check(
         request.availability_zone, request.scheduler_hints or {}, count, count,
     ).check(validation.ServerBounds(
         conf.scheduler.max_instances_per_request, conf.api.max_limit,
-        registry.hints(conf)))
+        lambda: registry.hints(conf)))
     for name in ('--force-host', '--ignore-host'):
         for host in getattr(args, name[2:].replace('-', '_')):
             validation.check_text('options', name, host)

@@ -49,6 +49,8 @@ class CreateServer(base.Lister):
             --hint different_host=4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
+    kinds = base.SERVERS
+
     app: 'app.Shell'
     columns = COLUMNS
 
@@ -97,6 +99,8 @@ class CreateServer(base.Lister):
 class OneServer(base.ShowOne):
     """A command that shows a server as it is in the end."""
 
+    kinds = base.SERVERS
+
     app: 'app.Shell'
     columns = ('id', 'name', 'status', 'task_state', 'cell', 'host',
                'availability_zone', 'attempts', 'reason', 'project_id',
@@ -135,6 +139,8 @@ class DeleteServer(report.ChangeCommand):
 
         cellsched server delete 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
     """
+
+    kinds = base.SERVERS
 
     app: 'app.Shell'
 

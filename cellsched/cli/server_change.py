@@ -5,6 +5,7 @@ import argparse
 from typing import Any
 from typing import TYPE_CHECKING
 
+from cellsched.cli import base
 from cellsched.cli import report
 from cellsched.cli import server as server_
 from cellsched import exception
@@ -62,6 +63,8 @@ class RetryServer(report.ChangeCommand):
 
         cellsched server retry 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
     """
+
+    kinds = base.SERVERS
 
     app: 'app_.Shell'
 

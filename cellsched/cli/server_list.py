@@ -48,6 +48,8 @@ class ListServers(base.Lister):
         cellsched server list --all --changes-since 2026-01-31T00:00:00Z
     """
 
+    kinds = base.SERVERS
+
     app: 'app_.Shell'
     columns = server.COLUMNS
 

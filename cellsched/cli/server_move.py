@@ -6,6 +6,7 @@ from typing import Any
 from typing import ClassVar
 from typing import TYPE_CHECKING
 
+from cellsched.cli import base
 from cellsched.cli import report
 from cellsched.cli import server
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 class _Move(report.ChangeCommand):
     """A command that moves servers, each within its cell."""
+
+    kinds = base.SERVERS
 
     app: 'app_.Shell'
 

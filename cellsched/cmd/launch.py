@@ -27,10 +27,6 @@ LOG = log.getLogger(__name__)
 
 Factory = Callable[[cfg.ConfigOpts], service_.Service]
 
-#: New objects after which Python looks for cycles, of which requests hardly
-#: make any. Its own choice is 700.
-_NEW_OBJECTS = 20_000
-
 
 def run(
     factory: Factory, workers: Callable[[cfg.ConfigOpts], int | None],
@@ -72,9 +68,8 @@ def run(
 
 
 def settle() -> None:
-    """Look for garbage less often, and not in what is there by now."""
+    """Look for garbage no more in what is there by now."""
     gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS)
 
 
 def _set_up_logging(conf: cfg.ConfigOpts) -> None:

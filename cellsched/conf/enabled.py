@@ -41,10 +41,6 @@ OPTIONS = (
     ('filter_scheduler', 'enabled_filters'),
     ('filter_scheduler', 'weight_classes'))
 
-#: Kinds of plug-ins that may have options. A plug-in says them by ``opts()``,
-#: and where they go by ``group``.
-NAMESPACES = (plugins.FILTERS, plugins.WEIGHERS, *_SINGLE)
-
 #: Where plug-ins have their options if they do not say otherwise.
 GROUPS = {plugins.CLAIMS: 'claims', plugins.DRIVERS: 'scheduler',
           plugins.FILTERS: 'filter_scheduler', plugins.QUOTA: 'quota',

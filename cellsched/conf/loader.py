@@ -54,7 +54,7 @@ def load(
     args: Sequence[str] | None = None,
     files: Sequence[str] | None = None,
     dirs: Sequence[str] | None = None,
-    kinds: Collection[str] = enabled.NAMESPACES,
+    kinds: Collection[str] = plugins.WITH_OPTIONS,
 ) -> cfg.ConfigOpts:
     """Return a configuration of its own, with everything registered.
 
@@ -86,7 +86,7 @@ def examine(
     :param foreign: groups that are somebody else's
     """
     conf = cfg.ConfigOpts()
-    problems = _read(conf, args, files, dirs, enabled.NAMESPACES,
+    problems = _read(conf, args, files, dirs, plugins.WITH_OPTIONS,
                      {*_FOREIGN, *foreign})
     # A group is one problem, whatever is in it.
     return conf, list({str(each): each for each in problems}.values())
@@ -240,7 +240,7 @@ def _check_names(
     nothing else has. A name that a plug-in may have which cannot be loaded,
     and so cannot say its options, is ignored.
     """
-    others = [each for each in enabled.NAMESPACES if each not in kinds]
+    others = [each for each in plugins.WITH_OPTIONS if each not in kinds]
     # Who uses such plug-ins looks at these.
     elsewhere = {enabled.GROUPS.get(each) for each in others} - {
         enabled.GROUPS.get(each) for each in kinds}

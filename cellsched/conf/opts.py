@@ -42,7 +42,7 @@ def list_opts():
     is the entry point ``cellsched`` in ``oslo.config.opts``.
     """
     by_group = dict(list_core())
-    for namespace in enabled.NAMESPACES:
+    for namespace in plugins.WITH_OPTIONS:
         for name, plugin in plugins.load_shipped(namespace).items():
             known = by_group.setdefault(plugin.group, [])
             known.extend(

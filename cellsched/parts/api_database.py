@@ -2,8 +2,7 @@
 """The parts of a process that has the API database, and so all cells."""
 
 import functools
-
-from futurist import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from cellsched.cells import discovery
 from cellsched.cells import gather
@@ -14,6 +13,9 @@ from cellsched.db import api as api_schema
 from cellsched.db import session
 from cellsched.parts import process
 from cellsched.rpc import compute_cap
+
+if TYPE_CHECKING:
+    from futurist import ThreadPoolExecutor
 
 
 class APIDatabaseParts(process.ProcessParts):
@@ -43,8 +45,11 @@ class APIDatabaseParts(process.ProcessParts):
             self.conf.database.connection)
 
     @functools.cached_property
-    def executor(self) -> ThreadPoolExecutor:
+    def executor(self) -> 'ThreadPoolExecutor':
         """Threads that ask cells."""
+        # Many a command asks none.
+        from futurist import ThreadPoolExecutor
+
         return ThreadPoolExecutor(self.conf.cell_worker_thread_pool_size)
 
     @functools.cached_property

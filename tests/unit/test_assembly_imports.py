@@ -2,7 +2,11 @@
 """The modules that the process of a service imports."""
 
 import ast
+import re
+import subprocess
+import sys
 
+from tests.unit.cmd import processes
 from tests.unit.cmd import services
 
 #: Runs a service, and prints what it has imported when it has started.
@@ -20,6 +24,19 @@ launch.settle = settle
 {service}.main()
 """
 
+#: Runs a command, and prints what it has imported when it has ended.
+COMMAND = """
+import sys
+
+from cellsched.cmd import shell
+
+code = shell.app.Shell().run(sys.argv[1:])
+print('imported', sorted(
+    name for name in sys.modules
+    if name == 'numpy' or name.startswith('cellsched.')))
+sys.exit(code)
+"""
+
 
 class TestImports(services.ServiceTestCase):
 
@@ -31,6 +48,17 @@ class TestImports(services.ServiceTestCase):
         process.until('has started as host1')
         [names] = process.until(r'imported (.*)\n')
         self.assertEqual(0, process.stop(), process.output)
+        return ast.literal_eval(names)
+
+    def imported_by(self, *command):
+        """Return numpy, and the modules of ours that a command imports."""
+        done = subprocess.run(
+            [sys.executable, '-c', COMMAND, '--config-file',
+             str(self.configure(api=True)), *command],
+            capture_output=True, text=True, check=False,
+            timeout=processes.TIMEOUT_S)
+        self.assertEqual(0, done.returncode, done.stderr)
+        [names] = re.findall(r'imported (.*)\n', done.stdout)
         return ast.literal_eval(names)
 
     def assertNone(self, packages, names):
@@ -75,3 +103,22 @@ class TestImports(services.ServiceTestCase):
         self.assertNone(
             ['api', 'audit', 'compute', 'conductor', 'embedding', 'quota',
              'virt'], names)
+
+    def test_command_has_nothing_but_its_own(self):
+        names = self.imported_by('flavor', 'list')
+
+        self.assertIn('cellsched.api.flavors', names)
+        self.assertNotIn('numpy', names)
+        self.assertNone(
+            ['api.servers', 'audit', 'claims.sql', 'compute', 'conductor',
+             'filters', 'hosts', 'inventory', 'scheduler', 'virt',
+             'weighers'], names)
+
+    def test_command_that_reads_servers_decides_nothing(self):
+        names = self.imported_by('server', 'list')
+
+        self.assertIn('cellsched.listing.pages', names)
+        self.assertNotIn('numpy', names)
+        self.assertNone(
+            ['audit', 'conductor', 'inventory', 'scheduler', 'virt',
+             'weighers'], names)

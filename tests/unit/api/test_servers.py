@@ -62,7 +62,8 @@ class ServersTestCase(base.TestCase):
         self.servers = servers.Servers(
             self.database, self.targets, reader, self.conductor, self.compute,
             self.claims, self.clock, noop.NoopQuotaDriver(None, self.clock),
-            validation.ServerBounds(10, 5, frozenset({'different_host'})))
+            validation.ServerBounds(
+                10, 5, lambda: frozenset({'different_host'})))
         flavors.Flavors(self.database, self.clock).create(
             'small', 2, 512, 10, 3, 100, 'f1')
 
@@ -202,7 +203,7 @@ class TestCreate(ServersTestCase):
         twice = servers.Servers(
             self.database, self.targets, None, self.conductor, self.compute,
             self.claims, self.clock, noop.NoopQuotaDriver(None, self.clock),
-            validation.ServerBounds(10, 5, frozenset()),
+            validation.ServerBounds(10, 5, frozenset),
             new_uuid=lambda: '11111111-1111-4111-8111-111111111111')
 
         self.assertRaises(db_exc.DBDuplicateEntry, twice.create,

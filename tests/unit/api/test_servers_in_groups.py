@@ -72,7 +72,7 @@ class TestServersInGroups(test_servers.ServersTestCase):
         self.assertEqual([], self.conductor.sent)
 
     def test_members_are_bounded(self):
-        self.servers._bounds = validation.ServerBounds(10, 5, frozenset(), 3)
+        self.servers._bounds = validation.ServerBounds(10, 5, frozenset, 3)
         first = self.join(min_count=2)
 
         error = self.assertRaises(

@@ -11,7 +11,7 @@ from tests.unit import base
 
 BOUNDS = validation.ServerBounds(
     instances_max=1000, limit_max=100,
-    hints=frozenset({'different_host', 'group'}))
+    hints=lambda: frozenset({'different_host', 'group'}))
 
 
 def request(**fields):
@@ -68,7 +68,7 @@ class TestServerRequest(base.TestCase):
             self.assertLess(len(str(error)), 250)
 
     def test_hint_that_no_filter_reads_is_refused_with_those_that_are(self):
-        bounds = validation.ServerBounds(1000, 100, frozenset())
+        bounds = validation.ServerBounds(1000, 100, frozenset)
 
         error = self.assertRaises(
             exception.InvalidField,
@@ -77,7 +77,7 @@ class TestServerRequest(base.TestCase):
         self.assertIn('(group)', str(error))
 
     def test_hint_that_no_filter_reads_may_be_taken(self):
-        bounds = validation.ServerBounds(1000, 100, None)
+        bounds = validation.ServerBounds(1000, 100, lambda: None)
 
         request(hints={'different_host': ['g'], 'x': ['y']}).check(bounds)
 
@@ -89,7 +89,7 @@ class TestServerRequest(base.TestCase):
             self.assertTrue(error.field.startswith('hints'))
 
     def test_server_group_is_taken_whatever_filters_are_enabled(self):
-        bounds = validation.ServerBounds(1000, 100, frozenset())
+        bounds = validation.ServerBounds(1000, 100, frozenset)
         wanted = request(hints={'group': ['g']})
 
         wanted.check(bounds)

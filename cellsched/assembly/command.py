@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API as commands use it, and their parts."""
+
+from oslo_config import cfg
+
+from cellsched.assembly import api as api_
+from cellsched.db import api as api_schema
+from cellsched.parts import cell
+
+
+class CommandParts(api_.APIParts, cell.CellParts):
+    """The parts of a command."""
+
+
+def api(conf: cfg.ConfigOpts, parts: CommandParts) -> api_.API:
+    """Return the API, of which each facet is made when it is asked for."""
+    api_schema.SCHEMA.check(parts.database)
+    return api_.API(parts)
