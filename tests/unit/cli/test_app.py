@@ -259,8 +259,9 @@ class TestErrors(base.CommandTestCase):
     def test_unknown_plugin_is_named_with_those_that_are_there(self):
         self.write_api_conf(
             filter_scheduler={'enabled_filters': 'ComputeFilter,NixFilter'})
+        self.manage('claims_db', 'sync')
 
-        ran = self.shell('server', 'list')
+        ran = self.shell('host', 'list')
 
         self.assertEnds(1, ran, 'NixFilter', 'NumInstancesFilter')
 
