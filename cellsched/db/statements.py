@@ -128,15 +128,37 @@ def by_index(query: sa.Select[Any], column: sa.Column[Any]) -> sa.Select[Any]:
     locked rows alone would wait for who changes one that it found by the
     index, and that one for the first. Other databases need no word of this.
     """
-    table = column.table
-    hint = f'FORCE INDEX ({_index_of(column)})'
+    hint = _force_index_of(column)
     for dialect in mysql.DIALECTS:
-        query = query.with_hint(table, hint, dialect)
+        query = query.with_hint(column.table, hint, dialect)
     return query.order_by(column)
+
+
+def deletion(
+    column: sa.Column[Any], condition: sa.ColumnElement[bool]
+) -> sa.Delete:
+    """Return what deletes rows that it finds by an index of a column.
+
+    InnoDB reads a small table without its indexes, and locks all that it
+    reads: two that delete what each has locked would wait for each other.
+    """
+    table, hint = column.table, _force_index_of(column)
+    statement = sa.delete(table).where(condition)
+    for dialect in mysql.DIALECTS:
+        # Only the form for several tables takes hints.
+        statement = statement.prefix_with(
+            table.name, dialect=dialect).with_hint(hint, table, dialect)
+    return statement
+
+
+def _force_index_of(column: sa.Column[Any]) -> str:
+    return f'FORCE INDEX ({_index_of(column)})'
 
 
 def _index_of(column: sa.Column[Any]) -> str:
     """Return the name of an index that begins with a column."""
+    if next(iter(column.table.primary_key)) is column:
+        return 'PRIMARY'
     indexes: list[sa.Index | sa.UniqueConstraint] = [*column.table.indexes]
     indexes += [each for each in column.table.constraints
                 if isinstance(each, sa.UniqueConstraint)]
@@ -169,14 +191,8 @@ def delete_counted(
 def delete_locked(
     connection: sa.Connection, column: sa.Column[Any], values: Iterable[Any]
 ) -> None:
-    """Delete rows that this transaction has locked.
-
-    InnoDB reads a small table without its indexes and locks all that it reads.
-    Each row is deleted by a statement of its own there, which waits for none
-    of the others.
-    """
-    size = 1 if connection.dialect.name in mysql.DIALECTS else CHUNK
-    for chunk in chunks(values, size):
+    """Delete rows that this transaction has locked."""
+    for chunk in chunks(values):
         connection.execute(_deleting(column), {'these': chunk})
 
 
@@ -201,7 +217,7 @@ def _locking(
 
 @functools.cache
 def _deleting(column: sa.Column[Any]) -> sa.Delete:
-    return sa.delete(column.table).where(in_list(column))
+    return deletion(column, in_list(column))
 
 
 @functools.cache

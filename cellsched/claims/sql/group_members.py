@@ -37,10 +37,11 @@ _MEMBERS = sa.select(
     _allocations.c.ordinal == 0),
 ).where(statements.in_list(_members.c.group_uuid))
 
-_LEAVE = sa.delete(_members).where(statements.in_list(_members.c.consumer))
+_LEAVE = statements.deletion(
+    _members.c.consumer, statements.in_list(_members.c.consumer))
 
-_FREE = sa.delete(_allocations).where(
-    statements.in_list(_allocations.c.consumer))
+_FREE = statements.deletion(
+    _allocations.c.consumer, statements.in_list(_allocations.c.consumer))
 
 #: Both in one, which PostgreSQL can do.
 _FREE_AND_LEAVE = _FREE.add_cte(_LEAVE.cte('left_groups'))

@@ -127,7 +127,9 @@ def remove_members(connection: sa.Connection, uuids: Iterable[str]) -> None:
         if len(chunk) > 1:
             statements.lock(connection, _MEMBERS.c.instance_uuid, chunk)
         connection.execute(
-            sa.delete(_MEMBERS).where(_MEMBERS.c.instance_uuid.in_(chunk)))
+            statements.deletion(
+                _MEMBERS.c.instance_uuid,
+                _MEMBERS.c.instance_uuid.in_(chunk)))
 
 
 def _from_row(row: sa.Row[Any]) -> objects.InstanceGroup:

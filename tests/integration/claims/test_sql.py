@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from cellsched.claims import base as claims
 from cellsched.claims import sql
+from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import transactions
 from cellsched import clock
@@ -24,6 +25,9 @@ from tests.integration.db import base as databases
 from tests.integration import mariadb
 from tests.integration import servers
 from tests.unit.claims import model
+
+#: Longer than a release takes that waits for nobody.
+RELEASED_S = 20
 
 
 class OnServer:
@@ -211,6 +215,29 @@ class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
                 [], self.store.usages(providers=[name]).usages)
             self.assertEqual([], self.store.consumers(after=name))
             self.store.release([name])
+
+    def test_release_of_several_waits_for_nobody_elses(self):
+        """Nor where nearly all go, and the server would read all there is."""
+        provider = self.make_provider(self.store, VCPU=100, GB=100)
+        theirs, ours = (
+            [self.make_claim(provider, VCPU=1, GB=1) for _ in range(count)]
+            for count in (1, 40))
+        for batch in theirs, ours:
+            self.store.claim(batch)
+        names = sorted(claim.consumer for claim in theirs)
+
+        with self.make_database().writer() as connection:
+            self.assertEqual(
+                set(names), set(queries.held(connection, names, lock=True)))
+            released = threading.Thread(
+                target=self.make_store().release,
+                args=([claim.consumer for claim in ours],), daemon=True)
+            released.start()
+            released.join(RELEASED_S)
+            self.assertFalse(released.is_alive())
+
+        self.assertEqual(set(names), set(self.store.held(
+            [claim.consumer for claim in theirs + ours])))
 
 
 class TestRepeatableRead(
