@@ -121,7 +121,7 @@ class ServerHistory:
         found, down = self._gather(
             context, cells, lambda aimed: queries.migrations(
                 aimed, matches, host, limit))
-        records = [_migration(row, cell) for cell, row in found]
+        records = [migration(row, cell) for cell, row in found]
         records.sort(key=lambda each: (
             each.created_at or datetime.datetime.min), reverse=True)
         return MigrationPage(records[:limit], down)
@@ -165,7 +165,8 @@ class ServerHistory:
                        if cell.uuid not in gathered.results))
 
 
-def _migration(row: Any, cell: objects.CellMapping) -> MigrationRecord:
+def migration(row: Any, cell: objects.CellMapping) -> MigrationRecord:
+    """Return the record of a row of ``db.cell.server_history``."""
     return MigrationRecord(
         row.uuid, row.instance_uuid, server_.name_of(cell),
         row.migration_type, row.status, row.source_compute, row.dest_compute,

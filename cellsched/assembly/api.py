@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cellsched.api import host_drain as host_drain_
     from cellsched.api import moves as moves_
     from cellsched.api import quotas as quotas_
+    from cellsched.api import server_details
     from cellsched.api import server_groups as server_groups_
     from cellsched.api import server_history
     from cellsched.api import servers as servers_
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from cellsched.rpc import conductor as conductor_rpc
 
 #: What the API has, by the names of its attributes.
-FACETS = ('aggregates', 'cells', 'flavors', 'history', 'host_drain', 'moves',
-          'quotas', 'server_groups', 'servers', 'services')
+FACETS = ('aggregates', 'cells', 'details', 'flavors', 'history',
+          'host_drain', 'moves', 'quotas', 'server_groups', 'servers',
+          'services')
 
 
 class APIParts(server_parts.ServerParts):
@@ -75,6 +77,13 @@ class API:
         return cells_.CellStates(
             parts.database, parts.cells, parts.gatherer,
             parts.conf.service_down_time)
+
+    @functools.cached_property
+    def details(self) -> 'server_details.Details':
+        from cellsched.api import server_details
+
+        return server_details.Details(
+            self.parts.database, self._listing, self.parts.gatherer)
 
     @functools.cached_property
     def flavors(self) -> 'flavors_.Flavors':

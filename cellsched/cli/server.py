@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: ``cellsched server create|show|delete``.
+"""Servers: ``cellsched server create|delete``.
 
-``server_list`` lists them; ``server_change`` has what else is done with them.
+``server_list`` lists them, ``server_show`` shows one; ``server_change`` has
+what else is done with them.
 """
 
 import argparse
@@ -94,42 +95,6 @@ class CreateServer(base.Lister):
         else:
             watch.look()
         return self.columns, rows(watch.found.values())
-
-
-class OneServer(base.ShowOne):
-    """A command that shows a server as it is in the end."""
-
-    kinds = base.SERVERS
-
-    app: 'app.Shell'
-    columns = ('id', 'name', 'status', 'task_state', 'cell', 'host',
-               'availability_zone', 'attempts', 'reason', 'project_id',
-               'created', 'tags')
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('server', metavar='ID', help='its id')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        found = self.app.api.servers.get(
-            self.app.context(), parsed_args.server)
-        return self.columns, (
-            found.uuid, found.name, found.status, found.task_state,
-            found.cell, found.host, found.availability_zone, found.attempts,
-            found.reason, found.project_id, base.shown(found.created_at),
-            list(found.tags))
-
-
-class ShowServer(OneServer):
-    """Show a server; where it is in ERROR, with the reason.
-
-    Example::
-
-        cellsched server show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
-    """
 
 
 class DeleteServer(report.ChangeCommand):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from cellsched.cli import base
 from cellsched.cli import report
 from cellsched.cli import server as server_
+from cellsched.cli import server_show
 from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched.cli import app as app_
 
 
-class SetServer(server_.OneServer):
+class SetServer(server_show.ShowServer):
     """Rename or tag a server, whatever is being done with it.
 
     Examples::
@@ -23,6 +24,8 @@ class SetServer(server_.OneServer):
         cellsched server set 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e \\
             --no-tag --tag blue --tag canary
     """
+
+    kinds = base.SERVERS
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -65,6 +65,16 @@ def find(
     return group
 
 
+def find_of(
+    connection: sa.Connection, instance_uuid: str
+) -> objects.InstanceGroup | None:
+    """Return the group that a server is a member of, without its members."""
+    row = connection.execute(_ALL.where(_TABLE.c.id.in_(
+        sa.select(_MEMBERS.c.group_id)
+        .where(_MEMBERS.c.instance_uuid == instance_uuid)))).first()
+    return None if row is None else _from_row(row)
+
+
 def get(
     connection: sa.Connection, uuid: str, project_id: str | None = None,
     lock: bool = False,

@@ -49,6 +49,15 @@ def migrations(
     return connection.execute(query).all()
 
 
+def faults(connection: sa.Connection, uuid: str) -> Sequence[Any]:
+    """Return what went wrong with a server, the newest first."""
+    return connection.execute(
+        sa.select(_FAULTS.c.code, _FAULTS.c.message, _FAULTS.c.details,
+                  _FAULTS.c.host, _FAULTS.c.created_at)
+        .where(_FAULTS.c.instance_uuid == uuid, _FAULTS.c.deleted == 0)
+        .order_by(_FAULTS.c.id.desc())).all()
+
+
 def actions(connection: sa.Connection, uuid: str) -> Sequence[Any]:
     """Return the actions of a server, the newest first, each with its events.
 

@@ -138,6 +138,22 @@ class TestServer(ServerTestCase):
             (row['ID'], 'big', 'ERROR', row['Reason']),
             (shown['id'], shown['name'], shown['status'], shown['reason']))
 
+    def test_show_has_all_that_is_known_of_it(self):
+        [row] = self.create(
+            'big', '--flavor', 'huge', '--image', 'cirros', '--wait').data
+
+        shown = self.server('show', row['ID'], '-f', 'json').data
+        read = self.server('show', row['ID']).out
+
+        self.assertEqual(
+            ('huge', {'id': 'cirros'}, {}, []),
+            (shown['flavor']['name'], shown['image'], shown['server_group'],
+             shown['migrations']))
+        [fault] = shown['faults']
+        self.assertEqual(row['Reason'], fault['message'])
+        self.assertIn('huge: ', read)
+        self.assertIn('cirros', read)
+
     def test_servers_are_listed_up_to_the_limit(self):
         self.create('listed', '--flavor', 'small', '--max', '2', '--wait')
 

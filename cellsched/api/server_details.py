@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server with all that is known of it."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import datetime
+from typing import Any
+
+from cellsched.api import server_history
+from cellsched.api import validation
+from cellsched.cells import gather
+from cellsched import context as context_
+from cellsched.db.api import instance_groups
+from cellsched.db.api import request_specs
+from cellsched.db.cell import on_host
+from cellsched.db.cell import server_history as queries
+from cellsched.db import session
+from cellsched.listing import pages
+from cellsched.listing import server as server_
+from cellsched.listing import servers as listing
+from cellsched import objects
+
+
+@dataclasses.dataclass(frozen=True)
+class FaultRecord:
+    """Something that went wrong with a server.
+
+    :param message: for its user
+    :param details: for operators; empty for others
+    """
+
+    code: int
+    message: str
+    details: str
+    host: str | None
+    created_at: datetime.datetime | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerDetails:
+    """A server with all that is known of it.
+
+    Where its cell does not answer, what was asked for says flavor, image and
+    zone, and there are no faults and no moves.
+
+    :param server: where its cell does not answer, with the zone that was
+        asked for
+    :param flavor: None of a server whose request was lost
+    :param image: name and ``id`` of its image, as far as they are known;
+        empty where it has none
+    :param group: None where it is in none
+    :param faults: the newest first
+    :param moves: the newest first
+    """
+
+    server: server_.Server
+    flavor: objects.Flavor | None
+    image: Mapping[str, str]
+    group: objects.InstanceGroup | None
+    faults: Sequence[FaultRecord] = ()
+    moves: Sequence[server_history.MigrationRecord] = ()
+
+
+class Details:
+    """Reads servers with all that is known of them."""
+
+    def __init__(
+        self, database: session.Database, reader: listing.ServerListing,
+        gatherer: gather.Gatherer,
+    ) -> None:
+        self._database = database
+        self._reader = reader
+        self._gatherer = gatherer
+
+    def get(
+        self, context: context_.RequestContext, uuid: str
+    ) -> ServerDetails:
+        """Return a server that may wait for a cell, or is in one.
+
+        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InstanceNotFound: there is none, or it is
+            another project's
+        """
+        validation.check_text('server', 'id', uuid)
+        found, cell = self._reader.get(context, uuid)
+        with self._database.reader() as connection:
+            asked = _asked(request_specs.get(connection, uuid))
+            group = instance_groups.find_of(connection, uuid)
+        details = ServerDetails(
+            found, asked.get('flavor'), _image(asked, found), group)
+        there = None
+        if cell is not None and found.status != server_.UNKNOWN:
+            there = self._ask(context, cell, uuid)
+        if cell is not None and there is not None:
+            flavor, faults, moves = there
+            return dataclasses.replace(
+                details, flavor=flavor or details.flavor,
+                faults=[_fault(row, bool(context.is_admin))
+                        for row in faults],
+                moves=[server_history.migration(row, cell) for row in moves])
+        if found.status == server_.UNKNOWN:
+            zone = asked.get('availability_zone')
+            return dataclasses.replace(details, server=dataclasses.replace(
+                found, availability_zone=zone,
+                image_ref=details.image.get('id')))
+        return details
+
+    def _ask(
+        self, context: context_.RequestContext, cell: objects.CellMapping,
+        uuid: str,
+    ) -> Any:
+        """Return what a cell knows of a server; None if it does not answer."""
+        def read(aimed: context_.RequestContext) -> Any:
+            with pages.database(aimed).reader() as connection:
+                instance = on_host.get(connection, uuid)
+                return (None if instance is None else instance.get('flavor'),
+                        queries.faults(connection, uuid),
+                        queries.migrations(
+                            connection, {'instance_uuid': [uuid]}))
+
+        gathered = self._gatherer.gather(context, [cell], read)
+        if cell.uuid not in gathered.results:
+            pages.log_down(cell, gathered)
+        return gathered.results.get(cell.uuid)
+
+
+def _asked(spec: dict[str, Any] | None) -> objects.RequestSpec:
+    """Return what was asked for; that of a lost request says nothing."""
+    if spec is None:
+        return objects.RequestSpec()
+    asked: objects.RequestSpec = objects.RequestSpec.obj_from_primitive(spec)
+    return asked
+
+
+def _image(
+    asked: objects.RequestSpec, found: server_.Server
+) -> dict[str, str]:
+    image = asked.get('image')
+    known = {} if image is None else {
+        name: str(image.get(name)) for name in ('id', 'name')
+        if image.get(name)}
+    return {**known, **({'id': found.image_ref} if found.image_ref else {})}
+
+
+def _fault(row: Any, is_admin: bool) -> FaultRecord:
+    return FaultRecord(
+        row.code, row.message or '', (row.details or '') if is_admin else '',
+        row.host if is_admin else None, row.created_at)
