@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from futurist import ThreadPoolExecutor
+from oslo_log import log
 import oslo_messaging
 
 from cellsched.assembly import compute
@@ -19,6 +20,8 @@ from cellsched.assembly import service
 from cellsched import exception
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import local_pool
+
+LOG = log.getLogger(__name__)
 
 
 def agent_group(
@@ -70,8 +73,8 @@ class _AgentGroup(service.Service):
 def _each(functions: Sequence[Callable[[], None]]) -> Callable[[], None]:
     """Return a function that calls others in turn.
 
-    What one host fails of the others do not, unless the process is done for;
-    the first failure is raised at the end.
+    What one host fails of the others do not, unless the process is done for.
+    The first failure is raised at the end, and others are logged.
     """
     def each() -> None:
         failures = []
@@ -82,6 +85,8 @@ def _each(functions: Sequence[Callable[[], None]]) -> Callable[[], None]:
                 raise
             except Exception as exc:
                 failures.append(exc)
+        for failure in failures[1:]:
+            LOG.error('It failed for another host too: %s', failure)
         if failures:
             raise failures[0]
     return each
