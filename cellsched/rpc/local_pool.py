@@ -49,14 +49,15 @@ class PooledServer:
 
     def _take(self, incoming: list[local.Incoming]) -> None:
         for each in incoming:
-            future = self._pool.submit(_handle, self.dispatcher, each)
+            future = self._pool.submit(handle, self.dispatcher, each)
             self._begun.add(future)
             future.add_done_callback(self._begun.discard)
 
 
-def _handle(
+def handle(
     dispatcher: oslo_messaging.RPCDispatcher, incoming: local.Incoming
 ) -> None:
+    """Dispatch a message, and reply what comes of it, as servers do."""
     try:
         result = dispatcher.dispatch(incoming)
     except oslo_messaging.ExpectedException as exc:

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 import dataclasses
 import functools
-import sys
 from typing import Any
 
 import oslo_messaging
-from oslo_messaging.rpc import dispatcher
 from oslo_messaging import transport as messaging
 
 from cellsched.rpc import local
+from cellsched.rpc import local_pool
 from cellsched.simulator import stores
 
 
@@ -64,7 +63,7 @@ class Listener:
 
     broker: str
     target: oslo_messaging.Target
-    dispatcher: dispatcher.RPCDispatcher
+    dispatcher: oslo_messaging.RPCDispatcher
     process: Any
 
     def hears(self, letter: Letter) -> bool:
@@ -77,14 +76,7 @@ class Listener:
         call = letter.call
         incoming = local.Incoming(letter.text, None if call is None else (
             functools.partial(_reply, letter.method, call, gate)))
-        try:
-            result = self.dispatcher.dispatch(incoming)
-        except dispatcher.ExpectedException as exc:
-            incoming.reply(failure=exc.exc_info)
-        except Exception:
-            incoming.reply(failure=sys.exc_info())
-        else:
-            incoming.reply(result)
+        local_pool.handle(self.dispatcher, incoming)
 
 
 def _reply(
