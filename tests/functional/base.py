@@ -104,7 +104,7 @@ class TestCase(base.TestCase):
         logger.setLevel(logging.INFO)
 
     def deploy(
-        self, cells: Mapping[str, Iterable[str | deployment.DeployedHost]],
+        self, cells: Mapping[str, Iterable[str | deployment.DeployedHost]], /,
         aggregates: Mapping[str, Mapping[str, str]] | None = None,
         reached: Callable[[str], None] = lambda step: None,
         **options: Mapping[str, Any],

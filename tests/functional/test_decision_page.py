@@ -89,7 +89,9 @@ class TestDecisionPage(base.TestCase):
             self.assertIn(words, ' '.join(self.followed))
 
     def test_reason_when_a_cell_is_silent_is_that_of_the_page(self):
-        self.deploy_page(scheduler={'stale_cell_timeout': 0.5})
+        # Where this machine hangs for a moment, all cells are silent for it.
+        self.deploy_page(scheduler={'stale_cell_timeout': 2},
+                         conductor={'recovery_interval': 1})
         self.built()
         self.take_down('south')
 

@@ -22,7 +22,8 @@ class TestRestore(base.TestCase):
         super().setUp()
         self.deploy({
             'cell1': [deployment.DeployedHost('a1', availability_zone='one')],
-            'cell2': [deployment.DeployedHost('b1', availability_zone='two')]})
+            'cell2': [deployment.DeployedHost('b1', availability_zone='two')]},
+            cells={'timeout': 60})
         for zone in ('one', 'two'):
             self.build(zone)
 
@@ -58,16 +59,19 @@ class TestRestore(base.TestCase):
     def audit(self, *argv):
         """Run the command; return its exit code, what it says, and errors.
 
-        What it says is the kind, the server and what became of it.
+        What it says is the kind, the server and what became of it. All
+        cells must answer.
         """
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = app.Manage(out, err).run([
                 f'--config-file={self.world.directory}/etc/api.conf',
                 'audit', '-f', 'json', '--settle=0', *argv])
-        return code, sorted(
-            (row['Kind'], row['Of'], row['State'])
-            for row in json.loads(out.getvalue())), err.getvalue()
+        rows = json.loads(out.getvalue())
+        self.assertEqual([], [row['Finding'] for row in rows
+                              if row['Kind'] == 'cell-unreachable'])
+        return code, sorted((row['Kind'], row['Of'], row['State'])
+                            for row in rows), err.getvalue()
 
     def assertMended(self, *found):
         """All that an audit finds is this, and it repairs that."""

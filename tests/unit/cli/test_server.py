@@ -192,7 +192,8 @@ class TestServer(ServerTestCase):
         self.assertEnds(1, self.server('show', row['ID']), row['ID'])
 
     def test_several_are_deleted_and_the_unknown_is_named(self):
-        rows = self.create('gone', '--flavor', 'small', '--max', '2').data
+        rows = self.create(
+            'gone', '--flavor', 'small', '--max', '2', '--wait').data
 
         ran = self.server('delete', rows[0]['ID'], UNKNOWN, rows[1]['ID'],
                           '--wait')
