@@ -2,10 +2,10 @@
 """Statements that several queries need, in each dialect's words."""
 
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import json
 from typing import Any
 from typing import TypeVar
 
@@ -13,8 +13,9 @@ from oslo_db import exception as db_exc
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.ext import compiler as compiling
+from sqlalchemy.sql import functions
 
-from cellsched.db import array_parameters
 from cellsched.db import mysql
 
 _Where = TypeVar('_Where', sa.Select[Any], sa.Delete)
@@ -32,7 +33,77 @@ def in_list(
     It is for statements that are built once, as constants: to build one and
     to look it up takes longer than a database takes to run it.
     """
-    return array_parameters.InList(column, name)
+    return InList(column, name)
+
+
+class InList(functions.FunctionElement[bool]):
+    """The condition that a column is one of a parameter, which is a list.
+
+    As the list is one parameter, a statement's text is the same for each
+    length: it is neither made anew for each execution, nor prepared for each
+    length.
+    """
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+    def __init__(self, column: sa.ColumnElement[Any], name: str) -> None:
+        super().__init__(column, sa.bindparam(name, type_=column.type))
+
+    def self_group(self, against: Any = None) -> 'InList':
+        # It needs no parentheses, and is no number to compare with 1 either,
+        # for which SQLite would not use an index.
+        return self
+
+
+@compiling.compiles(InList)
+def _expand(element: InList, compiler: Any, **kw: Any) -> str:
+    column, these = element.clauses
+    return str(compiler.process(
+        column.in_(sa.bindparam(these.key, expanding=True)), **kw))
+
+
+@compiling.compiles(InList, 'sqlite')
+def _from_json(element: InList, compiler: Any, **kw: Any) -> str:
+    column, these = element.clauses
+    column = compiler.process(column, **kw)
+    these = compiler.process(sa.bindparam(these.key, type_=_JSON()), **kw)
+    return f'{column} IN (SELECT value FROM json_each({these}))'
+
+
+@compiling.compiles(InList, 'postgresql')
+def _from_array(element: InList, compiler: Any, **kw: Any) -> str:
+    column, these = element.clauses
+    # What is too long is nothing that is there, and must not be cut off.
+    each = sa.String() if isinstance(column.type, sa.String) else column.type
+    return str(compiler.process(column == sa.any_(sa.cast(
+        sa.bindparam(these.key, type_=_Array()), sa.ARRAY(each))), **kw))
+
+
+class _JSON(sa.types.TypeDecorator[Any]):
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str:
+        return json.dumps(value)
+
+
+class _Array(sa.types.TypeDecorator[Any]):
+    """An array as PostgreSQL reads it, which no driver writes as fast."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str:
+        return f'{{{",".join(map(_quoted, value))}}}'
+
+
+def _quoted(value: Any) -> str:
+    if value is None:
+        return 'NULL'
+    text = str(value).replace('\\', '\\\\').replace('"', '\\"')
+    return f'"{text}"'
 
 
 def among(column: Any, name: str, several: bool) -> sa.ColumnElement[bool]:
@@ -46,11 +117,11 @@ def among(column: Any, name: str, several: bool) -> sa.ColumnElement[bool]:
 
 def chunks(
     values: Iterable[Any], size: int = CHUNK
-) -> Iterator[list[Any]]:
-    """Yield the values, without repeats, in lists of a size for IN."""
+) -> list[list[Any]]:
+    """Return the values, without repeats, in lists of a size for IN."""
     unique = list(dict.fromkeys(values))
-    for start in range(0, len(unique), size):
-        yield unique[start:start + size]
+    return [unique[start:start + size]
+            for start in range(0, len(unique), size)]
 
 
 def insert_all(
