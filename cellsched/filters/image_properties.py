@@ -54,9 +54,9 @@ Related options:
         self._default = options.image_properties_default_architecture
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        return any(
-            request.image_property(name, default) is not None
-            for name, default in (*self._kinds(), *_NUMBERS))
+        said = request.image_properties()
+        return any(said.get(name, default) is not None
+                   for name, default in (*self._kinds(), *_NUMBERS))
 
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec

@@ -55,7 +55,7 @@ class Unread:
             if not each.name.startswith(_PREFIXES):
                 field, _, inner = each.name.partition('.')
                 fields.setdefault(field, []).append((inner, each))
-        self._fields = tuple(fields.items())
+        self._fields = fields
         # Flavors and properties are few, and come with every request.
         self._unread = functools.lru_cache(_NAMES_MAX)(self._find)
 
@@ -75,8 +75,9 @@ class Unread:
             demand = self._unread(catalogue.PROPERTY, name)
             if demand is not None and demand.when.holds(value, request):
                 yield _said('image property', name, demand)
-        for field, demands in self._fields:
-            value = request.get(field)
+        values = request.values_of(self._fields)
+        for field, value in values.items():
+            demands = self._fields[field]
             for inner, demand in demands if value is not None else ():
                 inside = catalogue.part(value, inner) if inner else value
                 if demand.when.holds(inside, request):

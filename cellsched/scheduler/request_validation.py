@@ -19,8 +19,17 @@ _HINTS = frozenset({'group'})
 #: The hint by which Nova has a host checked for a server's new image.
 REBUILD = '_nova_check_type'
 
+#: Fields of a request that name hosts or nodes.
+_HOST_LISTS = ('ignore_hosts', 'force_hosts', 'force_nodes')
+
+#: Fields of a request that are checked.
+_CHECKED = (
+    'flavor', 'scheduler_hints', 'image', 'num_instances', 'instance_uuid',
+    'instance_group', 'requested_destination', *_HOST_LISTS)
+
 #: What every flavor says.
 _REQUIRED = ('vcpus', 'memory_mb', 'root_gb')
+_AMOUNTS = (*_REQUIRED, 'ephemeral_gb', 'swap')
 
 #: The largest amount of anything.
 _AMOUNT_MAX = 2 ** 31 - 1
@@ -69,26 +78,27 @@ def check(
     if not isinstance(spec, objects.RequestSpec):
         raise invalid('spec_obj', 'a RequestSpec')
     most, listed = bounds.names_max, bounds.values_max
-    _check_flavor(spec.get('flavor'), most)
-    _check_hints(spec.get('scheduler_hints') or {}, most, hints, strictly)
-    image = spec.get('image')
+    said = spec.values_of(_CHECKED)
+    _check_flavor(said['flavor'], most)
+    _check_hints(said['scheduler_hints'] or {}, most, hints, strictly)
+    image = said['image']
     properties = image.get('properties') if image else None
     if properties is not None and len(properties.items()) > most:
         raise invalid('spec_obj.image.properties',
                       f'at most {most} properties')
-    if not 1 <= spec.get('num_instances', 1) <= _AMOUNT_MAX:
+    count = 1 if said['num_instances'] is None else said['num_instances']
+    if not 1 <= count <= _AMOUNT_MAX:
         raise invalid('spec_obj.num_instances',
                       f'a whole number from 1 to {_AMOUNT_MAX}')
-    if spec.get('instance_uuid') is not None:
-        check_ids('spec_obj.instance_uuid', [spec.instance_uuid])
-    for name, values in spec.values_of(
-            ('ignore_hosts', 'force_hosts', 'force_nodes')).items():
-        check_length(f'spec_obj.{name}', values, listed)
-    _check_group(spec.get('instance_group'), listed)
-    _check_destination(spec.get('requested_destination'), listed)
+    if said['instance_uuid'] is not None:
+        check_ids('spec_obj.instance_uuid', [said['instance_uuid']])
+    for name in _HOST_LISTS:
+        check_length(f'spec_obj.{name}', said[name], listed)
+    _check_group(said['instance_group'], listed)
+    _check_destination(said['requested_destination'], listed)
     if uuids is not None:
         _check_uuids(uuids, bounds.instances_max)
-    elif spec.get('num_instances', 1) > bounds.instances_max:
+    elif count > bounds.instances_max:
         raise invalid('spec_obj.num_instances',
                       f'a whole number from 1 to {bounds.instances_max}')
 
@@ -118,7 +128,8 @@ def check_length(field: str, values: Any, most: int) -> None:
 def _check_flavor(flavor: objects.Flavor | None, most: int) -> None:
     if flavor is None:
         raise invalid('spec_obj.flavor', 'a Flavor')
-    amounts = flavor.values_of((*_REQUIRED, 'ephemeral_gb', 'swap'))
+    amounts = flavor.values_of((*_AMOUNTS, 'extra_specs'))
+    extra_specs = amounts.pop('extra_specs')
     for name in _REQUIRED:
         if amounts[name] is None:
             raise invalid(f'spec_obj.flavor.{name}', 'a number')
@@ -127,7 +138,7 @@ def _check_flavor(flavor: objects.Flavor | None, most: int) -> None:
         if not 0 <= (amount or 0) <= _AMOUNT_MAX:
             raise invalid(f'spec_obj.flavor.{name}',
                           f'an amount from 0 to {_AMOUNT_MAX}')
-    if len(flavor.get('extra_specs') or ()) > most:
+    if len(extra_specs or ()) > most:
         raise invalid('spec_obj.flavor.extra_specs',
                       f'at most {most} extra specs')
 

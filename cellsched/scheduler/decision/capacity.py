@@ -47,10 +47,7 @@ class _Stage(base.Filter):
         self.resource = resource
         self.amount = amount
         self.word, self.unit = _WORDS.get(resource, (resource, resource))
-
-    @property
-    def name(self) -> str:
-        return f'{self.kind}:{self.resource}'
+        self.name = f'{self.kind}:{self.resource}'
 
     @abc.abstractmethod
     def offered(self, hosts: view.Hosts) -> view.Column:

@@ -18,7 +18,6 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base as filters_
-from cellsched.hosts import snapshot
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import candidates as candidates_
@@ -94,12 +93,7 @@ class Pipeline:
 
     def located(self, request: objects.RequestSpec) -> set[str]:
         """Return the instances whose hosts the plug-ins need to know."""
-        instances: set[str] = set()
-        for each in self._locating:
-            if self._calls.ask(each, each.applies, request):
-                named = self._calls.ask(each, each.located, request)
-                self._calls.ask(each, instances.update, named)
-        return instances
+        return self._calls.located(self._locating, request)
 
     def candidates(
         self, hosts: view.Hosts, request: objects.RequestSpec,
@@ -206,18 +200,14 @@ class Pipeline:
         if any(each.by_row for each in weighers):
             filtered = filtered.narrowed()
         hosts, mask = filtered.hosts, filtered.mask
-        parts = []
-        for weigher in weighers if len(candidates) > 1 else ():
-            multiplier = self._calls.multiplier(weigher, hosts)
-            if isinstance(multiplier, np.ndarray) or multiplier:
-                known = self._scores(weigher, hosts, request)
-                if known is None:
-                    continue
-                scores, extrema = known
-                parts.append(self._calls.ask(
-                    weigher, ranking_.WeightPart, weigher, scores, multiplier,
-                    mask, extrema if mask is None else None))
-        return ranking_.Ranking(hosts, mask, parts)
+        if len(candidates) < 2:
+            return ranking_.Ranking(hosts, mask)
+        multipliers = self._calls.multipliers(weighers, hosts)
+        scores = self._scores(multipliers, hosts, request)
+        return ranking_.Ranking(hosts, mask, self._calls.parts([
+            (weigher, multiplier, known)
+            for weigher, multiplier in multipliers.items()
+            if (known := scores[weigher]) is not None], mask))
 
     def reweigh(
         self, request: objects.RequestSpec,
@@ -269,21 +259,19 @@ class Pipeline:
         return ranking
 
     def _scores(
-        self, weigher: weighers_.Weigher, hosts: view.Hosts,
+        self, weighers: Iterable[weighers_.Weigher], hosts: view.Hosts,
         request: objects.RequestSpec,
-    ) -> tuple[view.Column, snapshot.Pair | None] | None:
-        """Return a weigher's scores, and their extrema where they are kept."""
-        if not (weigher.by_columns and hosts.is_whole):
-            scores = self._calls.scores(weigher, hosts, request)
-            return None if scores is None else (scores, None)
-
-        def make() -> tuple[view.Column, snapshot.Pair] | None:
-            scores = self._calls.scores(weigher, hosts, request)
-            if scores is None:
-                return None
-            return scores, snapshot.extrema_of(scores)
-
-        return hosts.memo_until_change(weigher, make)
+    ) -> dict[weighers_.Weigher, plugin_calls.Scores | None]:
+        """Return the scores of weighers; None where all hosts are alike."""
+        kept = tuple(each for each in weighers
+                     if each.by_columns) if hosts.is_whole else ()
+        found = dict(hosts.memo_until_change(kept, lambda: (
+            self._calls.kept_scores(kept, hosts, request)))) if kept else {}
+        for weigher in weighers:
+            if weigher not in found:
+                scores = self._calls.scores(weigher, hosts, request)
+                found[weigher] = None if scores is None else (scores, None)
+        return found
 
 
 def _limits(

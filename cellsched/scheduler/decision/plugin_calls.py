@@ -12,14 +12,19 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import base as filters_
+from cellsched.hosts import snapshot
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.scheduler.decision import ranking
 from cellsched.weighers import base as weighers_
 
 #: What may be called.
 Plugin = filters_.Filter | weighers_.Weigher
 _Kind = TypeVar('_Kind', filters_.Filter, weighers_.Weigher)
 _Answer = TypeVar('_Answer')
+
+#: Scores, and their least and greatest where they are kept.
+Scores = tuple[view.Column, snapshot.Pair | None]
 
 #: Methods that need not be called, as they say yes.
 _DEFAULTS = (filters_.Filter.applies, weighers_.Weigher.applies)
@@ -67,6 +72,17 @@ class PluginCalls:
         return [each for each in plugins if type(each).applies in _DEFAULTS
                 or self.ask(each, each.applies, request)]
 
+    def located(
+        self, plugins: Iterable[Plugin], request: objects.RequestSpec
+    ) -> set[str]:
+        """Return the instances whose hosts the plug-ins need to know."""
+        instances: set[str] = set()
+        for each in plugins:
+            if self.ask(each, each.applies, request):
+                named = self.ask(each, each.located, request)
+                self.ask(each, instances.update, named)
+        return instances
+
     def mask(
         self, stage: filters_.Filter, hosts: view.Hosts,
         request: objects.RequestSpec,
@@ -93,6 +109,45 @@ class PluginCalls:
                 weigher, f'its scores are not an array of {len(hosts)} '
                          'numbers')
         return answer
+
+    def kept_scores(
+        self, weighers: Iterable[weighers_.Weigher], hosts: view.Hosts,
+        request: objects.RequestSpec,
+    ) -> dict[weighers_.Weigher, Scores | None]:
+        """Return the scores of weighers, and what is to be kept with them."""
+        found: dict[weighers_.Weigher, Scores | None] = {}
+        for weigher in weighers:
+            scores = self.scores(weigher, hosts, request)
+            found[weigher] = None if scores is None else (
+                scores, snapshot.extrema_of(scores))
+        return found
+
+    def parts(
+        self,
+        weighed: Iterable[tuple[
+            weighers_.Weigher, float | view.Column, Scores]],
+        mask: view.Mask | None,
+    ) -> list[ranking.WeightPart]:
+        """Return the parts of weighers in the weights.
+
+        :param weighed: weighers with their multipliers and scores
+        :param mask: the hosts that count; all where it is None
+        """
+        return [self.ask(
+            weigher, ranking.WeightPart, weigher, scores, multiplier, mask,
+            extrema if mask is None else None)
+            for weigher, multiplier, (scores, extrema) in weighed]
+
+    def multipliers(
+        self, weighers: Iterable[weighers_.Weigher], hosts: view.Hosts
+    ) -> dict[weighers_.Weigher, float | view.Column]:
+        """Return the multipliers of the weighers that have one but zero."""
+        found = {}
+        for weigher in weighers:
+            multiplier = self.multiplier(weigher, hosts)
+            if isinstance(multiplier, np.ndarray) or multiplier:
+                found[weigher] = multiplier
+        return found
 
     def multiplier(
         self, weigher: weighers_.Weigher, hosts: view.Hosts
