@@ -356,16 +356,24 @@ class Ranking:
 
     def shares(self, row: int) -> list[WeightShare]:
         """Return what each weigher gave the host in a row."""
-        place = self.place(row)
-        return [] if place is None else [
-            part.share(place) for part in self.parts]
+        return list(self.weighed(row, detailed=True)[1])
 
     def weight(self, row: int) -> float:
         """Return the weight of the host in a row."""
+        return self.weighed(row, detailed=False)[0]
+
+    def weighed(
+        self, row: int, detailed: bool
+    ) -> tuple[float, Sequence[WeightShare]]:
+        """Return the weight of the host in a row, and what made it.
+
+        :param detailed: whether what made it is asked for
+        """
         place = self.place(row)
         if place is None:
-            return 0.0
-        return float(self._weights[place] + self._offset)
+            return 0.0, ()
+        return float(self._weights[place] + self._offset), [
+            part.share(place) for part in self.parts] if detailed else ()
 
 
 def _greatest(weights: view.Column, without: int | None) -> int | None:

@@ -123,5 +123,4 @@ def _place(
     hosts: view.Hosts, ranking: ranking_.Ranking, row: int, detailed: bool
 ) -> Place:
     host, nodename, cell = hosts.values_at(row, 'host', 'nodename', 'cell')
-    return Place(host, nodename, cell, ranking.weight(row),
-                 ranking.shares(row) if detailed else ())
+    return Place(host, nodename, cell, *ranking.weighed(row, detailed))
