@@ -100,15 +100,6 @@ def check_url(url: str, schema: str) -> None:
             expected='a URL with %40 for each @ of the password')
 
 
-def begin_immediate(connection: sa.Connection) -> None:
-    """Begin a transaction of SQLite's as a writer.
-
-    One that begins as a reader cannot become a writer while another one
-    writes, whatever the timeout.
-    """
-    connection.exec_driver_sql('BEGIN IMMEDIATE')
-
-
 def _server(
     url: sa.URL, options: Mapping[str, Any], clock: clock_.Clock
 ) -> sa.Engine:

@@ -294,7 +294,9 @@ class _Use:
                 isolation_level=connection.default_isolation_level)
         connection.begin()
         if connection.dialect.name == 'sqlite':
-            engines.begin_immediate(connection)
+            # One that begins as a reader cannot become a writer while another
+            # one writes, whatever the timeout.
+            connection.exec_driver_sql('BEGIN IMMEDIATE')
 
     def __exit__(
         self, kind: Any, exc: BaseException | None, traceback: Any
