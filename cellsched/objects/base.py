@@ -309,11 +309,6 @@ class Registry:
         return _OWN
 
 
-def is_known(name: str) -> bool:
-    """Return whether there is an object of a name."""
-    return name in _OWN
-
-
 _NAME, _NAMESPACE, _VERSION, _DATA, _CHANGES = (
     f'nova_object.{key}'
     for key in ('name', 'namespace', 'version', 'data', 'changes'))

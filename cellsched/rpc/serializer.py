@@ -10,6 +10,9 @@ from cellsched.objects import base
 
 _NAME = f'{base.Object.OBJ_SERIAL_NAMESPACE}.name'
 
+#: Objects that there are, by name.
+_KNOWN = base.Registry.obj_classes()
+
 
 class Serializer(oslo_messaging.Serializer):
     """Turns objects into their envelopes, and back, however deep they are.
@@ -59,6 +62,6 @@ def _read(entity: Any) -> Any:
     if _NAME not in entity:
         return {key: value if type(value) in base.PLAIN else _read(value)
                 for key, value in entity.items()}
-    if base.is_known(entity[_NAME]):
+    if entity[_NAME] in _KNOWN:
         return base.Object.obj_from_primitive(entity)
     return entity

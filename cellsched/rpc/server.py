@@ -16,6 +16,7 @@ from oslo_versionedobjects import exception as ovo_exception
 
 from cellsched import context as request_context
 from cellsched import exception
+from cellsched.objects import base
 from cellsched.rpc import remote_exceptions
 from cellsched.rpc import serializer
 
@@ -266,6 +267,8 @@ class Arguments(serializer.Serializer):
     """Reads what callers sent; what cannot be read is an error of theirs."""
 
     def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        if type(entity) in base.PLAIN:
+            return entity
         try:
             return super().deserialize_entity(ctxt, entity)
         except ovo_exception.IncompatibleObjectVersion:
