@@ -2,11 +2,11 @@
 """Builds on their way into cells, in batches, and what becomes of them."""
 
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import enum
+from typing import TypeAlias
 
 from cellsched.conductor.tasks import retries
 from cellsched import context as context_
@@ -166,6 +166,21 @@ class Batch:
         gone = sum(build.deleted or build.finished for build in self.builds)
         return max(min(self.least, len(self.builds)) - gone, 1)
 
+    def settle(
+        self, builds: Iterable[Build], together: bool
+    ) -> tuple[list[Build], list[Build]]:
+        """Return the builds that have no outcome yet, and those that have one.
+
+        :param together: whether all fail first if too few are left
+        """
+        if together:
+            self.fail_together()
+        live: list[Build] = []
+        ended: list[Build] = []
+        for build in builds:
+            (ended if build.ended else live).append(build)
+        return live, ended
+
     def fail_together(self) -> None:
         """Fail them all if too few of them are left.
 
@@ -183,41 +198,30 @@ class Batch:
                 build.end(outcome, first.reason)
 
 
+#: A cell, and builds of it.
+CellBuilds: TypeAlias = tuple[objects.CellMapping, list[Build]]
+
+
 def going_on(builds: Iterable[Build]) -> list[Build]:
     """Return the builds that have no outcome yet."""
     return [build for build in builds
             if build._outcome is Outcome.GOING_ON]
 
 
-def parted(builds: Iterable[Build]) -> tuple[list[Build], list[Build]]:
-    """Return the builds that have no outcome yet, and those that have one."""
-    live: list[Build] = []
-    ended: list[Build] = []
-    for build in builds:
-        (live if build._outcome is Outcome.GOING_ON else ended).append(build)
-    return live, ended
-
-
-def by_cell(
-    builds: Sequence[Build],
-) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
-    """Yield builds by their cell; those without one are left out."""
+def by_cell(builds: Sequence[Build]) -> list[CellBuilds]:
+    """Return builds by their cell; those without one are left out."""
     return _grouped([(build.cell, build) for build in builds])
 
 
-def by_any_cell(
-    builds: Sequence[Build],
-) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
-    """Yield builds by each cell that may know of them."""
+def by_any_cell(builds: Sequence[Build]) -> list[CellBuilds]:
+    """Return builds by each cell that may know of them."""
     return _grouped([
         (cell, build) for build in builds
         for cell in (build.cell, build.earlier)])
 
 
-def by_written_cell(
-    builds: Sequence[Build],
-) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
-    """Yield builds by each cell that may have rows of them."""
+def by_written_cell(builds: Sequence[Build]) -> list[CellBuilds]:
+    """Return builds by each cell that may have rows of them."""
     return _grouped([
         (cell, build) for build in builds
         for cell in (build.cell, build.earlier)
@@ -226,10 +230,9 @@ def by_written_cell(
 
 def _grouped(
     pairs: Iterable[tuple[objects.CellMapping | None, Build]],
-) -> Iterator[tuple[objects.CellMapping, list[Build]]]:
-    groups: dict[int, tuple[objects.CellMapping, list[Build]]] = {}
+) -> list[CellBuilds]:
+    groups: dict[int, CellBuilds] = {}
     for cell, build in pairs:
         if cell is not None:
             groups.setdefault(cell.id, (cell, []))[1].append(build)
-    for _, group in sorted(groups.items()):
-        yield group
+    return [group for _, group in sorted(groups.items())]

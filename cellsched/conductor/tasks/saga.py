@@ -87,9 +87,8 @@ class _Course:
     def settle(self, step: Step) -> None:
         """Find out who goes on from a step that was done."""
         self.place += 1
-        if not step.final:
-            self.batch.fail_together()
-        self.live, self.ended = build_.parted(self.live)
+        self.live, self.ended = self.batch.settle(
+            self.live, together=not step.final)
 
 
 class Runner:

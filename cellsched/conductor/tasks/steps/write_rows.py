@@ -110,10 +110,11 @@ class WriteRows(saga.Step):
     def _write(
         self, cell: objects.CellMapping, builds: Sequence[build_.Build]
     ) -> None:
-        for build in builds:
-            build.instance.availability_zone = (
+        servers = [build.instance for build in builds]
+        for build, server in zip(builds, servers, strict=True):
+            server.availability_zone = (
                 build.selections[0].get('availability_zone'))
-            build.instance.build_attempts = 1
+            server.build_attempts = 1
         database = self._targets.database(cell)
         with database.writer() as connection:
             now, told_at = database.now(), database.timestamp()
@@ -123,9 +124,9 @@ class WriteRows(saga.Step):
             instances.purge(connection, instances.lock(
                 connection, [build.uuid for build in builds if build.again]))
             new = set(instances.create(
-                connection, [build.instance for build in builds], now,
-                {build.uuid: build.spec.image_properties()
-                 for build in builds}))
+                connection, servers, now, {
+                    build.uuid: build.spec.image_properties()
+                    for build in builds}))
             belongings.add(
                 connection, [build.request for build in builds
                              if build.uuid in new], now)
@@ -136,12 +137,11 @@ class WriteRows(saga.Step):
             instance_actions.create_all(
                 connection, {build.uuid: build.context for build in builds
                              if build.uuid in new}, 'create', now)
-        for build in builds:
-            if build.uuid not in new:
-                continue
-            self._notifier.updated(
-                build.context, build.instance, (None, None),
-                (build.instance.vm_state, build.instance.task_state))
+        for build, server in zip(builds, servers, strict=True):
+            if build.uuid in new:
+                self._notifier.updated(
+                    build.context, server, (None, None),
+                    (server.vm_state, server.task_state))
 
     def undo(self, connection: Any, builds: Sequence[build_.Build]) -> None:
         for cell, batch in build_.by_written_cell(builds):
