@@ -41,9 +41,12 @@ PACKAGES = tuple(suites.BEYOND_UNIT)
 class Session:
     """One run: what is changed, where, and how long its tests take.
 
+    :param root: a copy of the tree, for names of tests: in the checkout there
+        may be others by now
     :param free: copies of the tree that nobody works in
     """
 
+    root: pathlib.Path
     kinds: dict[str, operator.Operator]
     free: 'queue.Queue[trees.Tree]'
     functional: bool
@@ -51,7 +54,7 @@ class Session:
         default_factory=dict)
 
     def stages(self, module: str) -> list[list[str]]:
-        stages = suites.stages(ROOT, module)
+        stages = suites.stages(self.root, module)
         if not self.functional:
             stages = [stage for stage in stages
                       if stage[0].startswith('tests.unit')]
@@ -77,11 +80,10 @@ class Session:
         self, mutant: mutants.Mutant, place: int
     ) -> survivors.Survivor | None:
         """Return a change that this stage of its tests does not notice."""
-        source = (ROOT / mutant.module).read_text(encoding='utf-8')
-        change = mutant.make(source, self.kinds)
-        assert change is not None
         tree = self.free.get()
         try:
+            change = mutant.make(_source(tree.path, mutant), self.kinds)
+            assert change is not None
             with tree.changed(mutant.module, change.text):
                 for stage in self.stages(mutant.module)[place:place + 1]:
                     if not tree.passes(stage, self.timeouts[tuple(stage)]):
@@ -95,18 +97,11 @@ def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     kinds = operators.made()
-    rng = random.Random(options.seed)
-    found = {}
-    for package in options.packages or PACKAGES:
-        every = [mutant for module in _modules(package)
-                 for mutant in mutants.find(ROOT, module, kinds)]
-        found[package] = _sample(every, options.sample, rng, kinds)
-        print(f'{package}: {len(found[package])} of {len(every)} changes',
-              file=sys.stderr)
-    chosen = list(dict.fromkeys(
-        mutant for those in found.values() for mutant in those))
     try:
         with trees.copies(ROOT, options.at_once) as copies:
+            found = _find(options, copies[0].path, kinds)
+            chosen = list(dict.fromkeys(
+                mutant for those in found.values() for mutant in those))
             alive = _run(options, kinds, copies, chosen)
     except trees.Broken as exc:
         print(exc, file=sys.stderr)
@@ -120,6 +115,22 @@ def main(arguments: Sequence[str]) -> int:
           f'{sum(each.key not in reasons for each in alive)} of them '
           f'unexplained; --sample {options.sample} --seed {options.seed}')
     return 0 if survivors.passed(len(chosen), alive, reasons) else 1
+
+
+def _find(
+    options: argparse.Namespace, root: pathlib.Path,
+    kinds: dict[str, operator.Operator],
+) -> dict[str, list[mutants.Mutant]]:
+    """Return the changes to make, by package."""
+    rng = random.Random(options.seed)
+    found = {}
+    for package in options.packages or PACKAGES:
+        every = [mutant for module in _modules(root, package)
+                 for mutant in mutants.find(root, module, kinds)]
+        found[package] = _sample(root, every, options.sample, rng, kinds)
+        print(f'{package}: {len(found[package])} of {len(every)} changes',
+              file=sys.stderr)
+    return found
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -161,16 +172,20 @@ def _count(text: str) -> int:
     return number
 
 
-def _modules(package: str) -> list[str]:
-    path = ROOT / package
+def _modules(root: pathlib.Path, package: str) -> list[str]:
+    path = root / package
     paths = [path] if path.is_file() else sorted(path.rglob('*.py'))
-    return [each.relative_to(ROOT).as_posix() for each in paths
+    return [each.relative_to(root).as_posix() for each in paths
             if 'migrations' not in each.parts]
 
 
+def _source(root: pathlib.Path, mutant: mutants.Mutant) -> str:
+    return (root / mutant.module).read_text(encoding='utf-8')
+
+
 def _sample(
-    every: Sequence[mutants.Mutant], size: int | None, rng: random.Random,
-    kinds: dict[str, operator.Operator],
+    root: pathlib.Path, every: Sequence[mutants.Mutant], size: int | None,
+    rng: random.Random, kinds: dict[str, operator.Operator],
 ) -> list[mutants.Mutant]:
     """Return so many changes; what cannot be read is none."""
     mixed, seen = rng.sample(every, len(every)), set()
@@ -180,8 +195,7 @@ def _sample(
         if size is not None and len(chosen) == size:
             break
         if mutant.module not in sources:
-            sources[mutant.module] = (ROOT / mutant.module).read_text(
-                encoding='utf-8')
+            sources[mutant.module] = _source(root, mutant)
         change = mutant.make(sources[mutant.module], kinds)
         # Two ways to make the same change are one.
         if change is not None and (mutant.module, change.text) not in seen:
@@ -199,7 +213,7 @@ def _run(
     for tree in copies:
         tree.check()
         free.put(tree)
-    session = Session(kinds, free, not options.unit)
+    session = Session(copies[0].path, kinds, free, not options.unit)
     alive: list[mutants.Mutant] = list(chosen)
     found: list[survivors.Survivor] = []
     executor = futures.ThreadPoolExecutor(len(copies))

@@ -72,7 +72,6 @@ def _of_package(root: pathlib.Path, package: str) -> list[str]:
 def _named(
     root: pathlib.Path, paths: list[pathlib.Path]
 ) -> list[str]:
-    """Return tests by their dotted names; those of the tree as such not."""
-    return sorted(
-        '.'.join(path.relative_to(root).with_suffix('').parts)
-        for path in paths if path.stem != 'functional.test_tidy')
+    """Return tests by their dotted names."""
+    return sorted('.'.join(path.relative_to(root).with_suffix('').parts)
+                  for path in paths)
