@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from oslo_config import cfg
 
+from cellsched import clock as clock_
 from cellsched import objects
 
 
@@ -61,7 +62,7 @@ class ComputeDriver(abc.ABC):
         """Return the options that this driver reads, none by default."""
         return []
 
-    def __init__(self, conf: cfg.ConfigOpts, clock: Any) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, clock: clock_.Clock) -> None:
         self.conf = conf
         self.clock = clock
 
