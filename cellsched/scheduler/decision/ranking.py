@@ -354,16 +354,8 @@ class Ranking:
         """Return where a row of the table is among the hosts, or None."""
         return self.hosts.place(row)
 
-    def shares(self, row: int) -> list[WeightShare]:
-        """Return what each weigher gave the host in a row."""
-        return list(self.weighed(row, detailed=True)[1])
-
-    def weight(self, row: int) -> float:
-        """Return the weight of the host in a row."""
-        return self.weighed(row, detailed=False)[0]
-
     def weighed(
-        self, row: int, detailed: bool
+        self, row: int, detailed: bool = True
     ) -> tuple[float, Sequence[WeightShare]]:
         """Return the weight of the host in a row, and what made it.
 

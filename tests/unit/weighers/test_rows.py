@@ -52,7 +52,7 @@ class TestRowWeigher(base.TestCase):
 
         self.assertEqual([0.0, 1.0, 0.5], found.weights.tolist())
         self.assertEqual(('Bare', 488.0), (
-            found.shares(0)[0].by, found.shares(0)[0].raw))
+            found.weighed(0)[1][0].by, found.weighed(0)[1][0].raw))
 
     def test_only_hosts_that_passed_are_looked_at(self):
         plugin = Bare()

@@ -62,9 +62,9 @@ class TestWeights(base.TestCase):
         ranking = decision.weigh(world.request, found)
 
         for row, weight in zip(ranking.rows, ranking.weights):
-            shares = [share.weight for share in ranking.shares(row)]
+            shares = [share.weight for share in ranking.weighed(row)[1]]
             np.testing.assert_allclose(sum(shares), weight, 1e-9, 1e-9)
-            np.testing.assert_allclose(ranking.weight(row), weight)
+            np.testing.assert_allclose(ranking.weighed(row)[0], weight)
 
     @hypothesis.given(world=weights.worlds(), multipliers=weights.settings(),
                       data=st.data())

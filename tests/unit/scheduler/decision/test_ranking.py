@@ -56,7 +56,7 @@ class TestScaled(base.TestCase):
         np.testing.assert_allclose(
             found.weights, expected, rtol=1e-9, atol=1e-9)
         self.assertEqual(expected, [
-            found.shares(row)[0].scaled for row in range(len(scores))])
+            found.weighed(row)[1][0].scaled for row in range(len(scores))])
 
     def test_scores_are_spread_over_zero_to_one(self):
         self.assertScaled([0.0, 0.25, 1.0], [-2, 0, 6])
@@ -126,7 +126,7 @@ class TestWeights(base.TestCase):
         found = ranked(part([0, 5, 10], 2.0), part([4.0, 2.0, 0.0], -1.0))
 
         self.assertEqual([-1.0, 0.5, 2.0], found.weights.tolist())
-        self.assertEqual(2.0, found.weight(2))
+        self.assertEqual(2.0, found.weighed(2)[0])
 
     def test_multiplier_may_differ_from_host_to_host(self):
         found = ranked(part([0, 1, 1], [1.0, 2.0, -1.0]))
@@ -148,9 +148,9 @@ class TestWeights(base.TestCase):
         self.assertEqual(
             [ranking.WeightShare('Weigher', 5.0, 0.5, 2.0, 1.0),
              ranking.WeightShare('Weigher', 2.0, 0.5, 3.0, 1.5),
-             ranking.WeightShare('Weigher', 7.0, 0.0, 9.0, 0.0)], found.shares(
-                 1))
-        self.assertEqual(2.5, found.weight(1))
+             ranking.WeightShare('Weigher', 7.0, 0.0, 9.0, 0.0)],
+            found.weighed(1)[1])
+        self.assertEqual(2.5, found.weighed(1)[0])
 
     def test_without_parts_all_weigh_nothing(self):
         self.assertEqual([0.0, 0.0], ranked(count=2).weights.tolist())
@@ -158,9 +158,9 @@ class TestWeights(base.TestCase):
     def test_host_that_is_not_there_has_no_share(self):
         found = ranked(part([1, 2]), at=[3, 7])
 
-        self.assertEqual((None, [], 0.0), (
-            found.place(5), found.shares(5), found.weight(5)))
-        self.assertEqual((1, 1.0), (found.place(7), found.weight(7)))
+        self.assertEqual(
+            (None, (0.0, ())), (found.place(5), found.weighed(5)))
+        self.assertEqual((1, 1.0), (found.place(7), found.weighed(7)[0]))
 
     def test_detached_scores_stay_as_they_are(self):
         hosts = builders.hosts(free_ram_mb=[100, 300, 200])

@@ -77,7 +77,7 @@ class TestRankings(base.TestCase):
             'best': best, 'order': list(found), 'rows': found.rows.tolist(),
             'second': found.second(best[0]) if best else None,
             'weights': found.weights.tolist(), 'tied': found.tied(),
-            'shares': [found.shares(row) for row in best]}
+            'shares': [found.weighed(row)[1] for row in best]}
 
     @hypothesis.given(
         steps=st.lists(_STEPS, max_size=8), out=st.lists(_ROW, max_size=2),
