@@ -26,8 +26,9 @@ from cellsched.testing import deployment  # noqa: E402
 
 PACKAGE = str(ROOT / 'cellsched')
 
-#: What stands between a thread of ours and a function that is periodic.
-PERIODIC = 'Service._task.<locals>.task'
+#: What stands between a thread of ours and a function that is periodic, and
+#: what a thread does for one: a build itself asks no cells.
+PERIODIC = ('Service._task.<locals>.task', 'Gatherer.gather.<locals>.ask')
 
 
 class Walk:
@@ -58,7 +59,7 @@ class Walk:
         local = self._local.__dict__
         name = code.co_qualname
         step = 1 if event == 'call' else -1
-        if name == PERIODIC:
+        if name in PERIODIC:
             local['periodic'] = local.get('periodic', 0) + step
         if name == self._within:
             local['within'] = max(local.get('within', 0) + step, 0)
