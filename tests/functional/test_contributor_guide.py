@@ -6,7 +6,7 @@ import pkgutil
 import re
 
 import cellsched
-from tests.unit import base
+from tests.functional import base
 from tests.unit import tidy
 
 PAGES = tidy.ROOT / 'doc/source/contributor'
