@@ -7,25 +7,30 @@
 stestr shares tests by what they took before, which a new clone does not know.
 """
 
+import collections
 from collections.abc import Iterable
+from collections.abc import Mapping
+import configparser
 import csv
 import datetime
 import pathlib
+import re
 import sys
 from typing import Any
 
 import subunit
 import testtools
 
-KNOWN = pathlib.Path(__file__).parents[1] / 'tests' / 'durations.csv'
+TOP = pathlib.Path(__file__).parents[1]
+KNOWN = TOP / 'tests' / 'durations.csv'
 
 #: Others are many, and chance shares them evenly.
-LEAST_S = 4
+LEAST_S = 4.0
 
 
-def read() -> dict[str, int]:
+def read() -> dict[str, float]:
     with open(KNOWN, encoding='utf-8', newline='') as lines:
-        return {row['test']: int(row['seconds'])
+        return {row['test']: float(row['seconds'])
                 for row in csv.DictReader(lines)}
 
 
@@ -48,7 +53,7 @@ class _Taken(testtools.StreamResult):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seconds: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
         #: Where each worker came to the end of a test.
         self._ends: dict[str, datetime.datetime] = {}
         self._begins: dict[str, datetime.datetime] = {}
@@ -67,7 +72,8 @@ class _Taken(testtools.StreamResult):
             for worker in test_tags or ():
                 begin = self._ends.get(worker, begin)
                 self._ends[worker] = timestamp
-            self.seconds[test_id] = round((timestamp - begin).total_seconds())
+            self.seconds[test_id] = round(
+                (timestamp - begin).total_seconds(), 1)
 
 
 def learn() -> None:
@@ -77,12 +83,29 @@ def learn() -> None:
     subunit.ByteStreamToStreamResult(
         sys.stdin.buffer, non_subunit_name='output').run(taken)
     taken.stopTestRun()
+    seconds = _worth_knowing({**read(), **taken.seconds})
     with open(KNOWN, 'w', encoding='utf-8', newline='') as lines:
         writer = csv.writer(lines, lineterminator='\n')
         writer.writerow(['test', 'seconds'])
-        writer.writerows(
-            row for row in sorted({**read(), **taken.seconds}.items())
-            if row[1] >= LEAST_S)
+        writer.writerows(sorted(seconds.items()))
+
+
+def _worth_knowing(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return those that take long, alone or as a group that one worker runs.
+
+    Of a group all are needed: stestr takes one that it knows in part for as
+    short as that part.
+    """
+    config = configparser.RawConfigParser()
+    config.read(TOP / '.stestr.conf')
+    is_grouped = re.compile(config['DEFAULT']['group_regex'])
+    groups: dict[str, list[str]] = collections.defaultdict(list)
+    for test in seconds:
+        found = is_grouped.match(test)
+        groups[found[0] if found else test].append(test)
+    return {
+        test: seconds[test] for group in groups.values()
+        if sum(seconds[each] for each in group) >= LEAST_S for test in group}
 
 
 if __name__ == '__main__':
