@@ -73,17 +73,29 @@ def fill(directory, python):
             and not (directory / 'pyvenv.cfg').exists()):
         # It is about to be emptied.
         raise ValueError(f'{directory}: expected an environment or nothing')
-    venv.create(directory, clear=True, with_pip=True)
+    venv.create(directory, clear=True)
     # Settings of an environment around this one are not for that.
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')}
-    # What is not compiled here is when it is imported, which most is never.
-    subprocess.run(
-        [python, '-m', 'pip', 'install', '--quiet', '--no-compile',
-         '--disable-pip-version-check', '--requirement', REQUIREMENTS],
-        env=env, check=True, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT)
+    # uv does it in a tenth of the time, and reads nothing of pip's
+    # configuration: where it is missing or fails, pip does it or says why not.
+    by_uv = subprocess.run(
+        [sys.executable, '-m', 'uv', '--quiet', '--no-config', 'pip',
+         'install', '--python', python, '--requirement', REQUIREMENTS],
+        env=env, capture_output=True)
+    if by_uv.returncode:
+        fill_by_pip(python, env)
     (directory / MARK).write_text(REQUIREMENTS.read_text())
+
+
+def fill_by_pip(python, env):
+    # What is not compiled here is when it is imported, which most is never.
+    for args in (['ensurepip'], [
+            'pip', 'install', '--quiet', '--no-compile',
+            '--disable-pip-version-check', '--requirement', REQUIREMENTS]):
+        subprocess.run(
+            [python, '-m', *args], env=env, check=True, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 if __name__ == '__main__':

@@ -21,9 +21,14 @@ PAGE = 'existing-service.rst'
 
 class TestExistingService(pages.Following):
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # To install Nova first is not of the test's time.
+        cls.python = base.installed(caller.python)
+
     def setUp(self):
         super().setUp()
-        self.python = base.installed(caller.python)
         # Nova has it already.
         self.make('rabbitmqctl add_vhost', 'nova')
         self.server, self.other = nova_base.new(2)

@@ -38,13 +38,17 @@ class TestClassicQueues(
 
 class TestNames(base.TestCase):
 
-    def test_names_that_are_recorded_are_those_of_nova(self):
-        python = base.installed(caller.python)
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # To install Nova first is not of the test's time.
+        cls.python = base.installed(caller.python)
 
+    def test_names_that_are_recorded_are_those_of_nova(self):
         told = subprocess.run(
-            [python, '-I', NAMES], cwd=self.directory, check=True, text=True,
+            [self.python, '-I', NAMES], cwd=self.directory, check=True,
             env=processes.environment(), stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL).stdout
+            stderr=subprocess.DEVNULL, text=True).stdout
 
         self.assertEqual(json.loads(told), json.loads(
             test_demand_catalogue.NAMES.read_text()))
@@ -54,9 +58,11 @@ class TestEnvironment(base.TestCase):
 
     def test_that_nova_cannot_be_installed_is_told(self):
         # Nobody listens there.
-        self.useFixture(fixtures.EnvironmentVariable(
-            'PIP_INDEX_URL', f'http://{serving.ADDRESS}:9/'))
-        self.useFixture(fixtures.EnvironmentVariable('PIP_RETRIES', '0'))
+        for installer, index in ('PIP', 'INDEX_URL'), ('UV', 'DEFAULT_INDEX'):
+            self.useFixture(fixtures.EnvironmentVariable(
+                f'{installer}_{index}', f'http://{serving.ADDRESS}:9/'))
+        for retries in 'PIP_RETRIES', 'UV_HTTP_RETRIES':
+            self.useFixture(fixtures.EnvironmentVariable(retries, '0'))
 
         exc = self.assertRaises(
             serving.NotInstalled, caller.python, self.directory / 'nova')
