@@ -237,11 +237,18 @@ class TestCase(base.TestCase):
         return moves.consumer(uuid)
 
     def take_down(self, name):
+        self._set_url(name, 'sqlite:////nowhere/gone.sqlite')
+
+    def bring_back(self, name):
+        """Let a cell that was taken down answer again."""
+        self._set_url(name, self.by_name[name].database_connection)
+
+    def _set_url(self, cell, url):
         table = api_models.cell_mappings
         with self.database.writer() as connection:
             connection.execute(
-                sa.update(table).where(table.c.name == name).values(
-                    database_connection='sqlite:////nowhere/gone.sqlite'))
+                sa.update(table).where(table.c.name == cell).values(
+                    database_connection=url))
         self.cells.refresh()
 
     def rows(self, uuid):

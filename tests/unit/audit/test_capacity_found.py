@@ -81,9 +81,11 @@ class TestFigures(base.TestCase):
 
         self.assertEqual([uuids[:2], uuids[2:4], uuids[4:]], seen)
 
-    def test_provider_that_goes_on_changing_is_left(self):
-        self.take(VCPU=1)
-        self.store._used[self.host]['VCPU'] = 5
+    def change_in_walks(self, *changing):
+        """Have providers change in each walk; return a list of the walks.
+
+        :param changing: providers by the walk that they change in
+        """
         walks = []
 
         class Busy(type(self.store)):
@@ -91,13 +93,38 @@ class TestFigures(base.TestCase):
             def consumers(this, after='', limit=1000):
                 if not after:
                     walks.append(after)
-                    this.set_inventory(self.host, {
-                        'VCPU': claims_base.Inventory(8 + len(walks))})
+                    for provider in changing[len(walks) - 1]:
+                        this.set_inventory(provider, {
+                            'VCPU': claims_base.Inventory(8 + len(walks))})
                 return super().consumers(after, limit)
 
         self.store.__class__ = Busy
+        return walks
+
+    def test_provider_that_goes_on_changing_is_left(self):
+        self.take(VCPU=1)
+        self.store._used[self.host]['VCPU'] = 5
+        walks = self.change_in_walks(*[[self.host]] * 3)
 
         self.assertEqual([], self.found())
+        self.assertEqual(3, len(walks))
+
+    def test_claims_are_added_up_once_where_nothing_changes(self):
+        self.take(VCPU=1)
+        walks = self.change_in_walks([])
+
+        self.assertEqual([], self.found())
+        self.assertEqual(1, len(walks))
+
+    def test_provider_that_was_told_and_changes_then_is_not_told_again(self):
+        self.take(VCPU=1)
+        self.store._used[self.host]['VCPU'] = 5
+        [other] = samples.uuids(1)
+        self.store.set_inventory(other, {})
+        walks = self.change_in_walks([other], [self.host, other], [])
+
+        self.assertEqual(
+            ['miscounted:VCPU'], [kind for kind, _, _ in self.found()])
         self.assertEqual(3, len(walks))
 
     def test_provider_that_does_not_change_is_told_once(self):

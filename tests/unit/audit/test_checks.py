@@ -66,6 +66,21 @@ class TestCellsDown(base.TestCase):
         self.assertFound(('S2', 'cell-unreachable',
                           self.by_name['cell0'].uuid, 'cell0'), fix=True)
 
+    def test_cell_that_is_back_is_gone_through_by_the_next_audit(self):
+        leaked = self.deleted()
+        self.take_down('cell1')
+        self.audit()
+        self.bring_back('cell1')
+
+        self.assertFound(('S4', 'claim-leaked', leaked, 'cell1'))
+
+    def test_cell_that_is_back_at_the_second_look_is_no_finding(self):
+        self.take_down('cell1')
+        self.clock.meanwhile = lambda: self.bring_back('cell1')
+
+        self.assertClean()
+        self.assertEqual([base.SETTLE_S], self.clock.slept)
+
 
 class TestForeign(base.TestCase):
 

@@ -48,8 +48,11 @@ class TestMemoryClaims(
                                (self.store._used, {'VCPU': 3, 'OTHER': 1}),
                                (self.store._consumers, 4)):
             figures[provider] = wrong
+            token = self.store.usages().token
 
             self.assertTrue(self.store.recount(provider))
 
             self.assertUsed(self.store, provider, 1, VCPU=3)
+            self.assertEqual(
+                {provider}, self.told(self.store.usages(token).usages))
             self.assertFalse(self.store.recount(provider))
