@@ -69,8 +69,6 @@ class Recoverer:
         while len(self._under_way) >= self._at_once:
             _, self._under_way = futures.wait(
                 self._under_way, return_when=futures.FIRST_COMPLETED)
-        self._under_way = {
-            each for each in self._under_way if not each.done()}
         self._under_way.add(self._executor.submit(self._try, attempt))
 
     def _claimed(self) -> Iterator[retries.Attempt]:

@@ -82,6 +82,16 @@ class TestFacts(base.TestCase):
 
         self.assertEqual([self.uuid_of('cell3')], [*facts.rows])
 
+    def test_cells_are_not_read_again_for_servers_of_those_that_are_known(
+            self):
+        uuids = [self.running(), self.accept()]
+        known = self.reader.names()
+        self.add_cell('cell3')
+
+        self.reader.facts(uuids)
+
+        self.assertEqual(known, self.reader.names())
+
     def test_deleted_rows_are_neither_visible_nor_buried(self):
         uuid = self.failed()
         self.put_row(uuid, 'cell1')

@@ -7,6 +7,7 @@ from amqp import exceptions as amqp_exc
 import sqlalchemy as sa
 
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import models as api_models
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
@@ -202,6 +203,26 @@ class TestLostBuilds(lost.LostBuildsTestCase):
             self.assertIsNone(build_casts.get(connection, self.uuid))
         self.assertEqual([('a1', self.uuid)], self.sent())
 
+    def assertRemovedAfter(self, change):
+        """The build goes after this change of the server's mapping."""
+        table = api_models.instance_mappings
+        with self.database.writer() as connection:
+            connection.execute(
+                change.where(table.c.instance_uuid == self.uuid))
+        self.wait()
+
+        self.lost.run()
+
+        self.assertEqual(({}, None), (self.rows(self.uuid), self.kept))
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+
+    def test_build_of_a_server_that_is_in_no_cell_is_removed(self):
+        self.assertRemovedAfter(
+            sa.update(api_models.instance_mappings).values(cell_id=None))
+
+    def test_build_of_a_server_that_is_not_mapped_is_removed(self):
+        self.assertRemovedAfter(sa.delete(api_models.instance_mappings))
+
     def test_cell_that_does_not_answer_keeps_no_other_waiting(self):
         with self.targets.database(
                 self.cells['cell2']).writer() as connection:
@@ -211,7 +232,9 @@ class TestLostBuilds(lost.LostBuildsTestCase):
         self.lost.run()
 
         self.assertEqual([('a1', self.uuid)], self.sent())
-        self.assertIn('cell2', self.logs.output)
+        cell = self.cells['cell2']
+        self.assertIn(f'Cell {cell.identity} is not asked for lost builds',
+                      self.logs.output)
 
     def test_build_that_cannot_be_gone_on_with_keeps_no_other_waiting(self):
         [other] = self.accept()
