@@ -9,8 +9,8 @@ from cellsched.claims.sql import statements
 from tests.unit import base
 
 
-def claim(provider, **resources):
-    return claims.Claim('c', provider, resources)
+def claim(provider, consumer='c', **resources):
+    return claims.Claim(consumer, provider, resources)
 
 
 class TestAnyOf(base.TestCase):
@@ -45,3 +45,33 @@ class TestGroup(base.TestCase):
 
     def test_nothing_is_no_group(self):
         self.assertEqual({}, statements.group([]))
+
+
+class TestInserting(base.TestCase):
+    """What PostgreSQL is given of a batch, for what is inserted of it."""
+
+    def given(self, *batch):
+        return dict(statements.inserting(batch)[1])
+
+    def test_claims_that_are_alike_give_their_amounts_once(self):
+        self.assertEqual(
+            {'consumer': ['d', 'c'], 'provider': ['p', 'q'],
+             'ordinal': [0, 1], 'resource_class': ['GB', 'VCPU'],
+             'amount': [5, 1]},
+            self.given(claim('p', 'd', VCPU=1, GB=5),
+                       claim('q', 'c', GB=5, VCPU=1)))
+
+    def test_consumer_on_two_providers_has_an_ordinal_for_each_row(self):
+        self.assertEqual(
+            {'consumer': ['b', 'c', 'c'], 'ordinal': [0, 0, 1],
+             'provider': ['p', 'p', 'q'], 'resource_class': ['VCPU'] * 3,
+             'amount': [1, 1, 1]},
+            self.given(claim('q', VCPU=1), claim('p', VCPU=1),
+                       claim('p', 'b', VCPU=1)))
+
+    def test_claims_of_other_amounts_have_rows_of_their_own(self):
+        self.assertEqual(
+            {'consumer': ['b', 'b', 'c'], 'ordinal': [0, 1, 0],
+             'provider': ['p', 'p', 'p'],
+             'resource_class': ['GB', 'VCPU', 'VCPU'], 'amount': [3, 2, 1]},
+            self.given(claim('p', VCPU=1), claim('p', 'b', VCPU=2, GB=3)))
