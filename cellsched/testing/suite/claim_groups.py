@@ -172,6 +172,14 @@ class ClaimGroups(GroupCase):
             late = self.member(group, 'h1', policy)
             self.assertViolates(store, [late], late, 'h1', 'h2')
 
+    def test_member_is_in_its_own_way_in_no_name(self) -> None:
+        store = self.make_grouping()
+        for policy, there in (('anti-affinity', 'h1'), ('affinity', 'h2')):
+            group, moved = str(uuid.uuid4()), str(uuid.uuid4())
+            store.claim([self.member(group, 'h1', policy, member=moved)])
+
+            store.claim([self.member(group, there, policy, consumer=moved)])
+
     def test_membership_follows_a_transfer(self) -> None:
         store = self.make_grouping()
         for policy, free, closed in (
@@ -190,6 +198,16 @@ class ClaimGroups(GroupCase):
             # It is the member that it was.
             store.claim([self.member(
                 group, free, policy, 2, before.consumer)])
+
+    def test_membership_that_followed_goes_with_a_release(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        before = self.member(group, 'h1', 'anti-affinity')
+        store.claim([before])
+        store.transfer(before.consumer, after := str(uuid.uuid4()))
+
+        store.release([after])
+
+        store.claim([self.member(group, 'h1', 'anti-affinity')])
 
     def test_transfer_from_who_is_in_no_group_leaves_it(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())
