@@ -38,6 +38,7 @@
     ├── NoValidHost                  carries rejections, never host names
     │   └── MaxRetriesExceeded
     ├── OverQuota                    the project has no room
+    ├── LimitsUnavailable            of quotas, which Keystone has
     ├── ClaimRefused                 the provider has no room
     │   └── GroupPolicyViolated      or the server group wants none there
     ├── ClaimConflict                the consumer holds something else
@@ -108,6 +109,7 @@ _TOLD = {
     'GroupPolicyViolated': 'its server group leaves no place for it',
     'HostMappingNotFound': 'the host that was chosen has left',
     'KombuError': 'a message broker did not answer',
+    'LimitsUnavailable': 'nobody tells how much its project may have',
     'MessageDeliveryFailure': 'a message broker did not answer',
     'MessagingTimeout': 'a service did not answer in time',
     'NotFound': 'something that it needs has gone',
@@ -355,6 +357,11 @@ class OverQuota(CellschedException):
     def __init__(self, message: str | None = None, **kwargs: Any) -> None:
         super().__init__(message, **kwargs)
         self.code = self.kwargs['code']
+
+
+class LimitsUnavailable(CellschedException):
+    msg_fmt = 'Keystone does not tell the limits of quotas: %(reason)s'
+    code = 503
 
 
 class ClaimRefused(CellschedException):

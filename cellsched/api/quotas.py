@@ -116,8 +116,15 @@ class Quotas:
 
         :raises cellsched.exception.InvalidField: names the field and the
             bound
+        :raises cellsched.exception.ConfigurationInvalid: the driver has its
+            limits from elsewhere
         """
         _check_owner(project_id, user_id)
+        if not self._driver.keeps_limits:
+            raise exception.ConfigurationInvalid(
+                field='[quota] driver',
+                expected='one whose limits are kept here, such as '
+                         'DbQuotaDriver')
         if not limits:
             raise exception.InvalidField(
                 where=_WHERE, field='limits',

@@ -16,6 +16,7 @@ from cellsched.conf import notifications
 from cellsched.conf import quota
 from cellsched.conf import scheduler
 from cellsched.conf import upgrade_levels
+from cellsched import exception
 from cellsched import plugins
 
 MODULES = (api, api_database, cells, claims, compute, conductor, database,
@@ -44,8 +45,11 @@ def list_opts():
     by_group = dict(list_core())
     for namespace in plugins.WITH_OPTIONS:
         for name, plugin in plugins.load_shipped(namespace).items():
+            try:
+                options = enabled.options_of(plugin, name)
+            except exception.ConfigurationInvalid:
+                # The extra that it needs is not installed, so nobody uses it.
+                continue
             known = by_group.setdefault(plugin.group, [])
-            known.extend(
-                opt for opt in enabled.options_of(plugin, name)
-                if opt not in known)
+            known.extend(opt for opt in options if opt not in known)
     return sorted(by_group.items())

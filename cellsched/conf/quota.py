@@ -12,7 +12,8 @@ OPTS = [
 Driver that says how much a project may have.
 
 Names are entry points in ``cellsched.quota``; Nova's, which have a module
-before the name, are taken too. ``NoopQuotaDriver`` limits nothing.
+before the name, are taken too. ``UnifiedLimitsDriver`` has its limits from
+Keystone, and ``NoopQuotaDriver`` limits nothing.
 """),
     cfg.IntOpt('instances', default=10, min=-1, help="""
 Servers that a project may have.
@@ -35,6 +36,27 @@ Let conductors count once more, before a server is built.
 Requests that come at the same time may all be accepted though together they
 are too many; then as many as fit are built, and the others are in ERROR.
 Switched off, such a burst exceeds the limits.
+"""),
+    cfg.StrOpt('unified_limits_resource_strategy', default='require',
+               choices=('require', 'ignore'), help="""
+Meaning of a resource for which Keystone has no registered limit.
+
+With ``require`` nobody may have any of the resources in
+``unified_limits_resource_list``, and the others are not limited; with
+``ignore`` it is the reverse. ``UnifiedLimitsDriver`` reads it.
+"""),
+    cfg.ListOpt('unified_limits_resource_list', default=['servers'], help="""
+Resources that ``unified_limits_resource_strategy`` speaks of.
+
+Those that are counted are ``servers``, ``class:VCPU`` and
+``class:MEMORY_MB``.
+"""),
+    cfg.IntOpt('unified_limits_refresh_interval', default=10, min=0, help="""
+Seconds for which limits that Keystone told are not asked for again.
+
+A limit that is changed there holds here after that time. If Keystone does not
+answer then, what it told last holds on, and it is asked again after as long.
+0 asks for each request.
 """),
 ]
 

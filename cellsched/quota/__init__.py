@@ -2,8 +2,9 @@
 """Quotas: how much a project may have.
 
 ``base`` is the contract, every other module a driver. To add one, subclass
-``base.QuotaDriver``, or ``db.DbQuotaDriver`` where only the limits come from
-elsewhere, and name it in the entry points of ``cellsched.quota``.
+``base.QuotaDriver``, or ``db.DbQuotaDriver`` with another ``limits_of`` where
+only the limits come from elsewhere, and name it in the entry points of
+``cellsched.quota``.
 """
 
 from oslo_config import cfg

@@ -72,6 +72,10 @@ class QuotaDriver(abc.ABC):
     #: Where the options of :meth:`opts` are registered.
     group: ClassVar[str] = 'quota'
 
+    #: Whether its limits are those of the API database, where ``cellsched
+    #: quota set`` sets them.
+    keeps_limits: ClassVar[bool] = False
+
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
         """Return the options that only this driver reads, none by default."""

@@ -18,6 +18,12 @@ from cellsched.quota import base
 _TOO_LARGE = 413
 
 
+def limited(limits: Mapping[str, int]) -> dict[str, int]:
+    """Return the limits that are some, of what is counted here."""
+    return {resource: limits[resource] for resource in base.RESOURCES
+            if limits.get(resource, -1) >= 0}
+
+
 class DbQuotaDriver(base.QuotaDriver):
     """Limits projects, and users in projects.
 
@@ -31,6 +37,8 @@ class DbQuotaDriver(base.QuotaDriver):
     accepted.
     """
 
+    keeps_limits = True
+
     def __init__(self, conf: cfg.ConfigOpts, clock: base.QuotaClock) -> None:
         super().__init__(conf, clock)
         self._defaults = {
@@ -42,7 +50,7 @@ class DbQuotaDriver(base.QuotaDriver):
         user_id: str | None = None,
     ) -> dict[str, int]:
         owner = project_id or '', user_id
-        return self._limits(connection, [owner]).get(owner, {})
+        return self.limits_of(connection, [owner]).get(owner, {})
 
     def check(
         self, connection: Any, project_id: str | None, user_id: str | None,
@@ -50,7 +58,7 @@ class DbQuotaDriver(base.QuotaDriver):
     ) -> int:
         owner = project_id or '', user_id
         room = _of(owner, self._rooms(
-            connection, self._limits(connection, [owner]), accepted=True))
+            connection, self.limits_of(connection, [owner]), accepted=True))
         size = _size(flavor.vcpus, flavor.memory_mb)
         count = min((each.times(size, max_count) for each in room),
                     default=max_count)
@@ -65,7 +73,7 @@ class DbQuotaDriver(base.QuotaDriver):
         if not self._recheck:
             return {}
         batches = [batch for batch in batches if batch.builds]
-        limits = self._limits(connection, map(_owner, batches))
+        limits = self.limits_of(connection, map(_owner, batches))
         # In one order, or two could wait for each other.
         for project_id in sorted({project for project, _ in limits}):
             quotas.lock(connection, project_id, self.clock.now())
@@ -75,12 +83,16 @@ class DbQuotaDriver(base.QuotaDriver):
             refused.update(_refused(_of(_owner(batch), rooms), batch))
         return refused
 
-    def _limits(
+    def limits_of(
         self, connection: Any, owners: Iterable[quotas.Owner]
     ) -> dict[quotas.Owner, dict[str, int]]:
-        """Return the limits of those that have some."""
+        """Return the limits of those that have some.
+
+        :param owners: projects, and users in projects; of each user the
+            project is looked at too
+        """
         found = {
-            (project_id, user_id): _limited(
+            (project_id, user_id): limited(
                 limits if user_id is not None else
                 {**self._defaults, **limits})
             for (project_id, user_id), limits in quotas.limits(
@@ -147,12 +159,6 @@ def _of(
 
 def _size(vcpus: int, memory_mb: int) -> dict[str, int]:
     return {'instances': 1, 'cores': vcpus, 'ram': memory_mb}
-
-
-def _limited(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the limits that are some, of what is counted here."""
-    return {resource: limits[resource] for resource in base.RESOURCES
-            if limits.get(resource, -1) >= 0}
 
 
 def _refused(

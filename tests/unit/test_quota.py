@@ -32,6 +32,7 @@ class TestLoad(base.TestCase):
     def test_unknown_driver_is_refused_with_those_that_there_are(self):
         exc = self.assertRaises(
             exception.PluginNotFound, self.load,
-            driver='nova.quota.UnifiedLimitsDriver')
+            driver='nova.quota.PlacementQuotaDriver')
 
-        self.assertIn('DbQuotaDriver, NoopQuotaDriver', str(exc))
+        self.assertIn('DbQuotaDriver, NoopQuotaDriver, UnifiedLimitsDriver',
+                      str(exc))

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of Keystone, as oslo.limit reads them."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+from typing import ClassVar
+from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+from oslo_log import log
+
+from cellsched.db.api import quotas
+from cellsched import exception
+from cellsched import plugins
+from cellsched.quota import base
+from cellsched.quota import db
+
+if TYPE_CHECKING:
+    from oslo_limit import limit
+
+LOG = log.getLogger(__name__)
+
+_GROUP = 'oslo_limit'
+
+#: What Keystone calls each resource, as Nova has it.
+_NAMES = {'instances': 'servers', 'cores': 'class:VCPU',
+          'ram': 'class:MEMORY_MB'}
+
+#: Seconds in which Keystone has to answer, unless the option says otherwise.
+#: A transaction may wait for it.
+_TIMEOUT_S = 10
+
+#: Projects whose limits are remembered.
+_REMEMBERED_MAX = 10000
+
+_Limits = Mapping[str, int]
+
+
+class _Told(NamedTuple):
+    """The last answer of Keystone.
+
+    :param at: when it was asked
+    :param limits: by its own names; None if it has never answered
+    """
+
+    at: float
+    limits: _Limits | None
+    error: str = ''
+
+
+class UnifiedLimitsDriver(db.DbQuotaDriver):
+    """Limits projects by what Keystone says: its unified limits.
+
+    A project's limits are its own in Keystone; else those that are registered
+    there for the endpoint that ``[oslo_limit]`` names. ``servers``,
+    ``class:VCPU`` and ``class:MEMORY_MB`` are looked at, as in Nova; ``[quota]
+    unified_limits_resource_strategy`` says what holds for one that is not
+    registered. -1 is no limit, and users have none of their own.
+
+    What is used is counted as by ``DbQuotaDriver``. oslo.limit reads the
+    global configuration of its process: where nobody else has read that, it
+    is read from the files of the service. The extra ``limit`` installs what
+    this driver needs.
+    """
+
+    group: ClassVar[str] = _GROUP
+    keeps_limits = False
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        try:
+            from keystoneauth1 import loading
+            from oslo_limit import opts
+        except ImportError:
+            raise ImportError('oslo.limit is missing, which cellsched[limit] '
+                              'installs') from None
+        [(_, options)] = opts.list_opts()
+        options = [*options, *loading.get_auth_common_conf_options()]
+        cfg.set_defaults(options, timeout=_TIMEOUT_S)
+        return [*{option.dest: option for option in options}.values()]
+
+    def __init__(self, conf: cfg.ConfigOpts, clock: base.QuotaClock) -> None:
+        super().__init__(conf, clock)
+        self._interval_s = conf.quota.unified_limits_refresh_interval
+        self._listed = {*conf.quota.unified_limits_resource_list}
+        self._required = (
+            conf.quota.unified_limits_resource_strategy == 'require')
+        self._enforcer: 'limit.Enforcer | None' = None
+        self._told: dict[str | None, _Told] = {}
+        _prepare(conf)
+
+    def limits_of(
+        self, connection: Any, owners: Iterable[quotas.Owner]
+    ) -> dict[quotas.Owner, dict[str, int]]:
+        found = {
+            (project_id, None): db.limited(self._limits(project_id))
+            for project_id in dict.fromkeys(project for project, _ in owners)}
+        return {owner: limits for owner, limits in found.items() if limits}
+
+    def _limits(self, project_id: str) -> dict[str, int]:
+        """Return the limits of a project, -1 for those that it has not."""
+        # None is for all that there are, which its annotations do not say.
+        every: Any = None
+        registered = self._ask(
+            None, lambda enforcer: enforcer.get_registered_limits(every))
+        own = self._ask(
+            project_id, lambda enforcer: enforcer.get_project_limits(
+                project_id, every)) if project_id else {}
+        return {
+            resource: own.get(name, registered.get(name, self._missing(name)))
+            for resource, name in _NAMES.items()}
+
+    def _missing(self, name: str) -> int:
+        """Return the limit of what has none in Keystone."""
+        return 0 if (name in self._listed) == self._required else -1
+
+    def _ask(
+        self, project_id: str | None,
+        ask: Callable[['limit.Enforcer'], Iterable[tuple[str, int]]],
+    ) -> _Limits:
+        """Return what Keystone says, or said a moment ago.
+
+        One that does not answer is waited for once, and not by each request.
+        """
+        told, now = self._told.get(project_id), self.clock.monotonic()
+        if told is None or now - told.at >= self._interval_s:
+            told = self._read(ask, now, told and told.limits)
+            if len(self._told) >= _REMEMBERED_MAX:
+                self._told.clear()
+            self._told[project_id] = told
+        if told.limits is None:
+            raise exception.LimitsUnavailable(reason=told.error)
+        return told.limits
+
+    def _read(
+        self, ask: Callable[['limit.Enforcer'], Iterable[tuple[str, int]]],
+        now: float, before: _Limits | None,
+    ) -> _Told:
+        from oslo_limit import limit
+
+        try:
+            if self._enforcer is None:
+                self._enforcer = limit.Enforcer(_count, cache=False)
+            return _Told(now, dict(ask(self._enforcer)))
+        except Exception as exc:
+            # Of an answer that is none it raises whatever that leads to.
+            said = plugins.said_by(exc)
+            LOG.warning('Keystone does not tell limits of quotas: %s. %s',
+                        said, 'Nothing is accepted until it does.'
+                        if before is None else
+                        'Those that it told last hold on.')
+            return _Told(now, before, said)
+
+
+def _count(project_id: str | None, names: Any) -> dict[str, int]:
+    """Count nothing: oslo.limit is asked for limits alone."""
+    return dict.fromkeys(names, 0)
+
+
+def _prepare(conf: cfg.ConfigOpts) -> None:
+    """Have oslo.limit find its options, and see that there are enough."""
+    from keystoneauth1 import exceptions as keystone
+    from keystoneauth1 import loading
+    from oslo_limit import opts
+
+    own = conf[_GROUP]
+    if not (own.endpoint_id or own.endpoint_service_type
+            or own.endpoint_service_name):
+        raise exception.ConfigurationInvalid(
+            field=f'[{_GROUP}] endpoint_id',
+            expected='the id that Keystone has for the endpoint that limits '
+                     'are registered for, or endpoint_service_type')
+    if conf is not cfg.CONF and not _is_read(cfg.CONF):
+        cfg.CONF([], project='cellsched',
+                 default_config_files=conf.config_file,
+                 default_config_dirs=conf.config_dir)
+    try:
+        opts.register_opts(cfg.CONF)
+        cfg.CONF.set_default('timeout', _TIMEOUT_S, _GROUP)
+        auth = loading.load_auth_from_conf_options(cfg.CONF, _GROUP)
+    except (keystone.ClientException, cfg.Error) as exc:
+        raise exception.ConfigurationInvalid(
+            field=f'[{_GROUP}]', expected='what a client of Keystone needs: '
+                                          f'{plugins.said_by(exc)}') from None
+    if auth is None:
+        raise exception.ConfigurationInvalid(
+            field=f'[{_GROUP}] auth_type',
+            expected='a way to log in to Keystone, such as password')
+
+
+def _is_read(conf: cfg.ConfigOpts) -> bool:
+    """Return whether somebody has this configuration read."""
+    try:
+        return conf.config_file is not None
+    except cfg.NoSuchOptError:
+        return False
