@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import enum
-import math
 from typing import Any
 from typing import ClassVar
 from typing import Protocol
@@ -18,6 +17,7 @@ from oslo_config import cfg
 
 from cellsched import clock as clock_
 from cellsched import objects
+from cellsched.objects import resources
 
 if TYPE_CHECKING:
     # A store that needs no SQL is to import none.
@@ -104,27 +104,11 @@ def of_selection(
             for provider, resources in selection.wanted().items()]
 
 
-@dataclasses.dataclass(frozen=True)
-class Inventory:
-    """The inventory of one resource class of a provider, in its unit."""
+#: The inventory of one resource class of a provider.
+Inventory = resources.Inventory
 
-    total: int
-    reserved: int = 0
-    allocation_ratio: float = 1.0
-    min_unit: int = 1
-    max_unit: int = 2 ** 31 - 1
-    step_size: int = 1
-
-    @property
-    def capacity(self) -> int:
-        """The most that may be taken in all; never below zero."""
-        room = (self.total - self.reserved) * self.allocation_ratio
-        return max(math.floor(room + 1e-9), 0)
-
-    def admits(self, amount: int) -> bool:
-        """Return whether one claim may take this amount, if there is room."""
-        return (self.min_unit <= amount <= self.max_unit
-                and amount % self.step_size == 0)
+#: Bounds on what one claim may take of it.
+Units = resources.Units
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,12 +119,15 @@ class Usage:
     :param used: what is taken, by resource class; above the capacity where an
         inventory shrank
     :param consumers: how many consumers hold something here
+    :param units: bounds on what one claim may take, by resource class; of a
+        class that is left out, none
     """
 
     provider: str
     capacity: Mapping[str, int]
     used: Mapping[str, int]
     consumers: int
+    units: Mapping[str, Units] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -197,4 +197,6 @@ class MemoryClaims(base.ClaimStore):
             provider=provider,
             capacity={name: has.capacity for name, has in inventory.items()},
             used=dict(self._used.get(provider, {})),
-            consumers=self._consumers.get(provider, 0))
+            consumers=self._consumers.get(provider, 0),
+            units={name: has.units for name, has in inventory.items()
+                   if has.units != base.Units()})

@@ -13,13 +13,14 @@ from typing import Any
 
 from cellsched.claims import base
 from cellsched import exception
+from cellsched.objects import resources
 
 #: What uuids and the names of resource classes may be made of.
 _UUID = re.compile(r'[!-~]{1,36}')
 _RESOURCE_CLASS = re.compile(r'[A-Z0-9_]{1,255}')
 
 #: The largest amount of anything, in its unit.
-AMOUNT_MAX = 2 ** 31 - 1
+AMOUNT_MAX = resources.AMOUNT_MAX
 RATIO_MAX = 1e6
 
 #: Characters in the name of a host.

@@ -50,6 +50,8 @@ STANDARD = (
            ':class:`~cellsched.hosts.aggregate.HostAggregate` by their ids'),
     Column('traits', CODED, frozenset(), 'names of what the host can do, a '
            'frozenset'),
+    Column('units', CODED, (), 'bounds on what one server may take, a tuple '
+           'of tuples of resource class, least, most and step'),
     Column('service_disabled', 'bool', False, 'an operator disabled it'),
     Column('forced_down', 'bool', False, 'an operator said that it is down'),
     Column('last_seen_up', 'float64', 0.0,

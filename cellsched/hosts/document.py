@@ -220,6 +220,9 @@ def _load_columns(
         column = snapshot_schema.column(f'columns.{name}', said, spec, count)
         if name == 'aggregates':
             column = [_group(groups, ids) for ids in column]
+        elif name == 'units':
+            for units in set(column):
+                snapshot_schema.check_units('columns.units', units)
         values[name] = column
     uuids = values.pop('uuid')
     if len(set(uuids)) < count:

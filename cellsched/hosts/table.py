@@ -26,7 +26,9 @@ from cellsched.hosts import view as view_
 _LASTING = frozenset({
     'host', 'nodename', 'host_ip', 'cell', 'aggregates',
     'service_disabled', 'forced_down', 'vcpus_total', 'total_usable_ram_mb',
-    'total_usable_disk_gb', 'supported_instances'})
+    'total_usable_disk_gb', 'supported_instances', 'units'})
+
+_UNBOUNDED: Mapping[str, tuple[int, int, int]] = {}
 
 #: Values of a coded column that may be there for nothing, beyond one for each
 #: host.
@@ -382,10 +384,15 @@ class HostTable:
         column[rows] = given
         if before is not None and not np.array_equal(before, column[rows]):
             self._lasting_changed = True
-        if encoding is not None and (
-                len(encoding.values) > self._length + _SPARE_VALUES):
+        if encoding is not None:
+            self._compact(name)
+
+    def _compact(self, name: str) -> None:
+        """Forget values of a coded column if too many are no host's."""
+        encoding = self._encodings[name]
+        if len(encoding.values) > self._length + _SPARE_VALUES:
             self._encodings[name], self._columns[name] = encoding.compacted(
-                column[:self._length])
+                self._columns[name][:self._length])
             self._lasting_changed = True
 
     def drop(self, uuids: Iterable[str]) -> None:
@@ -413,8 +420,13 @@ class HostTable:
     def set_usage(
         self, uuid: str, capacity: Mapping[str, int], used: Mapping[str, int],
         consumers: int,
+        units: Mapping[str, tuple[int, int, int]] = _UNBOUNDED,
     ) -> None:
-        """Set what is taken on a host, as the claim store says."""
+        """Set what is taken on a host, as the claim store says.
+
+        :param units: the least, the most and the step of what one server may
+            take, by resource class; of others it may take any amount
+        """
         with self._lock:
             row = self._rows.get(uuid)
             if row is None:
@@ -440,6 +452,19 @@ class HostTable:
                      self._columns['unreserved_disk_mb'][row] - disk_mb),
                     ('disk_mb_used', disk_mb), ('num_instances', consumers)):
                 self._writable(name)[row] = value
+            self._set_units(row, units)
+
+    def _set_units(
+        self, row: int, units: Mapping[str, tuple[int, int, int]]
+    ) -> None:
+        """Set the bounds of a host, which seldom change."""
+        bounds = tuple((name, *units[name]) for name in sorted(units))
+        encoding = self._encodings['units']
+        if encoding.values[self._columns['units'][row]] == bounds:
+            return
+        self._writable('units')[row] = encoding.encode([bounds])[0]
+        self._lasting_changed = True
+        self._compact('units')
 
     def settle(self, before: float) -> None:
         """Count no more builds that were begun before then.

@@ -343,4 +343,4 @@ class InventoryLoader:
     def _apply(self, usages: Iterable[Any]) -> None:
         for usage in usages:
             self.table.set_usage(usage.provider, usage.capacity, usage.used,
-                                 usage.consumers)
+                                 usage.consumers, usage.units)

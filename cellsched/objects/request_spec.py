@@ -6,6 +6,7 @@ from typing import Any
 from oslo_versionedobjects import fields
 
 from cellsched.objects import base
+from cellsched.objects import resources
 
 
 @base.Registry.register
@@ -124,7 +125,11 @@ class RequestSpec(base.Object):
         """Return what one instance takes, by resource class.
 
         A root disk on a volume takes no disk of the host. Swap is given in MB
-        and taken in whole GB.
+        and taken in whole GB. What an extra spec ``resources:CLASS`` says of
+        a class goes before that, and zero takes nothing of it.
+
+        :raises cellsched.exception.InvalidField: an extra spec names no such
+            class, or no amount
         """
         flavor = self.flavor
         more = flavor.values_of(('ephemeral_gb', 'swap'))
@@ -134,4 +139,5 @@ class RequestSpec(base.Object):
             disk_gb += flavor.root_gb
         wanted = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,
                   'DISK_GB': disk_gb}
+        wanted.update(resources.asked(flavor.get('extra_specs')))
         return {name: amount for name, amount in wanted.items() if amount}

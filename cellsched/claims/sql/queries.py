@@ -18,6 +18,8 @@ _allocations = schema.allocations
 _INVENTORY_FIELDS = tuple(
     field.name for field in dataclasses.fields(base.Inventory))
 
+_UNBOUNDED = base.Units()
+
 _HELD = sa.select(
     _allocations.c.consumer, _allocations.c.provider,
     _allocations.c.resource_class, _allocations.c.amount,
@@ -94,16 +96,22 @@ def usages(
     rows = connection.execute(sa.select(
         _providers.c.uuid, _providers.c.consumers,
         columns.resource_class, columns.capacity, columns.used,
+        columns.min_unit, columns.max_unit, columns.step_size,
     ).outerjoin_from(
         _providers, _inventories, columns.provider == _providers.c.uuid,
     ).where(*conditions))
-    found: dict[str, tuple[dict[str, int], dict[str, int], int]] = {}
-    for uuid, consumers, resource, capacity, used in rows:
-        if uuid not in found:
-            found[uuid] = {}, {}, consumers
+    found: dict[str, tuple[dict[str, int], dict[str, int], int,
+                           dict[str, base.Units]]] = {}
+    for uuid, consumers, resource, capacity, used, *units in rows:
+        known = found.get(uuid)
+        if known is None:
+            known = found[uuid] = {}, {}, consumers, {}
         if resource is not None:
-            found[uuid][0][resource] = capacity
-            found[uuid][1][resource] = used
+            known[0][resource] = capacity
+            known[1][resource] = used
+            bounds = base.Units(*units)
+            if bounds != _UNBOUNDED:
+                known[3][resource] = bounds
     return [base.Usage(uuid, *known) for uuid, known in found.items()]
 
 

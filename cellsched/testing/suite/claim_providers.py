@@ -59,6 +59,22 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
         store.claim([self.make_claim(provider, VCPU=1, CUSTOM_GPU=1)])
         self.assertUsed(store, provider, 2, VCPU=2, CUSTOM_GPU=1)
 
+    def test_bounds_on_amounts_are_told_where_there_are_some(self) -> None:
+        store = self.make_store()
+        provider = self.make_provider(store)
+        for inventory, units in (
+                ({'VCPU': base.Inventory(8, max_unit=4),
+                  'CUSTOM_X': base.Inventory(8, min_unit=2, step_size=3),
+                  'DISK_GB': base.Inventory(8)},
+                 {'VCPU': base.Units(max_unit=4),
+                  'CUSTOM_X': base.Units(min_unit=2, step_size=3)}),
+                ({'VCPU': base.Inventory(8)}, {})):
+            store.set_inventory(provider, inventory)
+            told = {name: bounds for name, bounds
+                    in self.usage(store, provider).units.items()
+                    if bounds != base.Units()}
+            self.assertEqual(units, told)
+
     def test_inventory_that_makes_no_sense_is_invalid(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)

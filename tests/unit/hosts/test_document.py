@@ -182,6 +182,18 @@ class TestBadSnapshot(base.TestCase):
         self.refuse('columns.host[0]', 'columns', 'host',
                     to=['x' * 300, 'b'])
 
+    def test_bounds_on_amounts_can_be_compared(self):
+        good = ['CUSTOM_X', 1, 8, 2]
+        for place, bad in ((0, 5), (1, 0), (2, 1.5), (3, 0), (3, True),
+                           (3, '1')):
+            units = [*good]
+            units[place] = bad
+            self.refuse('columns.units', 'columns', 'units',
+                        to={'values': [[good, units]], 'codes': [0, 0]})
+        for units in ([good[:3]], ['CUSTOM_X'], [5]):
+            self.refuse('columns.units', 'columns', 'units',
+                        to={'values': [units], 'codes': [0, 0]})
+
     def test_unknown_columns_are_refused(self):
         for name in ('free_ram', 'room:', 'room:vcpu', 'room:A-B', ''):
             self.refuse('columns', 'columns', name, to=[1, 2])

@@ -210,6 +210,45 @@ class TestUsage(base.TestCase):
         self.assertEqual([4], room(hosts, 'VCPU'))
         self.assertEqual([0], room(hosts, 'CUSTOM_X'))
 
+    def test_bounds_of_classes_are_shared_and_follow_the_store(self):
+        hosts = made('x', 'y', 'z')
+        units = {'VCPU': (1, 4, 1), 'CUSTOM_X': (2, 8, 2)}
+        for uuid in 'xy':
+            hosts.set_usage(uuid, {}, {}, 0, dict(units))
+
+        bounds = (('CUSTOM_X', 2, 8, 2), ('VCPU', 1, 4, 1))
+        self.assertEqual([bounds, bounds, ()], values(hosts, 'units'))
+        self.assertEqual([1, 1, 0], hosts['units'].tolist())
+
+        hosts.set_usage('y', {}, {}, 0, {'VCPU': (1, 8, 1)})
+        hosts.set_usage('x', {}, {}, 0)
+
+        self.assertEqual([(), (('VCPU', 1, 8, 1),), ()],
+                         values(hosts, 'units'))
+
+    def test_what_is_made_of_bounds_is_made_anew_when_they_change(self):
+        hosts = made('x', 'y')
+
+        def memo():
+            return hosts.view(0).memo('units', lambda all_: [
+                all_.value('units', code) for code in all_['units']])
+
+        self.assertEqual([(), ()], memo())
+        hosts.set_usage('y', {}, {}, 0, {'VCPU': (1, 4, 1)})
+        after = [(), (('VCPU', 1, 4, 1),)]
+        self.assertEqual(after, memo())
+        kept = memo()
+        hosts.set_usage('y', {'VCPU': 4}, {}, 0, {'VCPU': (1, 4, 1)})
+        self.assertIs(kept, memo())
+
+    def test_bounds_that_no_host_has_any_more_are_forgotten(self):
+        hosts = made('x')
+        for most in range(1, 3000):
+            hosts.set_usage('x', {}, {}, 0, {'VCPU': (1, most, 1)})
+
+        self.assertLess(len(hosts.encoding('units').values), 1500)
+        self.assertEqual([(('VCPU', 1, 2999, 1),)], values(hosts, 'units'))
+
 
 class TestTakings(base.TestCase):
 

@@ -71,6 +71,20 @@ class TestRequestSpec(base.TestCase):
         self.assertEqual(
             5, self.resources(True, root_gb=10, ephemeral_gb=5)['DISK_GB'])
 
+    def test_extra_specs_say_what_is_taken_of_a_class(self):
+        said = {'resources:VCPU': '4', 'resources:DISK_GB': '0',
+                'resources:CUSTOM_X': '2', 'resources:VGPU': '0'}
+        for is_bfv in False, True:
+            self.assertEqual(
+                {'VCPU': 4, 'MEMORY_MB': 512, 'CUSTOM_X': 2},
+                self.resources(is_bfv, vcpus=2, memory_mb=512, root_gb=10,
+                               extra_specs=said))
+
+    def test_disk_that_an_extra_spec_names_is_taken_with_a_volume_too(self):
+        self.assertEqual(7, self.resources(
+            True, root_gb=10,
+            extra_specs={'resources:DISK_GB': '7'})['DISK_GB'])
+
     def test_nothing_is_asked_of_what_is_not_needed(self):
         self.assertEqual({'VCPU': 1, 'MEMORY_MB': 512},
                          self.resources(True, root_gb=10))
