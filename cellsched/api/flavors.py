@@ -13,6 +13,7 @@ from cellsched.db.api import flavors
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
+from cellsched.objects import resources
 
 #: The most that the columns of sizes take.
 SIZE_MAX = 2 ** 31 - 1
@@ -106,6 +107,10 @@ class Flavors:
                 raise exception.InvalidField(
                     where='flavor', field='extra_specs',
                     expected=f'no more than {SPECS_MAX}')
+            # Others may have written what is not changed.
+            resources.asked({
+                key: value for key, value in extra_specs.items()
+                if value is not None})
             flavors.set_extra_specs(
                 connection, flavor.id, extra_specs, self._clock.now())
             return flavors.get(connection, flavor.flavorid)

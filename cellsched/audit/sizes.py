@@ -7,6 +7,7 @@ import functools
 
 from oslo_serialization import jsonutils
 
+from cellsched import exception
 from cellsched import objects
 
 #: Different requests that are kept, for the next server that is like one.
@@ -60,6 +61,7 @@ def _read(text: str) -> ServerSize:
         spec = objects.RequestSpec.obj_from_primitive(jsonutils.loads(text))
         group = spec.get('instance_group')
         return ServerSize(spec.resources(), group.uuid if group else None)
-    except (*objects.READ_ERRORS, NotImplementedError):
-        # The last is raised for a field that is not there.
+    except (*objects.READ_ERRORS, NotImplementedError,
+            exception.InvalidField):
+        # The second is raised for a field that is not there.
         return UNREADABLE

@@ -184,9 +184,10 @@ _OLD = 'what its new name asks for'
 #: As Placement's suffixes of groups are.
 _SUFFIX = '[a-zA-Z0-9_-]{1,64}'
 
+RESOURCES = _of_flavor('resources:*', 'resources by their class', _ALWAYS)
 GROUP = _of_flavor(
-    'resources*', 'resources by their class', _ALWAYS,
-    f'(?s){re.escape(EXTRA_SPEC)}resources({_SUFFIX})?:.*')
+    'resources*', 'resources of a numbered group', _ALWAYS,
+    f'(?s){re.escape(EXTRA_SPEC)}resources{_SUFFIX}:.*')
 TRAIT_GROUP = _of_flavor(
     'trait*', 'traits of a numbered group', _TRAIT,
     f'(?s){re.escape(EXTRA_SPEC)}trait{_SUFFIX}:.*')
@@ -217,7 +218,7 @@ DEMANDS: tuple[Demand, ...] = (
     Demand('pci_requests', _PCI, Condition(
         'if there are ``requests`` in it',
         lambda value, request: bool(part(value, 'requests')))),
-    GROUP, TRAIT_GROUP,
+    RESOURCES, GROUP, TRAIT_GROUP,
     _of_flavor('group_policy', 'groups on different providers', _APART),
     Demand('requested_resources', 'resources of ports and devices', _GIVEN),
     Demand('request_level_params.root_required', 'traits of the root',

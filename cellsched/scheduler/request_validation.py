@@ -80,6 +80,8 @@ def check(
     most, listed = bounds.names_max, bounds.values_max
     said = spec.values_of(_CHECKED)
     _check_flavor(said['flavor'], most)
+    if not spec.resources():
+        raise invalid('spec_obj.flavor', 'an amount of some resource class')
     _check_hints(said['scheduler_hints'] or {}, most, hints, strictly)
     image = said['image']
     properties = image.get('properties') if image else None

@@ -17,6 +17,7 @@ from cellsched.conf import loader
 from cellsched.hosts import columns
 from cellsched import objects
 from cellsched import plugins
+from cellsched.scheduler.decision import capacity
 from cellsched.scheduler import demand_catalogue
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
@@ -110,7 +111,7 @@ class Demands(_Listing):
 
     def lines(self) -> list[str]:
         always = filter_scheduler.always(loader.load(files=[], dirs=[]))
-        stages = [*map(type, always),
+        stages = [*map(type, always), capacity.Capacity,
                   *plugins.load_shipped(plugins.FILTERS).values()]
         lines = ['.. list-table::', '   :header-rows: 1',
                  '   :widths: 40 22 20 18', '', '   * - Name',

@@ -6,8 +6,10 @@ the hosts that it would refuse, and tells by how much they fall short.
 """
 
 import abc
+from collections.abc import Sequence
 import functools
 import math
+from typing import Any
 from typing import ClassVar
 
 import numpy as np
@@ -16,9 +18,7 @@ from cellsched import exception
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
-
-#: The most of one resource class that a store can keep.
-_AMOUNT_MAX = 2 ** 31 - 1
+from cellsched.objects import resources
 
 #: For people: what a host lacks, and the unit, by resource class.
 _WORDS = {
@@ -28,7 +28,7 @@ _WORDS = {
     'VCPU': ('CPUs', 'VCPU'),
 }
 
-#: The most that one server may take: what the host physically has.
+#: What the host physically has, which is the most that one server may take.
 _SIZES = {
     'DISK_GB': 'total_usable_disk_gb',
     'MEMORY_MB': 'total_usable_ram_mb',
@@ -37,7 +37,7 @@ _SIZES = {
 
 
 class _Stage(base.Filter):
-    """Compares an amount; made for a size, and always in the pipeline."""
+    """Looks at an amount; made for a size, and always in the pipeline."""
 
     kind: ClassVar[str]
     local = True
@@ -48,6 +48,10 @@ class _Stage(base.Filter):
         self.amount = amount
         self.word, self.unit = _WORDS.get(resource, (resource, resource))
         self.name = f'{self.kind}:{self.resource}'
+
+
+class _Comparison(_Stage):
+    """Compares an amount with what a host may give."""
 
     @abc.abstractmethod
     def offered(self, hosts: view.Hosts) -> view.Column:
@@ -64,10 +68,12 @@ class _Stage(base.Filter):
         return self.amount - self.offered(hosts), self.unit
 
 
-class Size(_Stage):
+class Size(_Comparison):
     """Reject a host that is smaller than the server, however empty it is.
 
-    A ratio offers more than there is to many servers, not to one.
+    A ratio offers more than there is to many servers, not to one. The most
+    that one may take is what the host physically has, and what its inventory
+    says.
     """
 
     kind = 'size'
@@ -80,22 +86,83 @@ class Size(_Stage):
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask | None:
-        smallest = hosts.memo(('smallest', self.resource), self._smallest)
+        _, smallest = self._sizes(hosts)
         if self.amount <= smallest:
             return None
         return super().keep(hosts, request)
 
     def offered(self, hosts: view.Hosts) -> view.Column:
-        return hosts[_SIZES[self.resource]]
+        sizes, _ = self._sizes(hosts)
+        return sizes if hosts.is_whole else sizes[hosts.rows]
 
-    def _smallest(self, hosts: view.Hosts) -> float:
-        return self.offered(hosts).min(initial=math.inf)
+    def _sizes(self, hosts: view.Hosts) -> tuple[view.Column, float]:
+        """Return the most that each host of the table gives, and the least."""
+        return hosts.memo(('sizes', self.resource), self._read)
+
+    def _read(self, hosts: view.Hosts) -> tuple[view.Column, float]:
+        sizes = hosts.each('units', lambda bounds: _bounds(
+            bounds, self.resource)[1], 'float64')
+        physical = _SIZES.get(self.resource)
+        if physical is not None:
+            sizes = np.minimum(sizes, hosts[physical])
+        return sizes, sizes.min(initial=math.inf)
 
 
-class Capacity(_Stage):
+class StepSize(_Stage):
+    """Reject a host that gives a resource class in other amounts.
+
+    An inventory has a least amount, and a step of which every amount is a
+    multiple.
+    """
+
+    kind = 'step'
+    run_filter_once_per_request = True
+
+    def __init__(self, resource: str, amount: int) -> None:
+        super().__init__(resource, amount)
+        self.reason = f'gives {self.word} in other amounts'
+
+    def restricts(self, hosts: view.Hosts) -> bool:
+        """Return whether any host of the table has such bounds."""
+        return self._known(hosts) is not None
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask | None:
+        bounds = self._known(hosts)
+        if bounds is None:
+            return None
+        least, step = bounds if hosts.is_whole else (
+            each[hosts.rows] for each in bounds)
+        kept: view.Mask = (self.amount >= least) & (self.amount % step == 0)
+        return kept
+
+    def _known(
+        self, hosts: view.Hosts
+    ) -> tuple[view.Column, view.Column] | None:
+        return hosts.memo(('steps', self.resource), self._read)
+
+    def _read(
+        self, hosts: view.Hosts
+    ) -> tuple[view.Column, view.Column] | None:
+        """Return the least amount and the step of each host of the table.
+
+        None stands for no bounds, which is what most classes have.
+        """
+        least = hosts.each('units', lambda bounds: _bounds(
+            bounds, self.resource)[0], 'int64')
+        step = hosts.each('units', lambda bounds: _bounds(
+            bounds, self.resource)[2], 'int64')
+        if (least <= 1).all() and (step == 1).all():
+            return None
+        return least, step
+
+
+class Capacity(_Comparison):
     """Reject a host that has too little room of one resource class."""
 
     kind = 'capacity'
+    reads = frozenset({'flavor.extra_specs.resources:*'})
 
     def __init__(self, resource: str, amount: int) -> None:
         super().__init__(resource, amount)
@@ -118,27 +185,43 @@ def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
     Only room is asked about, and neither size nor any filter. Where nothing
     is asked for, there is room for as many as can be counted.
     """
-    found = np.full(len(hosts), _AMOUNT_MAX)
+    found = np.full(len(hosts), resources.AMOUNT_MAX)
     for resource, amount in request.resources().items():
         found = np.minimum(found, hosts.room(resource) // amount)
     return np.maximum(found, 0).astype('int64')
 
 
-def stages(request: objects.RequestSpec) -> list[base.Filter]:
-    """Return what a host must have for the request: size, then room.
+def stages(
+    hosts: view.Hosts, request: objects.RequestSpec
+) -> list[base.Filter]:
+    """Return what a host must have for the request: bounds, then room.
 
     :raises cellsched.exception.InvalidField: an amount makes no sense
     """
-    return list(_stages(tuple(request.resources().items())))
+    sizes, steps, rooms = _stages(tuple(request.resources().items()))
+    return [*sizes, *(each for each in steps if each.restricts(hosts)),
+            *rooms]
 
 
 # Flavors are few, and there is nothing in a stage but an amount of one.
 @functools.lru_cache(1024)
-def _stages(amounts: tuple[tuple[str, int], ...]) -> list[base.Filter]:
+def _stages(
+    amounts: tuple[tuple[str, int], ...]
+) -> tuple[list[Size], list[StepSize], list[Capacity]]:
     for resource, amount in amounts:
-        if not 1 <= amount <= _AMOUNT_MAX:
+        if not 1 <= amount <= resources.AMOUNT_MAX:
             raise exception.InvalidField(
                 where='request', field=f'resources.{resource}',
-                expected=f'an amount from 1 to {_AMOUNT_MAX}')
-    return [*(Size(*each) for each in amounts if each[0] in _SIZES),
-            *(Capacity(*each) for each in amounts)]
+                expected='an amount from 1 to '
+                         f'{resources.AMOUNT_MAX}')
+    return ([Size(*each) for each in amounts],
+            [StepSize(*each) for each in amounts],
+            [Capacity(*each) for each in amounts])
+
+
+def _bounds(bounds: Sequence[Any], resource: str) -> tuple[int, int, int]:
+    """Return the least, the most and the step of one resource class."""
+    for name, least, most, step in bounds:
+        if name == resource:
+            return least, most, step
+    return 1, resources.AMOUNT_MAX, 1

@@ -70,7 +70,7 @@ class Pipeline:
         self.hints = frozenset(
             hint for each in self._filters for hint in each.hints)
         #: Demands that some stage reads.
-        self.reads = frozenset[str]().union(
+        self.reads = capacity.Capacity.reads.union(
             *(each.reads for each in (*self._destinations, *self._filters)))
 
     def timed(self, now: Callable[[], float]) -> 'Pipeline':
@@ -111,7 +111,7 @@ class Pipeline:
                            if each.run_on_rebuild)
         else:
             forced = request.get('force_hosts') or request.get('force_nodes')
-            stages = (*self._destinations, *capacity.stages(request),
+            stages = (*self._destinations, *capacity.stages(hosts, request),
                       *(() if forced else self._filters))
         stages = tuple(self._calls.applying(stages, request))
         everyone = candidates_.FilteredHosts(hosts, None, len(hosts))

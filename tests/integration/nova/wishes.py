@@ -99,14 +99,20 @@ class Wishes(base.TestCase):
         for name, asked in (
                 ('hw:numa_nodes', {'flavor': {
                     **base.SMALL, 'extra_specs': {'hw:numa_nodes': '1'}}}),
-                ('resources:VGPU', {'flavor': {
-                    **base.SMALL, 'extra_specs': {'resources:VGPU': '1'}}}),
+                ('resources1:VGPU', {'flavor': {
+                    **base.SMALL, 'extra_specs': {'resources1:VGPU': '1'}}}),
                 ('hw_cpu_policy', {'image': {'properties': {
                     'hw_cpu_policy': 'dedicated'}}}),
                 ('numa_topology', {'numa_memory_mb': 512})):
             for error in self.refused_by_all(**asked):
                 self.assertIn(NO_VALID_HOST, error['mro'])
                 self.assertIn(name, error['message'])
+
+    def test_resource_class_that_no_host_has_is_refused_by_its_name(self):
+        for error in self.refused_by_all(flavor={
+                **base.SMALL, 'extra_specs': {'resources:VGPU': '1'}}):
+            self.assertIn(NO_VALID_HOST, error['mro'])
+            self.assertIn('lack VGPU (by 1 VGPU)', error['message'])
 
     def test_hint_that_a_filter_reads_is_followed(self):
         others = base.new(4)

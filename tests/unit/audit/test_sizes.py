@@ -4,6 +4,7 @@ from oslo_serialization import jsonutils
 
 from cellsched.audit import sizes
 from cellsched import objects
+from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
 
@@ -44,5 +45,7 @@ class TestSizes(base.TestCase):
         self.assertIs(sizes.MISSING, self.sizes.of('a', None))
         without_flavor = jsonutils.dumps(
             objects.RequestSpec(is_bfv=True).obj_to_primitive())
-        for text in (*samples.UNREADABLE, without_flavor):
+        no_amount = jsonutils.dumps(builders.request(
+            extra_specs={'resources:VGPU': 'x'}).obj_to_primitive())
+        for text in (*samples.UNREADABLE, without_flavor, no_amount):
             self.assertIs(sizes.UNREADABLE, self.sizes.of('a', text))

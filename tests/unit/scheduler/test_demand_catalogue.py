@@ -10,6 +10,7 @@ from oslo_config import cfg
 from cellsched.conf import scheduler
 from cellsched.filters import base as filters
 from cellsched import plugins
+from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import prefilters
 from cellsched.scheduler import demand_catalogue as catalogue
@@ -94,8 +95,10 @@ class TestNames(base.TestCase):
     def test_groups_are_found_by_any_suffix(self):
         for suffix in ('', '1', '_GPU', '-', 'a' * 64):
             for text in ('VGPU', 'CUSTOM_X', '', 'a:b', 'x\n'):
-                self.assertEqual(catalogue.GROUP, demands.find(
-                    f'flavor.extra_specs.resources{suffix}:{text}'))
+                self.assertEqual(
+                    catalogue.GROUP if suffix else catalogue.RESOURCES,
+                    demands.find(
+                        f'flavor.extra_specs.resources{suffix}:{text}'))
                 self.assertEqual(
                     catalogue.TRAIT_GROUP if suffix
                     else demands.find('flavor.extra_specs.trait:x'),
@@ -107,7 +110,7 @@ class TestNames(base.TestCase):
         scheduler.register_opts(conf)
         conf([], default_config_files=[], default_config_dirs=[])
         stages = [*destinations.stages(1.0),
-                  *prefilters.stages(conf.scheduler),
+                  *prefilters.stages(conf.scheduler), capacity.Capacity,
                   *plugins.load_shipped(plugins.FILTERS).values()]
 
         for stage in stages:

@@ -66,6 +66,24 @@ class TestCheck(base.TestCase):
                 else:
                     self.check(spec)
 
+    def test_extra_spec_that_asks_for_no_amount_of_a_class_is_refused(self):
+        for name, said in (('VGPU', 'x'), ('VGPU', '-1'), ('GPU', '1')):
+            error = self.assertRaises(
+                exception.InvalidField, self.check, builders.request(
+                    extra_specs={f'resources:{name}': said}))
+            self.assertEqual(f'extra_specs.resources:{name}', error.field)
+        self.check(builders.request(extra_specs={'resources:VGPU': '1'}))
+
+    def test_something_has_to_be_asked_for(self):
+        nothing = dict.fromkeys(
+            ('resources:VCPU', 'resources:MEMORY_MB', 'resources:DISK_GB'),
+            '0')
+
+        self.assertRefused(
+            'spec_obj.flavor', builders.request(extra_specs=nothing))
+        self.check(builders.request(
+            extra_specs={**nothing, 'resources:CUSTOM_GOLD': '1'}))
+
     def test_hint_that_users_may_not_give_is_shown_on_one_line(self):
         self.assertRefused('spec_obj.scheduler_hints._\\r\\n',
                            builders.request(hints={'_\r\n': ['x']}))

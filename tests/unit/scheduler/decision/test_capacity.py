@@ -89,11 +89,75 @@ class TestSize(base.TestCase):
     def test_placement_cannot_change_the_verdict(self):
         self.assertTrue(capacity.Size.run_filter_once_per_request)
 
+    def test_inventory_may_give_less_than_there_is(self):
+        hosts = builders.hosts(
+            vcpus_total=[8, 8, 8, 1], units=[
+                (('VCPU', 1, 4, 1),), (('VCPU', 1, 16, 1),), (), ()])
+        stage = capacity.Size('VCPU', 5)
+
+        self.assertEqual([False, True, True, False], stage.keep(
+            hosts, builders.request()).tolist())
+        self.assertEqual([1, -3, -3, 4], stage.shortfall(
+            hosts, builders.request())[0].tolist())
+
+    def test_other_classes_have_the_bound_of_their_inventory_alone(self):
+        hosts = builders.hosts(units=[
+            (('CUSTOM_X', 1, 2, 1),), (('CUSTOM_Y', 1, 1, 1),)])
+
+        for amount, expected in (2, None), (3, [False, True]):
+            kept = capacity.Size('CUSTOM_X', amount).keep(
+                hosts, builders.request())
+            self.assertEqual(
+                expected, kept if kept is None else kept.tolist())
+
+    def test_some_hosts_are_looked_at_as_all_are(self):
+        hosts = builders.hosts(
+            vcpus_total=[1, 2, 3, 4], units=[
+                (), (), (('VCPU', 1, 1, 1),), ()])
+
+        self.assertEqual([True, False, True], capacity.Size('VCPU', 2).keep(
+            hosts.at(np.array([1, 2, 3])), builders.request()).tolist())
+
+
+class TestStepSize(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.hosts = builders.hosts(units=[
+            (), (('CUSTOM_X', 4, 64, 1),), (('CUSTOM_X', 1, 64, 4),),
+            (('CUSTOM_X', 8, 64, 8),)])
+
+    def test_amount_is_a_multiple_and_no_less_than_the_least(self):
+        for amount, expected in (
+                (1, [True, False, False, False]),
+                (4, [True, True, True, False]),
+                (6, [True, True, False, False]),
+                (8, [True, True, True, True])):
+            stage = capacity.StepSize('CUSTOM_X', amount)
+            self.assertEqual(expected, stage.keep(
+                self.hosts, builders.request()).tolist())
+            self.assertEqual(expected[1::2], stage.keep(
+                self.hosts.at(np.array([1, 3])), builders.request()).tolist())
+
+    def test_classes_without_bounds_are_not_looked_at(self):
+        stage = capacity.StepSize('CUSTOM_Y', 1)
+
+        self.assertIsNone(stage.keep(self.hosts, builders.request()))
+        self.assertFalse(stage.restricts(self.hosts))
+
+    def test_reason_is_in_words_and_nothing_is_missing(self):
+        stage = capacity.StepSize('CUSTOM_X', 1)
+
+        self.assertEqual(
+            ('step:CUSTOM_X', 'gives CUSTOM_X in other amounts', None),
+            (stage.name, stage.reason,
+             stage.shortfall(self.hosts, builders.request())))
+
 
 class TestStages(base.TestCase):
 
     def test_there_is_one_for_each_class_of_the_request(self):
-        stages = capacity.stages(builders.request(
+        stages = capacity.stages(builders.hosts(1), builders.request(
             vcpus=2, memory_mb=512, root_gb=1, ephemeral_gb=2, swap=1025))
 
         self.assertEqual(
@@ -103,24 +167,41 @@ class TestStages(base.TestCase):
              if isinstance(stage, capacity.Capacity)})
 
     def test_server_must_fit_before_there_is_room_for_it(self):
-        stages = capacity.stages(builders.request())
+        stages = capacity.stages(builders.hosts(1), builders.request())
 
         self.assertEqual(
             ['size:VCPU', 'size:MEMORY_MB', 'size:DISK_GB', 'capacity:VCPU',
              'capacity:MEMORY_MB', 'capacity:DISK_GB'],
             [stage.name for stage in stages])
 
-    def test_custom_class_has_room_only(self):
-        class Request:
-            def resources(self):
-                return {'CUSTOM_X': 1}
+    def test_steps_are_looked_at_where_a_host_has_some(self):
+        request = builders.request(extra_specs={'resources:CUSTOM_X': '1'})
+        for units, expected in (
+                ((), []), ((('CUSTOM_X', 1, 8, 1),), []),
+                ((('CUSTOM_Y', 2, 8, 2),), []),
+                ((('CUSTOM_X', 2, 8, 1),), ['step:CUSTOM_X']),
+                ((('CUSTOM_X', 1, 8, 2),), ['step:CUSTOM_X'])):
+            hosts = builders.hosts(2, units=[(), units])
+            self.assertEqual(
+                expected, [stage.name for stage
+                           in capacity.stages(hosts, request)
+                           if isinstance(stage, capacity.StepSize)], units)
+
+    def test_extra_specs_go_before_what_else_the_flavor_says(self):
+        stages = capacity.stages(builders.hosts(1), builders.request(
+            vcpus=2, memory_mb=512, root_gb=1, extra_specs={
+                'resources:CUSTOM_GOLD': '1', 'resources:VCPU': '0',
+                'resources:MEMORY_MB': '7'}))
 
         self.assertEqual(
-            ['capacity:CUSTOM_X'],
-            [stage.name for stage in capacity.stages(Request())])
+            {'capacity:MEMORY_MB': 7, 'capacity:DISK_GB': 1,
+             'capacity:CUSTOM_GOLD': 1},
+            {stage.name: stage.amount for stage in stages
+             if isinstance(stage, capacity.Capacity)})
 
     def test_what_is_not_wanted_is_not_asked_for(self):
-        stages = capacity.stages(builders.request(root_gb=0))
+        stages = capacity.stages(
+            builders.hosts(1), builders.request(root_gb=0))
 
         self.assertNotIn('capacity:DISK_GB', [each.name for each in stages])
 
@@ -128,5 +209,5 @@ class TestStages(base.TestCase):
         for amount in (-1, -2 ** 63, 2 ** 31, 2 ** 63, 2 ** 70):
             error = self.assertRaises(
                 exception.InvalidField, capacity.stages,
-                builders.request(memory_mb=amount))
+                builders.hosts(1), builders.request(memory_mb=amount))
             self.assertEqual('resources.MEMORY_MB', error.field)

@@ -17,8 +17,7 @@ ASKED = [
     {'request_level_params': {'root_required': ['X']}},
     *({'extra_specs': {name: value}} for name, value in (
         ('hw:cpu_policy', 'dedicated'), ('hw:mem_page_size', 'large'),
-        ('resources:VCPU', '100000'), ('resources:VGPU', '1'),
-        ('resources:CUSTOM_BAREMETAL_GOLD', '1'), ('resources1:VGPU', '1'),
+        ('resources1:VGPU', '1'), ('resources_GPU:VGPU', '1'),
         ('pci_passthrough:alias', 'a:1'), ('accel:device_profile', 'x'),
         ('hw:tpm_version', '2.0'), ('hw:mem_encryption', 'true'),
         ('hw:pmem', 'x'), ('os:secure_boot', 'required'),
@@ -40,6 +39,17 @@ class TestDemands(schedulers.PlacingTestCase):
 
         self.assertEqual([], self.world.claims.batches)
         self.assertEqual(0, self.used('a1'))
+
+    def test_class_that_no_host_has_enough_of_is_refused_by_its_name(self):
+        for name, said, reason in (
+                ('VCPU', '100000', 'too small in CPUs (by '),
+                ('VGPU', '1', 'lack VGPU (by 1 VGPU)'),
+                ('CUSTOM_BAREMETAL_GOLD', '1',
+                 'lack CUSTOM_BAREMETAL_GOLD (by 1 ')):
+            self.assertIn(reason, str(self.refusal(
+                extra_specs={f'resources:{name}': said})))
+
+        self.assertEqual([], self.world.claims.batches)
 
     def test_refusal_is_recorded_with_its_reason(self):
         error = self.refusal(extra_specs={'hw:numa_nodes': '2'})
