@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files on a host that say what its nodes can do, in Nova's form.
+"""Files on a host that say what its nodes have and can do, in Nova's form.
 
 .. code-block:: yaml
 
@@ -10,6 +10,9 @@
          name: $COMPUTE_NODE
        traits:
          additional: [CUSTOM_RACK_LIQUID_COOLED]
+       inventories:
+         additional:
+           - CUSTOM_LICENCE: {total: 4, max_unit: 1}
 
 A provider is a node, by its name or its ``uuid``; ``uuid: $COMPUTE_NODE`` is
 every node that no other entry names.
@@ -21,12 +24,16 @@ import functools
 import os
 import pathlib
 from typing import Any
+from typing import NamedTuple
 from typing import TYPE_CHECKING
 
 from oslo_log import log
 
+from cellsched.claims import base as claims_base
+from cellsched.claims import validation
 from cellsched import document
 from cellsched import exception
+from cellsched.objects import resources
 
 if TYPE_CHECKING:
     import jsonschema
@@ -39,6 +46,8 @@ EVERY_NODE = '$COMPUTE_NODE'
 #: Providers and traits of one file.
 _ENTRIES_MAX = 1000
 
+_AMOUNT_MAX = resources.AMOUNT_MAX
+
 #: Each schema says in its description what is expected.
 _TRAITS = {
     'type': 'object', 'description': 'a mapping with a list "additional"',
@@ -49,6 +58,35 @@ _TRAITS = {
             'type': 'string', 'pattern': r'^CUSTOM_[A-Z0-9_]{1,248}\Z',
             'description': 'CUSTOM_ and 1 to 248 capital letters, digits '
                            'and underscores'}}}}
+
+_INVENTORY = {
+    'type': 'object', 'required': ['total'], 'additionalProperties': False,
+    'description': 'a mapping with total, and with reserved, min_unit, '
+                   'max_unit, step_size or allocation_ratio',
+    'properties': {
+        **{name: {'type': 'integer', 'minimum': least, 'maximum': _AMOUNT_MAX,
+                  'description': f'a whole number from {least} to '
+                                 f'{_AMOUNT_MAX}'}
+           for name, least in (('total', 1), ('reserved', 0), ('min_unit', 1),
+                               ('max_unit', 1), ('step_size', 1))},
+        'allocation_ratio': {
+            'type': 'number', 'exclusiveMinimum': 0,
+            'maximum': validation.RATIO_MAX,
+            'description': 'a number above 0, at most '
+                           f'{validation.RATIO_MAX:.0f}'}}}
+
+_INVENTORIES = {
+    'type': 'object', 'description': 'a mapping with a list "additional"',
+    'properties': {'additional': {
+        'type': 'array', 'maxItems': _ENTRIES_MAX,
+        'description': f'a list of at most {_ENTRIES_MAX} mappings',
+        'items': {
+            'type': 'object', 'additionalProperties': False,
+            'description': 'inventories by their resource classes, each '
+                           'CUSTOM_ and 1 to 248 capital letters, digits and '
+                           'underscores',
+            'patternProperties': {
+                r'^CUSTOM_[A-Z0-9_]{1,248}\Z': _INVENTORY}}}}}
 
 _IDENTIFICATION = {
     'type': 'object', 'minProperties': 1, 'maxProperties': 1,
@@ -79,10 +117,18 @@ _SCHEMA = {
                 'type': 'object', 'required': ['identification'],
                 'description': 'a mapping with identification',
                 'properties': {'identification': _IDENTIFICATION,
-                               'traits': _TRAITS}}}}}
+                               'traits': _TRAITS,
+                               'inventories': _INVENTORIES}}}}}
 
 #: What tells a file from what it was: name, time, size and number.
 _Stamp = tuple[str, int, int, int]
+
+
+class _Provider(NamedTuple):
+    """The entry of a provider."""
+
+    traits: frozenset[str] = frozenset()
+    inventories: Mapping[str, claims_base.Inventory] = {}
 
 
 class ProviderConfig:
@@ -94,7 +140,7 @@ class ProviderConfig:
     def __init__(self, location: str | None) -> None:
         self._location = None if location is None else pathlib.Path(location)
         self._stamps: list[_Stamp] = []
-        self._traits: Mapping[str, frozenset[str]] = {}
+        self._providers: Mapping[str, _Provider] = {}
 
     def load(self) -> None:
         """Read the files.
@@ -103,7 +149,7 @@ class ProviderConfig:
             and the bound; what was read before is kept
         """
         self._stamps = self._look()
-        self._traits = self._read()
+        self._providers = self._read()
 
     def follow(self) -> None:
         """Read the files if one of them changed.
@@ -122,10 +168,22 @@ class ProviderConfig:
 
         :param uuid: None as long as the node has none
         """
+        return self._provider(node, uuid).traits
+
+    def inventories(
+        self, node: str, uuid: str | None
+    ) -> Mapping[str, claims_base.Inventory]:
+        """Return what the files say a node has, by resource class.
+
+        :param uuid: None as long as the node has none
+        """
+        return self._provider(node, uuid).inventories
+
+    def _provider(self, node: str, uuid: str | None) -> _Provider:
         for name in (node, (uuid or '').lower()):
-            if name in self._traits:
-                return self._traits[name]
-        return self._traits.get(EVERY_NODE, frozenset())
+            if name in self._providers:
+                return self._providers[name]
+        return self._providers.get(EVERY_NODE, _Provider())
 
     def _look(self) -> list[_Stamp]:
         if self._location is None:
@@ -143,8 +201,8 @@ class ProviderConfig:
         return sorted((name, stat.st_mtime_ns, stat.st_size, stat.st_ino)
                       for name, stat in found)
 
-    def _read(self) -> Mapping[str, frozenset[str]]:
-        traits: dict[str, frozenset[str]] = {}
+    def _read(self) -> Mapping[str, _Provider]:
+        found: dict[str, _Provider] = {}
         assert self._location is not None or not self._stamps
         for name, *_ in self._stamps:
             path = pathlib.Path(self._location or '', name)
@@ -152,13 +210,31 @@ class ProviderConfig:
                 [(kind, node)] = provider['identification'].items()
                 node = node.lower() if kind == 'uuid' and (
                     node != EVERY_NODE) else node
-                if node in traits:
+                where = ('providers', number)
+                if node in found:
                     raise document.invalid(
-                        path, ('providers', number, 'identification'),
+                        path, (*where, 'identification'),
                         f'each provider once, not {node} again')
-                traits[node] = frozenset(
-                    provider.get('traits', {}).get('additional', ()))
-        return traits
+                found[node] = _Provider(
+                    frozenset(provider.get('traits', {}).get(
+                        'additional', ())),
+                    _inventories(path, where, provider.get('inventories', {})))
+        return found
+
+
+def _inventories(
+    path: pathlib.Path, where: tuple[str | int, ...], said: Mapping[str, Any]
+) -> dict[str, claims_base.Inventory]:
+    found: dict[str, claims_base.Inventory] = {}
+    for place, inventories in enumerate(said.get('additional', ())):
+        for name, fields in inventories.items():
+            if name in found:
+                raise document.invalid(
+                    path, (*where, 'inventories', 'additional', place),
+                    f'each resource class once, not {name} again')
+            found[name] = claims_base.Inventory(**{
+                'max_unit': fields['total'], **fields})
+    return found
 
 
 def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
@@ -173,10 +249,7 @@ def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
     if version != '1.0':
         LOG.warning('%s: schema_version %s is newer than 1.0, and some of it '
                     'may be ignored', path, version)
-    for provider in said.get('providers', ()):
-        if provider.get('inventories'):
-            LOG.warning('%s: inventories are not read and are ignored', path)
-        yield provider
+    yield from said.get('providers', ())
 
 
 @functools.cache

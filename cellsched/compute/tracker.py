@@ -4,10 +4,12 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import datetime
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 from oslo_serialization import jsonutils
 from oslo_utils import uuidutils
 
@@ -25,6 +27,8 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched.rpc import compute
 from cellsched.virt import base as virt_base
+
+LOG = log.getLogger(__name__)
 
 #: What every node of an agent says, as those of Nova's agents do: by that
 #: who reads it in a claim store knows whose it is.
@@ -71,6 +75,8 @@ class Tracker:
         self._providers: dict[str, str] = {}
         self._reported: dict[
             str, tuple[str, dict[str, claims_base.Inventory]]] = {}
+        # Resource classes of files that were ignored, by node.
+        self._ignored: dict[str, Set[str]] = {}
 
     def report(self) -> None:
         """Say that the host is alive, and what it has where that changed.
@@ -117,7 +123,6 @@ class Tracker:
         self, node: str, resources: virt_base.NodeResources,
         servers: Sequence[Any], now: datetime.datetime,
     ) -> None:
-        inventory = self._inventory(resources)
         values = self._values(resources)
         values['stats'] = _text({
             **resources.stats,
@@ -134,6 +139,7 @@ class Tracker:
             self._told[node] = values
         # A node that was deleted meanwhile has come back as another one.
         provider = self._providers[node]
+        inventory = self._inventory(node, resources)
         if self._reported.get(node) != (provider, inventory):
             self._claims.set_inventory(provider, inventory)
             self._reported[node] = provider, inventory
@@ -149,6 +155,19 @@ class Tracker:
                     raise
 
     def _inventory(
+        self, node: str, resources: virt_base.NodeResources
+    ) -> dict[str, claims_base.Inventory]:
+        """Return what a node has; the driver has the last word."""
+        own = {**self._figures(resources), **resources.inventories}
+        said = self._provider_config.inventories(node, self._providers[node])
+        both = own.keys() & said.keys()
+        if both and both != self._ignored.get(node):
+            LOG.error('What files say of %s on node %s is ignored, as its '
+                      'driver reports it', ', '.join(sorted(both)), node)
+        self._ignored[node] = both
+        return {**said, **own}
+
+    def _figures(
         self, resources: virt_base.NodeResources
     ) -> dict[str, claims_base.Inventory]:
         cpu, ram, disk = self._ratios()

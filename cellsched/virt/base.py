@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from cellsched import clock as clock_
 from cellsched import objects
+from cellsched.objects import resources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,9 @@ class NodeResources:
     :param host_ip: address of the host
     :param metrics: each a mapping of ``name`` and ``value``
     :param traits: names of what the node can do
+    :param inventories: what the node has of other resource classes, by their
+        names: ``VGPU``, ``CUSTOM_…``; those of CPUs, memory and disk follow
+        from the figures above and from options, unless they are named here
     :param stats: more figures by name, in a form that JSON has; those that
         the agent counts itself go before them
     """
@@ -45,6 +49,8 @@ class NodeResources:
     metrics: Sequence[Mapping[str, Any]] = ()
     traits: frozenset[str] = frozenset()
     stats: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    inventories: Mapping[str, resources.Inventory] = dataclasses.field(
+        default_factory=dict)
 
 
 class ComputeDriver(abc.ABC):

@@ -9,6 +9,7 @@ from oslo_config import types
 
 from cellsched import exception
 from cellsched import objects
+from cellsched.objects import resources
 from cellsched.virt import base
 
 #: What servers may have here: formats of images, and devices as of QEMU.
@@ -61,6 +62,10 @@ may have.
 It has no TPM, no encryption of disks, no packed virtqueues and no sound,
 unless this says so.
 """),
+            cfg.Opt('inventories', type=types.Dict(types.Integer(
+                0, resources.AMOUNT_MAX)), default={}, help="""
+Totals of other resource classes, such as ``VGPU:4,CUSTOM_LICENCE:2``.
+"""),
             cfg.Opt('metrics', type=types.Dict(types.Float()), default={},
                     help="""
 Metrics of the host, such as ``cpu.percent:0.5``.
@@ -84,6 +89,11 @@ bare metal want it.
     def __init__(self, conf, clock):
         super().__init__(conf, clock)
         options = conf.fake_virt
+        for name in options.inventories:
+            if not resources.is_known(name):
+                raise exception.ConfigurationInvalid(
+                    field='[fake_virt] inventories',
+                    expected=f'names of resource classes, not {name!a:.60}')
         self._lock = threading.Lock()
         self._instances: set[str] = set()
         self._to_fail = options.fail_builds
@@ -113,6 +123,9 @@ bare metal want it.
             host_ip=options.host_ip,
             metrics=[{'name': name, 'value': value}
                      for name, value in options.metrics.items()],
+            inventories={
+                name: resources.Inventory(total, max_unit=max(total, 1))
+                for name, total in options.inventories.items()},
             traits=_TRAITS.union(options.traits, _ARCHITECTURES & {
                 f'HW_ARCH_{options.cpu_arch.upper()}'}))}
 

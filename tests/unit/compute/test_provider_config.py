@@ -6,6 +6,7 @@ import textwrap
 
 from cellsched.compute import provider_config
 from cellsched import exception
+from cellsched.objects import resources
 from tests.unit import base
 
 UUID = '0123ABCD-0000-4000-8000-00000000000f'
@@ -16,6 +17,10 @@ HEAD = "meta:\n  schema_version: '1.0'\nproviders:\n"
 def provider(name, *traits, kind='uuid'):
     return (f'- identification:\n    {kind}: {name}\n'
             f'  traits:\n    additional: [{", ".join(traits)}]\n')
+
+
+def inventories(*said):
+    return f'  inventories:\n    additional: [{", ".join(said)}]\n'
 
 
 class TestProviderConfig(base.TestCase):
@@ -140,15 +145,59 @@ class TestProviderConfig(base.TestCase):
         self.assertEqual(str(path), error.where)
         self.assertIn('a directory that can be read', error.expected)
 
-    def test_what_is_not_read_is_told_of(self):
+    def test_what_may_be_ignored_is_told_of(self):
         self.write(HEAD.replace('1.0', '1.7') + provider(
-            '$COMPUTE_NODE', 'CUSTOM_A') + '  inventories:\n'
-            '    additional: [{CUSTOM_GPU: {total: 4}}]\n')
+            '$COMPUTE_NODE', 'CUSTOM_A'))
 
         self.config.load()
 
         self.assertTraits('CUSTOM_A')
         self.assertIn('schema_version 1.7 is newer than 1.0',
                       self.logs.output)
-        self.assertIn('inventories are not read and are ignored',
-                      self.logs.output)
+
+    def test_node_has_the_inventories_of_the_entry_that_names_it(self):
+        self.write(HEAD + provider('$COMPUTE_NODE') + inventories(
+            '{CUSTOM_A: {total: 4}}') + provider('node2', kind='name')
+            + inventories(
+                '{CUSTOM_B: {total: 9, reserved: 1, min_unit: 2, '
+                'max_unit: 8, step_size: 2, allocation_ratio: 1.5}, '
+                'CUSTOM_C: {total: 1}}', '{CUSTOM_D: {total: 2}}')
+            + provider('node3', 'CUSTOM_T', kind='name'))
+
+        self.config.load()
+
+        self.assertEqual(
+            {'CUSTOM_A': resources.Inventory(4, max_unit=4)},
+            self.config.inventories('node1', None))
+        self.assertEqual(
+            {'CUSTOM_B': resources.Inventory(9, 1, 1.5, 2, 8, 2),
+             'CUSTOM_C': resources.Inventory(1, max_unit=1),
+             'CUSTOM_D': resources.Inventory(2, max_unit=2)},
+            self.config.inventories('node2', UUID))
+        self.assertEqual({}, self.config.inventories('node3', None))
+
+    def test_bad_inventory_is_refused_by_field_and_bound(self):
+        for field, expected, *said in (
+                ('', 'at most 1000 mappings', *['{}'] * 1001),
+                ('[0]', 'inventories by their resource classes',
+                 '{VCPU: {total: 1}}'),
+                ('[0]', 'inventories by their resource classes',
+                 '{custom_x: {total: 1}}'),
+                ('[0].CUSTOM_X', 'a mapping with total', '{CUSTOM_X: {}}'),
+                ('[0].CUSTOM_X', 'a mapping with total',
+                 '{CUSTOM_X: {total: 1, totla: 1}}'),
+                ('[0].CUSTOM_X.total', 'from 1 to 2147483647',
+                 '{CUSTOM_X: {total: 0}}'),
+                ('[0].CUSTOM_X.total', 'from 1 to 2147483647',
+                 '{CUSTOM_X: {total: 2147483648}}'),
+                ('[0].CUSTOM_X.reserved', 'from 0 to 2147483647',
+                 '{CUSTOM_X: {total: 1, reserved: -1}}'),
+                ('[0].CUSTOM_X.step_size', 'from 1 to',
+                 '{CUSTOM_X: {total: 1, step_size: 0}}'),
+                ('[0].CUSTOM_X.allocation_ratio', 'above 0',
+                 '{CUSTOM_X: {total: 1, allocation_ratio: 0}}'),
+                ('[1]', 'once, not CUSTOM_X again',
+                 '{CUSTOM_X: {total: 1}}', '{CUSTOM_X: {total: 1}}')):
+            self.assertRefused(
+                f'providers[0].inventories.additional{field}', expected,
+                HEAD + provider('$COMPUTE_NODE') + inventories(*said))

@@ -2,11 +2,14 @@
 """Reporting what a host has, when it has changed, and that it is alive."""
 
 import contextlib
+import json
 
 from cellsched.claims import base as claims_base
+from cellsched.compute import provider_config
 from cellsched.db.cell import models
 from cellsched.db import session
 from cellsched import exception
+from cellsched.objects import resources
 from cellsched.rpc import compute
 from cellsched.virt import base as virt
 from tests.unit.compute import tracking
@@ -210,6 +213,64 @@ class TestTracker(tracking.TrackerTestCase):
             exception.ClaimRefused, self.claims.claim,
             [claims_base.Claim(
                 samples.uuids(1)[0], node.uuid, {'VCPU': 5})])
+
+    def inventories(self, files=None, **resources_):
+        """Report a node; return its inventories in the claim store."""
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, inventories=resources_)}
+        self.tracker(files).report()
+        [node] = self.rows(models.compute_nodes)
+        [usage] = self.claims.usages(providers=[node.uuid]).usages
+        return {name: (most, usage.units.get(name))
+                for name, most in usage.capacity.items()
+                if name not in ('MEMORY_MB', 'DISK_GB')}
+
+    def files(self, **inventories):
+        directory = self.temporary_directory()
+        (directory / 'a.yaml').write_text(json.dumps({
+            'meta': {'schema_version': '1.0'}, 'providers': [{
+                'identification': {'uuid': '$COMPUTE_NODE'},
+                'inventories': {'additional': [inventories]}}]}))
+        return provider_config.ProviderConfig(str(directory))
+
+    def test_other_classes_are_as_driver_and_files_say(self):
+        self.assertEqual(
+            {'VCPU': (16, resources.Units(1, 4, 1)),
+             'VGPU': (4, resources.Units(2, 4, 2)),
+             'CUSTOM_A': (1, None),
+             'CUSTOM_B': (6, resources.Units(1, 3, 1))},
+            self.inventories(
+                self.files(CUSTOM_B={'total': 3, 'allocation_ratio': 2}),
+                VGPU=resources.Inventory(
+                    4, min_unit=2, max_unit=4, step_size=2),
+                CUSTOM_A=resources.Inventory(1)))
+
+    def test_driver_may_say_of_a_class_what_the_figures_do_not(self):
+        self.assertEqual(
+            {'VCPU': (2, resources.Units(1, 1, 1)),
+             'PCPU': (2, resources.Units(1, 2, 1))},
+            self.inventories(VCPU=resources.Inventory(2, max_unit=1),
+                             PCPU=resources.Inventory(2, max_unit=2)))
+
+    def test_driver_has_the_last_word_of_a_class_and_that_is_said_once(self):
+        files = self.files(CUSTOM_A={'total': 9}, CUSTOM_B={'total': 9})
+        for _ in range(2):
+            found = self.inventories(
+                files, CUSTOM_A=resources.Inventory(1))
+            self.assertEqual((1, None), found['CUSTOM_A'])
+            self.assertEqual(9, found['CUSTOM_B'][0])
+        before = self.logs.output
+        tracker = self.tracker(files)
+        for _ in range(2):
+            tracker.report()
+        [line] = self.logs.output.removeprefix(before).splitlines()
+        self.assertIn('CUSTOM_A on node node1 is ignored', line)
+
+    def test_class_that_a_file_names_no_more_has_no_room(self):
+        files = self.files(CUSTOM_A={'total': 9})
+        self.assertIn('CUSTOM_A', self.inventories(files))
+
+        self.assertNotIn('CUSTOM_A', self.inventories(self.files()))
 
     def test_host_without_anything_is_reported(self):
         self.driver.found = {'node1': virt.NodeResources(0, 0, 0)}

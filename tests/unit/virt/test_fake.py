@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from cellsched import exception
 from cellsched import objects
+from cellsched.objects import resources
 from cellsched.testing import clock
 from cellsched.virt import base as virt
 from cellsched.virt import fake
@@ -66,6 +67,25 @@ class TestFakeDriver(base.TestCase):
         self.assertEqual(
             plain.traits - {'HW_ARCH_X86_64'}
             | {'HW_ARCH_AARCH64', 'CUSTOM_A', 'HW_B'}, said.traits)
+
+    def test_it_has_what_its_options_say_of_other_classes(self):
+        [plain] = self.driver().nodes().values()
+        [said] = self.driver(
+            inventories='VGPU:4,CUSTOM_X:0').nodes().values()
+
+        self.assertEqual({}, plain.inventories)
+        self.assertEqual(
+            {'VGPU': resources.Inventory(4, max_unit=4),
+             'CUSTOM_X': resources.Inventory(0, max_unit=1)},
+            said.inventories)
+
+    def test_what_is_no_class_is_refused(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.driver,
+            inventories='VGPU:4,GPU:1')
+
+        self.assertEqual('[fake_virt] inventories', error.field)
+        self.assertIn("'GPU'", str(error))
 
     def test_its_traits_are_standard_ones(self):
         for architecture in ('x86_64', 'armv7l'):
