@@ -163,6 +163,9 @@ class Play:
                 flavor['name'], flavor['vcpus'], flavor['ram'],
                 flavor.get('disk', 0), flavor.get('ephemeral', 0),
                 flavor.get('swap', 0))
+            if flavor.get('extra_specs'):
+                self._api.flavors.set_extra_specs(
+                    flavor['name'], flavor['extra_specs'])
         for number, request in enumerate(self._scenario.requests):
             try:
                 uuids = self._create(request)

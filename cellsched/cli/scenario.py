@@ -13,6 +13,8 @@ from typing import Any
 import jsonschema
 
 from cellsched import document as document_
+from cellsched import exception
+from cellsched.objects import resources
 from cellsched.testing import deployment
 
 _NAME = {'type': 'string', 'minLength': 1, 'maxLength': 63,
@@ -45,6 +47,7 @@ def _by_name(item: Mapping[str, Any]) -> dict[str, Any]:
 
 _HOST = _record({
     'name': _NAME, 'vcpus': _AMOUNT, 'memory_mb': _AMOUNT, 'disk_gb': _AMOUNT,
+    'inventories': {'type': 'object', 'additionalProperties': _AMOUNT},
     'availability_zone': _NAME, 'aggregates': _NAMES,
     'faults': _record({
         'fail_builds': _AMOUNT, 'abort_builds': _AMOUNT,
@@ -68,6 +71,8 @@ SCHEMA = _record({
         'name': _NAME, 'vcpus': {**_AMOUNT, 'minimum': 1},
         'ram': {**_AMOUNT, 'minimum': 1}, 'disk': _AMOUNT,
         'ephemeral': _AMOUNT, 'swap': _AMOUNT,
+        'extra_specs': {'type': 'object',
+                        'additionalProperties': {'type': 'string'}},
     }, ['name', 'vcpus', 'ram']), 1),
     'requests': _list(_record({
         'name': _NAME, 'flavor': _NAME, 'count': _COUNT, 'min_count': _COUNT,
@@ -149,6 +154,7 @@ def load(path: pathlib.Path) -> Scenario:
     for error in errors:
         raise document_.invalid(path, error.absolute_path, _expected(error))
     _check_names(path, document)
+    _check_resources(path, document)
     _check_options(path, document.get('options', {}))
     member_of = collections.defaultdict(list)
     for aggregate in document.get('aggregates', ()):
@@ -170,7 +176,9 @@ def _host(
     host: Mapping[str, Any], aggregates: Iterable[str]
 ) -> deployment.DeployedHost:
     fields = dict(host)
-    behaviour = fields.pop('faults', {})
+    behaviour = dict(fields.pop('faults', {}))
+    if 'inventories' in fields:
+        behaviour['inventories'] = fields.pop('inventories')
     named = [*fields.pop('aggregates', ()), *aggregates]
     return deployment.DeployedHost(
         behaviour=behaviour, aggregates=list(dict.fromkeys(named)), **fields)
@@ -208,6 +216,25 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
         if request.get('min_count', 1) > count:
             raise document_.invalid(path, ('requests', number, 'min_count'),
                                     f'at most count, {count}')
+
+
+def _check_resources(
+    path: pathlib.Path, document: Mapping[str, Any]
+) -> None:
+    """Make sure that resource classes are those that there are."""
+    for number, cell in enumerate(document['cells']):
+        for place, host in enumerate(cell['hosts']):
+            for name in host.get('inventories', ()):
+                if not resources.is_known(name):
+                    raise document_.invalid(
+                        path, ('cells', number, 'hosts', place, 'inventories'),
+                        f'names of resource classes, not {name}')
+    for number, flavor in enumerate(document['flavors']):
+        try:
+            resources.asked(flavor.get('extra_specs'))
+        except exception.InvalidField as exc:
+            raise document_.invalid(
+                path, ('flavors', number, exc.field), exc.expected) from None
 
 
 def _check_options(

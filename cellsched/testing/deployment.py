@@ -346,4 +346,6 @@ def _text(value: Any) -> str:
     """Return a value as a configuration file has it."""
     if isinstance(value, (list, tuple)):
         return ','.join(map(str, value))
+    if isinstance(value, dict):
+        return ','.join(f'{key}:{each}' for key, each in value.items())
     return str(value).replace('$', '$$')

@@ -62,13 +62,15 @@ class TestLoad(base.TestCase):
             ('cells', 0, 'hosts', 0, {
                 'name': 'h1', 'vcpus': 1, 'memory_mb': 2, 'disk_gb': 0,
                 'availability_zone': 'zone', 'aggregates': ['b'],
+                'inventories': {'VGPU': 2},
                 'faults': {'fail_builds': 1, 'build_delay': 0.5}}),
             ('aggregates', [{'name': 'a', 'hosts': ['h1'],
                              'metadata': {'k': 'v'}}, {'name': 'b'}]))
 
         self.assertEqual(
             deployment.DeployedHost('h1', 1, 2, 0, 'zone', ['b', 'a'],
-                                    {'fail_builds': 1, 'build_delay': 0.5}),
+                                    {'fail_builds': 1, 'build_delay': 0.5,
+                                     'inventories': {'VGPU': 2}}),
             found.cells[0].hosts[0])
         self.assertEqual({'a': {'k': 'v'}, 'b': {}}, found.aggregates)
 
@@ -161,6 +163,20 @@ class TestLoad(base.TestCase):
         self.assertRefused(
             'flavors[1].name', 'small', 'flavors', LEAST['flavors'] * 2)
         self.load(('requests', LEAST['requests'] * 2))
+
+    def test_resource_classes_are_those_that_there_are(self):
+        for field, expected, *change in (
+                ('cells[0].hosts[0].inventories', 'not GPU',
+                 'cells', 0, 'hosts', 0, 'inventories', {'GPU': 1}),
+                ('cells[0].hosts[0].inventories.VGPU', 'at least 0',
+                 'cells', 0, 'hosts', 0, 'inventories', {'VGPU': -1}),
+                ('flavors[0].extra_specs.resources:GPU', 'a resource class',
+                 'flavors', 0, 'extra_specs', {'resources:GPU': '1'}),
+                ('flavors[0].extra_specs.resources:VGPU', 'a whole number',
+                 'flavors', 0, 'extra_specs', {'resources:VGPU': 'x'}),
+                ('flavors[0].extra_specs.a', 'text, not 1',
+                 'flavors', 0, 'extra_specs', {'a': 1})):
+            self.assertRefused(field, expected, *change)
 
     def test_names_that_stand_for_nothing_are_refused(self):
         self.assertRefused(

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers whose flavors ask for other classes than CPUs, memory and disk."""
+
+import pathlib
+
+from cellsched.assembly import services as assembly
+from cellsched.claims import base as claims
+from cellsched.cli import app
+from cellsched.testing import deployment
+from tests.functional import base
+from tests.unit.cli import base as cli_base
+
+SCENARIO = (pathlib.Path(__file__).resolve().parents[2]
+            / 'etc/cellsched/scenarios/resource-classes.yaml')
+
+
+class TestScenario(cli_base.CommandTestCase):
+
+    def test_shipped_scenario_ends_as_it_expects(self):
+        ran = self.run_app(
+            app.Shell, 'demo', '--scenario', SCENARIO, '-f', 'json')
+
+        self.assertEqual(0, ran.code, ran.err)
+
+
+class TestResourceClasses(base.TestCase):
+
+    def start(self, **inventories):
+        """Have hosts with these totals of CUSTOM_X."""
+        self.deploy({'cell1': [
+            deployment.DeployedHost(name, behaviour={
+                'inventories': {'CUSTOM_X': total} if total else {}})
+            for name, total in inventories.items()]})
+        flavors = self.world.api.flavors
+        flavors.create('asking', 1, 512)
+        flavors.set_extra_specs('asking', {
+            'resources:CUSTOM_X': '2', 'resources:MEMORY_MB': '0'})
+
+    def claimed(self, uuid):
+        return [dict(each.resources) for each
+                in self.world.api.parts.claims.held([uuid]).get(uuid, ())]
+
+    def test_server_takes_what_the_flavor_asks_for_and_gives_it_back(self):
+        self.start(a1=0, a2=3)
+        [first] = self.built(flavor='asking')
+        self.assertEqual('a2', first.host)
+        self.assertEqual([{'VCPU': 1, 'CUSTOM_X': 2}],
+                         self.claimed(first.uuid))
+
+        [late] = self.built(flavor='asking')
+        self.assertEqual('ERROR', late.status)
+        self.assertIn('lack CUSTOM_X (the nearest by 1 CUSTOM_X)', late.reason)
+
+        self.delete(first.uuid)
+        [next_] = self.built(flavor='asking')
+        self.assertEqual(('ACTIVE', 'a2'), (next_.status, next_.host))
+
+    def test_audit_finds_nothing_wrong_with_it_and_sees_another_amount(self):
+        self.start(a1=4)
+        [server] = self.built(flavor='asking')
+        auditor = assembly.auditor(
+            self.world.conf('api'), self.world.api.parts)
+        self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
+
+        store = self.world.api.parts.claims
+        [held] = store.held([server.uuid])[server.uuid]
+        store.release([server.uuid])
+        store.claim([claims.Claim(
+            server.uuid, held.provider, {'VCPU': 1, 'CUSTOM_X': 1})])
+
+        [found] = auditor.run(settle_s=0).left
+        self.assertEqual(('claim-amount', server.uuid),
+                         (found.kind, found.of))
