@@ -107,6 +107,7 @@ class PageReader:
         self._wanted = query.wanted
         self._order = query.order
         self._limit = query.limit
+        self._shows_hosts = query.shows_hosts
         self._batch = policy.batch(query.limit, len(cells))
         self._after = after
         self._sources = {
@@ -179,7 +180,7 @@ class PageReader:
         source = self._sources[aimed.cell.uuid]
         return read_page(
             database(aimed), source.name, self._wanted, self._order,
-            source.after, self._size)
+            source.after, self._size, self._shows_hosts)
 
     def _mapped(
         self, connection: Any, source: _CellServers
@@ -222,6 +223,7 @@ def read_page(
     database: session.Database, cell: str,
     wanted: instance_list.InstanceFilter, order: sort_order.SortOrder,
     after: Sequence[Any] | None = None, limit: int | None = None,
+    shows_hosts: bool = True,
 ) -> tuple[Sequence[Any], list[server.Server]]:
     """Return servers of a cell in order, with the rows they are made of.
 
@@ -234,7 +236,8 @@ def read_page(
         tags = tags_.get_many(connection, [row.uuid for row in rows])
     return rows, [
         server.Server.of_row(
-            row, cell, reasons.get(row.uuid, ''), tags.get(row.uuid, ()))
+            row, cell, reasons.get(row.uuid, ''), tags.get(row.uuid, ()),
+            shows_hosts)
         for row in rows]
 
 

@@ -50,12 +50,14 @@ class ServerQuery:
 
     :param limit: how many servers at most; None for all that there are
     :param marker: the uuid of the server that they come after
+    :param shows_hosts: whether they are returned with their hosts
     """
 
     wanted: instance_list.InstanceFilter = instance_list.InstanceFilter()
     order: sort_order.SortOrder = NEWEST
     limit: int | None = None
     marker: str | None = None
+    shows_hosts: bool = True
 
 
 def order(

@@ -41,6 +41,8 @@ class Server:
     :param status: ``BUILD``, ``ACTIVE``, ``ERROR`` or ``DELETED``, or
         :data:`UNKNOWN` where its cell does not answer
     :param cell: name of its cell; None as long as it has none
+    :param host: None as long as it has none, and for users of the API who
+        are no administrators
     :param attempts: hosts that its build was tried on
     :param reason: why it is in ERROR, or is going to be when cell0 can take
         it; empty otherwise
@@ -85,7 +87,7 @@ class Server:
     @classmethod
     def of_row(
         cls, row: Any, cell: str, reason: str = '',
-        tags: Iterable[str] = (),
+        tags: Iterable[str] = (), shows_host: bool = True,
     ) -> Self:
         """Return the record of a server in a cell.
 
@@ -99,8 +101,8 @@ class Server:
         return cls(
             uuid, name, project_id,
             'DELETED' if deleted else status_of(vm_state), task_state, cell,
-            host, zone, attempts, reason, created_at, tuple(tags), user_id,
-            image_ref, updated_at)
+            host if shows_host else None, zone, attempts, reason,
+            created_at, tuple(tags), user_id, image_ref, updated_at)
 
     @classmethod
     def unknown(cls, row: Any, cell: str) -> Self:

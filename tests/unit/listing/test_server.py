@@ -30,6 +30,13 @@ class TestServer(base.TestCase):
                 image_ref='image'),
             server.Server.of_row(row, 'cell1', 'So.', ['a', 'b']))
 
+    def test_host_is_left_out_where_it_is_not_to_be_shown(self):
+        row = self.row(vm_state='active', host='h1')
+
+        self.assertEqual((None, 'h1'), tuple(
+            server.Server.of_row(row, 'cell1', shows_host=shown).host
+            for shown in (False, True)))
+
     def test_states_have_names_that_users_know(self):
         for state, status in (
                 ('building', 'BUILD'), ('active', 'ACTIVE'),
