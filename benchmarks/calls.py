@@ -201,7 +201,7 @@ def call(pipe, files):
 def node(api, request, instance):
     """Return the node that was chosen for an instance."""
     request.instance_uuid = instance
-    user = context.RequestContext(user_id='user', project_id='project')
+    user = context.member('user', 'project')
     [[chosen, *_]] = api.select_destinations(user, request, [instance])
     return chosen.compute_node_uuid
 

@@ -74,6 +74,12 @@ def admin() -> RequestContext:
     return RequestContext(is_admin=True)
 
 
+def member(user_id: str, project_id: str) -> RequestContext:
+    """Return the context of a user who is a member of a project."""
+    return RequestContext(
+        user_id=user_id, project_id=project_id, roles=['member', 'reader'])
+
+
 def of_owner(instance: Any) -> RequestContext:
     """Return the context of what a service does for a server of a user."""
     return RequestContext(

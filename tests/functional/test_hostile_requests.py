@@ -19,7 +19,7 @@ from cellsched.testing import deployment
 from tests.functional import base
 from tests.functional import hostile
 
-STRANGER = context.RequestContext(user_id='other', project_id='other')
+STRANGER = context.member('other', 'other')
 
 #: Most of what there is, with the plug-ins that read what users write.
 FILTERS = (

@@ -197,7 +197,7 @@ class TestRestore(base.TestCase):
             (1, [('row-lost', late, 'left')], ''), self.audit()))
         self.assertRaises(exception.InstanceNotFound,
                           api.servers.get, base.USER, late)
-        stranger = context.RequestContext(user_id='x', project_id='other')
+        stranger = context.member('x', 'other')
         self.assertRaises(exception.InstanceNotFound,
                           api.servers.delete, stranger, late)
         self.assertIn(late, api.parts.claims.held([late]))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:
     _Case = object
 
-USER = context.RequestContext(user_id='user', project_id='project')
+USER = context.member('user', 'project')
 
 
 class NetworkSuite(_Case):

@@ -19,7 +19,7 @@ from cellsched.conf import loader
 from cellsched import context
 
 #: What a process has to do with, for the user of the tests.
-USER = context.RequestContext(user_id='demo', project_id='demo')
+USER = context.member('demo', 'demo')
 
 
 def main():

@@ -23,7 +23,7 @@ from cellsched.virt import fake
 from tests.unit import base
 from tests.unit.db import samples
 
-USER = context.RequestContext(user_id='user', project_id='project')
+USER = context.member('user', 'project')
 
 DEADLINE_S = 30
 

@@ -12,7 +12,7 @@ from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.network import networks
 
-USER = context.RequestContext(user_id='user', project_id='project')
+USER = context.member('user', 'project')
 
 
 class TestNetworkLeftovers(base.TestCase):

@@ -6,7 +6,7 @@ from cellsched import context
 from cellsched.testing import clock
 from tests.unit import base
 
-USER = context.RequestContext(user_id='user', project_id='project')
+USER = context.member('user', 'project')
 
 
 class TestRetries(base.TestCase):

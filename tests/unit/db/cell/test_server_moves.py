@@ -10,7 +10,7 @@ from cellsched.db.cell import states
 from tests.unit.db.cell import base
 from tests.unit.db import samples
 
-USER = context.RequestContext(user_id='user', project_id='project')
+USER = context.member('user', 'project')
 
 SECOND = datetime.timedelta(seconds=1)
 
