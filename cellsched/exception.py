@@ -23,6 +23,7 @@
     │   ├── InstanceGroupNotFound
     │   ├── InstanceMappingNotFound
     │   ├── InstanceNotFound
+    │   ├── ProjectQuotaNotFound     or it is not for who asks
     │   └── ServiceNotFound
     ├── Exists
     │   ├── AggregateExists
@@ -39,6 +40,7 @@
     │   └── MaxRetriesExceeded
     ├── OverQuota                    the project has no room
     ├── LimitsUnavailable            of quotas, which Keystone has
+    ├── PolicyNotAuthorized          names the rule that others may go by
     ├── ClaimRefused                 the provider has no room
     │   └── GroupPolicyViolated      or the server group wants none there
     ├── ClaimConflict                the consumer holds something else
@@ -256,6 +258,10 @@ class InstanceNotFound(NotFound):
     msg_fmt = 'There is no server %(uuid)s.'
 
 
+class ProjectQuotaNotFound(NotFound):
+    msg_fmt = 'There is no quota of project %(project_id)s.'
+
+
 class ServiceNotFound(NotFound):
     msg_fmt = "Host '%(host)s' has no service %(binary)s."
 
@@ -339,6 +345,14 @@ class NoValidHost(CellschedException):
 
 class MaxRetriesExceeded(NoValidHost):
     msg_fmt = 'Exceeded maximum number of retries. %(reason)s'
+
+
+class PolicyNotAuthorized(CellschedException):
+    """``action`` is a rule, and it is not for who calls."""
+
+    msg_fmt = 'The policy %(action)s does not allow it.'
+    code = 403
+    safe = True
 
 
 class OverQuota(CellschedException):

@@ -136,6 +136,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     opts.register_opts(conf)
     log.register_options(conf)
     service_opts.register_service_opts(conf)
+    _register_listed(conf, 'oslo.policy')
     register_messaging(conf)
 
 
@@ -144,14 +145,18 @@ def register_messaging(conf: cfg.ConfigOpts) -> None:
 
     It registers most by itself, but late, when a wrong value has no name.
     """
-    for group, options in _listed('oslo.messaging'):
-        conf.register_opts(options, group=group)
+    _register_listed(conf, 'oslo.messaging')
     # These it registers on the global configuration only, and does not list.
     for group, options in messaging.list_opts():
         if group not in conf:
             conf.register_opts(options, group=group)
     for name, group, default in messaging.DEFAULTS:
         conf.set_default(name, default, group)
+
+
+def _register_listed(conf: cfg.ConfigOpts, library: str) -> None:
+    for group, options in _listed(library):
+        conf.register_opts(options, group=group)
 
 
 # Each time that it is asked, a library copies all of them.
@@ -171,7 +176,8 @@ def _known(conf: cfg.ConfigOpts) -> _Names:
         else:
             known['DEFAULT'].add(name)
     _add_older_names(known, [
-        *opts.list_core(), *_listed('oslo.log'), *_listed('oslo.messaging')])
+        *opts.list_core(), *_listed('oslo.log'), *_listed('oslo.messaging'),
+        *_listed('oslo.policy')])
     return known
 
 

@@ -52,6 +52,9 @@ class Settings(_Group):
     def get_location(self, name: str, group: Any = None) -> Any:
         return self._conf.get_location(name, group)
 
+    def find_file(self, name: str) -> Any:
+        return self._conf.find_file(name)
+
     def _read(self) -> None:
         for name in self._conf:
             value = self._conf[name]

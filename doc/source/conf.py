@@ -28,6 +28,7 @@ extensions = [
     'sphinx.ext.autodoc',
     'oslo_config.sphinxconfiggen',
     'oslo_config.sphinxext',
+    'oslo_policy.sphinxpolicygen',
     'reno.sphinxext',
     'architecture',
     'commands',
@@ -53,4 +54,8 @@ autodoc_typehints = 'signature'
 
 config_generator_config_file = [
     ('../../etc/cellsched/config-generator.conf', '_static/cellsched'),
+]
+
+policy_generator_config_file = [
+    ('../../etc/cellsched/policy-generator.conf', '_static/cellsched'),
 ]

@@ -199,6 +199,9 @@ def signed_comments(source):
 
 
 def global_configuration(source):
+    # The commands of oslo.policy read files into it, and ask that module.
+    if source.path == 'cellsched/policies/enforcer.py':
+        return
     for line, name in _mentions(source):
         if name == 'oslo_config.cfg.CONF' and not source.is_one_of(OSLO_LIMIT):
             yield f'line {line} uses the global configuration'
