@@ -82,8 +82,8 @@ def kept_to(cpu):
 
 def build(world, parameters, samples):
     """Build the servers; return the commits that each of them took."""
-    world.api.flavors.create('small', 1, 512, 1)
-    user = context.RequestContext(user_id='benchmark', project_id='benchmark')
+    world.api.flavors.create(context.admin(), 'small', 1, 512, 1)
+    user = context.member('benchmark', 'benchmark')
     servers, batch = parameters['servers'], parameters['batch']
     count = sqlalchemy.select(sqlalchemy.func.count()).where(
         models.instances.c.vm_state == 'active')

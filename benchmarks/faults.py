@@ -29,6 +29,7 @@ import time
 
 from cellsched.assembly import services as assembly
 from cellsched.conf import loader
+from cellsched import context
 from cellsched import exception
 
 # The deployment that the tests set up is good here too.
@@ -103,7 +104,7 @@ class World:
             conf, assembly.Parts(conf, reached=self._reached))
         stack.callback(self.api.close)
         self._mine = threading.local()
-        self.api.flavors.create('least', 1, 512, 1)
+        self.api.flavors.create(context.admin(), 'least', 1, 512, 1)
         self._callers = stack.enter_context(
             futures.ThreadPoolExecutor(CALLERS))
 

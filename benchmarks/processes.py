@@ -48,7 +48,7 @@ from tests.integration import servers  # noqa: E402
 #: What a host has; there is room for all rounds.
 HOST = {'vcpus': 100_000, 'memory_mb': 2 ** 26, 'local_gb': 100_000}
 
-USER = context.RequestContext(user_id='benchmark', project_id='benchmark')
+USER = context.member('benchmark', 'benchmark')
 
 INTERVAL_S = 0.02
 
@@ -150,7 +150,7 @@ class World:
         stack.callback(self.api.close)
         #: Of each caller: when its last was accepted, and what it awaits.
         self._accepted = threading.local()
-        self.api.flavors.create('least', 1, 512, 1)
+        self.api.flavors.create(context.admin(), 'least', 1, 512, 1)
         self._database = database
         floor = parts.url('floor').rpartition('/')[2]
         self.floor = costs.Floor(database, floor, directory)

@@ -81,7 +81,7 @@ class Walk:
             for path, _ in self.functions})
 
 
-USER = context.RequestContext(user_id='user', project_id='project')
+USER = context.member('user', 'project')
 
 #: Seconds in which a build is at its end, and nobody looks.
 BUILT_S = 2
@@ -120,7 +120,7 @@ def main():
         with deployment.Deployment(pathlib.Path(directory), [
                 deployment.DeployedCell('cell1', hosts[:2]),
                 deployment.DeployedCell('cell2', hosts[2:])]) as world:
-            world.api.flavors.create('small', 1, 512)
+            world.api.flavors.create(context.admin(), 'small', 1, 512)
             check(world, build(world))
             with whole, decision:
                 uuid = build(world)

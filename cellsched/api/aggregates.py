@@ -8,8 +8,11 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import validation
 from cellsched import clock as clock_
+from cellsched import context as context_
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
 from cellsched.db import session
@@ -24,7 +27,7 @@ ZONE_KEY = 'availability_zone'
 _WHERE = 'aggregate'
 
 
-class Aggregates:
+class Aggregates(facet.Facet):
     """Keeps hosts that have metadata in common, of whatever cells.
 
     An aggregate is named by its id or its name. The key
@@ -33,15 +36,19 @@ class Aggregates:
     """
 
     def __init__(
-        self, database: session.Database, clock: clock_.Clock,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        clock: clock_.Clock,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
+        super().__init__(authorizer)
         self._database = database
         self._clock = clock
         self._new_uuid = new_uuid
 
+    @facet.requires('os_compute_api:os-aggregates:create')
     def create(
-        self, name: str, metadata: Mapping[str, str] | None = None
+        self, context: context_.RequestContext, name: str,
+        metadata: Mapping[str, str] | None = None,
     ) -> aggregates.AggregateRow:
         """Add an aggregate without hosts and return it.
 
@@ -55,25 +62,31 @@ class Aggregates:
         with self._database.writer() as connection:
             aggregates.create(connection, self._new_uuid(), name, [],
                               metadata, self._clock.now())
-        return self.get(name)
+        return self._get(name)
 
-    def get(self, name: str) -> aggregates.AggregateRow:
+    @facet.requires('os_compute_api:os-aggregates:show')
+    def get(
+        self, context: context_.RequestContext, name: str
+    ) -> aggregates.AggregateRow:
         """Return an aggregate by its id or its name.
 
         :raises cellsched.exception.InvalidField: no name that can be kept
         :raises cellsched.exception.AggregateNotFound: there is neither
         """
-        validation.check_text(_WHERE, 'name', name)
-        with self._database.reader() as connection:
-            return aggregates.get(connection, name)
+        return self._get(name)
 
-    def list_all(self) -> list[aggregates.AggregateRow]:
+    @facet.requires('os_compute_api:os-aggregates:index')
+    def list_all(
+        self, context: context_.RequestContext
+    ) -> list[aggregates.AggregateRow]:
         """Return every aggregate, the oldest first."""
         with self._database.reader() as connection:
             return aggregates.list_all(connection)
 
+    @facet.requires('os_compute_api:os-aggregates:set_metadata')
     def set_metadata(
-        self, name: str, metadata: Mapping[str, str | None]
+        self, context: context_.RequestContext, name: str,
+        metadata: Mapping[str, str | None],
     ) -> aggregates.AggregateRow:
         """Change some keys and return the aggregate; None removes a key.
 
@@ -86,8 +99,9 @@ class Aggregates:
         _check_metadata(metadata)
         return self._change(name, aggregates.set_metadata, metadata)
 
+    @facet.requires('os_compute_api:os-aggregates:add_host')
     def add_hosts(
-        self, name: str, hosts: Sequence[str]
+        self, context: context_.RequestContext, name: str, hosts: Sequence[str]
     ) -> aggregates.AggregateRow:
         """Add hosts that are mapped to cells and return the aggregate.
 
@@ -108,8 +122,9 @@ class Aggregates:
                 raise exception.HostMappingNotFound(host=host)
         return self._change(name, aggregates.add_hosts, hosts)
 
+    @facet.requires('os_compute_api:os-aggregates:remove_host')
     def remove_hosts(
-        self, name: str, hosts: Sequence[str]
+        self, context: context_.RequestContext, name: str, hosts: Sequence[str]
     ) -> aggregates.AggregateRow:
         """Take hosts out and return the aggregate.
 
@@ -120,29 +135,35 @@ class Aggregates:
             it; all of them stay then
         """
         _check_hosts(hosts)
-        there = set(self.get(name).hosts)
+        there = set(self._get(name).hosts)
         for host in hosts:
             if host not in there:
                 raise exception.AggregateHostNotFound(
                     host=host, aggregate=name)
         return self._change(name, aggregates.remove_hosts, hosts)
 
-    def delete(self, name: str) -> None:
+    @facet.requires('os_compute_api:os-aggregates:delete')
+    def delete(self, context: context_.RequestContext, name: str) -> None:
         """Delete an aggregate; its hosts are in it no more.
 
         :raises cellsched.exception.InvalidField: no name that can be kept
         :raises cellsched.exception.AggregateNotFound: there is neither
         """
-        number = self.get(name).id
+        number = self._get(name).id
         with self._database.writer() as connection:
             aggregates.delete(connection, number, self._clock.now())
+
+    def _get(self, name: str) -> aggregates.AggregateRow:
+        validation.check_text(_WHERE, 'name', name)
+        with self._database.reader() as connection:
+            return aggregates.get(connection, name)
 
     def _change(
         self, name: str, query: Callable[..., None], values: Any
     ) -> aggregates.AggregateRow:
         # Who changes one waits here for who changes another, so what is
         # checked after the change is not about to become wrong.
-        number = self.get(name).id
+        number = self._get(name).id
         with self._database.writer() as connection:
             query(connection, number, values, self._clock.now())
             changed = aggregates.get(connection, str(number))

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import dataclasses
 import datetime
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -48,22 +50,24 @@ class CellRecord:
     reason: str = ''
 
 
-class CellStates:
+class CellStates(facet.Facet):
     """Reads cells, as they are mapped and as they answer.
 
     :param down_s: seconds without a report after which a service is down
     """
 
     def __init__(
-        self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, down_s: float,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        cells: registry.CellRegistry, gatherer: gather.Gatherer, down_s: float,
     ) -> None:
+        super().__init__(authorizer)
         self._database = database
         self._cells = cells
         self._gatherer = gatherer
         self._down_s = down_s
 
-    def list(self) -> Sequence[CellRecord]:
+    @facet.requires('cellsched:cells:index')
+    def list(self, context: context_.RequestContext) -> Sequence[CellRecord]:
         """Return all cells by name, cell0 and disabled ones among them.
 
         One that does not answer within the deadline is down.
@@ -71,7 +75,8 @@ class CellStates:
         self._cells.refresh()
         return self._read(self._cells.all())
 
-    def get(self, name: str) -> CellRecord:
+    @facet.requires('cellsched:cells:show')
+    def get(self, context: context_.RequestContext, name: str) -> CellRecord:
         """Return a cell, by its name or its uuid.
 
         :raises cellsched.exception.InvalidField: no name that can be kept,

@@ -7,8 +7,11 @@ import re
 
 from oslo_utils import uuidutils
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import validation
 from cellsched import clock as clock_
+from cellsched import context as context_
 from cellsched.db.api import flavors
 from cellsched.db import session
 from cellsched import exception
@@ -25,20 +28,24 @@ SPECS_MAX = 128
 _KEY = re.compile('[A-Za-z0-9-_:. ]+')
 
 
-class Flavors:
+class Flavors(facet.Facet):
     """Keeps the sizes that servers come in."""
 
     def __init__(
-        self, database: session.Database, clock: clock_.Clock,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        clock: clock_.Clock,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
+        super().__init__(authorizer)
         self._database = database
         self._clock = clock
         self._new_uuid = new_uuid
 
+    @facet.requires('os_compute_api:os-flavor-manage:create')
     def create(
-        self, name: str, vcpus: int, ram_mb: int, disk_gb: int = 0,
-        ephemeral_gb: int = 0, swap_mb: int = 0, flavorid: str | None = None,
+        self, context: context_.RequestContext, name: str, vcpus: int,
+        ram_mb: int, disk_gb: int = 0, ephemeral_gb: int = 0, swap_mb: int = 0,
+        flavorid: str | None = None,
     ) -> objects.Flavor:
         """Add a flavor and return it.
 
@@ -63,7 +70,10 @@ class Flavors:
             flavors.create(connection, flavor, self._clock.now())
             return flavors.get(connection, flavorid)
 
-    def get(self, name: str) -> objects.Flavor:
+    @facet.requires('cellsched:flavors:show')
+    def get(
+        self, context: context_.RequestContext, name: str
+    ) -> objects.Flavor:
         """Return a flavor by its id or its name.
 
         :raises cellsched.exception.InvalidField: no name that can be kept
@@ -73,13 +83,18 @@ class Flavors:
         with self._database.reader() as connection:
             return flavors.get(connection, name)
 
-    def list_all(self) -> list[objects.Flavor]:
+    @facet.requires('cellsched:flavors:show')
+    def list_all(
+        self, context: context_.RequestContext
+    ) -> list[objects.Flavor]:
         """Return every flavor."""
         with self._database.reader() as connection:
             return flavors.list_all(connection)
 
+    @facet.requires('os_compute_api:os-flavor-extra-specs:update')
     def set_extra_specs(
-        self, name: str, extra_specs: Mapping[str, str | None]
+        self, context: context_.RequestContext, name: str,
+        extra_specs: Mapping[str, str | None],
     ) -> objects.Flavor:
         """Change extra specs of a flavor, by its id or its name; return it.
 
@@ -115,7 +130,8 @@ class Flavors:
                 connection, flavor.id, extra_specs, self._clock.now())
             return flavors.get(connection, flavor.flavorid)
 
-    def delete(self, name: str) -> None:
+    @facet.requires('os_compute_api:os-flavor-manage:delete')
+    def delete(self, context: context_.RequestContext, name: str) -> None:
         """Delete a flavor by its id or its name; its servers stay.
 
         :raises cellsched.exception.InvalidField: no name that can be kept

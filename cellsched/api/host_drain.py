@@ -5,6 +5,8 @@ from collections.abc import Callable
 import dataclasses
 from typing import Any
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import moves as moves_
 from cellsched.api import server_history
 from cellsched.api import services as services_
@@ -43,7 +45,7 @@ class Departure:
     reason: str = ''
 
 
-class HostDrain:
+class HostDrain(facet.Facet):
     """Has all servers of a host moved to others of its cell, some at a time.
 
     What was done so far is known from the cell alone: whoever is stopped may
@@ -51,10 +53,12 @@ class HostDrain:
     """
 
     def __init__(
-        self, database: session.Database, targets: target.Targets,
-        moves: moves_.Moves, services: services_.Services,
-        history: server_history.ServerHistory, clock: clock_.Clock,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        targets: target.Targets, moves: moves_.Moves,
+        services: services_.Services, history: server_history.ServerHistory,
+        clock: clock_.Clock,
     ) -> None:
+        super().__init__(authorizer)
         self._database = database
         self._targets = targets
         self._moves = moves
@@ -62,6 +66,7 @@ class HostDrain:
         self._history = history
         self._clock = clock
 
+    @facet.requires('cellsched:hosts:drain')
     def drain(
         self, context: context_.RequestContext, host: str,
         at_once: int = 10, timeout_s: float = 3600,
@@ -83,11 +88,12 @@ class HostDrain:
             answer
         """
         departures = self._departures(host, at_once)
-        self._services.set(host, services.COMPUTE, True, reason)
+        self._services.set(context, host, services.COMPUTE, True, reason)
         return departures.run(
             lambda uuid: self._moves.migrate(context, uuid),
             lambda uuid: self._reason(context, uuid), timeout_s, show)
 
+    @facet.requires('cellsched:hosts:evacuate')
     def evacuate(
         self, context: context_.RequestContext, host: str,
         to: str | None = None, at_once: int = 10, timeout_s: float = 3600,

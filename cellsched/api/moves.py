@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from oslo_utils import uuidutils
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -34,7 +36,7 @@ class _Accepted(NamedTuple):
     vm_state: str | None
 
 
-class Moves:
+class Moves(facet.ServerFacet):
     """Takes wishes that have a server built anew; it stays in its cell.
 
     A move is accepted when a method returns. The server has a task then, and
@@ -46,21 +48,23 @@ class Moves:
     """
 
     def __init__(
-        self, database: session.Database, targets: target.Targets,
-        reader: listing.ServerListing, conductor: conductor_rpc.ConductorAPI,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        targets: target.Targets, reader: listing.ServerListing,
+        conductor: conductor_rpc.ConductorAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
         host: str, down_s: float,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
+        super().__init__(authorizer, reader)
         self._database = database
         self._targets = targets
-        self._reader = reader
         self._conductor = conductor
         self._compute = compute
         self._move_claims = moves.MoveClaims(claims, host)
         self._down_s = down_s
         self._new_uuid = new_uuid
 
+    @facet.requires('os_compute_api:servers:rebuild', names='uuid')
     def rebuild(
         self, context: context_.RequestContext, uuid: str,
         image_ref: str | None = None,
@@ -84,6 +88,7 @@ class Moves:
         self._tell(aimed, accepted, lambda: self._conductor.rebuild_instance(
             context, uuid, move.uuid, image_ref))
 
+    @facet.requires('os_compute_api:os-evacuate', names='uuid')
     def evacuate(
         self, context: context_.RequestContext, uuid: str,
         host: str | None = None,
@@ -109,13 +114,16 @@ class Moves:
         self._tell(aimed, accepted, lambda: self._conductor.rebuild_instance(
             context, uuid, move.uuid, host=host))
 
+    @facet.requires(
+        'os_compute_api:os-migrate-server:migrate', names='uuid')
     def migrate(
         self, context: context_.RequestContext, uuid: str,
         host: str | None = None,
     ) -> None:
         """Have a server go to another host of its cell.
 
-        :param host: where it is to go; by default the scheduler chooses
+        :param host: where it is to go, by a rule of its own; by default the
+            scheduler chooses
         :raises cellsched.exception.InvalidField: names the field
         :raises cellsched.exception.InstanceNotFound: there is none
         :raises cellsched.exception.InstanceInvalidState: names the state
@@ -124,6 +132,10 @@ class Moves:
             nothing was begun
         :raises cellsched.exception.VersionNotSendable: its agent is too old
         """
+        if host is not None:
+            self.check_visible(context, uuid)
+            context = self._authorize(
+                context, 'os_compute_api:os-migrate-server:migrate:host')
         aimed = self._aim(context, uuid, host)
         accepted = self._accept(
             aimed, uuid, server_moves.MIGRATION, host=host)
@@ -131,6 +143,7 @@ class Moves:
         self._tell(aimed, accepted, lambda: self._conductor.migrate_server(
             context, uuid, move.uuid, host))
 
+    @facet.requires('os_compute_api:os-shelve:shelve', names='uuid')
     def shelve(self, context: context_.RequestContext, uuid: str) -> None:
         """Have a server leave its host, and keep it without one.
 
@@ -146,6 +159,7 @@ class Moves:
         self._tell(aimed, accepted, lambda: client.shelve_offload_instance(
             aimed, host, objects.Instance(uuid=uuid), move.uuid))
 
+    @facet.requires('os_compute_api:os-shelve:unshelve', names='uuid')
     def unshelve(self, context: context_.RequestContext, uuid: str) -> None:
         """Have a server that was shelved come back, to its cell.
 

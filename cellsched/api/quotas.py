@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -15,6 +17,7 @@ from cellsched.db.api import quotas
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.listing import servers as listing
 from cellsched.quota import base
 
 _WHERE = 'quota'
@@ -52,7 +55,7 @@ class CellUsage:
     usage: instance_mappings.ProjectUsage
 
 
-class Quotas:
+class Quotas(facet.Facet):
     """Shows operators what projects may have and have, and lets them set it.
 
     Limits that are set are those of the driver that keeps them in the API
@@ -60,18 +63,23 @@ class Quotas:
     """
 
     def __init__(
-        self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, driver: base.QuotaDriver,
-        clock: clock_.Clock,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        cells: registry.CellRegistry, gatherer: gather.Gatherer,
+        driver: base.QuotaDriver, clock: clock_.Clock,
     ) -> None:
+        super().__init__(authorizer)
         self._database = database
         self._cells = cells
         self._gatherer = gatherer
         self._driver = driver
         self._clock = clock
 
+    @facet.requires(
+        'os_compute_api:os-quota-sets:show', names='project_id',
+        of_project=True)
     def get(
-        self, project_id: str, user_id: str | None = None
+        self, context: context_.RequestContext, project_id: str,
+        user_id: str | None = None,
     ) -> list[Quota]:
         """Return limit and usage of each resource.
 
@@ -89,6 +97,8 @@ class Quotas:
                       max(0, accepted[resource] - used[resource]))
                 for resource in base.RESOURCES]
 
+    @facet.requires(
+        'cellsched:quotas:by_cell', names='project_id', of_project=True)
     def by_cell(
         self, context: context_.RequestContext, project_id: str
     ) -> list[CellUsage]:
@@ -106,9 +116,12 @@ class Quotas:
                       usages.get(cell.uuid, instance_mappings.ProjectUsage()))
             for cell in sorted(cells, key=lambda cell: cell.name or '')]
 
+    @facet.requires(
+        'os_compute_api:os-quota-sets:update', names='project_id',
+        of_project=True)
     def set(
-        self, project_id: str, limits: Mapping[str, int],
-        user_id: str | None = None,
+        self, context: context_.RequestContext, project_id: str,
+        limits: Mapping[str, int], user_id: str | None = None,
     ) -> None:
         """Set limits by resource; -1 is none.
 
@@ -138,7 +151,13 @@ class Quotas:
             quotas.set_limits(connection, project_id, user_id, limits,
                               self._clock.now())
 
-    def unset(self, project_id: str, user_id: str | None = None) -> None:
+    @facet.requires(
+        'os_compute_api:os-quota-sets:delete', names='project_id',
+        of_project=True)
+    def unset(
+        self, context: context_.RequestContext, project_id: str,
+        user_id: str | None = None,
+    ) -> None:
         """Let the defaults hold for a project again, or for a user in it.
 
         Where no user is given the limits of the project's users go too.
@@ -148,6 +167,13 @@ class Quotas:
         _check_owner(project_id, user_id)
         with self._database.writer() as connection:
             quotas.delete_limits(connection, project_id, user_id)
+
+    def check_visible(
+        self, context: context_.RequestContext, name: Any
+    ) -> None:
+        _check_owner(name, None)
+        if not listing.visible(context, name):
+            raise exception.ProjectQuotaNotFound(project_id=name)
 
 
 def _check_owner(project_id: Any, user_id: Any) -> None:

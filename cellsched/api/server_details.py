@@ -7,8 +7,9 @@ import dataclasses
 import datetime
 from typing import Any
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import server_history
-from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched import context as context_
 from cellsched.db.api import instance_groups
@@ -27,7 +28,8 @@ class FaultRecord:
     """Something that went wrong with a server.
 
     :param message: for its user
-    :param details: for operators; empty for others
+    :param details: for administrators; empty for others
+    :param host: for administrators; None for others
     """
 
     code: int
@@ -62,17 +64,18 @@ class ServerDetails:
     moves: Sequence[server_history.MigrationRecord] = ()
 
 
-class Details:
+class Details(facet.ServerFacet):
     """Reads servers with all that is known of them."""
 
     def __init__(
-        self, database: session.Database, reader: listing.ServerListing,
-        gatherer: gather.Gatherer,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        reader: listing.ServerListing, gatherer: gather.Gatherer,
     ) -> None:
+        super().__init__(authorizer, reader)
         self._database = database
-        self._reader = reader
         self._gatherer = gatherer
 
+    @facet.requires('os_compute_api:servers:show', names='uuid')
     def get(
         self, context: context_.RequestContext, uuid: str
     ) -> ServerDetails:
@@ -82,8 +85,7 @@ class Details:
         :raises cellsched.exception.InstanceNotFound: there is none, or it is
             another project's
         """
-        validation.check_text('server', 'id', uuid)
-        found, cell = self._reader.get(context, uuid)
+        found, cell = self._read(context, uuid)
         with self._database.reader() as connection:
             asked = _asked(request_specs.get(connection, uuid))
             group = instance_groups.find_of(connection, uuid)
@@ -98,7 +100,8 @@ class Details:
                 details, flavor=flavor or details.flavor,
                 faults=[_fault(row, bool(context.is_admin))
                         for row in faults],
-                moves=[server_history.migration(row, cell) for row in moves])
+                moves=[server_history.migration(
+                    row, cell, bool(context.is_admin)) for row in moves])
         if found.status == server_.UNKNOWN:
             zone = asked.get('availability_zone')
             return dataclasses.replace(details, server=dataclasses.replace(

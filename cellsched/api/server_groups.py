@@ -7,6 +7,8 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import validation
 from cellsched import clock as clock_
 from cellsched import context as context_
@@ -21,7 +23,7 @@ _WHERE = 'server group'
 _RULES = (*instance_group.BOUNDS, 'spread')
 
 
-class ServerGroups:
+class ServerGroups(facet.Facet):
     """Keeps the groups of servers that are placed with regard to each other.
 
     A project sees its own, an administrator all of them.
@@ -30,15 +32,17 @@ class ServerGroups:
     """
 
     def __init__(
-        self, database: session.Database, clock: clock_.Clock,
-        limit_max: int,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        clock: clock_.Clock, limit_max: int,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
+        super().__init__(authorizer)
         self._database = database
         self._clock = clock
         self._limit_max = limit_max
         self._new_uuid = new_uuid
 
+    @facet.requires('os_compute_api:os-server-groups:create')
     def create(
         self, context: context_.RequestContext, name: str,
         policy: str | None = None, rules: Mapping[str, Any] | None = None,
@@ -63,6 +67,8 @@ class ServerGroups:
             instance_groups.create(connection, group, self._clock.now())
             return instance_groups.get(connection, group.uuid)
 
+    @facet.requires(
+        'os_compute_api:os-server-groups:show', names='uuid')
     def get(
         self, context: context_.RequestContext, uuid: str
     ) -> objects.InstanceGroup:
@@ -71,10 +77,9 @@ class ServerGroups:
         :raises cellsched.exception.InvalidField: no id that can be kept
         :raises cellsched.exception.InstanceGroupNotFound: there is none
         """
-        validation.check_text(_WHERE, 'id', uuid)
-        with self._database.reader() as connection:
-            return instance_groups.get(connection, uuid, _owner(context))
+        return self._get(context, uuid)
 
+    @facet.requires('os_compute_api:os-server-groups:index')
     def list_all(
         self, context: context_.RequestContext, limit: int | None = None
     ) -> list[objects.InstanceGroup]:
@@ -89,6 +94,8 @@ class ServerGroups:
             return instance_groups.list_all(
                 connection, _owner(context), limit)
 
+    @facet.requires(
+        'os_compute_api:os-server-groups:delete', names='uuid')
     def delete(self, context: context_.RequestContext, uuid: str) -> None:
         """Delete a group; its servers stay, and stay where they are.
 
@@ -98,6 +105,18 @@ class ServerGroups:
         validation.check_text(_WHERE, 'id', uuid)
         with self._database.writer() as connection:
             instance_groups.delete(connection, uuid, _owner(context))
+
+    def check_visible(
+        self, context: context_.RequestContext, name: Any
+    ) -> None:
+        self._get(context, name)
+
+    def _get(
+        self, context: context_.RequestContext, uuid: str
+    ) -> objects.InstanceGroup:
+        validation.check_text(_WHERE, 'id', uuid)
+        with self._database.reader() as connection:
+            return instance_groups.get(connection, uuid, _owner(context))
 
 
 def _owner(context: context_.RequestContext) -> str | None:

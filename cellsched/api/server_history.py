@@ -8,6 +8,8 @@ import datetime
 import itertools
 from typing import Any
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -27,6 +29,8 @@ class MigrationRecord:
     """A move of a server.
 
     :param cell: what users call the server's cell
+    :param source: its host before; None for who is no administrator
+    :param dest: its host after; None for who is no administrator
     :param reason: why it was given up; empty otherwise
     """
 
@@ -49,7 +53,7 @@ class ActionRecord:
     :param finished_at: None as long as it goes on, and of what is done at
         once
     :param reason: why it failed; empty otherwise
-    :param host: who said so
+    :param host: who said so; empty for who is no administrator
     """
 
     action: str
@@ -71,17 +75,20 @@ class MigrationPage:
     down_cells: list[str]
 
 
-class ServerHistory:
+class ServerHistory(facet.ServerFacet):
     """Reads what was done with servers, from their cells."""
 
     def __init__(
-        self, reader: listing.ServerListing, cells: registry.CellRegistry,
+        self, authorizer: authorization.Authorizer,
+        reader: listing.ServerListing, cells: registry.CellRegistry,
         gatherer: gather.Gatherer,
     ) -> None:
-        self._reader = reader
+        super().__init__(authorizer, reader)
         self._cells = cells
         self._gatherer = gatherer
 
+    @facet.requires(
+        'os_compute_api:servers:migrations:index', names='server')
     def migrations(
         self, context: context_.RequestContext, server: str | None = None,
         host: str | None = None, status: str | None = None,
@@ -89,7 +96,7 @@ class ServerHistory:
     ) -> MigrationPage:
         """Return moves of one server, or of all; the newest first.
 
-        :param host: those that lead there or away
+        :param host: those that lead there or away, for administrators
         :param status: those in this one, as ``error``
         :param kind: those of this one, as ``migration`` or ``evacuation``
         :param limit: how many at most, 1 to 1000
@@ -106,13 +113,15 @@ class ServerHistory:
             if value is not None:
                 validation.check_text('migration list', field, value)
                 matches[column] = [value]
-        if server is None and not context.is_admin:
-            raise exception.InvalidField(
-                where='migration list', field='server',
-                expected='a server of the project; administrators need not '
-                         'name one')
+        if server is None:
+            context = self._authorize(
+                context, 'os_compute_api:os-migrations:index:all_projects')
         if host is not None:
             validation.check_text('migration list', 'host', host)
+            if not context.is_admin:
+                raise exception.InvalidField(
+                    where='migration list', field='host',
+                    expected='none, unless an administrator asks')
         cells = self._cells.real()
         if server is not None:
             _, cell = self._reader.get(context, server)
@@ -121,11 +130,14 @@ class ServerHistory:
         found, down = self._gather(
             context, cells, lambda aimed: queries.migrations(
                 aimed, matches, host, limit))
-        records = [migration(row, cell) for cell, row in found]
+        records = [migration(row, cell, bool(context.is_admin))
+                   for cell, row in found]
         records.sort(key=lambda each: (
             each.created_at or datetime.datetime.min), reverse=True)
         return MigrationPage(records[:limit], down)
 
+    @facet.requires(
+        'os_compute_api:os-instance-actions:list', names='server')
     def actions(
         self, context: context_.RequestContext, server: str
     ) -> list[ActionRecord]:
@@ -144,8 +156,9 @@ class ServerHistory:
             raise exception.CellUnreachable(
                 cell=down[0], reason='it knows what was done with the server')
         rows = [row for _, row in found]
-        return [_action(list(events)) for _, events in itertools.groupby(
-            rows, key=lambda row: row.id)]
+        return [_action(list(events), bool(context.is_admin))
+                for _, events in itertools.groupby(
+                    rows, key=lambda row: row.id)]
 
     def _gather(
         self, context: context_.RequestContext,
@@ -165,15 +178,19 @@ class ServerHistory:
                        if cell.uuid not in gathered.results))
 
 
-def migration(row: Any, cell: objects.CellMapping) -> MigrationRecord:
+def migration(
+    row: Any, cell: objects.CellMapping, is_admin: bool
+) -> MigrationRecord:
     """Return the record of a row of ``db.cell.server_history``."""
     return MigrationRecord(
         row.uuid, row.instance_uuid, server_.name_of(cell),
-        row.migration_type, row.status, row.source_compute, row.dest_compute,
-        row.reason or '', row.created_at, row.updated_at)
+        row.migration_type, row.status,
+        row.source_compute if is_admin else None,
+        row.dest_compute if is_admin else None, row.reason or '',
+        row.created_at, row.updated_at)
 
 
-def _action(events: Sequence[Any]) -> ActionRecord:
+def _action(events: Sequence[Any], is_admin: bool) -> ActionRecord:
     """Return an action; its last event that failed says why."""
     row = events[0]
     failed = [each for each in events if each.result == 'Error']
@@ -181,4 +198,5 @@ def _action(events: Sequence[Any]) -> ActionRecord:
     return ActionRecord(
         row.action, row.request_id, row.user_id, row.project_id,
         row.start_time, row.finish_time, row.message == 'Error',
-        last.details if last else '', last.host if last else '')
+        last.details if last else '',
+        last.host if last and is_admin else '')

@@ -11,8 +11,10 @@ from typing import Any
 from oslo_log import log
 from oslo_utils import uuidutils
 
+from cellsched.api import authorization
 from cellsched.api import block_devices
 from cellsched.api import deletion
+from cellsched.api import facet
 from cellsched.api import retry as retry_
 from cellsched.api import revision
 from cellsched.api import validation
@@ -41,7 +43,7 @@ from cellsched.rpc import delivery
 LOG = log.getLogger(__name__)
 
 
-class Servers:
+class Servers(facet.ServerFacet):
     """Takes users' wishes.
 
     A server is accepted when :meth:`create` returns: it is in the API
@@ -56,7 +58,8 @@ class Servers:
     """
 
     def __init__(
-        self, database: session.Database, targets: target.Targets,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        targets: target.Targets,
         reader: listing.ServerListing, conductor: conductor_rpc.ConductorAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
         clock: clock_.Clock, quotas: quota_base.QuotaDriver,
@@ -64,8 +67,8 @@ class Servers:
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         reached: Callable[[str], None] = lambda step: None,
     ) -> None:
+        super().__init__(authorizer, reader)
         self._database = database
-        self._reader = reader
         self._conductor = conductor
         self._clock = clock
         self._quotas = quotas
@@ -77,6 +80,7 @@ class Servers:
         self._revision = revision.Revision(database, targets, clock)
         self._retry = retry_.Retry(database, targets, clock)
 
+    @facet.requires('os_compute_api:servers:create')
     def create(
         self, context: context_.RequestContext, name: str, flavor: str,
         image_ref: str | None = None, availability_zone: str | None = None,
@@ -126,6 +130,7 @@ class Servers:
         self._tell(context, uuids)
         return uuids
 
+    @facet.requires('os_compute_api:servers:show', names='uuid')
     def get(
         self, context: context_.RequestContext, uuid: str
     ) -> server.Server:
@@ -134,9 +139,9 @@ class Servers:
         :raises cellsched.exception.InvalidField: no id that can be kept
         :raises cellsched.exception.InstanceNotFound: there is none
         """
-        validation.check_text('server', 'id', uuid)
-        return self._reader.get(context, uuid)[0]
+        return self._get(context, uuid)
 
+    @facet.requires('os_compute_api:servers:delete', names='uuid')
     def delete(self, context: context_.RequestContext, uuid: str) -> None:
         """Delete a server, whatever is being done with it.
 
@@ -153,6 +158,7 @@ class Servers:
         self._reader.get(context, uuid, to_delete=True)
         self._deletion.run(context, uuid)
 
+    @facet.requires('os_compute_api:servers:update', names='uuid')
     def update(
         self, context: context_.RequestContext, uuid: str, name: str
     ) -> None:
@@ -163,9 +169,11 @@ class Servers:
         :raises cellsched.exception.InstanceNotFound: there is none
         """
         validation.check_text('server', 'name', name)
-        self.get(context, uuid)
+        self._get(context, uuid)
         self._revision.rename(uuid, name)
 
+    @facet.requires(
+        'os_compute_api:os-server-tags:update_all', names='uuid')
     def set_tags(
         self, context: context_.RequestContext, uuid: str,
         tags: Sequence[str],
@@ -177,9 +185,10 @@ class Servers:
         :raises cellsched.exception.InstanceNotFound: there is none
         """
         validation.check_tags('server', tags)
-        self.get(context, uuid)
+        self._get(context, uuid)
         self._revision.set_tags(uuid, list(dict.fromkeys(tags)))
 
+    @facet.requires('cellsched:servers:retry', names='uuid')
     def retry(self, context: context_.RequestContext, uuid: str) -> None:
         """Have a server in cell0 built again, under the same uuid.
 
@@ -187,10 +196,11 @@ class Servers:
         :raises cellsched.exception.InstanceNotFound: there is none
         :raises cellsched.exception.InstanceInvalidState: it is not in cell0
         """
-        self.get(context, uuid)
+        self._get(context, uuid)
         self._retry.run(uuid)
         self._tell(context, [uuid])
 
+    @facet.requires('os_compute_api:servers:index')
     def list(
         self, context: context_.RequestContext,
         filters: Mapping[str, Any] | None = None,
@@ -236,7 +246,12 @@ class Servers:
             filters, None if is_admin else context.project_id or '', is_admin,
             flavor_id)
         return self._reader.list(context, query.ServerQuery(
-            wanted, order, limit, marker))
+            wanted, order, limit, marker, is_admin))
+
+    def _get(
+        self, context: context_.RequestContext, uuid: str
+    ) -> server.Server:
+        return self._read(context, uuid)[0]
 
     def _tell(
         self, context: context_.RequestContext, uuids: Sequence[str]

@@ -8,6 +8,8 @@ from typing import Any
 
 from oslo_log import log
 
+from cellsched.api import authorization
+from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
@@ -58,25 +60,29 @@ class ServicePage:
     down_cells: list[str]
 
 
-class Services:
+class Services(facet.Facet):
     """Looks after the services of all cells.
 
     :param down_s: seconds without a report after which a service is down
     """
 
     def __init__(
-        self, database: session.Database, cells: registry.CellRegistry,
-        targets: target.Targets, gatherer: gather.Gatherer, down_s: float,
+        self, authorizer: authorization.Authorizer, database: session.Database,
+        cells: registry.CellRegistry, targets: target.Targets,
+        gatherer: gather.Gatherer, down_s: float,
     ) -> None:
+        super().__init__(authorizer)
         self._database = database
         self._cells = cells
         self._targets = targets
         self._gatherer = gatherer
         self._down_s = down_s
 
+    @facet.requires('os_compute_api:os-services:update')
     def set(
-        self, host: str, binary: str, disabled: bool | None = None,
-        reason: str | None = None, forced_down: bool | None = None,
+        self, context: context_.RequestContext, host: str, binary: str,
+        disabled: bool | None = None, reason: str | None = None,
+        forced_down: bool | None = None,
     ) -> None:
         """Change a service; what is None stays as it is.
 
@@ -111,7 +117,10 @@ class Services:
                 services.set_forced_down(
                     connection, host, forced_down, database.now())
 
-    def delete(self, uuid: str) -> ServiceRecord:
+    @facet.requires('os_compute_api:os-services:delete')
+    def delete(
+        self, context: context_.RequestContext, uuid: str
+    ) -> ServiceRecord:
         """Delete a service with the nodes and the mapping of its host.
 
         The host is new when its agent starts again.
@@ -122,7 +131,7 @@ class Services:
         :raises cellsched.exception.InvalidField: it is up
         """
         validation.check_text('service', 'id', uuid)
-        page = self.list()
+        page = self._list()
         found = next((each for each in page.services if each.uuid == uuid),
                      None)
         if found is None:
@@ -143,9 +152,10 @@ class Services:
                 hosts.delete(connection, found.host, database.now())
         return found
 
+    @facet.requires('os_compute_api:os-services:list')
     def list(
-        self, binary: str | None = None, host: str | None = None,
-        cell: str | None = None,
+        self, context: context_.RequestContext, binary: str | None = None,
+        host: str | None = None, cell: str | None = None,
     ) -> ServicePage:
         """Return the services of all cells that answer, by host.
 
@@ -156,6 +166,12 @@ class Services:
         :param cell: those of this cell, by its name or uuid
         :raises cellsched.exception.CellMappingNotFound: there is none
         """
+        return self._list(binary, host, cell)
+
+    def _list(
+        self, binary: str | None = None, host: str | None = None,
+        cell: str | None = None,
+    ) -> ServicePage:
         cells = {each.uuid: each for each in self._cells.real()
                  if cell in (None, each.get('name'), each.uuid)}
         if cell is not None and not cells:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
+from cellsched.api import authorization
 from cellsched.assembly import factory
 from cellsched.conf import api as api_conf
 from cellsched.db import api as api_schema
@@ -58,16 +59,22 @@ class API:
     """The API that a front end calls, in its own process.
 
     Each of :data:`FACETS` is made when it is first asked for.
+
+    :param authorizer: says who may call what
     """
 
-    def __init__(self, parts: APIParts) -> None:
+    def __init__(
+        self, parts: APIParts, authorizer: authorization.Authorizer
+    ) -> None:
         self.parts = parts
+        self._authorizer = authorizer
 
     @functools.cached_property
     def aggregates(self) -> 'aggregates_.Aggregates':
         from cellsched.api import aggregates as aggregates_
 
-        return aggregates_.Aggregates(self.parts.database, self.parts.clock)
+        return aggregates_.Aggregates(
+            self._authorizer, self.parts.database, self.parts.clock)
 
     @functools.cached_property
     def cells(self) -> 'cells_.CellStates':
@@ -75,7 +82,7 @@ class API:
 
         parts = self.parts
         return cells_.CellStates(
-            parts.database, parts.cells, parts.gatherer,
+            self._authorizer, parts.database, parts.cells, parts.gatherer,
             parts.conf.service_down_time)
 
     @functools.cached_property
@@ -83,28 +90,31 @@ class API:
         from cellsched.api import server_details
 
         return server_details.Details(
-            self.parts.database, self._listing, self.parts.gatherer)
+            self._authorizer, self.parts.database, self._listing,
+            self.parts.gatherer)
 
     @functools.cached_property
     def flavors(self) -> 'flavors_.Flavors':
         from cellsched.api import flavors as flavors_
 
-        return flavors_.Flavors(self.parts.database, self.parts.clock)
+        return flavors_.Flavors(
+            self._authorizer, self.parts.database, self.parts.clock)
 
     @functools.cached_property
     def history(self) -> 'server_history.ServerHistory':
         from cellsched.api import server_history
 
         return server_history.ServerHistory(
-            self._listing, self.parts.cells, self.parts.gatherer)
+            self._authorizer, self._listing, self.parts.cells,
+            self.parts.gatherer)
 
     @functools.cached_property
     def host_drain(self) -> 'host_drain_.HostDrain':
         from cellsched.api import host_drain as host_drain_
 
         return host_drain_.HostDrain(
-            self.parts.database, self.parts.targets, self.moves,
-            self.services, self.history, self.parts.clock)
+            self._authorizer, self.parts.database, self.parts.targets,
+            self.moves, self.services, self.history, self.parts.clock)
 
     @functools.cached_property
     def moves(self) -> 'moves_.Moves':
@@ -112,8 +122,8 @@ class API:
 
         parts = self.parts
         return moves_.Moves(
-            parts.database, parts.targets, self._listing, self._conductor,
-            self._compute, parts.claims, parts.conf.host,
+            self._authorizer, parts.database, parts.targets, self._listing,
+            self._conductor, self._compute, parts.claims, parts.conf.host,
             parts.conf.service_down_time, parts.new_uuid)
 
     @functools.cached_property
@@ -122,15 +132,15 @@ class API:
 
         parts = self.parts
         return quotas_.Quotas(
-            parts.database, parts.cells, parts.gatherer, parts.quotas,
-            parts.clock)
+            self._authorizer, parts.database, parts.cells, parts.gatherer,
+            parts.quotas, parts.clock)
 
     @functools.cached_property
     def server_groups(self) -> 'server_groups_.ServerGroups':
         from cellsched.api import server_groups as server_groups_
 
         return server_groups_.ServerGroups(
-            self.parts.database, self.parts.clock,
+            self._authorizer, self.parts.database, self.parts.clock,
             self.parts.conf.api.max_limit)
 
     @functools.cached_property
@@ -143,9 +153,9 @@ class API:
             conf.scheduler.max_instances_per_request, conf.api.max_limit,
             lambda: self.hints, conf.api.server_group_members)
         return servers_.Servers(
-            parts.database, parts.targets, self._listing, self._conductor,
-            self._compute, parts.claims, parts.clock, parts.quotas, bounds,
-            parts.new_uuid, parts.reached)
+            self._authorizer, parts.database, parts.targets, self._listing,
+            self._conductor, self._compute, parts.claims, parts.clock,
+            parts.quotas, bounds, parts.new_uuid, parts.reached)
 
     @functools.cached_property
     def services(self) -> 'services_.Services':
@@ -153,8 +163,8 @@ class API:
 
         parts = self.parts
         return services_.Services(
-            parts.database, parts.cells, parts.targets, parts.gatherer,
-            parts.conf.service_down_time)
+            self._authorizer, parts.database, parts.cells, parts.targets,
+            parts.gatherer, parts.conf.service_down_time)
 
     @functools.cached_property
     def hints(self) -> frozenset[str] | None:
@@ -210,8 +220,10 @@ def api(conf: cfg.ConfigOpts, parts: APIParts) -> API:
     What is wrong with the configuration is found here, and not by the first
     user of what it is wrong with.
     """
+    from cellsched.policies import enforcer
+
     api_schema.SCHEMA.check(parts.database)
-    made = API(parts)
+    made = API(parts, enforcer.PolicyAuthorizer(conf, parts.clock))
     for facet in (*FACETS, 'hints'):
         getattr(made, facet)
     return made

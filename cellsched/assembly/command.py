@@ -3,6 +3,7 @@
 
 from oslo_config import cfg
 
+from cellsched.api import authorization
 from cellsched.assembly import api as api_
 from cellsched.db import api as api_schema
 from cellsched.parts import cell
@@ -13,6 +14,10 @@ class CommandParts(api_.APIParts, cell.CellParts):
 
 
 def api(conf: cfg.ConfigOpts, parts: CommandParts) -> api_.API:
-    """Return the API, of which each facet is made when it is asked for."""
+    """Return the API, of which each facet is made when it is asked for.
+
+    Policies are not asked: who runs a command can read what the services'
+    configuration says of the databases.
+    """
     api_schema.SCHEMA.check(parts.database)
-    return api_.API(parts)
+    return api_.API(parts, authorization.LocalOperator())

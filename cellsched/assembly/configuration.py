@@ -8,16 +8,19 @@ from typing import Any
 
 from oslo_config import cfg
 
+from cellsched.api import authorization
 from cellsched.api import cells
 from cellsched.assembly import services
 from cellsched.claims import base as claims_base
 from cellsched.conf import enabled
+from cellsched import context as context_
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched import exception
 from cellsched.filters import registry as filters
 from cellsched.network import base as network
 from cellsched import plugins
+from cellsched.policies import enforcer
 from cellsched.quota import base as quota
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.virt import base as virt
@@ -38,7 +41,7 @@ Problems = Iterator[exception.CellschedException]
 
 
 def problems(conf: cfg.ConfigOpts) -> Problems:
-    """Yield what is wrong with plug-ins; nothing is connected to.
+    """Yield what is wrong with plug-ins and rules; nothing is connected to.
 
     Options whose values are wrong are no problem here.
     """
@@ -48,6 +51,7 @@ def problems(conf: cfg.ConfigOpts) -> Problems:
         yield from _failures(weighers.make, conf, [name])
     for namespace, base in _BASES.items():
         yield from _failures(enabled.load, conf, namespace, base)
+    yield from _failures(enforcer.read, conf)
 
 
 def url_problems(parts: services.Parts) -> Problems:
@@ -87,8 +91,9 @@ def connection_problems(parts: services.Parts) -> Problems:
         yield from _failures(parts.transports.check)
     if above and not broken:
         for each in cells.CellStates(
-                parts.database, parts.cells, parts.gatherer,
-                conf.service_down_time).list():
+                authorization.LocalOperator(), parts.database, parts.cells,
+                parts.gatherer, conf.service_down_time,
+        ).list(context_.admin()):
             if each.state == cells.DOWN:
                 yield exception.CellUnreachable(
                     cell=each.name, reason=each.reason)

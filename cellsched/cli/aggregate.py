@@ -16,6 +16,7 @@ from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
+    from cellsched.cli import app as app_
     from cellsched.db.api import aggregates
 
 #: The key that ``--zone`` stands for.
@@ -59,6 +60,8 @@ class CreateAggregate(_One):
         cellsched aggregate create fast --zone east --property ssd=true
     """
 
+    app: 'app_.Shell'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('name', metavar='NAME', help='its name')
@@ -69,7 +72,7 @@ class CreateAggregate(_One):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return self._values(self.app.api.aggregates.create(
-            parsed_args.name, _metadata(parsed_args)))
+            self.app.context(), parsed_args.name, _metadata(parsed_args)))
 
 
 class ListAggregates(base.Lister):
@@ -80,6 +83,7 @@ class ListAggregates(base.Lister):
         cellsched aggregate list -f json
     """
 
+    app: 'app_.Shell'
     columns = ('ID', 'Name', 'Availability Zone', 'Properties', 'Hosts')
 
     def take_action(
@@ -88,7 +92,7 @@ class ListAggregates(base.Lister):
         return self.columns, [
             (each.id, each.name, each.metadata.get(_ZONE_KEY, ''),
              _Properties(_properties_of(each)), len(each.hosts))
-            for each in self.app.api.aggregates.list_all()]
+            for each in self.app.api.aggregates.list_all(self.app.context())]
 
 
 class ShowAggregate(_One):
@@ -99,6 +103,8 @@ class ShowAggregate(_One):
         cellsched aggregate show fast
     """
 
+    app: 'app_.Shell'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         _add_name(parser)
@@ -108,7 +114,7 @@ class ShowAggregate(_One):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return self._values(self.app.api.aggregates.get(
-            parsed_args.aggregate))
+            self.app.context(), parsed_args.aggregate))
 
 
 class SetAggregate(_One):
@@ -118,6 +124,8 @@ class SetAggregate(_One):
 
         cellsched aggregate set fast --property ssd=true --no-property gpu
     """
+
+    app: 'app_.Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -133,7 +141,8 @@ class SetAggregate(_One):
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         removed = dict.fromkeys(parsed_args.no_property)
         return self._values(self.app.api.aggregates.set_metadata(
-            parsed_args.aggregate, {**removed, **_metadata(parsed_args)}))
+            self.app.context(), parsed_args.aggregate,
+            {**removed, **_metadata(parsed_args)}))
 
 
 class AddHosts(_One):
@@ -143,6 +152,8 @@ class AddHosts(_One):
 
         cellsched aggregate add-host fast compute1 compute2
     """
+
+    app: 'app_.Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -154,7 +165,7 @@ class AddHosts(_One):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return self._values(self.app.api.aggregates.add_hosts(
-            parsed_args.aggregate, parsed_args.hosts))
+            self.app.context(), parsed_args.aggregate, parsed_args.hosts))
 
 
 class RemoveHosts(_One):
@@ -164,6 +175,8 @@ class RemoveHosts(_One):
 
         cellsched aggregate remove-host fast compute1
     """
+
+    app: 'app_.Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -175,7 +188,7 @@ class RemoveHosts(_One):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return self._values(self.app.api.aggregates.remove_hosts(
-            parsed_args.aggregate, parsed_args.hosts))
+            self.app.context(), parsed_args.aggregate, parsed_args.hosts))
 
 
 class DeleteAggregate(report.ChangeCommand):
@@ -186,6 +199,8 @@ class DeleteAggregate(report.ChangeCommand):
         cellsched aggregate delete fast slow
     """
 
+    app: 'app_.Shell'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('aggregates', metavar='AGGREGATE', nargs='+',
@@ -193,9 +208,11 @@ class DeleteAggregate(report.ChangeCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
+        context = self.app.context()
         _, code = self.change(
             parsed_args.format, 'deleted', 'aggregate',
-            parsed_args.aggregates, self.app.api.aggregates.delete)
+            parsed_args.aggregates,
+            lambda name: self.app.api.aggregates.delete(context, name))
         return code
 
 

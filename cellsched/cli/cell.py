@@ -29,7 +29,7 @@ class ListCellStates(base.Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        found = self.app.api.cells.list()
+        found = self.app.api.cells.list(self.app.context())
         for each in found:
             if each.reason:
                 self.app.warn(f'warning: cell {each.name} did not answer: '
@@ -59,7 +59,7 @@ class ShowCellState(base.ShowOne):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        found = self.app.api.cells.get(parsed_args.cell)
+        found = self.app.api.cells.get(self.app.context(), parsed_args.cell)
         return self.columns, (
             found.name, found.uuid, _status(found.disabled), found.state,
             found.reason, found.hosts, found.hosts_up, found.servers,

@@ -149,7 +149,7 @@ class Play:
         self._scenario = scenario
         self._clock = clock
         self._context = context_.RequestContext(
-            user_id='demo', project_id='demo')
+            user_id='demo', project_id='demo', is_admin=True)
         self.servers: list[server.Server] = []
         self.unexpected: list[str] = []
 
@@ -160,7 +160,7 @@ class Play:
         """
         for flavor in self._scenario.flavors:
             self._api.flavors.create(
-                flavor['name'], flavor['vcpus'], flavor['ram'],
+                self._context, flavor['name'], flavor['vcpus'], flavor['ram'],
                 flavor.get('disk', 0), flavor.get('ephemeral', 0),
                 flavor.get('swap', 0))
             if flavor.get('extra_specs'):

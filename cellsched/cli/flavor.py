@@ -10,6 +10,7 @@ from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
+    from cellsched.cli import app as app_
     from cellsched import objects
 
 _SHOWN = ('id', 'name', 'ram', 'disk', 'ephemeral', 'swap', 'vcpus',
@@ -24,6 +25,7 @@ class CreateFlavor(base.ShowOne):
         cellsched flavor create m1.small --ram 2048 --vcpus 1 --disk 20
     """
 
+    app: 'app_.Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -48,8 +50,8 @@ class CreateFlavor(base.ShowOne):
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         args = parsed_args
         flavor = self.app.api.flavors.create(
-            args.name, args.vcpus, args.ram, args.disk, args.ephemeral,
-            args.swap, None if args.id == 'auto' else args.id)
+            self.app.context(), args.name, args.vcpus, args.ram, args.disk,
+            args.ephemeral, args.swap, None if args.id == 'auto' else args.id)
         return self.columns, _values(flavor)
 
 
@@ -61,6 +63,7 @@ class ListFlavors(base.Lister):
         cellsched flavor list -f json
     """
 
+    app: 'app_.Shell'
     columns = ('ID', 'Name', 'RAM', 'Disk', 'Ephemeral', 'VCPUs')
 
     def take_action(
@@ -69,7 +72,7 @@ class ListFlavors(base.Lister):
         return self.columns, [
             (flavor.flavorid, flavor.name, flavor.memory_mb, flavor.root_gb,
              flavor.ephemeral_gb, flavor.vcpus)
-            for flavor in self.app.api.flavors.list_all()]
+            for flavor in self.app.api.flavors.list_all(self.app.context())]
 
 
 class ShowFlavor(base.ShowOne):
@@ -80,6 +83,7 @@ class ShowFlavor(base.ShowOne):
         cellsched flavor show m1.small
     """
 
+    app: 'app_.Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -91,7 +95,7 @@ class ShowFlavor(base.ShowOne):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return self.columns, _values(
-            self.app.api.flavors.get(parsed_args.flavor))
+            self.app.api.flavors.get(self.app.context(), parsed_args.flavor))
 
 
 class SetFlavor(base.ShowOne):
@@ -105,6 +109,7 @@ class SetFlavor(base.ShowOne):
         cellsched flavor set m1.small --no-property --property quota:disk=1
     """
 
+    app: 'app_.Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -124,7 +129,8 @@ class SetFlavor(base.ShowOne):
         specs: dict[str, str | None] = {}
         if args.no_property:
             specs = dict.fromkeys(
-                flavors.get(args.flavor).get('extra_specs') or {})
+                flavors.get(self.app.context(), args.flavor).get(
+                    'extra_specs') or {})
         for text in args.property:
             key, equals, value = text.partition('=')
             if not equals:
@@ -137,7 +143,7 @@ class SetFlavor(base.ShowOne):
                 where='options', field='flavor set',
                 expected='--property or --no-property')
         return self.columns, _values(
-            flavors.set_extra_specs(args.flavor, specs))
+            flavors.set_extra_specs(self.app.context(), args.flavor, specs))
 
 
 class UnsetFlavor(base.ShowOne):
@@ -148,6 +154,7 @@ class UnsetFlavor(base.ShowOne):
         cellsched flavor unset m1.small --property hw:cpu_policy
     """
 
+    app: 'app_.Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -162,7 +169,8 @@ class UnsetFlavor(base.ShowOne):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         return self.columns, _values(self.app.api.flavors.set_extra_specs(
-            parsed_args.flavor, dict.fromkeys(parsed_args.property)))
+            self.app.context(), parsed_args.flavor,
+            dict.fromkeys(parsed_args.property)))
 
 
 class DeleteFlavor(report.ChangeCommand):
@@ -173,6 +181,8 @@ class DeleteFlavor(report.ChangeCommand):
         cellsched flavor delete m1.small m1.large
     """
 
+    app: 'app_.Shell'
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('flavors', metavar='FLAVOR', nargs='+',
@@ -180,9 +190,10 @@ class DeleteFlavor(report.ChangeCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
+        context = self.app.context()
         _, code = self.change(
             parsed_args.format, 'deleted', 'flavor', parsed_args.flavors,
-            self.app.api.flavors.delete)
+            lambda name: self.app.api.flavors.delete(context, name))
         return code
 
 

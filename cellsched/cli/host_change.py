@@ -50,7 +50,8 @@ class SetHost(report.ChangeCommand):
 
         def set_one(host: str) -> dict[str, str]:
             self.app.api.services.set(
-                host, 'nova-compute', args.disable, args.disable_reason)
+                self.app.context(), host, 'nova-compute', args.disable,
+                args.disable_reason)
             return {'status': 'disabled' if args.disable else 'enabled'}
 
         _, code = self.change(args.format, 'set', 'host', [args.host], set_one)

@@ -35,7 +35,8 @@ class _Quotas(base.Lister):
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         return self.columns, [
             (quota.resource, quota.limit, quota.used, quota.pending)
-            for quota in self.app.api.quotas.get(project, user)]
+            for quota in self.app.api.quotas.get(
+                self.app.context(), project, user)]
 
 
 class ShowQuota(_Quotas):
@@ -121,7 +122,7 @@ class SetQuota(_Quotas):
         limits = {name: getattr(parsed_args, name)
                   for name, _, _ in _RESOURCES}
         self.app.api.quotas.set(
-            parsed_args.project,
+            self.app.context(), parsed_args.project,
             {name: limit for name, limit in limits.items()
              if limit is not None},
             parsed_args.user)
@@ -144,7 +145,8 @@ class UnsetQuota(_Quotas):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        self.app.api.quotas.unset(parsed_args.project, parsed_args.user)
+        self.app.api.quotas.unset(
+            self.app.context(), parsed_args.project, parsed_args.user)
         return self._values(parsed_args.project, parsed_args.user)
 
 

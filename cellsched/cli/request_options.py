@@ -113,7 +113,7 @@ def _add_flavor(
     if args.flavor is not None:
         if sizes:
             raise _invalid('--flavor', 'a flavor, or its sizes alone')
-        request.flavor = app.api.flavors.get(args.flavor)
+        request.flavor = app.api.flavors.get(app.context(), args.flavor)
     elif sizes or not request.obj_attr_is_set('flavor'):
         flavor = request.get('flavor') or objects.Flavor(
             name='', root_gb=0, ephemeral_gb=0, swap=0, extra_specs={})

@@ -43,7 +43,8 @@ class ListServices(base.Lister):
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         args = parsed_args
-        page = self.app.api.services.list(args.binary, args.host, args.cell)
+        page = self.app.api.services.list(
+            self.app.context(), args.binary, args.host, args.cell)
         for cell in page.down_cells:
             self.app.warn(f'warning: cell {cell} did not answer; little is '
                           'known of its services')
@@ -103,7 +104,8 @@ class SetService(report.ChangeCommand):
 
         def set_one(binary: str) -> dict[str, Any]:
             self.app.api.services.set(
-                args.host, binary, disabled, args.disable_reason, forced)
+                self.app.context(), args.host, binary, disabled,
+                args.disable_reason, forced)
             return {key: value for key, value in said.items()
                     if value is not None}
 
@@ -134,7 +136,7 @@ class DeleteService(report.ChangeCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         def delete(uuid: str) -> dict[str, str]:
-            gone = self.app.api.services.delete(uuid)
+            gone = self.app.api.services.delete(self.app.context(), uuid)
             return {'binary': gone.binary, 'host': gone.host}
 
         _, code = self.change(parsed_args.format, 'deleted', 'service',

@@ -7,9 +7,11 @@ import sqlite3
 import tempfile
 from typing import Any
 
+from cellsched.api import authorization
 from cellsched.api import flavors
 from cellsched.assembly import services as assembly
 from cellsched.conf import loader
+from cellsched import context
 from cellsched.db import api as api_schema
 from cellsched.db.api import cell_mappings
 from cellsched.db import cell as cell_schema
@@ -109,8 +111,9 @@ class Arena:
                 world.add(host, assembly.compute, self.confs[host]).start()
         parts.discovery.discover()
         for flavor, sizes in FLAVORS.items():
-            flavors.Flavors(parts.database, parts.clock).create(
-                flavor, *sizes)
+            flavors.Flavors(
+                authorization.LocalOperator(), parts.database, parts.clock,
+            ).create(context.admin(), flavor, *sizes)
         for cell in CELLS:
             self.hosts.update(self.stores[database(cell)].query(
                 'select uuid, host from compute_nodes'))

@@ -13,7 +13,8 @@ from cellsched import context
 from cellsched import exception
 
 USER = context.RequestContext(
-    user_id='user', project_id='project', request_id='req-simulated')
+    user_id='user', project_id='project', request_id='req-simulated',
+    roles=['member', 'reader'])
 
 
 @dataclasses.dataclass

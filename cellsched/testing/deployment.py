@@ -225,7 +225,10 @@ class Deployment:
         service.start()
 
     def _prepare(self) -> None:
-        (self.directory / 'etc' / 'hosts').mkdir(parents=True)
+        etc = self.directory / 'etc'
+        (etc / 'hosts').mkdir(parents=True)
+        # The rules of the machine that this runs on are not meant.
+        (etc / 'policy.yaml').write_text('{}\n', encoding='utf-8')
         self._write('api', {
             'DEFAULT': {'host': 'api', 'transport_url': self._transport('api'),
                         'initial_cpu_allocation_ratio': 1.0},

@@ -33,7 +33,10 @@ from tests.unit import base
 #: Until a story that hangs is broken off.
 TIMEOUT_S = 180
 
-USER = context.RequestContext(user_id='user', project_id='project')
+ADMIN = context.RequestContext(
+    user_id='user', project_id='project', is_admin=True)
+
+USER = context.member('user', 'project')
 
 #: What a server of the flavor ``small`` takes.
 SMALL = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10}
@@ -126,8 +129,8 @@ class TestCase(base.TestCase):
             database_url=self.database_url)
         self.world.start()
         self.addCleanup(self.world.stop)
-        self.world.api.flavors.create('small', 1, 512, 10)
-        self.world.api.flavors.create('huge', 1, 131072, 10)
+        self.world.api.flavors.create(ADMIN, 'small', 1, 512, 10)
+        self.world.api.flavors.create(ADMIN, 'huge', 1, 131072, 10)
 
     # What users do.
 
@@ -142,7 +145,7 @@ class TestCase(base.TestCase):
         return self.settled(self.create(*args, **wishes))
 
     def get(self, uuid: str) -> server.Server:
-        return self.world.api.servers.get(USER, uuid)
+        return self.world.api.servers.get(ADMIN, uuid)
 
     def listed(self) -> list[str]:
         """Return the uuids of the servers that a listing shows."""

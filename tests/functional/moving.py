@@ -41,7 +41,7 @@ class TestCase(base.TestCase):
             options=base.at_once(options), reached=self.reach)
         self.world.start()
         self.addCleanup(self.world.stop)
-        self.world.api.flavors.create('small', 1, 512, 10)
+        self.world.api.flavors.create(base.ADMIN, 'small', 1, 512, 10)
 
     def hosts(self, *names, **what):
         return [deployment.DeployedHost(name, **what) for name in names]

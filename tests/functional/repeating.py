@@ -66,7 +66,7 @@ class TestCase(moving.TestCase):
                 'weight_classes': 'RAMWeigher'}, conductor={
                 # What is repeated late is to be worked on too.
                 'scheduling_timeout': 60})
-        self.world.api.flavors.create('huge', 1, 2 * 65536, 10)
+        self.world.api.flavors.create(base.ADMIN, 'huge', 1, 2 * 65536, 10)
         self.addCleanup(self.post.quiet)
 
     def each_time(self, *chosen):
@@ -91,7 +91,7 @@ class TestCase(moving.TestCase):
         uuid = self.active()
         self.assertEqual(2, self.get(uuid).attempts)
         self.rests('active', 'a2', uuid)
-        self.moves.migrate(base.USER, uuid)
+        self.moves.migrate(base.ADMIN, uuid)
         self.rests('active', 'a1', uuid)
         self.moves.rebuild(base.USER, uuid, 'other')
         self.rests('active', 'a1', uuid)
@@ -101,10 +101,10 @@ class TestCase(moving.TestCase):
         self.rests('active', 'a1', uuid)
         # A host that a scheduler who reads no more than it must may take for
         # dead for a while.
-        self.moves.migrate(base.USER, uuid, 'a3')
+        self.moves.migrate(base.ADMIN, uuid, 'a3')
         self.rests('active', 'a3', uuid)
         self.down('a3')
-        self.moves.evacuate(base.USER, uuid)
+        self.moves.evacuate(base.ADMIN, uuid)
         self.rests('active', 'a1', uuid)
         self.down('a3', down=False)
         return uuid

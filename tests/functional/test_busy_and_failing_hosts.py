@@ -67,7 +67,8 @@ class TestBusyAndFailingHosts(base.TestCase):
             deployment.DeployedHost('a1', memory_mb=LARGE,
                                     behaviour={'fail_builds': 1}),
             deployment.DeployedHost('a2'))
-        self.world.api.flavors.create('for a1 only', 1, LARGE // 2, 10)
+        self.world.api.flavors.create(
+            base.ADMIN, 'for a1 only', 1, LARGE // 2, 10)
         self.assertEqual(0, self.failures())
 
         self.assertEqual([('ACTIVE', 'a2')], self.fates())

@@ -56,7 +56,7 @@ class TestCellsChange(base.TestCase):
         self.assertEqual('orient', self.get(found.uuid).cell)
         self.assertEqual({'orient'}, {
             each.cell for each in self.world.api.services.list(
-                host=found.host).services})
+                base.ADMIN, host=found.host).services})
 
     def test_database_that_moved_is_read_where_it_is(self):
         [found] = self.built()

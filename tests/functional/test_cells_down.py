@@ -29,7 +29,7 @@ class TestCellsDown(base.TestCase):
         [there, here] = self.built_in_each()
         self.take_down('cell1')
 
-        page = self.world.api.servers.list(base.USER)
+        page = self.world.api.servers.list(base.ADMIN)
 
         shown = {each.uuid: each for each in page.servers}
         self.assertEqual(here, shown.pop(here.uuid))
@@ -37,7 +37,7 @@ class TestCellsDown(base.TestCase):
             (each.uuid, each.status, each.cell) for each in shown.values()])
         self.assertEqual([self.cells()['cell1'].identity], page.down_cells)
         self.bring_back('cell1')
-        page = self.world.api.servers.list(base.USER)
+        page = self.world.api.servers.list(base.ADMIN)
         self.assertEqual(([], 2), (page.down_cells, len(page.servers)))
 
     def test_little_is_known_of_its_servers_until_it_is_back(self):

@@ -38,7 +38,7 @@ class TestDecisionPage(base.TestCase):
         self.deploy({
             'north': ['n1', deployment.DeployedHost('n2', memory_mb=32768)],
             'south': ['s1']}, **options)
-        self.world.api.flavors.create('m1.small', 1, 2048, 20)
+        self.world.api.flavors.create(base.ADMIN, 'm1.small', 1, 2048, 20)
 
     def blocks(self, wanted):
         """Yield the blocks of a language, each with its options."""

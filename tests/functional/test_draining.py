@@ -7,8 +7,6 @@ from cellsched import exception
 from tests.functional import base
 from tests.functional import moving
 
-ADMIN = context.admin()
-
 #: Seconds that emptying a host takes at most.
 LONG_S = 60
 
@@ -22,18 +20,18 @@ class TestCase(moving.TestCase):
         self.api = self.world.api
         # A scheduler does so too, when it sees them.
         self.api.parts.discovery.discover()
-        self.api.services.set('a2', 'nova-compute', True, 'later')
+        self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'later')
         self.uuids = [self.active() for _ in range(3)]
         self.assertEqual({'a1'}, {self.row(uuid).host for uuid in self.uuids})
-        self.api.services.set('a2', 'nova-compute', False)
+        self.api.services.set(base.ADMIN, 'a2', 'nova-compute', False)
 
     def drain(self, **options):
         return self.api.host_drain.drain(
-            ADMIN, 'a1', **{'timeout_s': LONG_S, **options})
+            base.ADMIN, 'a1', **{'timeout_s': LONG_S, **options})
 
     def evacuate(self, **options):
         return self.api.host_drain.evacuate(
-            ADMIN, 'a1', **{'timeout_s': LONG_S, **options})
+            base.ADMIN, 'a1', **{'timeout_s': LONG_S, **options})
 
     def outcomes(self, departures):
         return {each.uuid: each.outcome for each in departures}
@@ -55,7 +53,7 @@ class TestDrain(TestCase):
             for uuid in self.uuids], found)
         self.assertAreOn('a2')
         self.assertEqual((3, 3), shown[-1])
-        [service] = self.api.services.list(host='a1').services
+        [service] = self.api.services.list(base.ADMIN, host='a1').services
         self.assertEqual((True, 'drain'),
                          (service.disabled, service.disabled_reason))
         self.assertEqual([], self.drain())
@@ -77,7 +75,7 @@ class TestDrain(TestCase):
         self.assertEqual([0, 0, 0], begun)
 
     def test_what_cannot_go_stays_and_says_why(self):
-        self.api.services.set('a2', 'nova-compute', True, 'broken')
+        self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'broken')
 
         found = self.drain()
 
@@ -86,7 +84,7 @@ class TestDrain(TestCase):
         for each in found:
             self.assertIn('No valid host', each.reason)
         self.assertAreOn('a1')
-        self.api.services.set('a2', 'nova-compute', False)
+        self.api.services.set(base.ADMIN, 'a2', 'nova-compute', False)
         self.assertEqual(['moved'] * 3, [
             each.outcome for each in self.drain()])
         self.assertAreOn('a2')
@@ -115,8 +113,8 @@ class TestDrain(TestCase):
                               ('a1', {'at_once': 101}), ('a1\n', {})):
             self.assertRaises(
                 (exception.InvalidField, exception.HostMappingNotFound),
-                self.api.host_drain.drain, ADMIN, host, **options)
-        [service] = self.api.services.list(host='a1').services
+                self.api.host_drain.drain, base.ADMIN, host, **options)
+        [service] = self.api.services.list(base.ADMIN, host='a1').services
         self.assertFalse(service.disabled)
 
 
@@ -152,35 +150,35 @@ class TestEvacuate(TestCase):
 class TestHistory(TestCase):
 
     def test_moves_are_listed_with_why_they_were_given_up(self):
-        self.moves.migrate(base.USER, self.uuids[0])
+        self.moves.migrate(base.ADMIN, self.uuids[0])
         self.assertRests('active', 'a2', self.uuids[0])
-        self.api.services.set('a2', 'nova-compute', True, 'broken')
-        self.moves.migrate(base.USER, self.uuids[1])
+        self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'broken')
+        self.moves.migrate(base.ADMIN, self.uuids[1])
         self.assertRests('active', 'a1', self.uuids[1])
 
-        page = self.api.history.migrations(ADMIN)
+        page = self.api.history.migrations(base.ADMIN)
 
         self.soon(lambda: self.assertEqual([
             (self.uuids[1], 'migration', 'error', 'a1', None),
             (self.uuids[0], 'migration', 'done', 'a1', 'a2')], [
             (each.server, each.kind, each.status, each.source, each.dest)
-            for each in self.api.history.migrations(ADMIN).migrations]))
+            for each in self.api.history.migrations(base.ADMIN).migrations]))
         self.assertIn('No valid host', page.migrations[0].reason)
         self.assertEqual('', page.migrations[1].reason)
         for wanted, expected in (
                 ({'server': self.uuids[0]}, self.uuids[0]),
                 ({'host': 'a2'}, self.uuids[0]), ({'limit': 1}, self.uuids[1]),
                 ({'status': 'error', 'kind': 'migration'}, self.uuids[1])):
-            found = self.api.history.migrations(ADMIN, **wanted)
+            found = self.api.history.migrations(base.ADMIN, **wanted)
             self.assertEqual([expected], [
                 each.server for each in found.migrations], wanted)
         self.assertEqual([], self.api.history.migrations(
-            ADMIN, kind='rebuild').migrations)
+            base.ADMIN, kind='rebuild').migrations)
 
     def test_events_of_a_server_say_what_failed(self):
-        self.api.services.set('a2', 'nova-compute', True, 'broken')
+        self.api.services.set(base.ADMIN, 'a2', 'nova-compute', True, 'broken')
         uuid = self.uuids[0]
-        self.moves.migrate(base.USER, uuid)
+        self.moves.migrate(base.ADMIN, uuid)
         self.assertRests('active', 'a1', uuid)
 
         move, create = self.api.history.actions(base.USER, uuid)
@@ -193,7 +191,7 @@ class TestHistory(TestCase):
                          (create.action, create.failed, create.reason))
 
     def test_others_see_their_own_servers_only(self):
-        stranger = context.RequestContext(user_id='x', project_id='other')
+        stranger = context.member('x', 'other')
 
         self.assertRaises(exception.InvalidField,
                           self.api.history.migrations, stranger)
@@ -206,7 +204,7 @@ class TestHistory(TestCase):
     def test_cell_that_is_down_is_named(self):
         self.take_down('cell1')
 
-        page = self.api.history.migrations(ADMIN)
+        page = self.api.history.migrations(base.ADMIN)
 
         self.assertEqual(([], [self.cells()['cell1'].identity]),
                          (page.migrations, page.down_cells))
@@ -217,5 +215,5 @@ class TestHistory(TestCase):
         for wanted in ({'limit': 0}, {'limit': 1001}, {'host': ''},
                        {'status': '\n'}, {'kind': 'x' * 300}):
             self.assertRaises(exception.InvalidField,
-                              self.api.history.migrations, ADMIN,
+                              self.api.history.migrations, base.ADMIN,
                               **wanted)

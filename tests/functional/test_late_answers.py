@@ -110,7 +110,7 @@ class TestLateAnswers(repeating.TestCase):
             self.post.quiet()
             self.choosing()
             for uuid in uuids:
-                self.moves.migrate(base.USER, uuid)
+                self.moves.migrate(base.ADMIN, uuid)
             self.have_chosen(3)
             self.given_up('MoveGiveUp', 3)
             self.delete(deleted)
@@ -126,7 +126,7 @@ class TestLateAnswers(repeating.TestCase):
                                  set(self.holding(uuid)))
             self.assertEqual(1, len(self.holding(deleted)))
 
-            self.moves.migrate(base.USER, moved)
+            self.moves.migrate(base.ADMIN, moved)
             self.post.quiet()
             self.release_leaked()
             self.is_gone(deleted)

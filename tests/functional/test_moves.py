@@ -18,7 +18,7 @@ class TestMoves(moving.TestCase):
         self.assertRests('active', self.host, self.uuid)
 
     def test_migrated_server_is_on_the_other_host_of_its_cell(self):
-        self.moves.migrate(base.USER, self.uuid)
+        self.moves.migrate(base.ADMIN, self.uuid)
 
         self.assertRests('active', self.other(self.host), self.uuid)
         self.soon(lambda: self.assertEqual(
@@ -28,14 +28,14 @@ class TestMoves(moving.TestCase):
 
     def test_migrated_server_comes_back(self):
         for host in (self.other(self.host), self.host) * 2:
-            self.moves.migrate(base.USER, self.uuid, host)
+            self.moves.migrate(base.ADMIN, self.uuid, host)
 
             self.assertRests('active', host, self.uuid)
 
     def test_evacuated_server_is_on_the_other_host_of_its_cell(self):
         self.down(self.host)
 
-        self.moves.evacuate(base.USER, self.uuid)
+        self.moves.evacuate(base.ADMIN, self.uuid)
 
         self.assertRests('active', self.other(self.host), self.uuid)
         self.soon(lambda: self.assertEqual(
@@ -43,7 +43,7 @@ class TestMoves(moving.TestCase):
 
     def test_server_of_a_host_that_lives_is_not_evacuated(self):
         error = self.assertRaises(
-            exception.InvalidField, self.moves.evacuate, base.USER, self.uuid)
+            exception.InvalidField, self.moves.evacuate, base.ADMIN, self.uuid)
 
         self.assertIn('forced down', str(error))
         self.assertRests('active', self.host, self.uuid)
@@ -55,7 +55,7 @@ class TestMoves(moving.TestCase):
         for server in down._servers:
             server.stop()
             server.wait()
-        self.moves.evacuate(base.USER, self.uuid)
+        self.moves.evacuate(base.ADMIN, self.uuid)
         self.until(lambda: self.statuses(self.uuid) == ['finished'],
                    'it is evacuated')
         self.assertEqual(['a1', 'a2'], self.running(self.uuid))
@@ -100,14 +100,14 @@ class TestMoves(moving.TestCase):
         for move in (self.moves.migrate, self.moves.rebuild,
                      self.moves.shelve, self.moves.evacuate):
             error = self.assertRaises(
-                exception.InstanceInvalidState, move, base.USER, self.uuid)
+                exception.InstanceInvalidState, move, base.ADMIN, self.uuid)
 
             self.assertIn('shelved_offloaded', str(error))
 
     def test_server_has_one_move_at_a_time(self):
         held = self.driver(self.other(self.host)).hold_builds()
         self.addCleanup(held.set)
-        self.moves.migrate(base.USER, self.uuid)
+        self.moves.migrate(base.ADMIN, self.uuid)
 
         error = self.assertRaises(exception.InstanceInvalidState,
                                   self.moves.rebuild, base.USER, self.uuid)
@@ -121,14 +121,14 @@ class TestMoves(moving.TestCase):
                            (self.host, exception.InvalidField),
                            ('c1', exception.HostMappingNotFound)):
             self.assertRaises(
-                kind, self.moves.migrate, base.USER, self.uuid, host)
+                kind, self.moves.migrate, base.ADMIN, self.uuid, host)
 
         self.assertRests('active', self.host, self.uuid)
 
     def test_moves_twice_told_are_done_once(self):
         self.twice()
         other = self.other(self.host)
-        self.moves.migrate(base.USER, self.uuid)
+        self.moves.migrate(base.ADMIN, self.uuid)
         self.assertRests('active', other, self.uuid)
         self.moves.rebuild(base.USER, self.uuid, 'other')
         self.assertRests('active', other, self.uuid)
@@ -138,7 +138,7 @@ class TestMoves(moving.TestCase):
         host = self.rested(self.uuid).host
         self.assertRests('active', host, self.uuid)
         self.down(host)
-        self.moves.evacuate(base.USER, self.uuid)
+        self.moves.evacuate(base.ADMIN, self.uuid)
         self.assertRests('active', self.other(host), self.uuid)
 
         self.soon(lambda: self.assertEqual(
@@ -155,10 +155,10 @@ class TestOtherCell(moving.TestCase):
         self.start({'cell1': self.hosts('a1', memory_mb=65536),
                     'cell2': self.hosts('b1', 'b2')})
         self.uuid = self.active()
-        self.world.api.flavors.create('all', 1, 65536 - 256, 10)
+        self.world.api.flavors.create(base.ADMIN, 'all', 1, 65536 - 256, 10)
 
     def test_server_is_not_migrated_there(self):
-        self.moves.migrate(base.USER, self.uuid)
+        self.moves.migrate(base.ADMIN, self.uuid)
 
         self.assertRests('active', 'a1', self.uuid)
         self.assertEqual(['error'], self.statuses(self.uuid))
@@ -167,7 +167,7 @@ class TestOtherCell(moving.TestCase):
 
     def test_server_is_not_evacuated_there(self):
         self.down('a1')
-        self.moves.evacuate(base.USER, self.uuid)
+        self.moves.evacuate(base.ADMIN, self.uuid)
 
         self.assertRests('error', 'a1', self.uuid)
         self.assertIn('No valid host', self.get(self.uuid).reason)
@@ -226,7 +226,7 @@ class TestOldServices(moving.TestCase):
 
             for move in (self.moves.migrate, self.moves.rebuild):
                 error = self.assertRaises(
-                    exception.VersionNotSendable, move, base.USER, uuid)
+                    exception.VersionNotSendable, move, base.ADMIN, uuid)
 
                 self.assertIn(f'[upgrade_levels] {[*levels][0]}', str(error))
                 self.assertRests('active', host, uuid)
@@ -254,7 +254,7 @@ class TestGroups(moving.TestCase):
             [uuid] = self.members(policy, 1)
             host = self.row(uuid).host
 
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
 
             self.assertRests('active', self.other(host), uuid)
 
@@ -263,7 +263,7 @@ class TestGroups(moving.TestCase):
             uuid, _ = self.members(policy, 2)
             host = self.row(uuid).host
 
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
 
             self.assertRests('active', host, uuid)
             self.assertEqual(['error'], self.statuses(uuid))

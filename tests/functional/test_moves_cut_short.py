@@ -49,7 +49,7 @@ class TestKilled(TestCase):
 
     def killed(self, step, move, uuid, *args):
         self.at[step] = self.kill
-        move(base.USER, uuid, *args)
+        move(base.ADMIN, uuid, *args)
         self.reached(step)
         self.strand()
 
@@ -127,7 +127,7 @@ class TestKilled(TestCase):
             uuid, host = self.at_rest()
             self.at[step] = self.strand
 
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
 
             self.reached(step)
             self.assertRests('active', host, uuid)
@@ -139,10 +139,10 @@ class TestKilled(TestCase):
 
             def next_one():
                 self.strand()
-                self.moves.migrate(base.USER, uuid)
+                self.moves.migrate(base.ADMIN, uuid)
 
             self.at[step] = next_one
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
 
             self.reached(step)
             self.rested(uuid)
@@ -158,7 +158,7 @@ class TestDeleted(TestCase):
             uuid = begin()
             self.at[step] = lambda: self.delete(uuid)
 
-            move(base.USER, uuid)
+            move(base.ADMIN, uuid)
 
             self.reached(step)
             self.assertIsGone(uuid)
@@ -188,7 +188,7 @@ class TestDeleted(TestCase):
             self.down(host)
             self.at[step] = lambda: self.delete(uuid)
 
-            self.moves.evacuate(base.USER, uuid)
+            self.moves.evacuate(base.ADMIN, uuid)
 
             self.reached(step)
             self.assertIsGone(uuid)
@@ -203,7 +203,7 @@ class TestDeleted(TestCase):
             uuid, _ = self.at_rest()
             self.at[step] = die
 
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
             self.reached(step)
             self.strand()
 
@@ -217,7 +217,7 @@ class TestFailing(TestCase):
         uuid, host = self.at_rest()
         self.driver(self.other(host)).fail_builds(1)
 
-        self.moves.migrate(base.USER, uuid)
+        self.moves.migrate(base.ADMIN, uuid)
 
         self.assertRests('active', host, uuid)
         self.assertEqual(['error'], self.statuses(uuid))

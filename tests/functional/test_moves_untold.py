@@ -34,7 +34,7 @@ class TestUntold(moving.TestCase):
 
         with fixtures.MonkeyPatch(
                 'oslo_messaging.rpc.client._BaseCallContext.cast', fail):
-            return self.assertRaises(expected, ask, base.USER, self.uuid)
+            return self.assertRaises(expected, ask, base.ADMIN, self.uuid)
 
     def assert_nothing_begun(self, asked=1):
         self.assertEqual(['error'] * asked, self.statuses(self.uuid))

@@ -22,11 +22,11 @@ class TestQuota(base.TestCase):
         self.quotas = self.world.api.quotas
 
     def limit(self, **limits):
-        self.quotas.set(PROJECT, limits)
+        self.quotas.set(base.ADMIN, PROJECT, limits)
 
     def used(self, resource='instances'):
         """Return how much is used, and how much is accepted besides."""
-        [quota] = [quota for quota in self.quotas.get(PROJECT)
+        [quota] = [quota for quota in self.quotas.get(base.ADMIN, PROJECT)
                    if quota.resource == resource]
         return quota.used, quota.pending
 
@@ -112,7 +112,7 @@ class TestQuota(base.TestCase):
 
         self.refused()
         cells = {each.cell: (each.answers, each.usage.instances)
-                 for each in self.quotas.by_cell(base.USER, PROJECT)}
+                 for each in self.quotas.by_cell(base.ADMIN, PROJECT)}
         self.assertEqual({'cell1': (True, 6 - there),
                           'cell2': (False, there)}, cells)
 

@@ -134,7 +134,7 @@ class TestRecoverer(RecoveryTestCase):
             self.assertClaimsMatch()
 
     def test_batch_is_built_together_or_not_at_all(self):
-        self.world.api.flavors.create('half', 4, 512, 10)
+        self.world.api.flavors.create(base.ADMIN, 'half', 4, 512, 10)
         uuids = self.accept(flavor='half', min_count=9)
 
         self.recover(LATE_S)

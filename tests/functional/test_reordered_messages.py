@@ -182,11 +182,11 @@ class TestMovesInOtherOrders(repeating.TestCase):
         for _ in self.each_time():
             uuid = self.at_rest()
             self.post.keep(repeating.MIGRATE_OUT)
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
             self.post.quiet()
             [leave] = self.post.of(repeating.MIGRATE_OUT)
             self.post.keep(repeating.MIGRATE_IN)
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
 
             for _ in range(2):
                 self.post.quiet()
@@ -204,7 +204,7 @@ class TestMovesInOtherOrders(repeating.TestCase):
         for times in self.each_time():
             uuid = self.at_rest()
             self.post.keep(repeating.MIGRATE_IN)
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
             self.post.quiet()
             self.strand()
             self.post.quiet()
@@ -220,7 +220,7 @@ class TestMovesInOtherOrders(repeating.TestCase):
         for times in self.each_time():
             uuid = self.at_rest()
             self.post.keep(repeating.MIGRATE_IN)
-            self.moves.migrate(base.USER, uuid)
+            self.moves.migrate(base.ADMIN, uuid)
             self.post.quiet()
             self.delete(uuid)
             self.post.quiet()

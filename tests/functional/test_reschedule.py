@@ -78,7 +78,7 @@ class TestReschedule(base.TestCase):
         self.until(lambda: self.get(uuid).task_state == 'spawning',
                    'the build has begun')
         # Somebody else takes all that the first alternate has.
-        self.world.api.flavors.create('half', 8, LARGE // 2, 10)
+        self.world.api.flavors.create(base.ADMIN, 'half', 8, LARGE // 2, 10)
         claims = self.world.api.parts.claims
         taker = base.claims_base.Claim(
             'taker', self.provider('cell1', 'a2'), {'VCPU': 8})

@@ -5,7 +5,7 @@ from cellsched import context
 from cellsched import exception
 from tests.functional import base
 
-STRANGER = context.RequestContext(user_id='other', project_id='other')
+STRANGER = context.member('other', 'other')
 
 
 class TestServerDetails(base.TestCase):
@@ -14,7 +14,7 @@ class TestServerDetails(base.TestCase):
         super().setUp()
         self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2']})
 
-    def details(self, uuid, context_=base.USER):
+    def details(self, uuid, context_=base.ADMIN):
         return self.world.api.details.get(context_, uuid)
 
     def test_running_server_has_its_flavor_image_and_group(self):
@@ -47,14 +47,14 @@ class TestServerDetails(base.TestCase):
     def test_buried_server_has_its_faults(self):
         [found] = self.built(flavor='huge')
 
-        for who, told in ((base.USER, False), (context.admin(), True)):
+        for who, told in ((base.USER, False), (base.ADMIN, True)):
             [fault] = self.details(found.uuid, who).faults
             self.assertEqual(found.reason, fault.message)
             self.assertEqual(told, bool(fault.details))
 
     def test_moved_server_has_its_moves(self):
         [found] = self.built()
-        self.world.api.moves.migrate(context.admin(), found.uuid)
+        self.world.api.moves.migrate(base.ADMIN, found.uuid)
         self.until(
             lambda: self.get(found.uuid).host != found.host, 'the move')
 

@@ -67,7 +67,7 @@ class TestLanding(base.TestCase):
 
         newest_first = sorted(
             found, key=lambda each: (each.created_at, each.uuid), reverse=True)
-        page = self.world.api.servers.list(base.USER)
+        page = self.world.api.servers.list(base.ADMIN)
         self.assertEqual(newest_first, page.servers)
         self.assertEqual([], page.down_cells)
         page = self.world.api.servers.list(base.USER, limit=3)
@@ -78,7 +78,7 @@ class TestLanding(base.TestCase):
     def test_servers_of_other_projects_are_neither_listed_nor_found(self):
         self.deploy({'cell1': ['a1']})
         [theirs] = self.built()
-        me = context.RequestContext(user_id='me', project_id='mine')
+        me = context.member('me', 'mine')
         servers = self.world.api.servers
 
         self.assertEqual([], servers.list(me).servers)

@@ -71,7 +71,7 @@ class TestWrongClocks(base.TestCase):
             self.temporary_directory(), CELLS)
         self.world.start()
         self.addCleanup(self.world.stop)
-        self.world.api.flavors.create('small', 1, 512, 10)
+        self.world.api.flavors.create(base.ADMIN, 'small', 1, 512, 10)
 
     def assertAllAreBuilt(self):
         """Servers are built one by one, each at its first try."""

@@ -7,6 +7,7 @@ from urllib import parse
 
 from oslo_utils import uuidutils
 
+from cellsched.api import authorization
 from cellsched.api import flavors
 from cellsched.claims import sql
 from cellsched import clock
@@ -24,6 +25,8 @@ from tests.integration import base
 from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
+
+ADMIN = context.admin()
 
 #: Between these words are all characters that mean something somewhere.
 PASSWORD = ('Xyzzy@Plugh:Frotz/Gnusto%Blorb#Rezrov?Yomin\'Zifmia"Izyuk '
@@ -199,8 +202,10 @@ class TestRefusing(BrokerTestCase):
         self.assertRaises(exception.BrokerRefused, check, bad, bad)
 
     def test_command_that_sends_ends_with_one_line_and_accepts_nothing(self):
-        flavors.Flavors(self.database.database, clock.Clock()).create(
-            'small', 1, 512)
+        flavors.Flavors(
+            authorization.LocalOperator(), self.database.database,
+            clock.Clock(),
+        ).create(ADMIN, 'small', 1, 512)
         path = self.configure(self.url(PASSWORD + 'x'))
 
         code, out, err = self.end_of(
@@ -280,7 +285,7 @@ class TestCell(BrokerTestCase):
             connection.execute(models.cell_mappings.update().where(
                 models.cell_mappings.c.name == 'cell1').values(
                     transport_url=self.url(PASSWORD + 'x')))
-        api.flavors.create('small', 1, 256)
+        api.flavors.create(ADMIN, 'small', 1, 256)
 
         [[refused], [built]] = [
             api.servers.create(functional.USER, 'web', 'small',

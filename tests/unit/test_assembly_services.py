@@ -23,6 +23,8 @@ from cellsched.testing import builders
 from tests.unit import assembling
 from tests.unit.db import samples
 
+ADMIN = context.admin()
+
 
 class TestService(assembling.AssemblyTestCase):
 
@@ -321,9 +323,9 @@ class TestRunning(assembling.AssemblyTestCase):
     def test_api_reads_and_writes(self):
         api = self.make(assembly.api, self.conf(api=True))
 
-        api.flavors.create('small', 1, 512, 10)
+        api.flavors.create(ADMIN, 'small', 1, 512, 10)
 
         self.assertEqual(['small'], [
-            flavor.name for flavor in api.flavors.list_all()])
+            flavor.name for flavor in api.flavors.list_all(ADMIN)])
         self.assertEqual([], api.servers.list(context.admin()).servers)
         api.close()

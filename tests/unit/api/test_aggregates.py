@@ -2,6 +2,8 @@
 """Aggregates: create, get, list, change, delete."""
 
 from cellsched.api import aggregates
+from cellsched.api import authorization
+from cellsched import context
 from cellsched.db.api import host_mappings
 from cellsched import exception
 from cellsched.testing import clock
@@ -10,6 +12,8 @@ from tests.unit.api import hostile
 from tests.unit import base
 from tests.unit.db import samples
 
+ADMIN = context.admin()
+
 
 class TestAggregates(base.TestCase):
 
@@ -17,162 +21,172 @@ class TestAggregates(base.TestCase):
         super().setUp()
         self.database = self.useFixture(databases.APIDatabase()).database
         self.aggregates = aggregates.Aggregates(
-            self.database, clock.FakeClock())
+            authorization.LocalOperator(), self.database, clock.FakeClock())
         cell = samples.map_cell(self.database, samples.cell())
         with self.database.writer() as connection:
             host_mappings.create_missing(
                 connection, ['a', 'b', 'c'], cell.id, samples.NOW)
 
     def hosts(self, name):
-        return set(self.aggregates.get(name).hosts)
+        return set(self.aggregates.get(ADMIN, name).hosts)
 
     def test_aggregate_is_found_by_id_and_by_name(self):
-        self.aggregates.create('other')
-        made = self.aggregates.create('fast', {'ssd': 'true'})
+        self.aggregates.create(ADMIN, 'other')
+        made = self.aggregates.create(ADMIN, 'fast', {'ssd': 'true'})
 
         for name in 'fast', str(made.id):
-            self.assertEqual(made, self.aggregates.get(name))
+            self.assertEqual(made, self.aggregates.get(ADMIN, name))
         self.assertEqual(({'ssd': 'true'}, []), (made.metadata, made.hosts))
         self.assertEqual(['other', 'fast'], [
-            each.name for each in self.aggregates.list_all()])
+            each.name for each in self.aggregates.list_all(ADMIN)])
 
     def test_id_goes_before_a_name_that_looks_like_one(self):
-        first = self.aggregates.create('2')
-        second = self.aggregates.create('7')
+        first = self.aggregates.create(ADMIN, '2')
+        second = self.aggregates.create(ADMIN, '7')
 
-        self.assertEqual(second, self.aggregates.get(str(second.id)))
-        self.assertEqual(second, self.aggregates.get('7'))
-        self.assertEqual(first, self.aggregates.get(str(first.id)))
+        self.assertEqual(second, self.aggregates.get(ADMIN, str(second.id)))
+        self.assertEqual(second, self.aggregates.get(ADMIN, '7'))
+        self.assertEqual(first, self.aggregates.get(ADMIN, str(first.id)))
 
     def test_only_an_id_as_it_is_shown_is_one(self):
-        made = self.aggregates.create('fast')
+        made = self.aggregates.create(ADMIN, 'fast')
 
         for name in (f'0{made.id}', f' {made.id}', '\u0661', '\u00b9',
                      '9' * 200, '-1'):
             self.assertRaises(
-                exception.AggregateNotFound, self.aggregates.get, name)
+                exception.AggregateNotFound, self.aggregates.get, ADMIN,
+                name)
 
     def test_name_is_taken_once(self):
-        self.aggregates.create('fast')
+        self.aggregates.create(ADMIN, 'fast')
 
         self.assertRaises(
-            exception.AggregateExists, self.aggregates.create, 'fast')
+            exception.AggregateExists, self.aggregates.create, ADMIN,
+            'fast')
 
     def test_metadata_is_changed_key_by_key(self):
-        self.aggregates.create('fast', {'ssd': 'true', 'gpu': 'true'})
+        self.aggregates.create(ADMIN, 'fast', {'ssd': 'true', 'gpu': 'true'})
 
         changed = self.aggregates.set_metadata(
-            'fast', {'ssd': None, 'arm': 'no'})
+            ADMIN, 'fast', {'ssd': None, 'arm': 'no'})
 
         self.assertEqual({'gpu': 'true', 'arm': 'no'}, changed.metadata)
-        self.assertEqual(changed, self.aggregates.get('fast'))
+        self.assertEqual(changed, self.aggregates.get(ADMIN, 'fast'))
 
     def test_hosts_come_and_go(self):
-        self.aggregates.create('fast')
+        self.aggregates.create(ADMIN, 'fast')
 
-        self.aggregates.add_hosts('fast', ['a', 'b'])
-        self.aggregates.add_hosts('fast', ['b', 'c'])
+        self.aggregates.add_hosts(ADMIN, 'fast', ['a', 'b'])
+        self.aggregates.add_hosts(ADMIN, 'fast', ['b', 'c'])
         self.assertEqual({'a', 'b', 'c'}, self.hosts('fast'))
 
-        self.aggregates.remove_hosts('fast', ['a', 'c'])
+        self.aggregates.remove_hosts(ADMIN, 'fast', ['a', 'c'])
         self.assertEqual({'b'}, self.hosts('fast'))
 
     def test_host_that_no_cell_has_cannot_be_added(self):
-        self.aggregates.create('fast')
+        self.aggregates.create(ADMIN, 'fast')
 
         error = self.assertRaises(
-            exception.HostMappingNotFound, self.aggregates.add_hosts, 'fast',
+            exception.HostMappingNotFound, self.aggregates.add_hosts, ADMIN,
+            'fast',
             ['a', 'nowhere'])
 
         self.assertEqual('nowhere', error.host)
         self.assertEqual(set(), self.hosts('fast'))
 
     def test_host_that_is_not_in_it_cannot_be_removed(self):
-        self.aggregates.create('fast')
-        self.aggregates.add_hosts('fast', ['a'])
+        self.aggregates.create(ADMIN, 'fast')
+        self.aggregates.add_hosts(ADMIN, 'fast', ['a'])
 
         error = self.assertRaises(
             exception.AggregateHostNotFound, self.aggregates.remove_hosts,
+            ADMIN,
             'fast', ['a', 'b'])
 
         self.assertEqual("Host 'b' is not in aggregate fast.", str(error))
         self.assertEqual({'a'}, self.hosts('fast'))
 
     def test_host_is_in_one_zone(self):
-        self.aggregates.create('east', {'availability_zone': 'east'})
-        self.aggregates.create('more', {'availability_zone': 'east'})
-        self.aggregates.create('west', {'availability_zone': 'west'})
-        self.aggregates.create('fast')
-        self.aggregates.add_hosts('fast', ['a', 'b'])
-        self.aggregates.add_hosts('east', ['a'])
-        self.aggregates.add_hosts('more', ['a'])
+        self.aggregates.create(ADMIN, 'east', {'availability_zone': 'east'})
+        self.aggregates.create(ADMIN, 'more', {'availability_zone': 'east'})
+        self.aggregates.create(ADMIN, 'west', {'availability_zone': 'west'})
+        self.aggregates.create(ADMIN, 'fast')
+        self.aggregates.add_hosts(ADMIN, 'fast', ['a', 'b'])
+        self.aggregates.add_hosts(ADMIN, 'east', ['a'])
+        self.aggregates.add_hosts(ADMIN, 'more', ['a'])
 
         for change in (
-                lambda: self.aggregates.add_hosts('west', ['b', 'a']),
+                lambda: self.aggregates.add_hosts(ADMIN, 'west', ['b', 'a']),
                 lambda: self.aggregates.set_metadata(
-                    'fast', {'availability_zone': 'west'})):
+                    ADMIN, 'fast', {'availability_zone': 'west'})):
             error = self.assertRaises(exception.HostInOtherZone, change)
             self.assertEqual(('a', 'east'), (error.host, error.zone))
         self.assertEqual(set(), self.hosts('west'))
-        self.assertEqual({}, self.aggregates.get('fast').metadata)
+        self.assertEqual({}, self.aggregates.get(ADMIN, 'fast').metadata)
 
-        self.aggregates.add_hosts('west', ['b'])
+        self.aggregates.add_hosts(ADMIN, 'west', ['b'])
 
     def test_zone_can_be_changed_where_it_is_the_only_one(self):
-        self.aggregates.create('east', {'availability_zone': 'east'})
-        self.aggregates.add_hosts('east', ['a'])
+        self.aggregates.create(ADMIN, 'east', {'availability_zone': 'east'})
+        self.aggregates.add_hosts(ADMIN, 'east', ['a'])
 
-        self.aggregates.set_metadata('east', {'availability_zone': 'west'})
+        self.aggregates.set_metadata(
+            ADMIN, 'east', {'availability_zone': 'west'})
 
         self.assertEqual({'availability_zone': 'west'},
-                         self.aggregates.get('east').metadata)
+                         self.aggregates.get(ADMIN, 'east').metadata)
 
     def test_deleted_aggregate_is_gone(self):
-        self.aggregates.create('fast', {'ssd': 'true'})
-        self.aggregates.add_hosts('fast', ['a'])
+        self.aggregates.create(ADMIN, 'fast', {'ssd': 'true'})
+        self.aggregates.add_hosts(ADMIN, 'fast', ['a'])
 
-        self.aggregates.delete('fast')
+        self.aggregates.delete(ADMIN, 'fast')
 
-        self.assertEqual([], self.aggregates.list_all())
-        for call in (self.aggregates.delete, self.aggregates.get,
-                     lambda name: self.aggregates.add_hosts(name, ['a']),
-                     lambda name: self.aggregates.remove_hosts(name, ['a']),
-                     lambda name: self.aggregates.set_metadata(name, {})):
+        self.assertEqual([], self.aggregates.list_all(ADMIN))
+        for call in (lambda name: self.aggregates.delete(ADMIN, name),
+                     lambda name: self.aggregates.get(ADMIN, name),
+                     lambda name: self.aggregates.add_hosts(
+                         ADMIN, name, ['a']),
+                     lambda name: self.aggregates.remove_hosts(
+                         ADMIN, name, ['a']),
+                     lambda name: self.aggregates.set_metadata(
+                         ADMIN, name, {})):
             self.assertRaises(exception.AggregateNotFound, call, 'fast')
 
     def test_bad_names_are_refused(self):
-        self.aggregates.create('fast')
+        self.aggregates.create(ADMIN, 'fast')
         for bad in hostile.NAMES:
             for field, call in (
-                ('name', lambda: self.aggregates.create(bad)),
-                ('name', lambda: self.aggregates.get(bad)),
-                ('name', lambda: self.aggregates.delete(bad)),
-                ('name', lambda: self.aggregates.add_hosts(bad, ['a'])),
-                ('host', lambda: self.aggregates.add_hosts('fast', [bad])),
+                ('name', lambda: self.aggregates.create(ADMIN, bad)),
+                ('name', lambda: self.aggregates.get(ADMIN, bad)),
+                ('name', lambda: self.aggregates.delete(ADMIN, bad)),
+                ('name', lambda: self.aggregates.add_hosts(ADMIN, bad, ['a'])),
+                ('host', lambda: self.aggregates.add_hosts(
+                    ADMIN, 'fast', [bad])),
                 ('host', lambda: self.aggregates.remove_hosts(
-                    'fast', [bad])),
+                    ADMIN, 'fast', [bad])),
                 ('value of k', lambda: self.aggregates.create(
-                    'new', {'k': bad})),
+                    ADMIN, 'new', {'k': bad})),
             ):
                 error = self.assertRaises(exception.InvalidField, call)
                 self.assertEqual(field, error.field)
             if bad.__hash__ is not None:
                 error = self.assertRaises(
                     exception.InvalidField, self.aggregates.set_metadata,
-                    'fast', {bad: 'x'})
+                    ADMIN, 'fast', {bad: 'x'})
                 self.assertEqual('key', error.field)
         self.assertEqual(
-            ['fast'], [each.name for each in self.aggregates.list_all()])
+            ['fast'], [each.name for each in self.aggregates.list_all(ADMIN)])
 
     def test_what_is_no_list_and_no_mapping_is_refused(self):
-        self.aggregates.create('fast')
+        self.aggregates.create(ADMIN, 'fast')
         many = aggregates.NAMED_MAX + 1
         for bad in 'a', None, 5, {'a'}, [], ['a'] * many:
             self.assertRaises(
-                exception.InvalidField, self.aggregates.add_hosts, 'fast',
-                bad)
+                exception.InvalidField, self.aggregates.add_hosts, ADMIN,
+                'fast', bad)
         for bad in ('a', 5, ['a'], dict.fromkeys(map(str, range(many))),
                     {'availability_zone': 'zone:host'}):
             self.assertRaises(
-                exception.InvalidField, self.aggregates.set_metadata, 'fast',
-                bad)
+                exception.InvalidField, self.aggregates.set_metadata, ADMIN,
+                'fast', bad)

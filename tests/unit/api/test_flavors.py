@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flavors: create, get, list, delete."""
 
+from cellsched.api import authorization
 from cellsched.api import flavors
+from cellsched import context
 from cellsched import exception
 from cellsched.testing import clock
 from cellsched.testing import databases
 from tests.unit.api import hostile
 from tests.unit import base
+
+ADMIN = context.admin()
 
 
 class TestFlavors(base.TestCase):
@@ -14,14 +18,15 @@ class TestFlavors(base.TestCase):
     def setUp(self):
         super().setUp()
         self.flavors = flavors.Flavors(
-            self.useFixture(databases.APIDatabase()).database,
+            authorization.LocalOperator(), self.useFixture(
+                databases.APIDatabase()).database,
             clock.FakeClock())
 
     def test_flavor_is_found_by_name_and_by_id(self):
-        made = self.flavors.create('small', 1, 512, 10, 2, 100, 'f1')
+        made = self.flavors.create(ADMIN, 'small', 1, 512, 10, 2, 100, 'f1')
 
         for name in 'small', 'f1':
-            found = self.flavors.get(name)
+            found = self.flavors.get(ADMIN, name)
             self.assertEqual(
                 ('small', 'f1', 1, 512, 10, 2, 100), (
                     found.name, found.flavorid, found.vcpus, found.memory_mb,
@@ -29,25 +34,26 @@ class TestFlavors(base.TestCase):
         self.assertEqual('f1', made.flavorid)
 
     def test_flavor_without_an_id_gets_one(self):
-        one, two = (self.flavors.create(name, 1, 1) for name in ('a', 'b'))
+        one, two = (
+            self.flavors.create(ADMIN, name, 1, 1) for name in ('a', 'b'))
 
         self.assertNotEqual(one.flavorid, two.flavorid)
         self.assertEqual(
-            ['a', 'b'], [each.name for each in self.flavors.list_all()])
+            ['a', 'b'], [each.name for each in self.flavors.list_all(ADMIN)])
 
     def test_name_and_id_are_unique(self):
-        self.flavors.create('small', 1, 1, flavorid='1')
+        self.flavors.create(ADMIN, 'small', 1, 1, flavorid='1')
 
         for name, flavorid, field in (('small', '2', 'name'),
                                       ('other', '1', 'id')):
             error = self.assertRaises(
-                exception.FlavorExists, self.flavors.create, name, 1, 1,
+                exception.FlavorExists, self.flavors.create, ADMIN, name, 1, 1,
                 flavorid=flavorid)
             self.assertEqual(field, error.field)
-        self.assertEqual(1, len(self.flavors.list_all()))
+        self.assertEqual(1, len(self.flavors.list_all(ADMIN)))
 
     def test_extra_specs_are_set_and_removed(self):
-        self.flavors.create('small', 1, 1, flavorid='1')
+        self.flavors.create(ADMIN, 'small', 1, 1, flavorid='1')
 
         for specs, expected in (
                 ({'a': 'x', 'hw:b c.d-e_f': 'y=z'},
@@ -55,24 +61,26 @@ class TestFlavors(base.TestCase):
                 ({'a': 'v', 'nothing': None},
                  {'a': 'v', 'hw:b c.d-e_f': 'y=z'}),
                 ({'hw:b c.d-e_f': None}, {'a': 'v'}), ({}, {'a': 'v'})):
-            for found in (self.flavors.set_extra_specs('small', specs),
-                          self.flavors.get('1')):
+            for found in (self.flavors.set_extra_specs(ADMIN, 'small', specs),
+                          self.flavors.get(ADMIN, '1')):
                 self.assertEqual(expected, found.extra_specs)
 
     def test_extra_specs_that_cannot_be_kept_are_refused(self):
-        self.flavors.create('small', 1, 1)
-        self.flavors.set_extra_specs('small', {'a': 'x'})
+        self.flavors.create(ADMIN, 'small', 1, 1)
+        self.flavors.set_extra_specs(ADMIN, 'small', {'a': 'x'})
 
         for specs in ({'': 'x'}, {'a/b': 'x'}, {'é': 'x'}, {'a' * 256: 'x'},
                       {'a': ''}, {'a': 'x' * 256}, {'a': 'x\n'}, {'a': 1},
                       {f'k{number}': 'x' for number in range(128)}):
             error = self.assertRaises(
-                exception.InvalidField, self.flavors.set_extra_specs, 'small',
+                exception.InvalidField, self.flavors.set_extra_specs, ADMIN,
+                'small',
                 specs)
             self.assertTrue(error.field.startswith('extra_specs'))
         self.assertRaises(exception.FlavorNotFound,
-                          self.flavors.set_extra_specs, 'nix', {})
-        self.assertEqual({'a': 'x'}, self.flavors.get('small').extra_specs)
+                          self.flavors.set_extra_specs, ADMIN, 'nix', {})
+        self.assertEqual(
+            {'a': 'x'}, self.flavors.get(ADMIN, 'small').extra_specs)
 
     def test_extra_spec_asks_for_an_amount_of_a_class_that_there_is(self):
         self.flavors.create('small', 1, 1)
@@ -89,20 +97,20 @@ class TestFlavors(base.TestCase):
 
     def test_deleted_flavor_is_gone(self):
         for name in 'by-name', 'by-id':
-            self.flavors.create('by-name', 1, 1, flavorid='by-id')
+            self.flavors.create(ADMIN, 'by-name', 1, 1, flavorid='by-id')
 
-            self.flavors.delete(name)
+            self.flavors.delete(ADMIN, name)
 
             self.assertRaises(
-                exception.FlavorNotFound, self.flavors.get, 'by-name')
+                exception.FlavorNotFound, self.flavors.get, ADMIN, 'by-name')
             self.assertRaises(
-                exception.FlavorNotFound, self.flavors.delete, 'by-id')
-        self.assertEqual([], self.flavors.list_all())
+                exception.FlavorNotFound, self.flavors.delete, ADMIN, 'by-id')
+        self.assertEqual([], self.flavors.list_all(ADMIN))
 
     def test_sizes_have_bounds(self):
         most = flavors.SIZE_MAX
-        self.flavors.create('least', 1, 1, 0, 0, 0)
-        self.flavors.create('most', most, most, most, most, most)
+        self.flavors.create(ADMIN, 'least', 1, 1, 0, 0, 0)
+        self.flavors.create(ADMIN, 'most', most, most, most, most, most)
         for place, least, field in (
                 (1, 1, 'vcpus'), (2, 1, 'ram'), (3, 0, 'disk'),
                 (4, 0, 'ephemeral'), (5, 0, 'swap')):
@@ -110,20 +118,20 @@ class TestFlavors(base.TestCase):
                 sizes = ['bad', 1, 1, 0, 0, 0]
                 sizes[place] = bad
                 error = self.assertRaises(
-                    exception.InvalidField, self.flavors.create, *sizes)
+                    exception.InvalidField, self.flavors.create, ADMIN, *sizes)
                 self.assertEqual(field, error.field)
-        self.assertEqual(2, len(self.flavors.list_all()))
+        self.assertEqual(2, len(self.flavors.list_all(ADMIN)))
 
     def test_bad_names_are_refused(self):
         for bad in hostile.NAMES:
-            for ask in (lambda: self.flavors.create(bad, 1, 1),
-                        lambda: self.flavors.get(bad),
-                        lambda: self.flavors.delete(bad)):
+            for ask in (lambda: self.flavors.create(ADMIN, bad, 1, 1),
+                        lambda: self.flavors.get(ADMIN, bad),
+                        lambda: self.flavors.delete(ADMIN, bad)):
                 error = self.assertRaises(exception.InvalidField, ask)
                 self.assertEqual('name', error.field)
             if bad is not None:
                 error = self.assertRaises(
-                    exception.InvalidField, self.flavors.create, 'a', 1, 1,
-                    flavorid=bad)
+                    exception.InvalidField, self.flavors.create, ADMIN, 'a',
+                    1, 1, flavorid=bad)
                 self.assertEqual('id', error.field)
-        self.assertEqual([], self.flavors.list_all())
+        self.assertEqual([], self.flavors.list_all(ADMIN))

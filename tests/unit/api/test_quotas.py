@@ -3,11 +3,15 @@
 
 from concurrent import futures
 
+from cellsched.api import authorization
 from cellsched.api import quotas
 from cellsched.cells import gather
+from cellsched import context
 from cellsched import exception
 from tests.unit.cells import base
 from tests.unit.quota import projects
+
+ADMIN = context.admin()
 
 
 class TestQuotas(base.TestCase):
@@ -19,13 +23,13 @@ class TestQuotas(base.TestCase):
         self.addCleanup(executor.shutdown)
         self.driver = projects.driver(cores=20)
         self.quotas = quotas.Quotas(
-            self.database, self.cells,
+            authorization.LocalOperator(), self.database, self.cells,
             gather.Gatherer(executor, self.targets, self.clock, 30),
             self.driver, self.clock)
 
     def get(self, *args):
         return {each.resource: (each.limit, each.used, each.pending)
-                for each in self.quotas.get(*args)}
+                for each in self.quotas.get(ADMIN, *args)}
 
     def refused(self, function, *args):
         exc = self.assertRaises(exception.InvalidField, function, *args)
@@ -42,15 +46,15 @@ class TestQuotas(base.TestCase):
         self.assertEqual((0, 0), self.get('project', 'other')['ram'][1:])
 
     def test_limits_are_set_and_unset(self):
-        self.quotas.set('project', {'cores': 3, 'instances': 0})
-        self.quotas.set('project', {'ram': 1}, 'user')
+        self.quotas.set(ADMIN, 'project', {'cores': 3, 'instances': 0})
+        self.quotas.set(ADMIN, 'project', {'ram': 1}, 'user')
 
         self.assertEqual(
             [0, 3, -1], [limit for limit, *_ in self.get('project').values()])
         self.assertEqual([-1, -1, 1], [
             limit for limit, *_ in self.get('project', 'user').values()])
 
-        self.quotas.unset('project')
+        self.quotas.unset(ADMIN, 'project')
         self.assertEqual([-1, 20, -1], [
             limit for limit, *_ in self.get('project').values()])
         self.assertEqual(-1, self.get('project', 'user')['ram'][0])
@@ -62,11 +66,13 @@ class TestQuotas(base.TestCase):
                 ({'instances': True}, 'instances'),
                 ({'cores': '1'}, 'cores')):
             self.assertEqual(field, self.refused(
-                self.quotas.set, 'project', limits))
+                self.quotas.set, ADMIN, 'project', limits))
         for project in '', 'x' * 256, 'a\nb', 3:
             for function in (self.quotas.get, self.quotas.unset):
-                self.assertEqual('project', self.refused(function, project))
-        self.assertEqual('user', self.refused(self.quotas.get, 'p', ''))
+                self.assertEqual('project', self.refused(
+                    function, ADMIN, project))
+        self.assertEqual('user', self.refused(
+            self.quotas.get, ADMIN, 'p', ''))
         self.assertEqual(20, self.get('project')['cores'][0])
 
     def test_cell_that_does_not_answer_is_counted_and_marked(self):

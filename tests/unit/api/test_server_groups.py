@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Server groups: create, get, list, delete."""
 
+from cellsched.api import authorization
 from cellsched.api import server_groups
 from cellsched import context
 from cellsched.db.api import instance_groups
@@ -12,8 +13,8 @@ from tests.unit.api import hostile
 from tests.unit import base
 from tests.unit.db import samples
 
-USER = context.RequestContext(user_id='user', project_id='project')
-OTHER = context.RequestContext(user_id='other', project_id='other')
+USER = context.member('user', 'project')
+OTHER = context.member('other', 'other')
 
 
 class TestServerGroups(base.TestCase):
@@ -22,7 +23,7 @@ class TestServerGroups(base.TestCase):
         super().setUp()
         self.database = self.useFixture(databases.APIDatabase()).database
         self.groups = server_groups.ServerGroups(
-            self.database, clock.FakeClock(), 5)
+            authorization.LocalOperator(), self.database, clock.FakeClock(), 5)
 
     def create(self, policy='affinity', rules=None, name='group', user=USER):
         return self.groups.create(user, name, policy, rules)

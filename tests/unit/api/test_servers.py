@@ -9,6 +9,7 @@ from oslo_db import exception as db_exc
 import oslo_messaging
 import sqlalchemy as sa
 
+from cellsched.api import authorization
 from cellsched.api import flavors
 from cellsched.api import servers
 from cellsched.api import validation
@@ -60,12 +61,15 @@ class ServersTestCase(base.TestCase):
         self.claims.set_inventory(
             PROVIDER, {'VCPU': claims_base.Inventory(100)})
         self.servers = servers.Servers(
-            self.database, self.targets, reader, self.conductor, self.compute,
-            self.claims, self.clock, noop.NoopQuotaDriver(None, self.clock),
+            authorization.LocalOperator(), self.database, self.targets, reader,
+            self.conductor, self.compute, self.claims, self.clock,
+            noop.NoopQuotaDriver(None, self.clock),
             validation.ServerBounds(
                 10, 5, lambda: frozenset({'different_host'})))
-        flavors.Flavors(self.database, self.clock).create(
-            'small', 2, 512, 10, 3, 100, 'f1')
+        flavors.Flavors(
+            authorization.LocalOperator(), self.database, self.clock
+        ).create(
+            context.admin(), 'small', 2, 512, 10, 3, 100, 'f1')
 
     def create(self, name='web', flavor='small', **wishes):
         return self.servers.create(self.context, name, flavor, **wishes)
@@ -201,8 +205,10 @@ class TestCreate(ServersTestCase):
 
     def test_request_that_cannot_be_written_whole_is_not_written(self):
         twice = servers.Servers(
-            self.database, self.targets, None, self.conductor, self.compute,
-            self.claims, self.clock, noop.NoopQuotaDriver(None, self.clock),
+            authorization.LocalOperator(), self.database, self.targets, None,
+            self.conductor, self.compute,
+            self.claims, self.clock,
+            noop.NoopQuotaDriver(None, self.clock),
             validation.ServerBounds(10, 5, frozenset),
             new_uuid=lambda: '11111111-1111-4111-8111-111111111111')
 
@@ -374,10 +380,11 @@ class TestDelete(ServersTestCase):
 class TestFlavorOfServer(ServersTestCase):
 
     def test_server_keeps_the_size_it_was_asked_for_with(self):
-        kept = flavors.Flavors(self.database, self.clock)
+        kept = flavors.Flavors(
+            authorization.LocalOperator(), self.database, self.clock)
         [uuid] = self.create()
-        kept.delete('small')
-        kept.create('small', 8, 8192)
+        kept.delete(context.admin(), 'small')
+        kept.create(context.admin(), 'small', 8, 8192)
 
         [leased] = self.write(
             self.database, build_requests.lease, [uuid], 'me', 0, 1)

@@ -3,6 +3,7 @@
 
 from oslo_db import exception as db_exc
 
+from cellsched.api import authorization
 from cellsched.api import server_groups
 from cellsched.api import validation
 from cellsched import context
@@ -11,7 +12,7 @@ from cellsched.db.api import models
 from cellsched import exception
 from tests.unit.api import test_servers
 
-OTHER = context.RequestContext(user_id='other', project_id='other')
+OTHER = context.member('other', 'other')
 
 
 class TestServersInGroups(test_servers.ServersTestCase):
@@ -19,7 +20,7 @@ class TestServersInGroups(test_servers.ServersTestCase):
     def setUp(self):
         super().setUp()
         self.groups = server_groups.ServerGroups(
-            self.database, self.clock, 10)
+            authorization.LocalOperator(), self.database, self.clock, 10)
         self.group = self.groups.create(
             self.context, 'group', 'anti-affinity',
             {'max_server_per_host': 2})

@@ -6,9 +6,11 @@ import datetime
 import futurist
 import sqlalchemy as sa
 
+from cellsched.api import authorization
 from cellsched.api import services
 from cellsched.cells import discovery
 from cellsched.cells import gather
+from cellsched import context
 from cellsched.db.api import host_mappings
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import compute_nodes
@@ -18,6 +20,8 @@ from cellsched.db.cell import services as rows
 from cellsched import exception
 from tests.unit.cells import base
 from tests.unit.db import samples
+
+ADMIN = context.admin()
 
 DOWN_S = 60
 
@@ -31,7 +35,8 @@ class TestServices(base.TestCase):
         self.add_cell0()
         self.east, self.west = self.add_cell('east'), self.add_cell('west')
         self.services = services.Services(
-            self.database, self.cells, self.targets, gather.Gatherer(
+            authorization.LocalOperator(), self.database, self.cells,
+            self.targets, gather.Gatherer(
                 futurist.SynchronousExecutor(), self.targets, self.clock, 30),
             DOWN_S)
         self.discovery = discovery.Discovery(
@@ -70,10 +75,10 @@ class TestServices(base.TestCase):
 
     def states(self, **which):
         return [(each.host, each.cell, each.state)
-                for each in self.services.list(**which).services]
+                for each in self.services.list(ADMIN, **which).services]
 
     def one(self, host):
-        [found] = self.services.list(host=host).services
+        [found] = self.services.list(ADMIN, host=host).services
         return found
 
     def test_services_of_all_cells_are_listed_by_host(self):
@@ -101,7 +106,7 @@ class TestServices(base.TestCase):
     def test_hosts_of_a_cell_that_does_not_answer_are_unknown(self):
         self.take_down(self.east)
 
-        page = self.services.list()
+        page = self.services.list(ADMIN)
 
         self.assertEqual(
             [('a', 'east', 'UNKNOWN'), ('b', 'west', 'up'),
@@ -109,21 +114,21 @@ class TestServices(base.TestCase):
         self.assertEqual([self.east.identity], page.down_cells)
 
     def test_host_is_disabled_with_a_reason_and_enabled(self):
-        self.services.set('a', 'nova-compute', True, 'new disks')
+        self.services.set(ADMIN, 'a', 'nova-compute', True, 'new disks')
         self.assertEqual((True, 'new disks', 'up'), (
             self.one('a').disabled, self.one('a').disabled_reason,
             self.one('a').state))
 
-        self.services.set('a', 'nova-compute', False)
+        self.services.set(ADMIN, 'a', 'nova-compute', False)
 
         self.assertEqual((False, None), (
             self.one('a').disabled, self.one('a').disabled_reason))
 
     def test_forced_down_is_down_whatever_is_reported(self):
-        self.services.set('a', 'nova-compute', forced_down=True)
+        self.services.set(ADMIN, 'a', 'nova-compute', forced_down=True)
         self.assertEqual('down', self.one('a').state)
 
-        self.services.set('a', 'nova-compute', forced_down=False)
+        self.services.set(ADMIN, 'a', 'nova-compute', forced_down=False)
 
         self.assertEqual('up', self.one('a').state)
 
@@ -135,13 +140,13 @@ class TestServices(base.TestCase):
                 (exception.InvalidField, ('a', 'nova-compute', False, 'why')),
                 (exception.InvalidField, ('a', 'nova-compute', True, 'x\n')),
                 (exception.InvalidField, ('', 'nova-compute', True))):
-            self.assertRaises(kind, self.services.set, *args)
+            self.assertRaises(kind, self.services.set, ADMIN, *args)
         self.assertFalse(self.one('a').disabled)
 
     def test_deleted_host_is_new_when_it_reports_again(self):
         self.silence(self.east, 'a')
 
-        self.assertEqual('a', self.services.delete(self.ids['a']).host)
+        self.assertEqual('a', self.services.delete(ADMIN, self.ids['a']).host)
 
         self.assertEqual(['b', 'c'], [host for host, _, _ in self.states()])
         self.assertEqual({}, self.read(
@@ -151,15 +156,17 @@ class TestServices(base.TestCase):
 
     def test_host_that_is_up_or_has_servers_stays(self):
         error = self.assertRaises(
-            exception.InvalidField, self.services.delete, self.ids['a'])
+            exception.InvalidField, self.services.delete, ADMIN,
+            self.ids['a'])
         self.assertIn('is up', str(error))
         self.there(self.east, instances.create, [samples.instance(
             samples.uuids(1)[0], host='a')], samples.NOW)
-        self.services.set('a', 'nova-compute', forced_down=True)
+        self.services.set(ADMIN, 'a', 'nova-compute', forced_down=True)
         self.assertRaises(
-            exception.HostInUse, self.services.delete, self.ids['a'])
+            exception.HostInUse, self.services.delete, ADMIN,
+            self.ids['a'])
         self.assertRaises(
-            exception.ServiceNotFound, self.services.delete, UNKNOWN)
+            exception.ServiceNotFound, self.services.delete, ADMIN, UNKNOWN)
 
         self.assertEqual('down', self.one('a').state)
         self.assertIn('a', self.read(

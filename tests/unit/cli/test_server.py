@@ -6,8 +6,11 @@ import tempfile
 
 from cellsched.cli import app
 from cellsched import clock
+from cellsched import context
 from cellsched.testing import deployment
 from tests.unit.cli import base
+
+ADMIN = context.admin()
 
 UNKNOWN = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'
 
@@ -39,8 +42,8 @@ class ServerTestCase(base.CommandTestCase):
             [deployment.DeployedCell('cell1', cls.hosts)], options=cls.options)
         cls.cloud.start()
         cls.addClassCleanup(cls.cloud.stop)
-        cls.cloud.api.flavors.create('small', 1, 256)
-        cls.cloud.api.flavors.create('huge', 1000, 256)
+        cls.cloud.api.flavors.create(ADMIN, 'small', 1, 256)
+        cls.cloud.api.flavors.create(ADMIN, 'huge', 1000, 256)
 
     def setUp(self):
         super().setUp()

@@ -5,6 +5,7 @@ import futurist
 from oslo_config import cfg
 import sqlalchemy as sa
 
+from cellsched.api import authorization
 from cellsched.api import servers
 from cellsched.cells import cell0
 from cellsched.cells import gather
@@ -33,7 +34,7 @@ from cellsched.testing import databases
 from tests.unit import base
 from tests.unit.db import samples
 
-USER = context.RequestContext(user_id='user', project_id='project')
+USER = context.member('user', 'project')
 
 #: What an instance takes.
 SIZE = {'VCPU': 1, 'MEMORY_MB': 512}
@@ -183,7 +184,7 @@ class TestCase(base.TestCase):
 
     def delete(self, uuid):
         servers.Servers(
-            self.database, self.targets,
+            authorization.LocalOperator(), self.database, self.targets,
             listing.ServerListing(
                 self.database, self.registry(), gather.Gatherer(
                     futurist.SynchronousExecutor(), self.targets, self.clock,

@@ -15,7 +15,9 @@ from cellsched.testing import clock
 from cellsched.testing import deployment
 from tests.unit import base
 
-USER = context.RequestContext(user_id='user', project_id='project')
+ADMIN = context.admin()
+
+USER = context.member('user', 'project')
 
 
 class TestDeployment(base.TestCase):
@@ -127,7 +129,7 @@ class TestDeployment(base.TestCase):
     def test_two_of_them_do_not_hear_each_other(self):
         one, two = (self.start() for _ in range(2))
         for world in one, two:
-            world.api.flavors.create('small', 1, 512)
+            world.api.flavors.create(ADMIN, 'small', 1, 512)
 
         [uuid] = one.api.servers.create(USER, 'web', 'small')
 
@@ -176,7 +178,7 @@ class TestDeployment(base.TestCase):
     def test_what_was_started_is_stopped(self):
         before = set(threading.enumerate())
         with self.make() as world:
-            world.api.flavors.create('small', 1, 512)
+            world.api.flavors.create(ADMIN, 'small', 1, 512)
 
         self.assertRaises(AssertionError, lambda: world.api)
         world.stop()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import importlib
+import inspect
+import pkgutil
+
+from cellsched import api
+from cellsched.api import authorization
+from cellsched.api import facet
+from cellsched.assembly import api as assembly
+from cellsched import context
+from cellsched import exception
+from cellsched.policies import rules
+from tests.unit import base
+
+#: Rules that a call asks besides the one that it names.
+MORE = {'os_compute_api:os-migrate-server:migrate:host',
+        'os_compute_api:os-migrations:index:all_projects'}
+
+#: What calls call that of which a project is the owner.
+OWNED = {'uuid', 'server', 'project_id'}
+
+
+def facets():
+    """Return the classes that make up the API."""
+    for module in pkgutil.iter_modules(api.__path__, 'cellsched.api.'):
+        importlib.import_module(module.name)
+    found, more = set(), [facet.Facet]
+    while more:
+        cls = more.pop()
+        more += cls.__subclasses__()
+        if cls.__module__ != facet.__name__ and (
+                cls.__module__.startswith('cellsched.')):
+            found.add(cls)
+    return found
+
+
+def calls():
+    """Return the public methods of the API, by what they are called."""
+    return {
+        f'{cls.__name__}.{name}': method
+        for cls in facets()
+        for name, method in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith('_') and name != 'check_visible'}
+
+
+class Refusing(authorization.Authorizer):
+    """Allows nothing, and knows what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def authorize(self, context, rule, project_id=None):
+        self.asked.append((rule, project_id))
+        raise exception.PolicyNotAuthorized(action=rule)
+
+
+class Shelf(facet.Facet):
+    """A part of an API, with one thing of which each project sees its own."""
+
+    def check_visible(self, context, name):
+        if name != context.project_id:
+            raise exception.InstanceNotFound(uuid=name)
+
+    @facet.requires('take', names='uuid')
+    def take(self, context, uuid=None):
+        return uuid
+
+    @facet.requires('count', names='project_id', of_project=True)
+    def count(self, context, project_id):
+        return project_id
+
+
+class TestCalls(base.TestCase):
+
+    def test_every_part_of_the_api_is_a_facet(self):
+        made = {name: inspect.signature(
+            getattr(assembly.API, name).func).return_annotation.split('.')[-1]
+            for name in assembly.FACETS}
+
+        self.assertEqual(sorted(made.values()),
+                         sorted(cls.__name__ for cls in facets()))
+
+    def test_every_call_names_a_rule(self):
+        self.assertLess(30, len(calls()))
+        self.assertEqual([], sorted(
+            name for name, method in calls().items()
+            if not hasattr(method, 'rule')))
+
+    def test_every_call_takes_the_context_first(self):
+        for name, method in calls().items():
+            self.assertEqual(
+                ['self', 'context'],
+                list(inspect.signature(method).parameters)[:2], name)
+
+    def test_every_call_that_names_what_has_an_owner_says_so(self):
+        for name, method in calls().items():
+            if name == 'Services.delete':
+                # It is the uuid of a service, which no project owns.
+                continue
+            owned = OWNED & inspect.signature(method).parameters.keys()
+            self.assertEqual(
+                owned, set() if method.names is None else {method.names},
+                name)
+
+    def test_rules_are_those_that_calls_name(self):
+        self.assertEqual(
+            {method.rule for method in calls().values()} | MORE,
+            {rule.name for rule in rules.list_rules() if rule.scope_types})
+
+
+class TestRequires(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.authorizer = Refusing()
+        self.shelf = Shelf(self.authorizer)
+        self.user = context.member('user', 'mine')
+
+    def test_what_is_ones_own_is_refused_by_the_rule(self):
+        error = self.assertRaises(
+            exception.PolicyNotAuthorized, self.shelf.take, self.user, 'mine')
+
+        self.assertEqual('take', error.action)
+        self.assertEqual([('take', None)], self.authorizer.asked)
+
+    def test_what_is_not_ones_own_is_not_there(self):
+        for call in (lambda: self.shelf.take(self.user, 'theirs'),
+                     lambda: self.shelf.take(self.user, uuid='theirs'),
+                     lambda: self.shelf.count(self.user, 'theirs')):
+            self.assertRaises(exception.InstanceNotFound, call)
+
+    def test_where_nothing_is_named_the_rule_refuses(self):
+        self.assertRaises(
+            exception.PolicyNotAuthorized, self.shelf.take, self.user)
+
+    def test_rule_is_asked_of_the_project_that_is_named(self):
+        self.assertRaises(exception.PolicyNotAuthorized, self.shelf.count,
+                          self.user, project_id='mine')
+
+        self.assertEqual([('count', 'mine')], self.authorizer.asked)
+
+    def test_call_with_a_wrong_argument_is_a_mistake_of_the_caller(self):
+        self.assertRaises(TypeError, self.shelf.count, self.user)
+        self.assertRaises(TypeError, self.shelf.take, self.user, other=1)
