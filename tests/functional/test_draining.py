@@ -193,7 +193,7 @@ class TestHistory(TestCase):
     def test_others_see_their_own_servers_only(self):
         stranger = context.member('x', 'other')
 
-        self.assertRaises(exception.InvalidField,
+        self.assertRaises(exception.PolicyNotAuthorized,
                           self.api.history.migrations, stranger)
         for read in (self.api.history.migrations, self.api.history.actions):
             self.assertRaises(exception.InstanceNotFound, read, stranger,
