@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services: list, disable, force down, delete."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
 import datetime
@@ -14,6 +15,7 @@ from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
+from cellsched.claims import base as claims_base
 from cellsched import context as context_
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import hosts
@@ -64,12 +66,14 @@ class Services(facet.Facet):
     """Looks after the services of all cells.
 
     :param down_s: seconds without a report after which a service is down
+    :param claims: returns the claim store, which is needed to delete one
     """
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         cells: registry.CellRegistry, targets: target.Targets,
         gatherer: gather.Gatherer, down_s: float,
+        claims: Callable[[], claims_base.ClaimStore],
     ) -> None:
         super().__init__(authorizer)
         self._database = database
@@ -77,6 +81,7 @@ class Services(facet.Facet):
         self._targets = targets
         self._gatherer = gatherer
         self._down_s = down_s
+        self._claims = claims
 
     @facet.requires('os_compute_api:os-services:update')
     def set(
@@ -123,7 +128,8 @@ class Services(facet.Facet):
     ) -> ServiceRecord:
         """Delete a service with the nodes and the mapping of its host.
 
-        The host is new when its agent starts again.
+        The host is new when its agent starts again. Until then there is
+        nothing to claim on its nodes.
 
         :raises cellsched.exception.ServiceNotFound: there is none in the
             cells that answer
@@ -149,7 +155,9 @@ class Services(facet.Facet):
                 count = on_host.count(connection, found.host)
                 if count:
                     raise exception.HostInUse(host=found.host, count=count)
-                hosts.delete(connection, found.host, database.now())
+                nodes = hosts.delete(connection, found.host, database.now())
+        for node in nodes:
+            self._claims().set_inventory(node, {})
         return found
 
     @facet.requires('os_compute_api:os-services:list')

@@ -164,7 +164,8 @@ class API:
         parts = self.parts
         return services_.Services(
             self._authorizer, parts.database, parts.cells, parts.targets,
-            parts.gatherer, parts.conf.service_down_time)
+            parts.gatherer, parts.conf.service_down_time,
+            lambda: parts.claims)
 
     @functools.cached_property
     def hints(self) -> frozenset[str] | None:

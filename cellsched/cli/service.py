@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cellsched.cli import base
 from cellsched.cli import report
 from cellsched import exception
+from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.cli import app as app_
@@ -125,6 +126,8 @@ class DeleteService(report.ChangeCommand):
 
         cellsched service delete 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
+
+    kinds = (plugins.CLAIMS,)
 
     app: 'app_.Shell'
 

@@ -116,11 +116,14 @@ def _whole(nodes: Sequence[Any]) -> Sequence[Any]:
 
 def delete(
     connection: sa.Connection, host: str, now: datetime.datetime
-) -> None:
-    """Delete the compute service of a host and its nodes.
+) -> list[str]:
+    """Delete the compute service of a host and its nodes; return the nodes.
 
     They are new when the host reports again.
     """
+    nodes = connection.execute(
+        sa.select(_NODES.c.uuid)
+        .where(_NODES.c.host == host, _NODES.c.deleted == 0)).scalars().all()
     lane = models.FEED.move(connection, host)
     for table, condition in (
             (_SERVICES, _SERVICES.c.binary == services.COMPUTE),
@@ -130,3 +133,4 @@ def delete(
             .where(table.c.host == host, table.c.deleted == 0, condition)
             .values({'deleted': table.c.id, 'deleted_at': now,
                      **models.FEED.marks}), {'in_lane': lane})
+    return [node for node in nodes if node is not None]

@@ -10,6 +10,8 @@ from cellsched.api import authorization
 from cellsched.api import services
 from cellsched.cells import discovery
 from cellsched.cells import gather
+from cellsched.claims import base as claims
+from cellsched.claims import memory
 from cellsched import context
 from cellsched.db.api import host_mappings
 from cellsched.db.api import models as api_models
@@ -34,11 +36,12 @@ class TestServices(base.TestCase):
         super().setUp()
         self.add_cell0()
         self.east, self.west = self.add_cell('east'), self.add_cell('west')
+        self.claims = memory.MemoryClaims()
         self.services = services.Services(
             authorization.LocalOperator(), self.database, self.cells,
             self.targets, gather.Gatherer(
                 futurist.SynchronousExecutor(), self.targets, self.clock, 30),
-            DOWN_S)
+            DOWN_S, lambda: self.claims)
         self.discovery = discovery.Discovery(
             self.database, self.cells, self.targets, self.clock)
         self.ids = {host: self.add_host(cell, host) for cell, host in (
@@ -153,6 +156,20 @@ class TestServices(base.TestCase):
             self.database, host_mappings.get_many, ['a']))
         self.add_host(self.west, 'a')
         self.assertEqual([('a', 'west', 'up')], self.states(host='a'))
+
+    def test_nodes_of_a_deleted_host_have_nothing_to_claim(self):
+        self.silence(self.east, 'a')
+        [node] = [uuid for uuid, host in self.there(
+            self.east, lambda connection: connection.execute(sa.select(
+                models.compute_nodes.c.uuid, models.compute_nodes.c.host)
+            ).all()) if host == 'a']
+        self.claims.set_inventory(node, {'VCPU': claims.Inventory(total=4)})
+
+        self.services.delete(ADMIN, self.ids['a'])
+
+        [usage] = self.claims.usages().usages
+        self.assertEqual((node, False),
+                         (usage.provider, any(usage.capacity.values())))
 
     def test_host_that_is_up_or_has_servers_stays(self):
         error = self.assertRaises(
