@@ -78,7 +78,7 @@ class CreateCell(base.Command):
             help='its broker; by default [DEFAULT] transport_url. The same '
                  'holds for this URL')
         parser.add_argument('--verbose', action='store_true',
-                            help='print the uuid of the new cell')
+                            help='print the uuid of the new cell alone')
         parser.add_argument('--disabled', action='store_true',
                             help='let it take no builds yet')
         return parser
@@ -87,8 +87,9 @@ class CreateCell(base.Command):
         args = parsed_args
         check_name(args.name)
         check_uuid('--uuid', args.uuid)
-        transport_url = self._transport(args.transport_url)
-        database_connection = self._database(args.database_connection)
+        transport_url = args.transport_url or own_transport(self.app)
+        database_connection = args.database_connection or own_database(
+            self.app)
         try:
             uuid = create_cell(
                 self.app, args.name, transport_url, database_connection,
@@ -96,23 +97,9 @@ class CreateCell(base.Command):
         except exception.CellMappingExists as exc:
             self.app.report(exc)
             return DUPLICATE
-        if args.verbose:
-            self.app.say(uuid)
+        named = f'{uuid}({args.name})' if args.name else uuid
+        self.app.say(uuid if args.verbose else f'Mapped cell {named}')
         return 0
-
-    def _transport(self, url: str | None) -> str:
-        if not url:
-            url = self.app.parts.transports.own_url()
-            self.app.say('--transport-url was not given; using [DEFAULT] '
-                         'transport_url of the configuration')
-        return url
-
-    def _database(self, url: str | None) -> str:
-        if not url:
-            url = self.app.parts.cell_database.url
-            self.app.say('--database_connection was not given; using '
-                         '[database] connection of the configuration')
-        return url
 
 
 class DiscoverHosts(base.Command):
@@ -152,6 +139,9 @@ class DiscoverHosts(base.Command):
         except exception.HostMappingExists as exc:
             self.app.report(exc)
             return DUPLICATE
+        # Where it is run every minute, nothing new is no news.
+        if found and not args.verbose:
+            self.app.say(f'Mapped {len(found)} hosts')
         return NOTHING_NEW if args.strict and not found else 0
 
     def _status(self, line: str) -> None:
@@ -208,6 +198,7 @@ def map_cell0(app: 'app.App', url: str | None = None) -> None:
         database_connection=url, disabled=False)
     try:
         _create(app, mapping)
+        app.say('Mapped cell0')
     except exception.CellMappingExists as exc:
         app.parts.cells.refresh()
         try:
@@ -218,6 +209,22 @@ def map_cell0(app: 'app.App', url: str | None = None) -> None:
         if mapped != url:
             app.warn('warning: cell0 stays where it is, at '
                      f'{urls.mask(mapped)}')
+
+
+def own_transport(app: 'app.App') -> str:
+    """Return the broker that the configuration names, and say so."""
+    url = app.parts.transports.own_url()
+    app.say('--transport-url was not given; using [DEFAULT] transport_url of '
+            'the configuration')
+    return url
+
+
+def own_database(app: 'app.App') -> str:
+    """Return the cell database that the configuration names, and say so."""
+    url = app.parts.cell_database.url
+    app.say('--database_connection was not given; using [database] connection '
+            'of the configuration')
+    return url
 
 
 def create_cell(

@@ -42,23 +42,31 @@ class UpdateCell(base.Command):
 
     What is not given stays as it is. Nova's command takes URLs that are not
     given from the configuration; this one does not, so that a cell can be
-    renamed from anywhere. Services see the change within ``[cells]
-    refresh_interval`` seconds.
+    renamed from anywhere, unless ``--from-configuration`` says so: then a
+    password that was changed is in no list of processes. Services see the
+    change within ``[cells] refresh_interval`` seconds.
 
     Ends with 1 if there is no such cell, with 2 if it could not be changed,
     with 3 if another cell has one of the URLs, with 4 if both ``--enable``
     and ``--disable`` are given, and with 5 if cell0 was to be disabled.
 
-    Example::
+    Examples::
 
         cellsched-manage --config-file api.conf cell_v2 update_cell \\
             --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --disable
+        cellsched-manage --config-file api.conf --config-file cell1.conf \\
+            cell_v2 update_cell --from-configuration \\
+            --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('--cell_uuid', metavar='UUID', required=True,
                             help='the cell')
+        parser.add_argument(
+            '--from-configuration', action='store_true',
+            help='change the URLs that are not given to [DEFAULT] '
+                 'transport_url and [database] connection')
         parser.add_argument('--name', metavar='NAME', help='its new name')
         parser.add_argument(
             '--transport-url', metavar='URL',
@@ -81,10 +89,14 @@ class UpdateCell(base.Command):
         values: dict[str, Any] = {}
         if args.name:
             values['name'] = args.name
-        if args.transport_url:
-            values['transport_url'] = args.transport_url
-        if args.database_connection:
-            values['database_connection'] = args.database_connection
+        own = args.from_configuration
+        if args.transport_url or own:
+            values['transport_url'] = (
+                args.transport_url or manage_cell.own_transport(self.app))
+        if args.database_connection or own:
+            values['database_connection'] = (
+                args.database_connection
+                or manage_cell.own_database(self.app))
         if args.enable or args.disable:
             values['disabled'] = args.disable
         if not values:

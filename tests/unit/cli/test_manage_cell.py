@@ -58,7 +58,7 @@ class TestMapCell0(CellTestCase):
 
             ran = self.cell_v2('map_cell0')
 
-            self.assertEqual(base.Ran(0, '', ''), ran)
+            self.assertEqual(base.Ran(0, 'Mapped cell0\n', ''), ran)
             [cell0] = self.cells()
             self.assertEqual(
                 (objects.CELL0_UUID, 'cell0', 'none:///'),
@@ -72,7 +72,7 @@ class TestMapCell0(CellTestCase):
         ran = self.cell_v2(
             'map_cell0', '--database_connection', self.sqlite('other'))
 
-        self.assertEqual(base.Ran(0, '', ''), ran)
+        self.assertEqual(base.Ran(0, 'Mapped cell0\n', ''), ran)
         self.assertEqual(
             [self.sqlite('other')],
             [cell.database_connection for cell in self.cells()])
@@ -126,8 +126,9 @@ class TestCreateCell(CellTestCase):
             'create_cell', '--name', 'c1', '--database_connection',
             self.sqlite('c1'), '--transport-url', self.local('c1'))
 
-        self.assertEqual(base.Ran(0, '', ''), ran)
         [cell] = self.cells()
+        self.assertEqual(
+            base.Ran(0, f'Mapped cell {cell.uuid}(c1)\n', ''), ran)
         self.assertEqual(
             ('c1', self.sqlite('c1'), self.local('c1'), False),
             (cell.name, cell.database_connection, cell.transport_url,
@@ -301,7 +302,7 @@ class TestDiscoverHosts(CellTestCase):
 
         ran = self.cell_v2('discover_hosts')
 
-        self.assertEqual(base.Ran(0, '', ''), ran)
+        self.assertEqual(base.Ran(0, 'Mapped 2 hosts\n', ''), ran)
         self.assertEqual({'h1': 'c1', 'h2': 'c2'}, self.mapped('h1', 'h2'))
 
     def test_it_says_what_it_finds_on_demand(self):

@@ -79,6 +79,23 @@ class TestUpdateCell(ChangeCase):
         self.assertEnds(1, self.changed(
             '--transport-url', f'nix://u:{base.PASSWORD}@h/x'))
 
+    def test_urls_come_from_the_configuration_on_demand(self):
+        urls = self.local('other'), self.write_cell_conf('other')
+
+        ran = self.cell_v2(
+            'update_cell', '--cell_uuid', self.uuid, '--from-configuration',
+            conf=('api.conf', 'other.conf'))
+
+        self.assertEqual(0, ran.code, ran.err)
+        self.assertEqual(urls, (self.cell.transport_url,
+                                self.cell.database_connection))
+        ran = self.cell_v2(
+            'update_cell', '--cell_uuid', self.uuid, '--from-configuration',
+            '--transport-url', self.local('third'),
+            conf=('api.conf', 'other.conf'))
+        self.assertEqual((self.local('third'), urls[1]), (
+            self.cell.transport_url, self.cell.database_connection))
+
     def test_cell_is_disabled_and_enabled(self):
         for option, disabled in (('--disable', True), ('--disable', True),
                                  ('--enable', False)):
