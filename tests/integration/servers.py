@@ -250,7 +250,7 @@ class PostgreSQL(serving.Server):
 
     def url(self, name: str) -> str:
         try:
-            self._execute('CREATE DATABASE {}', name)
+            self.execute('CREATE DATABASE {}', name)
         except psycopg2.errors.DuplicateDatabase:
             # It was made when its URL was asked for first.
             pass
@@ -259,9 +259,13 @@ class PostgreSQL(serving.Server):
                 f'{self.port["sql"]}/{parse.quote(name, safe="")}')
 
     def drop(self, name: str) -> None:
-        self._execute('DROP DATABASE IF EXISTS {} WITH (FORCE)', name)
+        self.execute('DROP DATABASE IF EXISTS {} WITH (FORCE)', name)
 
-    def _execute(self, statement: str, name: str) -> None:
+    def execute(self, statement: str, *names: str) -> None:
+        """Execute a statement of an administrator.
+
+        :param names: what its braces stand for
+        """
         connection = psycopg2.connect(
             host=serving.ADDRESS, port=self.port['sql'], user='postgres',
             dbname='postgres')
@@ -269,7 +273,7 @@ class PostgreSQL(serving.Server):
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute(psycopg2.sql.SQL(statement).format(
-                    psycopg2.sql.Identifier(name)))
+                    *map(psycopg2.sql.Identifier, names)))
         finally:
             connection.close()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page "A first deployment by hand", followed to the letter.
 
-The page "Hosts" goes on where it ends.
+The pages "Hosts" and "Several cells" go on where it ends.
 """
 
 from tests.integration import base
@@ -9,6 +9,7 @@ from tests.integration import pages
 
 PAGE = 'first-deployment.rst'
 HOSTS = 'hosts.rst'
+CELLS = 'several-cells.rst'
 
 
 class TestFirstDeployment(pages.Following):
@@ -27,6 +28,13 @@ class TestFirstDeployment(pages.Following):
             self.follow(block)
 
         for word in ('discover_hosts', 'east', 'disabled', '--enable'):
+            self.assertIn(word, ' '.join(self.followed))
+
+        for block in pages.blocks(CELLS):
+            self.follow(block)
+
+        for word in ('UNKNOWN', 'moved', 'update_cell', 'delete_cell',
+                     'audit'):
             self.assertIn(word, ' '.join(self.followed))
 
     def servers(self):
