@@ -46,7 +46,8 @@ class MariaDB(serving.Server):
         (self.directory / 'account.sql').write_text(
             f"CREATE USER IF NOT EXISTS '{self.user}'@'{serving.ADDRESS}' "
             f"IDENTIFIED BY '{self.password}';\n"
-            f"GRANT ALL ON *.* TO '{self.user}'@'{serving.ADDRESS}';\n")
+            f"GRANT ALL ON *.* TO '{self.user}'@'{serving.ADDRESS}' "
+            'WITH GRANT OPTION;\n')
         processes.run(
             [self.program['mariadb-install-db'], '--no-defaults',
              '--skip-test-db', '--auth-root-authentication-method=normal',
@@ -70,22 +71,36 @@ class MariaDB(serving.Server):
             self.directory, name='mariadbd', ready='ready for connections')]
 
     def url(self, name: str) -> str:
-        self._execute(f'CREATE DATABASE IF NOT EXISTS {_quoted(name)}')
+        self.execute(f'CREATE DATABASE IF NOT EXISTS {_quoted(name)}')
         return (f'mysql+pymysql://{self.user}:{self.password}@'
                 f'{serving.ADDRESS}:{self.port["sql"]}/'
                 f'{parse.quote(name, safe="")}')
 
     def drop(self, name: str) -> None:
         # It would wait for transactions of those who are still connected.
-        for process, in self._execute(
+        for process, in self.execute(
                 'SELECT id FROM information_schema.processlist WHERE db = %s',
                 name):
             try:
-                self._execute('KILL %s', process)
+                self.execute('KILL %s', process)
             except pymysql.err.OperationalError as exc:
                 if exc.args[0] != pymysql.constants.ER.NO_SUCH_THREAD:
                     raise
-        self._execute(f'DROP DATABASE IF EXISTS {_quoted(name)}')
+        self.execute(f'DROP DATABASE IF EXISTS {_quoted(name)}')
+
+    def execute(
+        self, statement: str, *args: Any
+    ) -> Sequence[tuple[Any, ...]]:
+        """Execute a statement of an administrator; return what it finds."""
+        connection = pymysql.connect(
+            host=serving.ADDRESS, port=self.port['sql'], user=self.user,
+            password=self.password, autocommit=True)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement, args)
+                return cursor.fetchall()
+        finally:
+            connection.close()
 
     def _settings(self) -> dict[str, str]:
         """Return what also holds while the data directory is made."""
@@ -99,19 +114,6 @@ class MariaDB(serving.Server):
                 'innodb-doublewrite': 'OFF',
             }
         return settings
-
-    def _execute(
-        self, statement: str, *args: Any
-    ) -> Sequence[tuple[Any, ...]]:
-        connection = pymysql.connect(
-            host=serving.ADDRESS, port=self.port['sql'], user=self.user,
-            password=self.password, autocommit=True)
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(statement, args)
-                return cursor.fetchall()
-        finally:
-            connection.close()
 
 
 def _arguments(settings: Mapping[str, str]) -> list[str]:
