@@ -5,6 +5,7 @@ import uuid
 
 import oslo_messaging
 
+from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched.db.cell import models
 from cellsched import exception
@@ -272,6 +273,33 @@ class TestAutomaticVersions(base.TestCase):
         self.assertEqual({('ACTIVE', 'cell2')},
                          {(each.status, each.cell) for each in found})
         self.assertIn(f'of cell {down} are not known', self.logs.output)
+
+    def test_cells_are_upgraded_one_by_one_and_the_api_last(self):
+        found = self.built(min_count=2)
+        self.delete(found[0].uuid)
+        for cell in ('cell1', 'cell2'):
+            self.set_versions(99, cell)
+
+            found += self.built(min_count=2)
+            self.delete(found[-1].uuid)
+
+        self.assertEqual({('ACTIVE', 'cell1'), ('ACTIVE', 'cell2')},
+                         {(each.status, each.cell) for each in found})
+        self.gone(found[0].uuid, found[3].uuid, found[5].uuid)
+
+    def test_api_with_a_pin_may_be_started_when_all_agents_are_newer(self):
+        [found] = self.built()
+        self.set_versions(99, 'cell1', 'cell2')
+        conf = self.world.conf('api')
+        conf.set_override('compute', '6.0', 'upgrade_levels')
+        api = assembly.api(conf)
+        self.addCleanup(api.close)
+
+        api.servers.delete(base.USER, found.uuid)
+
+        self.gone(found.uuid)
+        self.assertLeftNothing(found.uuid)
+        self.assertNotIn('the lowest that runs is 99', self.logs.output)
 
     def test_conductor_older_than_every_agent_says_so(self):
         self.set_versions(99, 'cell1', 'cell2')
