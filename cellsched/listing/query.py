@@ -134,7 +134,7 @@ def wanted(
             [others['name']] = _texts(name, [said])
         elif name == 'status':
             matches.setdefault('vm_state', []).extend(
-                server.vm_state_of(text) for text in _texts(name, said))
+                _vm_state(text) for text in _texts(name, said))
         else:
             column = _COLUMNS.get(name, name)
             if column in matches:
@@ -167,6 +167,15 @@ def _texts(name: str, said: Any) -> list[str]:
             expected=f'1 to {VALUES_MAX} texts of 1 to {_LENGTH_MAX} '
                      'printable characters')
     return list(values)
+
+
+def _vm_state(status: str) -> str:
+    if status.upper() not in server.STATUSES:
+        raise exception.InvalidField(
+            where='server list', field='filters.status',
+            expected=f'some of {", ".join(sorted(server.STATUSES))}, not '
+                     f'{status!a:.60}')
+    return server.vm_state_of(status)
 
 
 def _number(name: str, text: str) -> int:

@@ -14,6 +14,11 @@ _STATUSES = {'active': 'ACTIVE', 'building': 'BUILD', 'deleted': 'DELETED',
              'error': 'ERROR'}
 _VM_STATES = {status: vm_state for vm_state, status in _STATUSES.items()}
 
+#: What a status may be: of the states that this project and Nova write.
+STATUSES = frozenset({
+    *_VM_STATES, 'PAUSED', 'RESCUED', 'RESIZED', 'SHELVED',
+    'SHELVED_OFFLOADED', 'SOFT-DELETE', 'STOPPED', 'SUSPENDED'})
+
 #: Of a server whose cell does not answer.
 UNKNOWN = 'UNKNOWN'
 

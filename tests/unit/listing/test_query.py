@@ -99,6 +99,7 @@ class TestQuery(base.TestCase):
                         {'power_state': '9' * 40}, {'deleted': 'maybe'},
                         {'changes-since': 'yesterday'},
                         {'changes-since': None}, {'status': 1},
+                        {'status': 'ACTIVE,ERROR'}, {'status': 'UNKNOWN'},
                         {'image': 'a', 'image_ref': 'b'}):
             self.assertIn('filters', self.refused(
                 query.wanted, filters, None), filters)
