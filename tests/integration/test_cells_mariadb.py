@@ -82,6 +82,15 @@ class TestCells(stories.TestCase, base.TestCase):
         return {each['ID']: (each['Status'], each['Cell'])
                 for each in self.shell('server', 'list')}
 
+    def move_host(self, host, cell):
+        """Have a host without servers go on in another cell."""
+        self.world.agents[host].stop()
+        self.shell('service', 'set', '--down', host, 'nova-compute')
+        [service] = self.shell('service', 'list', '--host', host)
+        self.shell('service', 'delete', service['ID'])
+        self.world.start_host(cell, deployment.DeployedHost(host))
+        self.run_cli(app.Manage, 'cell_v2', 'discover_hosts')
+
     def test_cell_is_down_changed_emptied_and_removed(self):
         self.deploy({
             cell: [deployment.DeployedHost(host, availability_zone=cell)
@@ -105,12 +114,7 @@ class TestCells(stories.TestCase, base.TestCase):
         self.assertEqual('one', self.get(one).cell)
 
         self.shell('server', 'delete', '--wait', three)
-        self.world.agents['c1'].stop()
-        self.shell('service', 'set', '--down', 'c1', 'nova-compute')
-        [service] = self.shell('service', 'list', '--host', 'c1')
-        self.shell('service', 'delete', service['ID'])
-        self.world.start_host('one', deployment.DeployedHost('c1'))
-        self.run_cli(app.Manage, 'cell_v2', 'discover_hosts')
+        self.move_host('c1', 'one')
         # The zone is of the host, wherever it is.
         [moved] = self.built(availability_zone='three')
         self.assertEqual(('ACTIVE', 'one', 'c1'),
