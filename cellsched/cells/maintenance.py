@@ -99,10 +99,30 @@ class CellMaintenance:
                 raise exception.InvalidField(
                     where='cell', field='transport_url',
                     expected='the URL of a broker; only cell0 has none')
+            self._check_broker(mapping)
         if 'database_connection' in fields:
             url_templates.check(
                 mapping.database_connection, 'database_connection')
             self._check_database(mapping)
+
+    def _check_broker(self, mapping: objects.CellMapping) -> None:
+        """Make sure that no other cell has the virtual host.
+
+        What is sent to a host of the one would be taken by the other.
+        """
+        places = self._targets.broker_places(mapping)
+        for cell in self._cells.all():
+            if cell.uuid == mapping.uuid or not places:
+                continue
+            try:
+                shared = places & self._targets.broker_places(cell)
+            except exception.ConfigurationInvalid as exc:
+                LOG.warning('Whether cell %s has the same broker is not '
+                            'known: %s', cell.identity, exc)
+                continue
+            if shared:
+                raise exception.CellMappingExists(
+                    uuid=cell.identity, field='transport URL')
 
     def _check_database(self, mapping: objects.CellMapping) -> None:
         """Make sure that a database is empty or a cell's, and no other's.

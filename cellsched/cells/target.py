@@ -107,9 +107,23 @@ class Targets:
         scheme = cell.transport_url.partition(':')[0].lower()
         if scheme == transport.NO_TRANSPORT:
             return None
-        return self._transports.get(url_templates.fill(
+        return self._transports.get(self._transport_url(cell))
+
+    def broker_places(
+        self, cell: objects.CellMapping
+    ) -> frozenset[tuple[str, int, str]]:
+        """Return the virtual hosts of brokers that a cell's URL leads to.
+
+        :raises cellsched.exception.ConfigurationInvalid: as :meth:`transport`
+        """
+        if self.transport(cell) is None:
+            return frozenset()
+        return self._transports.places(self._transport_url(cell))
+
+    def _transport_url(self, cell: objects.CellMapping) -> str:
+        return url_templates.fill(
             cell.transport_url, self._transports.own_url,
-            '[DEFAULT] transport_url'))
+            '[DEFAULT] transport_url')
 
     def _configured_database(self) -> str:
         if not self._own_database:

@@ -52,6 +52,23 @@ def is_broker(url: oslo_messaging.TransportURL) -> bool:
             and _kombu_scheme(url) in _KOMBU_SCHEMES)
 
 
+def places(
+    url: oslo_messaging.TransportURL
+) -> frozenset[tuple[str, int, str]]:
+    """Return hosts, ports and virtual hosts that a URL of a broker leads to.
+
+    Two that have one in common lead to the same queues, whoever logs in. Of
+    another transport there are none.
+    """
+    if not is_broker(url):
+        return frozenset()
+    # Nothing stands for what a client takes then.
+    return frozenset(
+        ((host.hostname or 'localhost').lower(), host.port or PORT,
+         url.virtual_host or '/')
+        for host in url.hosts or [oslo_messaging.TransportHost()])
+
+
 def for_kombu(
     url: oslo_messaging.TransportURL,
     host: oslo_messaging.TransportHost | None,

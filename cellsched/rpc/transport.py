@@ -121,6 +121,13 @@ class Transports:
             while self._open:
                 self._open.popitem()[1].cleanup()
 
+    def places(self, url: str) -> frozenset[tuple[str, int, str]]:
+        """Return where a URL leads; see :func:`.broker_urls.places`.
+
+        :raises cellsched.exception.ConfigurationInvalid: as :meth:`get`
+        """
+        return broker_urls.places(self._parsed(url, 'transport_url'))
+
     def own_url(self) -> str:
         """Return ``[DEFAULT] transport_url``.
 

@@ -140,6 +140,26 @@ class TestCreate(MaintenanceCase):
         self.assertIn('only cell0 has none', self.refused(
             exception.InvalidField, transport_url='none:///'))
 
+    def test_virtual_host_of_another_cell_is_refused_however_it_is_written(
+            self):
+        def urls(*texts):
+            return [f'rabbit://{text}' for text in texts]
+
+        self.maintenance.update(self.east.uuid, {
+            'transport_url': 'rabbit://u:p@mq1:5672,u:p@mq2/east'})
+        for url in urls('u:p@mq2:5672/east', 'other:secret@MQ1/east',
+                        'mq3,mq2/east', 'u:p@mq2/ea%73t'):
+            refused = self.assertRaises(
+                exception.CellMappingExists, self.maintenance.update,
+                self.west.uuid, {'transport_url': url})
+            self.assertIn('transport URL', str(refused))
+            self.assertNotIn('secret', str(refused))
+        for url in urls('u:p@mq2/west', 'u:p@mq3/east', 'u:p@mq1:5673/east'):
+            self.maintenance.update(self.west.uuid, {'transport_url': url})
+        # A cell may have its own again, by another account.
+        self.maintenance.update(self.east.uuid, {
+            'transport_url': 'rabbit://new:p@mq1/east'})
+
     def test_other_changes_look_at_no_database(self):
         self.maintenance.update(
             self.east.uuid, {'database_connection': GONE})
