@@ -97,6 +97,7 @@ class CreateCell(base.Command):
         except exception.CellMappingExists as exc:
             self.app.report(exc)
             return DUPLICATE
+        warn_of_name(self.app, args.name)
         named = f'{uuid}({args.name})' if args.name else uuid
         self.app.say(uuid if args.verbose else f'Mapped cell {named}')
         return 0
@@ -265,6 +266,15 @@ def check_name(name: str | None) -> None:
         from cellsched.api import validation
 
         validation.check_text('options', '--name', name)
+
+
+def warn_of_name(app: 'app.App', name: str | None) -> None:
+    """Say so if several cells have a name now."""
+    cells = [cell for cell in app.parts.cells.all()
+             if name and cell.get('name') == name]
+    if len(cells) > 1:
+        app.warn(f'warning: {len(cells)} cells are called {name}; commands '
+                 'that are given the name of a cell want its uuid then')
 
 
 def check_uuid(option: str, uuid: str | None) -> None:

@@ -111,6 +111,7 @@ class UpdateCell(base.Command):
             return _report(self.app, exc, CELL0)
         except exception.DatabaseError as exc:
             return _report(self.app, exc, FAILED)
+        manage_cell.warn_of_name(self.app, args.name)
         self.app.say(f'Changed {", ".join(sorted(values))} of cell '
                      f'{cell.identity}')
         return 0

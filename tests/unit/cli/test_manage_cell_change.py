@@ -79,6 +79,15 @@ class TestUpdateCell(ChangeCase):
         self.assertEnds(1, self.changed(
             '--transport-url', f'nix://u:{base.PASSWORD}@h/x'))
 
+    def test_name_of_another_cell_is_taken_with_a_warning(self):
+        self.create_cell('c2')
+
+        ran = self.changed('--name', 'c2')
+
+        self.assertEqual(0, ran.code)
+        self.assertIn('2 cells are called c2', ran.err)
+        self.assertEqual('', self.changed('--name', 'c3').err)
+
     def test_urls_come_from_the_configuration_on_demand(self):
         urls = self.local('other'), self.write_cell_conf('other')
 
