@@ -148,6 +148,8 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
         except Exception as exc:
             # Of an answer that is none it raises whatever that leads to.
             said = plugins.said_by(exc)
+            if isinstance(exc, (AttributeError, LookupError, TypeError)):
+                said = f'it answered what oslo.limit cannot read: {said}'
             LOG.warning('Keystone does not tell limits of quotas: %s. %s',
                         said, 'Nothing is accepted until it does.'
                         if before is None else

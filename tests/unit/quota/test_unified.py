@@ -104,6 +104,7 @@ class TestLimits(UnifiedTestCase):
             exception.LimitsUnavailable, self.limits, driver)
 
         self.assertEqual(503, refused.code)
+        self.assertIn('it answered what oslo.limit cannot read', str(refused))
         self.assertEqual('nobody tells how much its project may have',
                          exception.told(refused))
         self.keystone.broken = False
