@@ -55,7 +55,7 @@ def used(source, classes):
     if source.is_one_of(ALLOWED):
         return
     published = set().union(*PUBLISHED.values())
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef):
             known = _inherited(f'{module(source)}.{node.name}', classes)
             for each in _private_attributes(node):
@@ -67,7 +67,7 @@ def used(source, classes):
     for each in _private_attributes(source.tree):
         if not _is_own(each) and each.attr not in defined | published:
             yield f'line {each.lineno} uses {ast.unparse(each)}'
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if (isinstance(node, ast.Call) and len(node.args) > 1
                 and ast.unparse(node.func) in ('getattr', 'setattr', 'hasattr')
                 and isinstance(node.args[1], ast.Constant)
@@ -94,7 +94,7 @@ def own_classes(sources):
     found = {}
     for source in sources:
         bound = tidy.imported_names(source)
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.ClassDef):
                 bases = [each.value if isinstance(each, ast.Subscript)
                          else each for each in node.bases]

@@ -114,6 +114,11 @@ class Source:
     def tree(self):
         return ast.parse(self.text, self.path)
 
+    @functools.cached_property
+    def nodes(self):
+        """All of the tree, which a dozen checks look at."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def lines(self):
         return len(self.text.splitlines())
@@ -125,7 +130,7 @@ class Source:
 def long_functions(source):
     if source.is_one_of(LISTS):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             if body and _height(body) > BODY_LINES_MAX:
@@ -158,7 +163,7 @@ def vague_names(source):
 
 
 def globals_written(source):
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Global):
             yield f'line {node.lineno} has a global statement'
 
@@ -173,7 +178,7 @@ def headless(source):
 
 def docstrings_that_ask(source):
     """Complain of docstrings that do not begin with the thing."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, (ast.AsyncFunctionDef, ast.ClassDef,
                              ast.FunctionDef, ast.Module)):
             found = QUESTION.match(ast.get_docstring(node) or '')
@@ -232,7 +237,7 @@ def made_outside_of_assembly(source):
 def clocks_made(source):
     """Complain of a clock that is made where it should be handed in."""
     if not source.is_one_of(CLOCKED):
-        bases = {node for each in ast.walk(source.tree)
+        bases = {node for each in source.nodes
                  if isinstance(each, ast.ClassDef) for node in each.bases}
         for line, name in _mentions(source, bases):
             if name == 'cellsched.clock.Clock':
@@ -254,7 +259,7 @@ def oslo_in_columns(source):
 
 def imports(source):
     """Yield line and dotted name of what is imported, names included."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -266,7 +271,7 @@ def imports(source):
 def imported_names(source):
     """Return the full name of each name that imports bind."""
     bound = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition('.')[0]
@@ -288,7 +293,7 @@ def _mentions(source, ignored=frozenset()):
     """Yield line and full name of what is used, other than in annotations."""
     bound = imported_names(source)
     ignored = ignored | _annotations(source)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, (ast.Attribute, ast.Name)) and node not in ignored:
             yield node.lineno, full_name(node, bound)
 
@@ -296,7 +301,7 @@ def _mentions(source, ignored=frozenset()):
 def _annotations(source):
     """Return the nodes that say types."""
     found = set()
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         for each in (getattr(node, 'annotation', None),
                      getattr(node, 'returns', None)):
             if each is not None:
@@ -310,7 +315,7 @@ def _annotations(source):
 def _seeded(source):
     """Return the nodes that name generators which are given their seed."""
     bound = imported_names(source)
-    return {node.func for node in ast.walk(source.tree)
+    return {node.func for node in source.nodes
             if isinstance(node, ast.Call) and node.args
             and SEEDED.fullmatch(full_name(node.func, bound))}
 
