@@ -13,6 +13,7 @@ import fixtures
 
 from cellsched.assembly import services as assembly
 from cellsched.cli import app
+from cellsched import clock
 from cellsched.conf import loader
 from cellsched.testing import databases
 from tests.unit import base
@@ -43,6 +44,13 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+class StillClock(clock.Clock):
+    """A clock by which nothing takes so long that a command tells of it."""
+
+    def monotonic(self) -> float:
+        return 0.0
 
 
 class CommandTestCase(base.TestCase):

@@ -26,7 +26,8 @@ class TestDemo(base.CommandTestCase):
         return path
 
     def play(self, *args, **options):
-        return self.run_app(app.Shell, 'demo', *args, **options)
+        return self.run_app(
+            app.Shell, 'demo', *args, clock=base.StillClock(), **options)
 
     def test_help_names_its_arguments(self):
         ran = self.play('--help')
