@@ -189,7 +189,7 @@ class Batch:
         failed = [build for build in self.builds
                   if build.to_bury or build.to_try_again]
         left = len(self.builds) - len(failed)
-        if not failed or left >= min(self.least, len(self.builds)):
+        if left >= min(self.least, len(self.builds)):
             return
         first = next((build for build in failed if build.to_bury), failed[0])
         outcome = Outcome.FAILED if first.to_bury else Outcome.PUT_OFF

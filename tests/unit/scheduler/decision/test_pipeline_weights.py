@@ -98,6 +98,27 @@ class TestWeights(base.TestCase):
             np.testing.assert_allclose(
                 anew.weights, ranking.weights, 1e-9, 1e-9)
 
+    def test_host_that_is_full_bounds_no_weights_of_the_others(self):
+        for fixed in (True, False):
+            weigher = toys.Weigher([10.0, 5.0, 0.0])
+            weigher.fixed, weigher.local = fixed, True
+            hosts = builders.hosts(room={'VCPU': [3, 9, 9]})
+            request = builders.request(vcpus=2)
+            decision = pipeline.Pipeline([toys.Filter(
+                lambda hosts: hosts.room('VCPU') >= 2, local=True)],
+                [weigher])
+            found = decision.candidates(hosts, request)
+            ranking = decision.weigh(request, found)
+            self.assertEqual([1, 0.5, 0], ranking.weights.tolist())
+
+            ranking.detach()
+            hosts.take(0, {'VCPU': 2})
+            found = decision.recheck(request, found, 0)
+            ranking = decision.reweigh(request, found, ranking, 0)
+
+            self.assertEqual(([1, 2], [1, 0]), (
+                ranking.rows.tolist(), ranking.weights.tolist()))
+
     def test_host_that_is_out_does_not_fail_a_weigher_that_needs_more(self):
         hosts = builders.hosts(metrics=['', '[{"name": "a", "value": 1}]',
                                         '[{"name": "a", "value": 3}]'])

@@ -36,3 +36,14 @@ class TestCast(leased.StepTestCase):
                          reason['exception_message'])
         self.assertNotIn('s3cret', str(data))
         self.assertIsNotNone(data['request_spec'])
+
+    def test_task_tells_of_what_it_cannot_hand_over(self):
+        [uuid] = self.accept()
+        self.compute.get(self.transports.get(
+            self.cells['cell1'].transport_url)).failure = ValueError('no way')
+
+        self.task(notifier=self.told.notifier).run(base.USER, [uuid])
+
+        self.assertEqual(
+            [uuid], [data['instance_uuid'] for event, data
+                     in self.told.all() if event == FAILED])

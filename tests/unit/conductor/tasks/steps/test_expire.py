@@ -47,10 +47,11 @@ class TestExpire(leased.StepTestCase):
             self.assertTrue(self.requested(uuid))
             self.clock.advance(base.LEASE_S + 1)
             with self.database.reader() as connection:
-                self.assertIsNotNone(
-                    build_requests.get(connection, uuid).failure)
+                failure = build_requests.get(connection, uuid).failure
+            self.assertTrue(failure)
         self.mend_cell('cell1')
 
         task.run(base.USER, [uuid])
 
         self.assertBuried(uuid, 'given up after 600 seconds')
+        self.assertIn(failure, self.reason(uuid))
