@@ -72,7 +72,7 @@ class FilteredHosts:
 
         :param few: only if less than one in so many is left
         """
-        if self.mask is None or self.left * few >= len(self.hosts):
+        if self.left * few >= len(self.hosts):
             return self
         return FilteredHosts(
             self.hosts.at(self.rows), None, self.left, self.steps)

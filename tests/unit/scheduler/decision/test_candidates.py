@@ -6,7 +6,9 @@ import numpy as np
 from cellsched import exception
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
+from cellsched.scheduler.decision import plugin_calls
 from cellsched.testing import builders
+from cellsched.testing import clock as clock_
 from tests.unit import base
 from tests.unit.scheduler import toys
 
@@ -89,6 +91,32 @@ class TestRejections(base.TestCase):
         (rejection,) = passed.rejections(builders.request())
 
         self.assertEqual((1, None), (rejection.hosts, rejection.nearest))
+
+    def test_host_that_has_just_the_room_again_is_no_miss(self):
+        hosts = builders.hosts(room={'MEMORY_MB': [500, 400]})
+        passed = found(hosts, capacity.Capacity('MEMORY_MB', 512))
+        hosts.take(0, {'MEMORY_MB': -12})
+
+        (rejection,) = passed.rejections(builders.request())
+
+        self.assertEqual(candidates.Nearest(1, 112, 'MB'), rejection.nearest)
+
+    def test_shortfall_is_that_of_the_request_and_timed(self):
+        clock = clock_.FakeClock()
+        calls = plugin_calls.PluginCalls(clock.monotonic)
+        stage = toys.Filter([False])
+
+        def shortfall(hosts, request):
+            clock.advance(2.0)
+            return np.array([request.flavor.vcpus]), 'CPUs'
+
+        stage.shortfall = shortfall
+
+        (rejection,) = found(builders.hosts(1), stage).rejections(
+            builders.request(vcpus=7), calls)
+
+        self.assertEqual(candidates.Nearest(1, 7, 'CPUs'), rejection.nearest)
+        self.assertEqual({stage: 2.0}, calls.seconds)
 
     def test_failing_shortfall_names_the_plugin(self):
         stage = toys.Filter([False])

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 import numpy as np
 
 from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision import plugin_calls
 from cellsched.testing import builders
+from cellsched.testing import clock as clock_
 from tests.unit import base
 from tests.unit.scheduler import toys
 
@@ -68,6 +70,15 @@ class TestThrough(base.TestCase):
              for step in left.steps])
         self.assertEqual(stages, [step.stage for step in left.steps])
 
+    def test_stages_are_called_on_behalf_of_the_decision(self):
+        clock = clock_.FakeClock()
+        calls = plugin_calls.PluginCalls(clock.monotonic)
+        slow = toys.Filter(lambda hosts: clock.advance(2.0))
+
+        everyone(2).through([slow], builders.request(), calls)
+
+        self.assertEqual({slow: 2.0}, calls.seconds)
+
     def test_nothing_is_asked_where_nobody_is_left(self):
         never = toys.Filter(toys.fail)
 
@@ -125,5 +136,8 @@ class TestSifted(base.TestCase):
             len(left.hosts), len(left.narrowed().hosts)))
         self.assertEqual([0, 2, 3], left.narrowed().rows.tolist())
         self.assertIsNone(left.narrowed().mask)
+        sifted = everyone(3).through(
+            [toys.Filter([True, False, True])], builders.request())
+        self.assertEqual(sifted.steps, sifted.narrowed().steps)
         # There are too many left for it to pay.
         self.assertIs(left, left.narrowed(2))

@@ -211,3 +211,11 @@ class TestStages(base.TestCase):
                 exception.InvalidField, capacity.stages,
                 builders.hosts(1), builders.request(memory_mb=amount))
             self.assertEqual('resources.MEMORY_MB', error.field)
+
+    def test_amount_of_nothing_is_refused(self):
+        class Request:
+            def resources(self):
+                return {'CUSTOM_X': 0}
+
+        self.assertRaises(
+            exception.InvalidField, capacity.stages, Request())

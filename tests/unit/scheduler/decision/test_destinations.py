@@ -55,6 +55,23 @@ class TestStages(base.TestCase):
         return found.rows.tolist(), [
             each.by for each in found.rejections(request)]
 
+    def test_stage_applies_where_its_own_part_is_asked_for(self):
+        for expected, fields in (
+                ('RequestedCell', destination(cell=CELL_A)),
+                ('RequestedHost', destination(host='alpha')),
+                ('RequestedHost', destination(node='n1')),
+                ('RequestedAggregates', destination(aggregates=[EAST.uuid])),
+                ('RequestedAggregates',
+                 destination(forbidden_aggregates={EAST.uuid})),
+                ('ForcedHost', {'force_hosts': ['alpha']}),
+                ('ForcedHost', {'force_nodes': ['n1']}),
+                ('IgnoredHost', {'ignore_hosts': ['alpha']})):
+            request = builders.request(**fields)
+            self.assertEqual(
+                ['SilentCell', expected],
+                [stage.name for stage in self.stages
+                 if stage.applies(request)])
+
     def test_request_that_says_nothing_may_go_anywhere(self):
         for fields in ({}, {'ignore_hosts': [], 'force_hosts': None},
                        destination(),
@@ -152,9 +169,9 @@ class TestStages(base.TestCase):
 
 class TestSilentCell(base.TestCase):
 
-    def kept(self, limit_s, *rows):
+    def kept(self, limit_s, *rows, **heard):
         table = builders.table(cell=['a', 'b', 'c'])
-        for cell, heard_at in (('a', 970.0), ('b', 1000.0)):
+        for cell, heard_at in {'a': 970.0, 'b': 1000.0, **heard}.items():
             table.cells.heard(cell, heard_at)
         hosts = table.view(1000.0)
         stage = destinations.SilentCell(limit_s)
@@ -168,3 +185,4 @@ class TestSilentCell(base.TestCase):
 
     def test_silence_up_to_the_limit_is_no_matter(self):
         self.assertIn(self.kept(30.0), (None, [True] * 3))
+        self.assertEqual([True, True, False], self.kept(30.0, c=969.0))

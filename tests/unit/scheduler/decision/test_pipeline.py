@@ -238,13 +238,20 @@ class TestPlugins(base.TestCase):
         self.assertRaises(exception.PluginFailed, decision.located,
                           builders.request())
 
-    def test_instances_to_locate_are_those_of_the_filters_that_apply(self):
+    def test_instances_to_locate_are_those_of_the_plugins_that_apply(self):
+        class Weigher(toys.Weigher):
+
+            def located(self, request):
+                return ['e']
+
         decision = pipeline.Pipeline(
             [toys.Filter([], located=['a', 'b']),
              toys.Filter([], located=['b', 'c']),
-             toys.Filter([], located=['d'], applies=False)], [])
+             toys.Filter([], located=['d'], applies=False)],
+            [toys.Weigher(None), Weigher(None)],
+            [toys.Filter([], located=['f'])])
 
-        self.assertEqual({'a', 'b', 'c'},
+        self.assertEqual({'a', 'b', 'c', 'e', 'f'},
                          decision.located(builders.request()))
 
     def test_hints_are_those_that_some_filter_reads(self):
