@@ -5,6 +5,7 @@ import numpy as np
 
 from cellsched import exception
 from cellsched.filters import compute
+from cellsched.hosts import snapshot
 from cellsched.scheduler.decision import plugin_calls
 from cellsched.testing import builders
 from cellsched.testing import clock as clock_
@@ -108,6 +109,27 @@ class TestAsk(base.TestCase):
             toys.Filter([]), fail)
 
 
+class TestLocated(base.TestCase):
+
+    def test_instances_are_those_that_are_named_for_the_request(self):
+        class Weigher(toys.Weigher):
+
+            def applies(self, request):
+                return request is wanted
+
+            def located(self, request):
+                return [request.flavor.name]
+
+        wanted, calls = builders.request(), plugin_calls.PluginCalls()
+        plugins = [Weigher([]), toys.Filter([], located=['a', 'b']),
+                   toys.Filter([], located=['c'], applies=False)]
+
+        self.assertEqual({wanted.flavor.name, 'a', 'b'},
+                         calls.located(plugins, wanted))
+        self.assertEqual({'a', 'b'},
+                         calls.located(plugins, builders.request()))
+
+
 class TestMask(base.TestCase):
 
     def ask(self, answer):
@@ -124,6 +146,19 @@ class TestMask(base.TestCase):
             error = self.assertRaises(
                 exception.PluginFailed, self.ask, lambda hosts: answer)
             self.assertEqual('Filter', error.plugin)
+
+    def test_filter_is_asked_about_the_hosts_and_the_request(self):
+        asked = []
+
+        class Filter(toys.Filter):
+
+            def keep(self, hosts, request):
+                asked.append((hosts, request))
+
+        hosts, request = builders.hosts(2), builders.request()
+        plugin_calls.PluginCalls().mask(Filter(None), hosts, request)
+
+        self.assertEqual([(hosts, request)], asked)
 
     def test_none_keeps_everyone(self):
         self.assertIsNone(self.ask(None))
@@ -151,6 +186,24 @@ class TestScores(base.TestCase):
     def test_none_likes_all_alike(self):
         self.assertIsNone(self.ask(None))
 
+    def test_weigher_that_fails_is_named(self):
+        error = self.assertRaises(
+            exception.PluginFailed, self.ask, toys.fail)
+
+        self.assertEqual(('Weigher', 'Weigher'), (error.kind, error.plugin))
+
+    def test_scores_are_kept_with_their_extrema(self):
+        some, none = toys.Weigher([3.0, 1.0]), toys.Weigher(None)
+
+        found = plugin_calls.PluginCalls().kept_scores(
+            [some, none], builders.hosts(2), builders.request())
+
+        self.assertEqual({some, none}, {*found})
+        self.assertIsNone(found[none])
+        scores, extrema = found[some]
+        self.assertEqual([3, 1], scores.tolist())
+        self.assertEqual(snapshot.extrema_of(scores), extrema)
+
     def test_what_is_no_column_of_numbers_fails(self):
         for answer in ([1], 1.0, [1, 2, 3], np.array(['a', 'b']),
                        np.array([1, None]), np.ones((1, 2)), 1j * np.ones(2)):
@@ -169,6 +222,18 @@ class TestMultiplier(base.TestCase):
         for times in (1, -1.5, 0, np.float64(3), np.int64(2)):
             self.assertEqual(times, self.ask(times))
         self.assertEqual([1, 2], self.ask(np.array([1, 2])).tolist())
+
+    def test_weighers_without_one_or_with_zero_have_none(self):
+        more, less, each = (
+            toys.Weigher([], times)
+            for times in (1.5, -1.0, np.array([0.0, 0.0])))
+
+        found = plugin_calls.PluginCalls().multipliers(
+            [more, toys.Weigher([], 0.0), less, each], builders.hosts(2))
+
+        self.assertEqual([more, less, each], [*found])
+        self.assertEqual((1.5, -1.0), (found[more], found[less]))
+        self.assertEqual([0, 0], found[each].tolist())
 
     def test_what_is_neither_fails(self):
         for times in (None, '1', [1, 2], np.ones(3), np.array(['a', 'b']),
