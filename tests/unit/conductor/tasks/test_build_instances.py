@@ -242,19 +242,22 @@ class TestBuildInstances(base.TestCase):
             row.vm_state, row.task_state, row.build_attempts))
 
     def test_agent_that_was_told_all_the_same_keeps_the_build(self):
-        def told(*args, **arguments):
-            with self.cell.writer() as connection:
-                samples.put(
-                    connection, self.uuid,
-                    {'host': 'a1', 'task_state': 'spawning'},
-                    self.clock.now())
-            raise oslo_messaging.MessagingTimeout()
+        for failure in oslo_messaging.MessagingTimeout(), ValueError():
+            self.uuid = self.handed_on()
 
-        self.agents.build_and_run_instance = told
-        self.try_next('a1')
+            def told(*args, failure=failure, **arguments):
+                with self.cell.writer() as connection:
+                    samples.put(
+                        connection, self.uuid,
+                        {'host': 'a1', 'task_state': 'spawning'},
+                        self.clock.now())
+                raise failure
 
-        self.assertEqual('building', self.row(self.uuid).vm_state)
-        self.assertEqual('a1', self.holds(self.uuid))
+            self.agents.build_and_run_instance = told
+            self.try_next('a1')
+
+            self.assertEqual('building', self.row(self.uuid).vm_state)
+            self.assertEqual('a1', self.holds(self.uuid))
 
     def test_store_that_fails_is_an_error(self):
         self.claims.claim = None
