@@ -165,7 +165,7 @@ class Play:
                 flavor.get('swap', 0))
             if flavor.get('extra_specs'):
                 self._api.flavors.set_extra_specs(
-                    flavor['name'], flavor['extra_specs'])
+                    self._context, flavor['name'], flavor['extra_specs'])
         for number, request in enumerate(self._scenario.requests):
             try:
                 uuids = self._create(request)

@@ -32,8 +32,8 @@ class TestResourceClasses(base.TestCase):
                 'inventories': {'CUSTOM_X': total} if total else {}})
             for name, total in inventories.items()]})
         flavors = self.world.api.flavors
-        flavors.create('asking', 1, 512)
-        flavors.set_extra_specs('asking', {
+        flavors.create(base.ADMIN, 'asking', 1, 512)
+        flavors.set_extra_specs(base.ADMIN, 'asking', {
             'resources:CUSTOM_X': '2', 'resources:MEMORY_MB': '0'})
 
     def claimed(self, uuid):

@@ -83,17 +83,18 @@ class TestFlavors(base.TestCase):
             {'a': 'x'}, self.flavors.get(ADMIN, 'small').extra_specs)
 
     def test_extra_spec_asks_for_an_amount_of_a_class_that_there_is(self):
-        self.flavors.create('small', 1, 1)
+        self.flavors.create(ADMIN, 'small', 1, 1)
 
         for key, said in (('resources:VGPU', 'x'), ('resources:GPU', '1')):
             error = self.assertRaises(
-                exception.InvalidField, self.flavors.set_extra_specs, 'small',
-                {'a': 'x', key: said})
+                exception.InvalidField, self.flavors.set_extra_specs, ADMIN,
+                'small', {'a': 'x', key: said})
             self.assertEqual(f'extra_specs.{key}', error.field)
-        self.assertEqual({}, self.flavors.get('small').extra_specs)
+        self.assertEqual(
+            {}, self.flavors.get(ADMIN, 'small').extra_specs)
         said = {'resources:VGPU': '1', 'resources:CUSTOM_X': '0'}
         self.assertEqual(said, self.flavors.set_extra_specs(
-            'small', said).extra_specs)
+            ADMIN, 'small', said).extra_specs)
 
     def test_deleted_flavor_is_gone(self):
         for name in 'by-name', 'by-id':

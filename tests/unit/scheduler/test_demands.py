@@ -184,8 +184,9 @@ class TestRule(base.TestCase):
         self.assertNotIn('resources10:X', text)
 
     def test_refusal_counts_only_what_it_does_not_name(self):
-        for asked, end in ((10, 'resources9:X (resources of a numbered group).'),
-                           (11, 'group) and 1 more.')):
+        for asked, end in (
+                (10, 'resources9:X (resources of a numbered group).'),
+                (11, 'group) and 1 more.')):
             self.assertThat(str(self.refusal(extra_specs={
                 f'resources{number}:X': '1' for number in range(asked)})),
                 matchers.EndsWith(end))
