@@ -122,7 +122,7 @@ class TestExistingService(pages.Following):
 
     def check_log(self):
         """Find the lines in the scheduler's log of which the page tells."""
-        scheduler = self.services[0]
+        scheduler, *_ = self.services.values()
         for line in (r'INFO cellsched\.scheduler\.placement\.placer '
                      r'\[None req-\S+ .*\] '
                      r"Placed 1 instances on \['compute1'\]\n",
