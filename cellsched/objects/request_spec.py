@@ -132,12 +132,13 @@ class RequestSpec(base.Object):
             class, or no amount
         """
         flavor = self.flavor
-        more = flavor.values_of(('ephemeral_gb', 'swap'))
+        more = flavor.values_of(('ephemeral_gb', 'swap', 'extra_specs'))
         swap_gb = -(-(more['swap'] or 0) // 1024)
         disk_gb = (more['ephemeral_gb'] or 0) + swap_gb
         if not self.get('is_bfv', False):
             disk_gb += flavor.root_gb
         wanted = {'VCPU': flavor.vcpus, 'MEMORY_MB': flavor.memory_mb,
                   'DISK_GB': disk_gb}
-        wanted.update(resources.asked(flavor.get('extra_specs')))
+        if more['extra_specs']:
+            wanted.update(resources.asked(more['extra_specs']))
         return {name: amount for name, amount in wanted.items() if amount}
