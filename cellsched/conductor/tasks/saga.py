@@ -74,6 +74,8 @@ class _Course:
     """A batch on its way through the steps.
 
     :param live: its builds that go on
+    :ivar wanted: those of them that the next step is done for: not what had
+        ended when the batch came
     """
 
     batch: build_.Batch
@@ -84,11 +86,15 @@ class _Course:
     #: How many steps were done.
     place: int = 0
 
+    def __post_init__(self) -> None:
+        self.wanted = build_.going_on(self.live)
+
     def settle(self, step: Step) -> None:
         """Find out who goes on from a step that was done."""
         self.place += 1
         self.live, self.ended = self.batch.settle(
             self.live, together=not step.final)
+        self.wanted = self.live
 
 
 class Runner:
@@ -150,15 +156,16 @@ class Runner:
 
 def _pass(step: Step, courses: Sequence[_Course]) -> None:
     """Take batches one step on; each on its own where that fails."""
-    live = [build for course in courses for build in course.live]
+    wanted = [build for course in courses for build in course.wanted]
     try:
-        _do(step, live)
+        _do(step, wanted)
     except Exception as exc:
         if len(courses) > 1:
             for course in courses:
+                course.wanted = build_.going_on(course.wanted)
                 _pass(step, [course])
             return
-        _fail(step, live, exc)
+        _fail(step, wanted, exc)
     for course in courses:
         course.reached(step.name)
     for course in courses:
@@ -183,13 +190,14 @@ def _fail(step: Step, builds: Sequence[build_.Build], exc: Exception) -> None:
 def _do(step: Step, builds: Sequence[build_.Build]) -> None:
     for left in reversed(range(_TRIES_MAX)):
         try:
-            if wanted := build_.going_on(builds):
-                step.do(wanted)
+            if builds:
+                step.do(builds)
             return
         except exception.TransactionLost as exc:
             if not left:
                 raise
             LOG.info('Step %s is done again: %s', step.name, exc)
+            builds = build_.going_on(builds)
 
 
 def _undo(
