@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 
 #: SQLAlchemy's names of the two servers' dialects.
 DIALECTS = ('mysql', 'mariadb')
@@ -25,8 +24,7 @@ MARIADB_COLLATION = 'utf8mb4_nopad_bin'
 MYSQL_COLLATION = 'utf8mb4_0900_bin'
 
 #: A floating-point number of 53 bits, by the name that the servers give it.
-DOUBLE = sa.Float(53).with_variant(
-    mysql.DOUBLE(asdecimal=False), *DIALECTS)
+DOUBLE = sa.Float(53).with_variant(sa.Double(), *DIALECTS)
 
 _TEXT_COLUMNS = sa.text(
     'SELECT table_name, column_name, column_type, is_nullable '

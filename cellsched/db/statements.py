@@ -11,8 +11,6 @@ from typing import TypeVar
 
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext import compiler as compiling
 from sqlalchemy.sql import functions
 
@@ -293,11 +291,19 @@ def _deleting(column: sa.Column[Any]) -> sa.Delete:
 
 @functools.cache
 def _inserting(key: sa.Column[Any], dialect: str) -> Any:
-    insert: Any = {
-        'postgresql': postgresql.insert, 'sqlite': sqlite.insert,
-    }.get(dialect)
-    return insert and (
-        insert(key.table).on_conflict_do_nothing().returning(key))
+    # To import dialects that nobody uses takes as long as a query.
+    insert: Any
+    if dialect == 'postgresql':
+        from sqlalchemy.dialects import postgresql
+
+        insert = postgresql.insert(key.table)
+    elif dialect == 'sqlite':
+        from sqlalchemy.dialects import sqlite
+
+        insert = sqlite.insert(key.table)
+    else:
+        return None
+    return insert.on_conflict_do_nothing().returning(key)
 
 
 def _insert_or_fail(
