@@ -17,17 +17,14 @@ from typing import TYPE_CHECKING
 from cellsched.cli import base
 from cellsched.cli import chart
 from cellsched.cli import progress
-from cellsched.cli import scenario as scenario_
-from cellsched.cli import server_watch
-from cellsched import clock as clock_
-from cellsched import context as context_
-from cellsched.db.cell import compute_nodes
 from cellsched import exception
-from cellsched.listing import server
-from cellsched.testing import deployment
 
 if TYPE_CHECKING:
     from cellsched.cli import app as app_
+    from cellsched.cli import scenario as scenario_
+    from cellsched import clock as clock_
+    from cellsched.listing import server
+    from cellsched.testing import deployment
 
 #: Where the scenarios of the project lie, in a checkout and installed.
 _PLACES = (pathlib.Path(__file__).parents[2], pathlib.Path(sys.prefix))
@@ -86,6 +83,8 @@ class Demo(base.Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        from cellsched.cli import scenario as scenario_
+
         scenario = scenario_.load(parsed_args.scenario or _default())
         with (_directory(parsed_args.keep) as directory,
               self._started(directory, scenario) as world):
@@ -105,13 +104,15 @@ class Demo(base.Lister):
 
     @contextlib.contextmanager
     def _started(
-        self, directory: pathlib.Path, scenario: scenario_.Scenario
-    ) -> Iterator[deployment.Deployment]:
+        self, directory: pathlib.Path, scenario: 'scenario_.Scenario'
+    ) -> 'Iterator[deployment.Deployment]':
         """Give the cells of a scenario, while they run.
 
         What is wrong in a configuration file was wrong in the scenario's
         options.
         """
+        from cellsched.testing import deployment
+
         hosts = sum(len(cell.hosts) for cell in scenario.cells)
         started = itertools.count(1)
         with progress.bar(
@@ -142,15 +143,17 @@ class Play:
     """
 
     def __init__(
-        self, world: deployment.Deployment, scenario: scenario_.Scenario,
-        clock: clock_.Clock,
+        self, world: 'deployment.Deployment', scenario: 'scenario_.Scenario',
+        clock: 'clock_.Clock',
     ) -> None:
+        from cellsched import context as context_
+
         self._api = world.api
         self._scenario = scenario
         self._clock = clock
         self._context = context_.RequestContext(
             user_id='demo', project_id='demo', is_admin=True)
-        self.servers: list[server.Server] = []
+        self.servers: 'list[server.Server]' = []
         self.unexpected: list[str] = []
 
     def run(self, advance: Callable[[int], None]) -> None:
@@ -182,7 +185,7 @@ class Play:
             if wrong:
                 self.unexpected.append(f'{request.name}: {wrong}')
 
-    def _create(self, request: scenario_.Request) -> list[str]:
+    def _create(self, request: 'scenario_.Request') -> list[str]:
         return self._api.servers.create(
             self._context, request.name, request.flavor,
             availability_zone=request.availability_zone,
@@ -190,9 +193,11 @@ class Play:
             min_count=request.min_count or request.count)
 
     def _play(
-        self, request: scenario_.Request, uuids: list[str],
+        self, request: 'scenario_.Request', uuids: list[str],
         advance: Callable[[int], None],
-    ) -> list[server.Server]:
+    ) -> 'list[server.Server]':
+        from cellsched.cli import server_watch
+
         watch = server_watch.Watch(
             self._api.servers, self._context, uuids, _LOOK_S)
         settled = (_is_building if request.delete == 'while-building'
@@ -206,20 +211,20 @@ class Play:
         return list(watch.found.values())
 
 
-def _is_building(found: server.Server) -> bool:
+def _is_building(found: 'server.Server') -> bool:
     return found.task_state == 'spawning' or _has_fate(found)
 
 
-def _is_gone(found: server.Server) -> bool:
+def _is_gone(found: 'server.Server') -> bool:
     return found.status == 'DELETED'
 
 
-def _has_fate(found: server.Server) -> bool:
+def _has_fate(found: 'server.Server') -> bool:
     return found.status in ('ACTIVE', 'ERROR')
 
 
 def _compare(
-    request: scenario_.Request, found: list[server.Server]
+    request: 'scenario_.Request', found: 'list[server.Server]'
 ) -> str | None:
     """Return how servers differ from what was expected; None if not."""
     expect = {'status': 'ACTIVE', **request.expect}
@@ -236,8 +241,10 @@ def _compare(
     return None
 
 
-def _use(world: deployment.Deployment) -> list[chart.Bar]:
+def _use(world: 'deployment.Deployment') -> list[chart.Bar]:
     """Return a bar for each resource of each cell."""
+    from cellsched.db.cell import compute_nodes
+
     parts = world.api.parts
     usages = {usage.provider: usage for usage in parts.claims.usages().usages}
     totals: dict[tuple[str, str], list[int]] = collections.defaultdict(

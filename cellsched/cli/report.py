@@ -8,8 +8,6 @@ from collections.abc import Mapping
 import json
 from typing import Any
 
-import yaml
-
 from cellsched.cli import base
 from cellsched import exception
 
@@ -31,6 +29,8 @@ class ReportCommand(base.Command):
         if form == 'json':
             self.app.say(json.dumps(data, indent=2))
         elif form == 'yaml':
+            import yaml
+
             self.app.say(yaml.safe_dump(data, sort_keys=False).rstrip())
         else:
             for line in lines:

@@ -8,20 +8,12 @@ the ``console_scripts`` of ``setup.cfg``.
 import gc
 import sys
 
-#: New objects after which Python looks for cycles, of which neither imports
-#: nor requests make many. Its own choice is 700, which costs a tenth of the
-#: time that imports take.
-_NEW_OBJECTS = 20_000
+#: New objects after which Python looks for cycles, of which imports make few.
+#: Its own choice is 700, which costs a tenth of the time that they take.
+_NEW_OBJECTS = 100_000
 
 gc.set_threshold(_NEW_OBJECTS)
 
 # oslo.service has it installed, and libraries import it where they find it,
 # which takes a tenth of a second and warns of it. They do without.
 sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
-
-from oslo_service import backend  # noqa: E402
-
-from cellsched import import_warnings  # noqa: E402, F401
-
-# Libraries pick one when they are imported, unless it is chosen before.
-backend.init_backend(backend.BackendType.THREADING)

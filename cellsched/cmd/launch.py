@@ -9,6 +9,9 @@ import pathlib
 import signal
 import sys
 
+# What follows would warn.
+from cellsched import import_warnings  # noqa: F401
+
 from oslo_concurrency import processutils
 from oslo_config import cfg
 from oslo_log import log
@@ -24,6 +27,9 @@ from cellsched.rpc import delivery
 from cellsched.rpc import transport
 
 LOG = log.getLogger(__name__)
+
+#: New objects after which Python looks for cycles, of which requests make few.
+_NEW_OBJECTS = 20_000
 
 Factory = Callable[[cfg.ConfigOpts], service_.Service]
 
@@ -68,8 +74,9 @@ def run(
 
 
 def settle() -> None:
-    """Look for garbage no more in what is there by now."""
+    """Look for garbage no more in what is there by now, and in the rest."""
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 def _set_up_logging(conf: cfg.ConfigOpts) -> None:

@@ -13,6 +13,7 @@ class TestCmd(base.TestCase):
             [sys.executable, '-c',
              'import cellsched.cmd\n'
              'from oslo_service import backend\n'
+             'backend.get_backend()\n'
              'print(backend.get_backend_type().value)\n'],
             capture_output=True, text=True, timeout=120)
 
