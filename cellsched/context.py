@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The request context: user, request id, and the targeted cell."""
 
+from collections.abc import Callable
 import copy
 import dataclasses
+import functools
 from typing import Any
 
 from oslo_context import context
@@ -13,13 +15,19 @@ class CellTarget:
     """The ways into one cell: its database and its message transport.
 
     Which types they have is the business of who made them and who uses them.
-    ``transport`` is None for a cell without a queue, which is cell0.
+
+    :param open_transport: returns the transport; many a reader needs none
     """
 
     uuid: str
     name: str
     database: Any
-    transport: Any
+    open_transport: Callable[[], Any]
+
+    @functools.cached_property
+    def transport(self) -> Any:
+        """The transport; None of a cell without a queue, which is cell0."""
+        return self.open_transport()
 
 
 class RequestContext(context.RequestContext):

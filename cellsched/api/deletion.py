@@ -4,6 +4,7 @@
 from collections.abc import Callable
 import datetime
 from typing import Any
+from typing import TYPE_CHECKING
 
 from oslo_log import log
 
@@ -18,8 +19,9 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import objects
-from cellsched.rpc import compute as compute_rpc
-from cellsched.rpc import delivery
+
+if TYPE_CHECKING:
+    from cellsched.rpc import compute as compute_rpc
 
 LOG = log.getLogger(__name__)
 
@@ -35,7 +37,8 @@ class Deletion:
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
+        compute: 'Callable[[], compute_rpc.ComputeAPIs]',
+        claims: claims_base.ClaimStore,
         clock: clock_.Clock, reached: Callable[[str], None],
     ) -> None:
         self._database = database
@@ -96,10 +99,12 @@ class Deletion:
             self._claims.release([uuid])
             return
         try:
-            self._compute.get(aimed.cell.transport).terminate_instance(
+            self._compute().get(aimed.cell.transport).terminate_instance(
                 aimed, instance.host, instance)
         except Exception as exc:
             # The row says it, and agents look for such rows.
+            from cellsched.rpc import delivery
+
             LOG.warning('Request %s: could not cast to host %s of cell %s to '
                         'delete instance %s; it will find it: %s',
                         context.request_id, instance.host, cell.identity,

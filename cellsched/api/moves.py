@@ -43,6 +43,8 @@ class Moves(facet.ServerFacet):
     loses it when it is where it is to be, or stays where it was. It has one
     move at a time.
 
+    :param conductor: returns the client of conductors
+    :param compute: returns the clients of agents
     :param host: who says so in faults
     :param down_s: seconds without a report after which a host is down
     """
@@ -50,8 +52,9 @@ class Moves(facet.ServerFacet):
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         targets: target.Targets, reader: listing.ServerListing,
-        conductor: conductor_rpc.ConductorAPI,
-        compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
+        conductor: 'Callable[[], conductor_rpc.ConductorAPI]',
+        compute: 'Callable[[], compute_rpc.ComputeAPIs]',
+        claims: claims_base.ClaimStore,
         host: str, down_s: float,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
@@ -85,7 +88,7 @@ class Moves(facet.ServerFacet):
         accepted = self._accept(
             aimed, uuid, server_moves.REBUILD)
         move = accepted.move
-        self._tell(aimed, accepted, lambda: self._conductor.rebuild_instance(
+        self._tell(aimed, accepted, lambda: self._conductor().rebuild_instance(
             context, uuid, move.uuid, image_ref))
 
     @facet.requires('os_compute_api:os-evacuate', names='uuid')
@@ -111,7 +114,7 @@ class Moves(facet.ServerFacet):
         accepted = self._accept(
             aimed, uuid, server_moves.EVACUATION, check, host)
         move = accepted.move
-        self._tell(aimed, accepted, lambda: self._conductor.rebuild_instance(
+        self._tell(aimed, accepted, lambda: self._conductor().rebuild_instance(
             context, uuid, move.uuid, host=host))
 
     @facet.requires(
@@ -140,7 +143,7 @@ class Moves(facet.ServerFacet):
         accepted = self._accept(
             aimed, uuid, server_moves.MIGRATION, host=host)
         move = accepted.move
-        self._tell(aimed, accepted, lambda: self._conductor.migrate_server(
+        self._tell(aimed, accepted, lambda: self._conductor().migrate_server(
             context, uuid, move.uuid, host))
 
     @facet.requires('os_compute_api:os-shelve:shelve', names='uuid')
@@ -154,7 +157,7 @@ class Moves(facet.ServerFacet):
             aimed, uuid, server_moves.SHELVE)
         move = accepted.move
         assert aimed.cell is not None and move.source_compute is not None
-        client, host = self._compute.get(aimed.cell.transport), (
+        client, host = self._compute().get(aimed.cell.transport), (
             move.source_compute)
         self._tell(aimed, accepted, lambda: client.shelve_offload_instance(
             aimed, host, objects.Instance(uuid=uuid), move.uuid))
@@ -169,8 +172,9 @@ class Moves(facet.ServerFacet):
         accepted = self._accept(
             aimed, uuid, server_moves.UNSHELVE)
         move = accepted.move
-        self._tell(aimed, accepted, lambda: self._conductor.unshelve_instance(
-            context, uuid, move.uuid))
+        self._tell(
+            aimed, accepted, lambda: self._conductor().unshelve_instance(
+                context, uuid, move.uuid))
 
     def _aim(
         self, context: context_.RequestContext, uuid: str,
@@ -200,7 +204,7 @@ class Moves(facet.ServerFacet):
                 expected="a host of the server's own cell")
         aimed = self._targets.aim(context, cell)
         assert aimed.cell is not None
-        client = self._compute.get(aimed.cell.transport)
+        client = self._compute().get(aimed.cell.transport)
         client.check_moves()
         return aimed
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dataclasses
 import datetime
 from typing import Any
+from typing import TYPE_CHECKING
 
 from oslo_log import log
 from oslo_utils import uuidutils
@@ -36,9 +37,11 @@ from cellsched.listing import server
 from cellsched.listing import servers as listing
 from cellsched import objects
 from cellsched.quota import base as quota_base
-from cellsched.rpc import compute as compute_rpc
-from cellsched.rpc import conductor as conductor_rpc
-from cellsched.rpc import delivery
+
+# Who only reads servers sends no messages.
+if TYPE_CHECKING:
+    from cellsched.rpc import compute as compute_rpc
+    from cellsched.rpc import conductor as conductor_rpc
 
 LOG = log.getLogger(__name__)
 
@@ -52,6 +55,8 @@ class Servers(facet.ServerFacet):
     the message to the conductors makes no difference: they look for what they
     were not told of.
 
+    :param conductor: returns the client of conductors
+    :param compute: returns the clients of agents
     :param reached: is told what was done: ``Accept``, it is in the API
         database; ``Tell``, a conductor was told; ``Delete``, the API database
         says that it is deleted
@@ -59,9 +64,10 @@ class Servers(facet.ServerFacet):
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
-        targets: target.Targets,
-        reader: listing.ServerListing, conductor: conductor_rpc.ConductorAPI,
-        compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
+        targets: target.Targets, reader: listing.ServerListing,
+        conductor: 'Callable[[], conductor_rpc.ConductorAPI]',
+        compute: 'Callable[[], compute_rpc.ComputeAPIs]',
+        claims: claims_base.ClaimStore,
         clock: clock_.Clock, quotas: quota_base.QuotaDriver,
         bounds: validation.ServerBounds,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
@@ -258,10 +264,12 @@ class Servers(facet.ServerFacet):
     ) -> None:
         self._reached('Accept')
         try:
-            self._conductor.build_and_schedule(context, uuids)
+            self._conductor().build_and_schedule(context, uuids)
         except Exception as exc:
             # They are accepted whatever became of the message, and who asked
             # needs their ids.
+            from cellsched.rpc import delivery
+
             LOG.warning('Request %s: could not cast build_and_schedule for '
                         'instances %s; conductors will find them: %s',
                         context.request_id, ', '.join(uuids),

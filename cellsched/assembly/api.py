@@ -123,7 +123,8 @@ class API:
         parts = self.parts
         return moves_.Moves(
             self._authorizer, parts.database, parts.targets, self._listing,
-            self._conductor, self._compute, parts.claims, parts.conf.host,
+            lambda: self._conductor, lambda: self._compute, parts.claims,
+            parts.conf.host,
             parts.conf.service_down_time, parts.new_uuid)
 
     @functools.cached_property
@@ -154,8 +155,8 @@ class API:
             lambda: self.hints, conf.api.server_group_members)
         return servers_.Servers(
             self._authorizer, parts.database, parts.targets, self._listing,
-            self._conductor, self._compute, parts.claims, parts.clock,
-            parts.quotas, bounds, parts.new_uuid, parts.reached)
+            lambda: self._conductor, lambda: self._compute, parts.claims,
+            parts.clock, parts.quotas, bounds, parts.new_uuid, parts.reached)
 
     @functools.cached_property
     def services(self) -> 'services_.Services':
@@ -210,6 +211,14 @@ class API:
         return background_sender.BackgroundSender(
             self.parts.senders, self.parts.conf.api.send_timeout)
 
+    def check_messages(self) -> None:
+        """Make sure that messages can be sent, as far as options say.
+
+        :raises cellsched.exception.ConfigurationInvalid: they cannot
+        """
+        self.parts.check_messages()
+        self._conductor, self._compute  # noqa: B018
+
     def close(self) -> None:
         self.parts.close()
 
@@ -225,6 +234,7 @@ def api(conf: cfg.ConfigOpts, parts: APIParts) -> API:
 
     api_schema.SCHEMA.check(parts.database)
     made = API(parts, enforcer.PolicyAuthorizer(conf, parts.clock))
+    made.check_messages()
     for facet in (*FACETS, 'hints'):
         getattr(made, facet)
     return made

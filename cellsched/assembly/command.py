@@ -10,7 +10,9 @@ from cellsched.parts import cell
 
 
 class CommandParts(api_.APIParts, cell.CellParts):
-    """The parts of a command."""
+    """The parts of a command; one that sends messages checks them itself."""
+
+    messages = False
 
 
 def api(conf: cfg.ConfigOpts, parts: CommandParts) -> api_.API:

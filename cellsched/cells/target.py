@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Aiming a context at a cell."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import functools
 from typing import Any
 
 from cellsched.cells import url_templates
@@ -44,6 +46,8 @@ class Targets:
     ) -> context_.RequestContext:
         """Return a new context that is aimed at the cell.
 
+        Its transport is opened when it is first asked for.
+
         :raises cellsched.exception.ConfigurationInvalid: a URL of the mapping
             is none that can be opened
         """
@@ -53,7 +57,8 @@ class Targets:
         if target is None:
             target = self._made[key] = context_.CellTarget(
                 uuid=cell.uuid, name=cell.identity,
-                database=self.database(cell), transport=self.transport(cell))
+                database=self.database(cell),
+                open_transport=self._transport_opener(cell))
         return context.aimed_at(target)
 
     def database(self, cell: objects.CellMapping) -> session.Database:
@@ -98,6 +103,12 @@ class Targets:
         :raises cellsched.exception.ConfigurationInvalid: its URL is none that
             can be opened
         """
+        return self._transport_opener(cell)()
+
+    def _transport_opener(
+        self, cell: objects.CellMapping
+    ) -> Callable[[], Any]:
+        """Return what opens the cell's transport, whose URL is looked at."""
         if not cell.transport_url:
             # What is not given elsewhere means this process's own transport,
             # and what is sent to this cell would end there.
@@ -106,8 +117,10 @@ class Targets:
                 expected='the URL of its message transport; it is not set')
         scheme = cell.transport_url.partition(':')[0].lower()
         if scheme == transport.NO_TRANSPORT:
-            return None
-        return self._transports.get(self._transport_url(cell))
+            return lambda: None
+        url = self._transport_url(cell)
+        self._transports.check_url(url, 'transport_url')
+        return functools.partial(self._transports.get, url)
 
     def broker_places(
         self, cell: objects.CellMapping

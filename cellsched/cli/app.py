@@ -68,6 +68,9 @@ class App(app.App):
     #: Kinds of plug-ins that the command uses.
     _kinds: Collection[str] = ()
 
+    #: Whether the command sends messages.
+    _sends = True
+
     # What it is told of errors is reported by :meth:`report` instead.
     LOG = logging.getLogger(f'{__name__}.unheard')
     LOG.disabled = True
@@ -90,7 +93,8 @@ class App(app.App):
         """
         from cellsched.conf import loader
 
-        conf = loader.load(self.config_options, kinds=self._kinds)
+        conf = loader.load(
+            self.config_options, kinds=self._kinds, messages=self._sends)
         be_impatient(conf)
         return conf
 
@@ -107,7 +111,10 @@ class App(app.App):
         conf = self.conf
         from cellsched.assembly import command as assembly
 
-        return assembly.CommandParts(conf, self.clock)
+        parts = assembly.CommandParts(conf, self.clock)
+        if self._sends:
+            parts.check_messages()
+        return parts
 
     @functools.cached_property
     def service_parts(self) -> 'services.Parts':
@@ -124,7 +131,10 @@ class App(app.App):
         parts = self.parts
         from cellsched.assembly import command as assembly
 
-        return assembly.api(self.conf, parts)
+        made = assembly.api(self.conf, parts)
+        if self._sends:
+            made.check_messages()
+        return made
 
     @functools.cached_property
     def sending_api(self) -> 'api_.API':
@@ -213,6 +223,8 @@ class App(app.App):
 
     def prepare_to_run_command(self, cmd: command.Command) -> None:
         self._kinds = getattr(cmd, 'kinds', ())
+        # Nobody knows of commands that do not say it.
+        self._sends = getattr(cmd, 'sends', True)
 
     def initialize_app(self, argv: list[str]) -> None:
         if self.options.help:

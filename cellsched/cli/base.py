@@ -63,6 +63,10 @@ class Command(command.Command):
     #: them, and refuses options of theirs that make no sense.
     kinds: ClassVar[Collection[str]] = ()
 
+    #: Whether it sends messages, or has the broker checked. Before it does
+    #: anything, options that concern them are looked at.
+    sends: ClassVar[bool] = False
+
     #: What the process ends with when something was raised.
     failure_code = 1
 
@@ -78,6 +82,17 @@ class Command(command.Command):
         show_docstrings(parser)
         refuse(parser)
         return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        # CPython takes memory for the frames of functions in pieces, and
+        # where a loop calls across the end of one, it takes it anew and gives
+        # it back each time. Libraries compile hundreds of regular expressions
+        # when they are imported; from deep inside that took twice as long as
+        # all else.
+        from cellsched.conf import loader  # noqa: F401
+        from cellsched import objects  # noqa: F401
+
+        return super().run(parsed_args)
 
 
 class _Columns(Command):

@@ -62,6 +62,7 @@ class _Emptying(base.Lister):
     """A command that has the servers of a host go elsewhere."""
 
     kinds = base.SERVERS
+    sends = True
 
     app: 'app_.Shell'
     columns = ('ID', 'Name', 'Outcome', 'Reason')

@@ -62,6 +62,8 @@ class CreateCell(base.Command):
             cell_v2 create_cell --name cell1 --verbose
     """
 
+    sends = True
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('--name', metavar='NAME', help='its name')

@@ -111,6 +111,8 @@ class MapCellAndHosts(base.Command):
             cell_v2 map_cell_and_hosts --name cell1 --verbose
     """
 
+    sends = True
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('--name', metavar='NAME', help='its name')
@@ -140,6 +142,8 @@ class SimpleCellSetup(base.Command):
         cellsched-manage --config-file api.conf --config-file cell1.conf \\
             cell_v2 simple_cell_setup
     """
+
+    sends = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

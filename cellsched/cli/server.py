@@ -51,6 +51,7 @@ class CreateServer(base.Lister):
     """
 
     kinds = base.SERVERS
+    sends = True
 
     app: 'app.Shell'
     columns = COLUMNS
@@ -106,6 +107,7 @@ class DeleteServer(report.ChangeCommand):
     """
 
     kinds = base.SERVERS
+    sends = True
 
     app: 'app.Shell'
 

@@ -68,6 +68,7 @@ class RetryServer(report.ChangeCommand):
     """
 
     kinds = base.SERVERS
+    sends = True
 
     app: 'app_.Shell'
 

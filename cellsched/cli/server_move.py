@@ -20,6 +20,7 @@ class _Move(report.ChangeCommand):
     """A command that moves servers, each within its cell."""
 
     kinds = base.SERVERS
+    sends = True
 
     app: 'app_.Shell'
 

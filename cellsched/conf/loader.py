@@ -8,7 +8,7 @@ once, so all is looked at here, before a service starts.
 It takes two steps: which plug-ins are enabled is an option, and options of
 plug-ins are registered for what is enabled. A service names the kinds of
 plug-ins that it uses; others are not imported, unless a file sets a name that
-may be theirs.
+may be theirs. So it is with oslo.messaging where no message is sent.
 """
 
 import argparse
@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
-import difflib
 import functools
 import glob
 import io
@@ -54,7 +53,7 @@ def load(
     args: Sequence[str] | None = None,
     files: Sequence[str] | None = None,
     dirs: Sequence[str] | None = None,
-    kinds: Collection[str] = plugins.WITH_OPTIONS,
+    kinds: Collection[str] = plugins.WITH_OPTIONS, messages: bool = True,
 ) -> cfg.ConfigOpts:
     """Return a configuration of its own, with everything registered.
 
@@ -62,12 +61,13 @@ def load(
     Without ``files`` and ``dirs`` the usual places are read.
 
     :param kinds: namespaces of the plug-ins that are used
+    :param messages: whether messages are sent or received
 
     :raises cellsched.exception.ConfigurationInvalid: names file and field,
         and quotes nothing that may be secret
     """
     conf = cfg.ConfigOpts()
-    for problem in _read(conf, args, files, dirs, kinds):
+    for problem in _read(conf, args, files, dirs, kinds, messages):
         raise problem
     return conf
 
@@ -87,7 +87,7 @@ def examine(
     """
     conf = cfg.ConfigOpts()
     problems = _read(conf, args, files, dirs, plugins.WITH_OPTIONS,
-                     {*_FOREIGN, *foreign})
+                     foreign={*_FOREIGN, *foreign})
     # A group is one problem, whatever is in it.
     return conf, list({str(each): each for each in problems}.values())
 
@@ -95,7 +95,8 @@ def examine(
 def _read(
     conf: cfg.ConfigOpts, args: Sequence[str] | None,
     files: Sequence[str] | None, dirs: Sequence[str] | None,
-    kinds: Collection[str], foreign: Collection[str] | None = None,
+    kinds: Collection[str], messages: bool = True,
+    foreign: Collection[str] | None = None,
 ) -> Iterator[exception.ConfigurationInvalid]:
     """Read a configuration and yield its problems.
 
@@ -105,8 +106,8 @@ def _read(
     args = list(args or ())
     files = cfg.find_config_files(_PROJECT) if files is None else list(files)
     dirs = cfg.find_config_dirs(_PROJECT) if dirs is None else list(dirs)
-    register(conf)
-    known = _known(conf)
+    register(conf, messages)
+    known = _known(conf, messages)
     try:
         named = [(path, group, name) for path in _paths(args, files, dirs)
                  for group, name in _names_in(path)]
@@ -124,20 +125,25 @@ def _read(
             yield problem
             return
     _add_names(known, enabled.register(conf, kinds))
+    if not messages:
+        named = _without_messaging(named, known)
     yield from _check_names(named, known, conf, kinds, foreign)
     yield from _check_values(conf, settings)
 
 
-def register(conf: cfg.ConfigOpts) -> None:
+def register(conf: cfg.ConfigOpts, messages: bool = True) -> None:
     """Register the options of this project and of the libraries it uses.
 
     Those of plug-ins are registered when they are made.
+
+    :param messages: whether oslo.messaging is one of these
     """
     opts.register_opts(conf)
     log.register_options(conf)
     service_opts.register_service_opts(conf)
     _register_listed(conf, 'oslo.policy')
-    register_messaging(conf)
+    if messages:
+        register_messaging(conf)
 
 
 def register_messaging(conf: cfg.ConfigOpts) -> None:
@@ -166,7 +172,12 @@ def _listed(library: str) -> list[tuple[str | None, list[cfg.Opt]]]:
     return plugins.load('oslo.config.opts', library)()
 
 
-def _known(conf: cfg.ConfigOpts) -> _Names:
+def list_messaging() -> list[tuple[str | None, list[cfg.Opt]]]:
+    """Return what oslo.messaging lists; this imports all of its drivers."""
+    return _listed('oslo.messaging')
+
+
+def _known(conf: cfg.ConfigOpts, messages: bool) -> _Names:
     """Return what files may set: what is registered, and its older names."""
     known: _Names = {'DEFAULT': set()}
     for name in conf:
@@ -176,9 +187,26 @@ def _known(conf: cfg.ConfigOpts) -> _Names:
         else:
             known['DEFAULT'].add(name)
     _add_older_names(known, [
-        *opts.list_core(), *_listed('oslo.log'), *_listed('oslo.messaging'),
-        *_listed('oslo.policy')])
+        *opts.list_core(), *_listed('oslo.log'), *_listed('oslo.policy'),
+        *(list_messaging() if messages else [])])
     return known
+
+
+def _without_messaging(
+    named: Iterable[tuple[str, str, str]], known: _Names
+) -> list[tuple[str, str, str]]:
+    """Return the names in files less those in oslo.messaging's groups.
+
+    Who sends messages looks at these. Its names elsewhere become known.
+    """
+    left = [each for each in named
+            if not each[1].startswith(messaging.GROUPS)]
+    known['DEFAULT'] |= messaging.EVERYDAY
+    if not all(name in known.get(group, ()) for _, group, name in left):
+        _add_names(known, [
+            (group or 'DEFAULT', options) for group, options in (
+                *list_messaging(), *messaging.list_opts())])
+    return left
 
 
 def _add_names(
@@ -283,6 +311,10 @@ def _refusal(
 
     :param foreign: see :func:`_read`
     """
+    if group in known and name in known[group]:
+        return None
+    import difflib  # Most often nothing is wrong.
+
     if group not in known:
         near = difflib.get_close_matches(
             group, [*known, *_FOREIGN], 1, cutoff=0.8)
@@ -291,7 +323,7 @@ def _refusal(
                 near or foreign is not None):
             hint = f'; did you mean {near[0]}?' if near else ''
             return _invalid(f'{path}: [{group}]', f'a name of a group{hint}')
-    elif name not in known[group]:
+    else:
         near = difflib.get_close_matches(name, known[group], 1)
         hint = f'; did you mean {near[0]}?' if near else ''
         return _invalid(f'{path}: [{group}] {name}',

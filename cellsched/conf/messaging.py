@@ -36,6 +36,15 @@ TRACING = [
                 help='Send traces by gRPC without TLS.'),
 ]
 
+#: The names of oslo.messaging's options that most files have. To ask it for
+#: all of them imports its drivers.
+EVERYDAY = frozenset({
+    'control_exchange', 'executor_thread_pool_size', 'rpc_response_timeout',
+    'transport_url'})
+
+#: How the names of its groups begin.
+GROUPS = 'oslo_messaging_'
+
 #: Options of oslo.messaging whose defaults are other ones here: name, group
 #: and default.
 DEFAULTS = [

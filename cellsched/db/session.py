@@ -38,6 +38,9 @@ _ENGINE_OPTIONS = (
 )
 
 
+#: oslo.messaging's option for the threads that answer messages.
+_ANSWERING = 'executor_thread_pool_size'
+
 #: What connecting ends with when it fails; SQLAlchemy's own errors also come
 #: from statements, which they then carry.
 _UNREACHABLE = (
@@ -62,12 +65,14 @@ def engine_options(conf: cfg.ConfigOpts, group: str) -> dict[str, Any]:
     """Return what a group of oslo.db's options says of engines.
 
     Where it does not say how many connections are kept, that is the number of
-    threads that answer messages and ask cells.
+    threads that answer messages, if there are any, and ask cells.
     """
     options = {name: conf[group][name] for name in _ENGINE_OPTIONS
                if conf[group].get(name) is not None}
-    return {'max_pool_size': (conf.executor_thread_pool_size
-                              + conf.cell_worker_thread_pool_size), **options}
+    threads = conf.cell_worker_thread_pool_size
+    if _ANSWERING in conf:
+        threads += conf[_ANSWERING]
+    return {'max_pool_size': threads, **options}
 
 
 class Database:

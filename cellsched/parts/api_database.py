@@ -4,25 +4,27 @@
 import functools
 from typing import TYPE_CHECKING
 
-from cellsched.cells import discovery
-from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
-from cellsched.cells import versions as cell_versions
 from cellsched.db import api as api_schema
 from cellsched.db import session
 from cellsched.parts import process
-from cellsched.rpc import compute_cap
 
 if TYPE_CHECKING:
     from futurist import ThreadPoolExecutor
+
+    from cellsched.cells import discovery as discovery_
+    from cellsched.cells import gather as gather_
+    from cellsched.rpc import compute_cap
 
 
 class APIDatabaseParts(process.ProcessParts):
     """The API database, and what reaches all cells."""
 
-    def lowest_compute(self) -> compute_cap.Lowest:
+    def lowest_compute(self) -> 'compute_cap.Lowest':
         """Return the lowest version of the compute services of all cells."""
+        from cellsched.cells import versions as cell_versions
+
         return cell_versions.over_cells(self.cells, self.gatherer)
 
     @functools.cached_property
@@ -53,14 +55,18 @@ class APIDatabaseParts(process.ProcessParts):
         return ThreadPoolExecutor(self.conf.cell_worker_thread_pool_size)
 
     @functools.cached_property
-    def gatherer(self) -> gather.Gatherer:
+    def gatherer(self) -> 'gather_.Gatherer':
         """Asks all cells at once."""
+        from cellsched.cells import gather
+
         return gather.Gatherer(
             self.executor, self.targets, self.clock, self.conf.cells.timeout)
 
     @functools.cached_property
-    def discovery(self) -> discovery.Discovery:
+    def discovery(self) -> 'discovery_.Discovery':
         """Maps hosts to their cells."""
+        from cellsched.cells import discovery
+
         return discovery.Discovery(
             self.database, self.cells, self.targets, self.clock)
 

@@ -2,19 +2,24 @@
 """The parts of a process that works in one cell."""
 
 import functools
+from typing import TYPE_CHECKING
 
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched.parts import process
-from cellsched.rpc import compute_cap
+
+if TYPE_CHECKING:
+    from cellsched.rpc import compute_cap as compute_cap_
 
 
 class CellParts(process.ProcessParts):
     """The parts of a process of one cell."""
 
-    def lowest_compute(self) -> compute_cap.Lowest:
+    def lowest_compute(self) -> 'compute_cap_.Lowest':
         """Return the lowest version of the compute services of the cell."""
+        from cellsched.rpc import compute_cap
+
         with self.cell_database.reader() as connection:
             return compute_cap.Lowest(
                 services.lowest_version(connection, services.COMPUTE))

@@ -4,21 +4,21 @@
 import abc
 from collections.abc import Callable
 import functools
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from cellsched import claims as claims_
-from cellsched.claims import base as claims_base
 from cellsched import clock as clock_
-from cellsched.conf import enabled
 from cellsched.db import session
 from cellsched import exception
-from cellsched.network import base as network
-from cellsched import plugins
-from cellsched.rpc import compute as compute_rpc
-from cellsched.rpc import compute_cap
-from cellsched.rpc import transport
+
+if TYPE_CHECKING:
+    from cellsched.claims import base as claims_base
+    from cellsched.network import base as network_base
+    from cellsched.rpc import compute as compute_rpc
+    from cellsched.rpc import compute_cap as compute_cap_
+    from cellsched.rpc import transport
 
 
 class ProcessParts(abc.ABC):
@@ -38,44 +38,84 @@ class ProcessParts(abc.ABC):
 
     def __init__(
         self, conf: cfg.ConfigOpts, clock: clock_.Clock | None = None,
-        claims: claims_base.ClaimStore | None = None,
+        claims: 'claims_base.ClaimStore | None' = None,
         databases: session.Databases | None = None,
-        transports: transport.Transports | None = None,
+        transports: 'transport.Transports | None' = None,
         reached: Callable[[str], None] = lambda step: None,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         self.conf = conf
         self.clock = clock or clock_.Clock()
         self.databases = databases or session.Databases(self.clock)
-        self.transports = transports or transport.Transports(conf)
         self.reached = reached
         self.new_uuid = new_uuid
-        self.compute_cap = compute_cap.ComputeCap(
-            conf.upgrade_levels.compute, self.lowest_compute,
-            make_lock=self.clock.lock)
-        self.compute = compute_rpc.ComputeAPIs(
-            conf.conductor.send_retries, self.compute_cap)
         if claims is not None:
             self.claims = claims
+        if transports is not None:
+            self.transports = transports
+        if self.messages:
+            # What is wrong with their options is said at once.
+            self.check_messages()
+
+    #: Whether what the process does begins or ends with messages.
+    messages = True
+
+    def check_messages(self) -> None:
+        """Make sure that messages can be sent, as far as options say.
+
+        :raises cellsched.exception.ConfigurationInvalid: they cannot
+        """
+        self.compute_cap, self.transports  # noqa: B018
 
     @abc.abstractmethod
-    def lowest_compute(self) -> compute_cap.Lowest:
+    def lowest_compute(self) -> 'compute_cap_.Lowest':
         """Return the lowest version of compute services that are called."""
 
     @functools.cached_property
-    def claims(self) -> claims_base.ClaimStore:
+    def transports(self) -> 'transport.Transports':
+        """Transports, each of them opened once."""
+        from cellsched.rpc import transport
+
+        return transport.Transports(self.conf, at_once=self.messages)
+
+    @functools.cached_property
+    def compute_cap(self) -> 'compute_cap_.ComputeCap':
+        """The newest version of messages that agents may be sent."""
+        from cellsched.rpc import compute_cap as compute_cap_
+
+        return compute_cap_.ComputeCap(
+            self.conf.upgrade_levels.compute, self.lowest_compute,
+            make_lock=self.clock.lock)
+
+    @functools.cached_property
+    def compute(self) -> 'compute_rpc.ComputeAPIs':
+        """The clients of agents."""
+        from cellsched.rpc import compute as compute_rpc
+
+        return compute_rpc.ComputeAPIs(
+            self.conf.conductor.send_retries, self.compute_cap)
+
+    @functools.cached_property
+    def claims(self) -> 'claims_base.ClaimStore':
         """The claim store."""
+        from cellsched import claims as claims_
+
         return claims_.load(self.conf, self)
 
     @functools.cached_property
-    def network(self) -> network.NetworkAPI:
+    def network(self) -> 'network_base.NetworkAPI':
         """The network plug-in of this process's own cell."""
+        from cellsched.conf import enabled
+        from cellsched.network import base as network
+        from cellsched import plugins
+
         return enabled.make(
             self.conf, plugins.NETWORKS, network.NetworkAPI, self.conf)
 
     def close(self) -> None:
         """Close what was opened here; waits for what was begun."""
-        self.transports.close()
+        if 'transports' in self.__dict__:
+            self.transports.close()
         self.databases.close()
 
     def open_database(self, group: str, schema: str) -> session.Database:

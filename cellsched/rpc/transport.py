@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 import contextlib
+import functools
 import threading
 
 from oslo_config import cfg
@@ -12,7 +13,6 @@ import oslo_messaging
 from cellsched.conf import loader
 from cellsched import exception
 from cellsched import plugins
-from cellsched.rpc import broker_check
 from cellsched.rpc import broker_urls
 
 #: Scheme of the URL of what has no queue, which is cell0.
@@ -36,17 +36,26 @@ class Transports:
 
     :param allowed_remote_exmods: modules whose exceptions a caller gets as
         they were raised; those of others arrive as ``RemoteError``
+    :param at_once: whether oslo.messaging's options are registered now, and
+        not when a transport is wanted; that imports all drivers
     """
 
     def __init__(
         self, conf: cfg.ConfigOpts,
         allowed_remote_exmods: Iterable[str] = ('cellsched.exception',),
+        at_once: bool = True,
     ) -> None:
-        loader.register_messaging(conf)
-        self._conf = conf
+        self._given = conf
+        if at_once:
+            loader.register_messaging(conf)
         self._allowed_remote_exmods = list(allowed_remote_exmods)
         self._lock = threading.Lock()
         self._open: dict[tuple[Callable, str], oslo_messaging.Transport] = {}
+
+    @functools.cached_property
+    def _conf(self) -> cfg.ConfigOpts:
+        loader.register_messaging(self._given)
+        return self._given
 
     def get(self, url: str | None = None) -> oslo_messaging.Transport:
         """Return the transport at a URL, or at ``[DEFAULT] transport_url``.
@@ -58,6 +67,23 @@ class Transports:
         """
         return self._get(
             oslo_messaging.get_rpc_transport, url, 'transport_url')
+
+    def check_url(self, url: str, field: str) -> None:
+        """Make sure that there is a driver for a URL.
+
+        It is opened only if it has a query, of which drivers know what it may
+        say; they take long to import.
+
+        :param field: what the error calls it
+        :raises cellsched.exception.ConfigurationInvalid: there is none, or
+            the URL cannot be read; nothing of it is quoted
+        """
+        parsed = self._parsed(url, field, self._given)
+        if parsed.transport not in plugins.names(_DRIVERS):
+            raise exception.ConfigurationInvalid(
+                field=field, expected=_schemes())
+        if parsed.query:
+            self.get(url)
 
     def notifications(self) -> oslo_messaging.Transport:
         """Return the one that notifications go by.
@@ -94,6 +120,9 @@ class Transports:
                         '[oslo_messaging_notifications] transport_url')
 
     def _check(self, url: str, field: str) -> None:
+        # It imports what the driver for RabbitMQ does.
+        from cellsched.rpc import broker_check
+
         broker_check.check(
             self._conf, self._parsed(url, field), field)
 
@@ -148,8 +177,7 @@ class Transports:
             return opener(self._conf, broker_urls.for_driver(parsed),
                           self._allowed_remote_exmods)
         except oslo_messaging.DriverLoadFailure:
-            schemes = ', '.join(plugins.names(_DRIVERS))
-            expected = f'a URL that begins with one of: {schemes}'
+            expected = _schemes()
         except ImportError as exc:
             expected = f'a transport that can be imported: {exc}'
         except (ValueError, cfg.Error, oslo_messaging.MessagingException):
@@ -158,8 +186,15 @@ class Transports:
             expected = _FORM
         raise exception.ConfigurationInvalid(field=field, expected=expected)
 
-    def _parsed(self, url: str, field: str) -> oslo_messaging.TransportURL:
+    def _parsed(
+        self, url: str, field: str, conf: cfg.ConfigOpts | None = None
+    ) -> oslo_messaging.TransportURL:
         with contextlib.suppress(
                 ValueError, oslo_messaging.MessagingException):
-            return broker_urls.parse(self._conf, url)
+            return broker_urls.parse(conf or self._conf, url)
         raise exception.ConfigurationInvalid(field=field, expected=_FORM)
+
+
+def _schemes() -> str:
+    schemes = ', '.join(plugins.names(_DRIVERS))
+    return f'a URL that begins with one of: {schemes}'

@@ -202,6 +202,9 @@ class SimulatedTransports:
     def get(self, url: str | None = None) -> Any:
         return self._get(messaging.RPCTransport, url)
 
+    def check_url(self, url: str, field: str) -> None:
+        """Refuse nothing: each URL leads to the same network."""
+
     def notifications(self) -> Any:
         return self._get(messaging.NotificationTransport, None)
 

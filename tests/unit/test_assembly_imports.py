@@ -8,6 +8,7 @@ import sys
 
 from tests.unit.cmd import processes
 from tests.unit.cmd import services
+from tests.unit.db import samples
 
 #: Runs a service, and prints what it has imported when it has started.
 CODE = """
@@ -32,10 +33,12 @@ from cellsched.cmd import shell
 
 code = shell.app.Shell().run(sys.argv[1:])
 print('imported', sorted(
-    name for name in sys.modules
-    if name == 'numpy' or name.startswith('cellsched.')))
+    name for name, module in sys.modules.items() if module))
 sys.exit(code)
 """
+
+#: What no command needs that reads databases which are files of SQLite.
+DRIVERS = ('amqp', 'kombu', 'numpy', 'sqlalchemy.dialects.postgresql')
 
 
 class TestImports(services.ServiceTestCase):
@@ -51,7 +54,7 @@ class TestImports(services.ServiceTestCase):
         return ast.literal_eval(names)
 
     def imported_by(self, *command):
-        """Return numpy, and the modules of ours that a command imports."""
+        """Return the modules that a command imports."""
         done = subprocess.run(
             [sys.executable, '-c', COMMAND, '--config-file',
              str(self.configure(api=True)), *command],
@@ -67,6 +70,13 @@ class TestImports(services.ServiceTestCase):
             name for name in names if any(
                 f'{name}.'.startswith(f'cellsched.{package}.')
                 for package in packages)])
+
+    def assertNoLibrary(self, libraries, names):
+        """Check that none of these libraries was imported."""
+        self.assertEqual([], [
+            name for name in names if any(
+                f'{name}.'.startswith(f'{library}.')
+                for library in libraries)])
 
     def test_agent_has_nothing_of_what_is_above_its_cell(self):
         names = self.imported('compute', cell=True)
@@ -108,17 +118,38 @@ class TestImports(services.ServiceTestCase):
         names = self.imported_by('flavor', 'list')
 
         self.assertIn('cellsched.api.flavors', names)
-        self.assertNotIn('numpy', names)
+        self.assertNoLibrary(DRIVERS, names)
         self.assertNone(
             ['api.servers', 'audit', 'claims.sql', 'compute', 'conductor',
-             'filters', 'hosts', 'inventory', 'scheduler', 'virt',
-             'weighers'], names)
+             'filters', 'hosts', 'inventory', 'listing', 'network', 'quota',
+             'scheduler', 'virt', 'weighers'], names)
+
+    def test_help_has_commands_and_nothing_that_they_use(self):
+        names = self.imported_by('--help')
+
+        self.assertIn('cellsched.cli.demo', names)
+        self.assertNoLibrary(
+            ['jsonschema', 'numpy', 'oslo_config', 'oslo_log',
+             'oslo_messaging', 'sqlalchemy', 'yaml'], names)
+
+    def test_command_that_reads_cells_opens_no_transport_of_theirs(self):
+        samples.map_cell(self.api.database, samples.cell(
+            'east', transport_url='rabbit://user:secret@127.0.0.1:1/',
+            database_connection=self.cell.url))
+
+        for command in ('cell', 'list'), ('server', 'list'), (
+                'service', 'list'):
+            with self.subTest(command=command):
+                names = self.imported_by(*command)
+
+                self.assertIn('cellsched.cells.gather', names)
+                self.assertNoLibrary(DRIVERS, names)
 
     def test_command_that_reads_servers_decides_nothing(self):
         names = self.imported_by('server', 'list')
 
         self.assertIn('cellsched.listing.pages', names)
-        self.assertNotIn('numpy', names)
+        self.assertNoLibrary(DRIVERS, names)
         self.assertNone(
             ['audit', 'conductor', 'inventory', 'scheduler', 'virt',
              'weighers'], names)

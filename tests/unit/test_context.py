@@ -8,7 +8,8 @@ from cellsched import context
 from tests.unit import base
 from tests.unit.db import samples
 
-CELL = context.CellTarget('u', 'u(cell)', database=object(), transport=None)
+CELL = context.CellTarget(
+    'u', 'u(cell)', database=object(), open_transport=lambda: None)
 
 
 class TestRequestContext(base.TestCase):

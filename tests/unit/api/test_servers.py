@@ -62,7 +62,8 @@ class ServersTestCase(base.TestCase):
             PROVIDER, {'VCPU': claims_base.Inventory(100)})
         self.servers = servers.Servers(
             authorization.LocalOperator(), self.database, self.targets, reader,
-            self.conductor, self.compute, self.claims, self.clock,
+            lambda: self.conductor, lambda: self.compute, self.claims,
+            self.clock,
             noop.NoopQuotaDriver(None, self.clock),
             validation.ServerBounds(
                 10, 5, lambda: frozenset({'different_host'})))
@@ -206,8 +207,8 @@ class TestCreate(ServersTestCase):
     def test_request_that_cannot_be_written_whole_is_not_written(self):
         twice = servers.Servers(
             authorization.LocalOperator(), self.database, self.targets, None,
-            self.conductor, self.compute,
-            self.claims, self.clock,
+            lambda: self.conductor, lambda: self.compute, self.claims,
+            self.clock,
             noop.NoopQuotaDriver(None, self.clock),
             validation.ServerBounds(10, 5, frozenset),
             new_uuid=lambda: '11111111-1111-4111-8111-111111111111')

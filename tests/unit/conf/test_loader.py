@@ -8,6 +8,7 @@ from oslo_config import cfg
 import oslo_messaging
 
 from cellsched.conf import loader
+from cellsched.conf import messaging
 from cellsched import exception
 from tests.unit import base
 
@@ -287,3 +288,50 @@ class TestMessaging(base.TestCase):
         # A service that is stopped keeps few messages from the others.
         self.assertEqual(
             10, conf.oslo_messaging_rabbit.rabbit_qos_prefetch_count)
+
+
+class TestWithoutMessages(LoadingTestCase):
+    """What is read for who sends and receives nothing."""
+
+    def load(self, text):
+        return loader.load([], files=[self.write(text)], dirs=[],
+                           messages=False)
+
+    def refused(self, text):
+        return self.refuse([], files=[self.write(text)], dirs=[],
+                           messages=False)
+
+    def test_options_of_messages_are_left_to_who_sends_them(self):
+        conf = self.load(
+            '[DEFAULT]\ntransport_url = local://w/c\n'
+            'rpc_response_timeout = soon\n'
+            '[oslo_messaging_rabbit]\nrabit_retry_interval = 2\n')
+
+        self.assertNotIn('transport_url', conf)
+        self.assertNotIn('oslo_messaging_rabbit', conf)
+
+    def test_options_of_messages_that_are_seldom_set_are_known_too(self):
+        conf = self.load('[DEFAULT]\nrpc_ping_enabled = true\n')
+
+        self.assertNotIn('rpc_ping_enabled', conf)
+
+    def test_mistyped_names_are_refused(self):
+        self.assertIn('did you mean transport_url?',
+                      self.refused('[DEFAULT]\ntransport_ulr = local://w\n'))
+        self.assertIn(
+            'did you mean oslo_messaging_rabbit?',
+            self.refused('[oslo_mesaging_rabbit]\nssl = true\n'))
+        self.assertIn('did you mean max_attempts?',
+                      self.refused('[scheduler]\nmax_atempts = 2\n'))
+
+    def test_options_that_are_known_unasked_are_those_of_oslo_messaging(self):
+        [default] = [options for group, options in loader.list_messaging()
+                     if group is None]
+        groups = {group for group, _ in (
+            *loader.list_messaging(), *messaging.list_opts()) if group}
+
+        self.assertLessEqual(
+            messaging.EVERYDAY, {option.dest for option in default})
+        self.assertEqual(set(), {
+            group for group in groups
+            if not group.startswith(messaging.GROUPS)})

@@ -45,9 +45,6 @@ class Targets(target.Targets):
         self.behaviour.get(cell.name, lambda: None)()
         return super().aim(context, cell)
 
-    def transport(self, cell):
-        return None
-
 
 class Threads(futures.ThreadPoolExecutor):
     """Threads; what they are given is in ``submitted`` too."""
@@ -87,7 +84,7 @@ class World(fixtures.Fixture):
     def add_cell(self, name):
         url = self.useFixture(databases.CellDatabase()).url
         return samples.map_cell(self.database, samples.cell(
-            name, database_connection=url))
+            name, database_connection=url, transport_url='none:///'))
 
     def add_host(self, cell, host, *nodes, vcpus=8, memory_mb=8192,
                  disk_gb=100, **inventory):

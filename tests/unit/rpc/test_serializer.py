@@ -120,7 +120,7 @@ class TestContexts(SerializerTestCase):
 
     def test_cell_does_not_travel(self):
         aimed = self.context.aimed_at(context.CellTarget(
-            uuid=UUID, name='cell', database=object(), transport=object()))
+            uuid=UUID, name='cell', database=object(), open_transport=object))
 
         sent = self.serializer.serialize_context(aimed)
 
