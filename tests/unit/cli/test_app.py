@@ -8,7 +8,18 @@ import fixtures
 from cellsched.cli import app
 from cellsched.cli import base as cli_base
 from cellsched import exception
+from cellsched.testing import databases
 from tests.unit.cli import base
+
+#: Commands that send messages, for something that is not there.
+UUID = '7a1c2b3d-0000-4000-8000-000000000001'
+SENDING = (
+    ('host', 'drain', 'host1'), ('host', 'evacuate', 'host1'),
+    ('server', 'create', 'web', '--flavor', 'small'),
+    ('server', 'delete', UUID), ('server', 'evacuate', UUID),
+    ('server', 'migrate', UUID), ('server', 'rebuild', UUID),
+    ('server', 'retry', UUID), ('server', 'shelve', UUID),
+    ('server', 'unshelve', UUID))
 
 
 class Failing(command.Command):
@@ -255,6 +266,31 @@ class TestErrors(base.CommandTestCase):
 
         self.assertEnds(1, ran, 'empty.sqlite', 'version none',
                         'cellsched-manage api_db sync')
+
+    def test_options_of_messages_are_looked_at_before_one_is_sent(self):
+        for groups, field in (
+                ({'oslo_messaging_rabbit': {'rabbit_retry_interval': 'soon'}},
+                 '[oslo_messaging_rabbit] rabbit_retry_interval'),
+                ({'upgrade_levels': {'compute': 'some'}},
+                 '[upgrade_levels] compute'),
+                ({'upgrade_levels': {'conductor': 'some'}},
+                 '[upgrade_levels] conductor')):
+            self.write_api_conf(**groups)
+            for words in SENDING:
+                with self.subTest(field=field, command=words):
+                    self.assertEnds(1, self.shell(*words), field)
+
+    def test_command_that_sends_nothing_does_without_a_transport(self):
+        connection = self.useFixture(databases.APIDatabase()).url
+        self.write('api.conf', api_database={'connection': connection})
+
+        self.assertEqual((0, ''), (
+            self.shell('server', 'list').code,
+            self.shell('server', 'list').err))
+        for words in SENDING:
+            with self.subTest(command=words):
+                self.assertEnds(
+                    1, self.shell(*words), '[DEFAULT] transport_url')
 
     def test_unknown_plugin_is_named_with_those_that_are_there(self):
         self.write_api_conf(
