@@ -7,8 +7,10 @@ import sys
 
 import fixtures
 
+from cellsched.api import authorization
 from cellsched.api import quotas as quotas_api
 from cellsched.conf import loader
+from cellsched import context
 from cellsched import exception
 from cellsched import quota
 from cellsched.testing import clock as clocks
@@ -138,10 +140,12 @@ class TestUsage(UnifiedTestCase):
     def test_limits_are_not_set_here(self):
         database = self.useFixture(databases.APIDatabase()).database
         api = quotas_api.Quotas(
-            database, None, None, self.make(), self.clock)
+            authorization.LocalOperator(), database, None, None, self.make(),
+            self.clock)
 
         refused = self.assertRaises(
-            exception.ConfigurationInvalid, api.set, 'project', {'cores': 1})
+            exception.ConfigurationInvalid, api.set, context.admin(),
+            'project', {'cores': 1})
 
         self.assertIn('[quota] driver', str(refused))
 
