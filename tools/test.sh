@@ -87,7 +87,7 @@ run_parts() {
 run_beside_integration() {
     # Under job control it is a group of processes, which can be ended as one.
     set -m
-    run_parts integration >"$work/integration" 2>&1 &
+    run_parts integration </dev/null >"$work/integration" 2>&1 &
     beside=$!
     set +m
     # Who computes makes way for who has waited for something.
