@@ -67,6 +67,21 @@ class TestRecheck(base.TestCase):
         self.assertEqual([[0, 1, 2]] * 2, far.rows)
         self.assertEqual([0, 1, 2], found.rows.tolist())
 
+    def test_filters_are_asked_again_about_the_same_request(self):
+        asked = []
+
+        class Filter(toys.Filter):
+
+            def keep(self, hosts, request):
+                asked.append(request)
+
+        found = self.decided(
+            [Filter(None, local=True), Filter(None)], builders.hosts(2))
+
+        self.taken(found, 0)
+
+        self.assertEqual([self.request] * 4, asked)
+
     def test_local_verdict_puts_the_chosen_host_out(self):
         local = toys.Filter(
             lambda hosts: hosts['num_instances'] < 1, local=True)
