@@ -254,6 +254,24 @@ class TestPlugins(base.TestCase):
         self.assertEqual({'a', 'b', 'c', 'e', 'f'},
                          decision.located(builders.request()))
 
+    def test_weighers_are_asked_about_the_request(self):
+        asked = []
+
+        class Weigher(toys.Weigher):
+
+            def applies(self, request):
+                asked.append(request)
+                return True
+
+            def score(self, hosts, request):
+                asked.append(request)
+
+        hosts, request = builders.hosts(2), builders.request()
+        decision = pipeline.Pipeline([], [Weigher(None)])
+        decision.weigh(request, decision.candidates(hosts, request))
+
+        self.assertEqual([request] * 2, asked)
+
     def test_hints_are_those_that_some_filter_reads(self):
         decision = pipeline.Pipeline(
             [toys.Filter([], hints=['a']), toys.Filter([], hints=['b', 'a'])],
