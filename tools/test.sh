@@ -92,7 +92,7 @@ run_beside_integration() {
     set +m
     # Who computes makes way for who has waited for something.
     (
-        renice -n 10 -p "$BASHPID" >/dev/null || true
+        renice -n 5 -p "$BASHPID" >/dev/null || true
         run_parts "$@"
     )
     wait "$beside" || failed integration
