@@ -8,15 +8,19 @@ import inspect
 from typing import Any
 from typing import Concatenate
 from typing import ParamSpec
+from typing import TYPE_CHECKING
 from typing import TypeVar
 
 from cellsched.api import authorization
 from cellsched.api import validation
 from cellsched import context as context_
 from cellsched import exception
-from cellsched.listing import server
-from cellsched.listing import servers as listing
 from cellsched import objects
+
+if TYPE_CHECKING:
+    # Parts that have no servers read none.
+    from cellsched.listing import server
+    from cellsched.listing import servers as listing
 
 _F = TypeVar('_F', bound='Facet')
 _P = ParamSpec('_P')
@@ -52,7 +56,7 @@ class ServerFacet(Facet):
 
     def __init__(
         self, authorizer: authorization.Authorizer,
-        reader: listing.ServerListing,
+        reader: 'listing.ServerListing',
     ) -> None:
         super().__init__(authorizer)
         self._reader = reader
@@ -65,7 +69,7 @@ class ServerFacet(Facet):
 
     def _read(
         self, context: context_.RequestContext, uuid: str
-    ) -> tuple[server.Server, objects.CellMapping | None]:
+    ) -> 'tuple[server.Server, objects.CellMapping | None]':
         """Return a server as who asks may see it, and its cell."""
         validation.check_text('server', 'id', uuid)
         found, cell = self._reader.get(context, uuid)

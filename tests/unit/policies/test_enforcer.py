@@ -211,7 +211,9 @@ class TestReload(TestCase):
                 before + 1, logs.output.count('stay as they were'))
 
     def test_threads_see_whole_rules_while_a_file_is_read(self):
-        logging.getLogger().setLevel(logging.ERROR)
+        root = logging.getLogger()
+        self.addCleanup(root.setLevel, root.level)
+        root.setLevel(logging.ERROR)
         wrong = []
 
         def ask():

@@ -218,4 +218,5 @@ class TestStages(base.TestCase):
                 return {'CUSTOM_X': 0}
 
         self.assertRaises(
-            exception.InvalidField, capacity.stages, Request())
+            exception.InvalidField, capacity.stages, builders.hosts(1),
+            Request())
