@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from cellsched.audit import reasons
 from cellsched.db.cell import instance_faults
 from tests.unit.audit import base
+from tests.unit.audit import known
 from tests.unit.db import samples
 
 
@@ -36,3 +38,22 @@ class TestReasons(base.TestCase):
 
         self.assertMends(('S13', 'no-action', uuid, 'cell0'),
                          ('S13', 'no-reason', uuid, 'cell0'))
+
+
+class TestCheck(base.base.base.TestCase):
+
+    def found(self, **fields):
+        return [each.kind for each in reasons.check(known.facts(**{
+            'rows': {known.CELL: known.buried(reason=None)}, **fields}))]
+
+    def test_server_in_error_without_a_reason_is_found(self):
+        self.assertEqual(['no-reason'], self.found())
+
+    def test_server_that_is_gone_or_built_again_needs_none(self):
+        self.assertEqual([], self.found(requested=True))
+        for row in (known.buried(reason=None, deleted=True),
+                    known.buried(reason=None, task_state='rebuilding'),
+                    known.row()):
+            self.assertEqual([], self.found(rows={known.CELL: row}))
+        self.assertEqual([], self.found(rows={}))
+        self.assertEqual([], self.found(mapping=None))

@@ -198,3 +198,7 @@ class TestCheck(base.TestCase):
         self.assertRefused('instance_uuids', builders.request(),
                            [Unread(each) for each in UUIDS], 2)
         self.assertEqual([], read)
+
+    def test_uuids_are_in_a_list(self):
+        for uuids in ({*UUIDS}, dict.fromkeys(UUIDS), UUIDS[0], 7):
+            self.assertRefused('instance_uuids', builders.request(), uuids)

@@ -10,6 +10,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
+from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched import exception
 from tests.unit.conductor import base
@@ -146,6 +147,16 @@ class TestMove(base.TestCase):
         self.assertEqual([('migrate_server', self.uuid,
                            exception.NoValidHost, 'active')],
                          self.notifier.told)
+
+    def test_fault_says_that_the_conductor_gave_up(self):
+        self.chosen = []
+        self.moved()
+
+        with self.writer() as connection:
+            fault = connection.execute(
+                models.instance_faults.select()).one()
+        self.assertEqual((self.uuid, 'conductor'),
+                         (fault.instance_uuid, fault.host))
 
     def test_host_of_another_cell_is_not_taken(self):
         self.chosen = ['b1']

@@ -254,6 +254,23 @@ class TestPlugins(base.TestCase):
         self.assertEqual({'a', 'b', 'c', 'e', 'f'},
                          decision.located(builders.request()))
 
+    def test_policy_that_nobody_serves_is_refused_before_any_host(self):
+        never = toys.Filter(toys.fail)
+        serving = toys.Filter(None)
+        serving.serves = frozenset(['affinity'])
+
+        error = self.assertRaises(
+            exception.InvalidField,
+            pipeline.Pipeline([serving, never], []).candidates,
+            builders.hosts(2), builders.request(
+                group={'policy': 'anti-affinity'}))
+
+        self.assertEqual(('server group', 'policy'),
+                         (error.where, error.field))
+        request = builders.request(group={'policy': 'affinity'})
+        self.assertEqual(2, len(pipeline.Pipeline([serving], []).candidates(
+            builders.hosts(2), request)))
+
     def test_weighers_are_asked_about_the_request(self):
         asked = []
 

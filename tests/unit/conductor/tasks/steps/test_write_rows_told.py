@@ -55,4 +55,7 @@ class TestWriteRows(leased.StepTestCase):
 
         self.assertEqual([('instance.delete.start', 'building'),
                           ('instance.delete.end', 'deleted')], seen)
+        self.assertEqual([deleted.uuid] * 2, [
+            data['uuid'] for event, data in self.told.all()
+            if event.startswith('instance.delete')])
         self.assertEqual({}, self.rows(failed.uuid))
