@@ -67,6 +67,20 @@ class TestFilterScheduler(world.DriverTestCase):
         self.assertEqual([['big', 'small']], self.select(
             self.filtering(weight_classes='RAMWeigher'), alternates=2))
 
+    def test_instances_are_where_their_hosts_say(self):
+        driver = self.filtering(
+            weight_classes='RAMWeigher',
+            enabled_filters='DifferentHostFilter')
+        [uuid] = samples.uuids(1)
+        apart = {'hints': {'different_host': [uuid]}}
+        self.assertEqual([['big']], self.select(driver, **apart))
+
+        driver.update_instances('big', [uuid], complete=False)
+        self.assertEqual([['middle']], self.select(driver, **apart))
+
+        driver.delete_instance('big', uuid)
+        self.assertEqual([['big']], self.select(driver, **apart))
+
     def test_weighers_are_those_that_are_configured(self):
         packing = self.filtering(
             weight_classes='RAMWeigher', ram_weight_multiplier=-1.0)
