@@ -71,7 +71,11 @@ class StrandedMoves:
                 LOG.exception('Could not end the %s of instance %s',
                               move.migration_type, move.instance_uuid)
         for uuid in ended:
-            self._move_claims.settle(self._database, uuid)
+            try:
+                self._move_claims.settle(self._database, uuid)
+            except Exception:
+                LOG.exception('Could not give back what ended moves of '
+                              'instance %s claimed', uuid)
 
     def _end(
         self, move: server_moves.Migration, before: datetime.datetime

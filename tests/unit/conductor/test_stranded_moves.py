@@ -163,6 +163,29 @@ class TestStrandedMoves(mover.MoverTestCase):
             self.run_late()
             self.assertEqual(server_moves.ERROR, self.status(moves[broken]))
 
+    def test_late_claims_of_others_do_not_wait_for_one_that_stays(self):
+        ended = [self.accept(status=server_moves.ACCEPTED),
+                 self.accept_another()]
+        # The first time they are ended, and then looked at for a while.
+        self.run_late()
+        self.run_late()
+        late = [moves.consumer(move.instance_uuid) for move in ended]
+        for name, move in zip(late, ended):
+            mend = self.break_claims_of(move.instance_uuid)
+            self.claims.claim([
+                mover.claims_base.Claim(each, self.there, {'VCPU': 1})
+                for each in late])
+
+            self.run_late(1)
+
+            self.assertEqual({name}, {*self.claims.held(late)})
+            self.assertIn(
+                f'what ended moves of instance {move.instance_uuid} claimed',
+                self.logs.output)
+            mend()
+            self.run_late(1)
+            self.assertEqual({}, self.claims.held(late))
+
     def accept_another(self):
         """Have a move of another server accepted."""
         first = self.uuid, self.instance
