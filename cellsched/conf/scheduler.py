@@ -117,9 +117,9 @@ traits such as ``COMPUTE_STORAGE_BUS_SCSI``. The agents have to report these.
                help="""
 What becomes of a request that asks for what no enabled stage reads.
 
-A NUMA topology, a PCI device or a resource class that nothing here looks at
-would otherwise be promised and not given: the server would run where it must
-not. Filters declare what they read; the demands that there are, and who reads
+A NUMA topology, a PCI device or what else nothing here looks at would
+otherwise be promised and not given: the server would run where it must not.
+Filters declare what they read; the demands that there are, and who reads
 them, are listed in the reference.
 
 Related options:
