@@ -147,7 +147,7 @@ class UnifiedLimitsDriver(db.DbQuotaDriver):
             return _Told(now, dict(ask(self._enforcer)))
         except Exception as exc:
             # Of an answer that is none it raises whatever that leads to.
-            said = plugins.said_by(exc)
+            said = plugins.said_by(exc).rstrip('.')
             if isinstance(exc, (AttributeError, LookupError, TypeError)):
                 said = f'it answered what oslo.limit cannot read: {said}'
             LOG.warning('Keystone does not tell limits of quotas: %s. %s',
