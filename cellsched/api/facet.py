@@ -2,7 +2,6 @@
 """Parts of the API, each call of which names the rule that it asks."""
 
 from collections.abc import Callable
-import dataclasses
 import functools
 import inspect
 from typing import Any
@@ -74,7 +73,7 @@ class ServerFacet(Facet):
         validation.check_text('server', 'id', uuid)
         found, cell = self._reader.get(context, uuid)
         if not context.is_admin:
-            found = dataclasses.replace(found, host=None)
+            found = found._replace(host=None)
         return found, cell
 
 

@@ -104,9 +104,8 @@ class Details(facet.ServerFacet):
                     row, cell, bool(context.is_admin)) for row in moves])
         if found.status == server_.UNKNOWN:
             zone = asked.get('availability_zone')
-            return dataclasses.replace(details, server=dataclasses.replace(
-                found, availability_zone=zone,
-                image_ref=details.image.get('id')))
+            return dataclasses.replace(details, server=found._replace(
+                availability_zone=zone, image_ref=details.image.get('id')))
         return details
 
     def _ask(

@@ -83,6 +83,12 @@ class SortOrder:
             else (value is not None, value)
             for value, (_, descending) in zip(values, self.keys)])
 
+    def places(
+        self, rows: Iterable[tuple[Any, ...]]
+    ) -> Iterable[tuple[Any, ...]]:
+        """Return the :meth:`place` of each row of values."""
+        return rows if self._is_plain else map(self.place, rows)
+
     def clauses(
         self, columns: Mapping[str, sa.ColumnElement[Any]], dialect: str
     ) -> list[sa.ColumnElement[Any]]:

@@ -25,6 +25,9 @@ from cellsched import objects
 
 LOG = log.getLogger(__name__)
 
+#: Where a row has its state.
+_VM_STATE = instance_list.SHOWN.index('vm_state')
+
 
 @dataclasses.dataclass(frozen=True)
 class Page:
@@ -169,13 +172,16 @@ class PageReader:
             with self._database.reader() as connection:
                 for source in down:
                     rows = self._mapped(connection, source)
-                    yield from self._next(source, rows, [
-                        server.Server.unknown(row, source.name)
-                        for row in rows])
+                    yield from self._next(
+                        source, [tuple(getattr(row, name, None)
+                                       for name in self._order.names)
+                                 for row in rows],
+                        [server.Server.unknown(row, source.name)
+                         for row in rows])
 
     def _ask(
         self, aimed: context_.RequestContext
-    ) -> tuple[Sequence[Any], list[server.Server]]:
+    ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
         assert aimed.cell is not None
         source = self._sources[aimed.cell.uuid]
         return read_page(
@@ -198,20 +204,21 @@ class PageReader:
                 else min(self._batch, self._limit))
 
     def _next(
-        self, source: _CellServers, rows: Sequence[Any],
+        self, source: _CellServers, sorted_by: Sequence[tuple[Any, ...]],
         servers: Sequence[server.Server],
     ) -> Iterator[_Placed]:
         """Yield servers of a cell that were not seen yet, with their places.
 
-        :param rows: which they were made of
+        :param sorted_by: the values of each by which they are sorted
         """
-        source.more = len(rows) == self._size
-        names, place = self._order.names, self._order.place
-        for row, found in zip(rows, servers):
-            source.after = [getattr(row, name, None) for name in names]
-            if found.uuid not in self._seen:
-                self._seen.add(found.uuid)
-                yield place(source.after), source, found
+        source.more = len(servers) == self._size
+        if sorted_by:
+            source.after = sorted_by[-1]
+        seen = self._seen
+        for place, found in zip(self._order.places(sorted_by), servers):
+            if found.uuid not in seen:
+                seen.add(found.uuid)
+                yield place, source, found
 
 
 def database(aimed: context_.RequestContext) -> session.Database:
@@ -224,19 +231,20 @@ def read_page(
     wanted: instance_list.InstanceFilter, order: sort_order.SortOrder,
     after: Sequence[Any] | None = None, limit: int | None = None,
     shows_hosts: bool = True,
-) -> tuple[Sequence[Any], list[server.Server]]:
-    """Return servers of a cell in order, with the rows they are made of.
+) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
+    """Return the values by which servers of a cell are sorted, and them.
 
     :param cell: what users call it
     """
     with database.reader() as connection:
         rows = instance_list.page(connection, wanted, order, after, limit)
-        reasons = instance_faults.latest(
-            connection, [row.uuid for row in rows if row.vm_state == 'error'])
-        tags = tags_.get_many(connection, [row.uuid for row in rows])
-    return rows, [
+        uuids = [row[0] for row in rows]
+        tags = tags_.get_many(connection, uuids)
+        reasons = instance_faults.latest(connection, [
+            row[0] for row in rows if row[_VM_STATE] == 'error'])
+    return instance_list.sort_values(order, rows), [
         server.Server.of_row(
-            row, cell, reasons.get(row.uuid, ''), tags.get(row.uuid, ()),
+            row, cell, reasons.get(row[0], ''), tags.get(row[0], ()),
             shows_hosts)
         for row in rows]
 

@@ -2,10 +2,12 @@
 """Pages of a cell's servers: filters, sort keys, and the query."""
 
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import datetime
+import operator
 from typing import Any
 
 import sqlalchemy as sa
@@ -132,19 +134,37 @@ def page(
 ) -> Sequence[sa.Row[Any]]:
     """Return rows of servers that are asked for, in order.
 
-    Each has :data:`SHOWN`, and the columns of the order that are none of it.
+    Each has :data:`SHOWN`, and the columns of the order that are none of it;
+    see :func:`sort_values`.
 
     :param after: the values of the order's keys that they come after
     """
     dialect = connection.dialect.name
     query = (
-        sa.select(*(_TABLE.c[name] for name in dict.fromkeys(
-            (*SHOWN, *order.names))))
+        sa.select(*(_TABLE.c[name] for name in _columns(order)))
         .where(*wanted.conditions())
         .order_by(*order.clauses(_TABLE.c, dialect)).limit(limit))
     if after is not None:
         query = query.where(order.after(_TABLE.c, after, dialect))
     return connection.execute(query).all()
+
+
+def sort_values(
+    order: sort_order.SortOrder, rows: Iterable[Sequence[Any]]
+) -> list[tuple[Any, ...]]:
+    """Return what rows of a page are sorted by.
+
+    By place, as a row takes ten times as long to find a name.
+    """
+    columns = _columns(order)
+    places = [columns.index(name) for name in order.names]
+    if len(places) == 1:
+        return [(row[places[0]],) for row in rows]
+    return [*map(operator.itemgetter(*places), rows)]
+
+
+def _columns(order: sort_order.SortOrder) -> list[str]:
+    return [*dict.fromkeys((*SHOWN, *order.names))]
 
 
 def values(

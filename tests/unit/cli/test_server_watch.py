@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
-import dataclasses
 
 from cellsched.cli import server_watch
 from cellsched import context
@@ -30,13 +29,13 @@ class Answers:
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, Exception):
             raise answer
-        return dataclasses.replace(BUILT, uuid=uuid, status=answer)
+        return BUILT._replace(uuid=uuid, status=answer)
 
     def list(self, context, filters):
         """Return those that are there."""
         self.asked.append(list(filters['uuid']))
         return pages.Page([
-            dataclasses.replace(BUILT, uuid=uuid, status=self.answers[uuid][0])
+            BUILT._replace(uuid=uuid, status=self.answers[uuid][0])
             for uuid in filters['uuid']
             if isinstance(self.answers[uuid][0], str)], [])
 
