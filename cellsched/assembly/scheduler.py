@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler, and what plans as it decides."""
 
+from collections.abc import Callable
 import functools
 import random as random_
 
 from oslo_config import cfg
+from oslo_utils import uuidutils
 
 from cellsched.assembly import factory
 from cellsched.assembly import service
+from cellsched.cells import periodic_discovery
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
 from cellsched.notify import scheduler_notifier
@@ -68,7 +71,19 @@ def scheduler(
     return service.Service(parts, [rpc_server.server(
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
         parts.database.timestamp, conf.scheduler.remote_exceptions)],
-        driver.periodic())
+        driver.periodic(), _discovering(conf, parts))
+
+
+def _discovering(
+    conf: cfg.ConfigOpts, parts: SchedulerServiceParts
+) -> list[tuple[Callable[[], object], float]]:
+    """Return the discovery of hosts by period, where that is configured."""
+    period_s = conf.scheduler.discover_hosts_in_cells_interval
+    if period_s <= 0:
+        return []
+    return [(periodic_discovery.PeriodicDiscovery(
+        parts.database, parts.discovery,
+        f'{conf.host}:{uuidutils.generate_uuid()}', period_s).run, period_s)]
 
 
 @factory.factory(SchedulerServiceParts)

@@ -35,8 +35,8 @@ class Service:
     def __init__(
         self, parts: process.ProcessParts,
         rpc_servers: Sequence[oslo_messaging.MessageHandlingServer],
-        periodic: Sequence[tuple[Callable[[], None], float]] = (),
-        at_once: Sequence[tuple[Callable[[], None], float]] = (),
+        periodic: Sequence[tuple[Callable[[], object], float]] = (),
+        at_once: Sequence[tuple[Callable[[], object], float]] = (),
     ) -> None:
         self.parts = parts
         self._servers = rpc_servers
@@ -48,7 +48,7 @@ class Service:
         self._stopping = threading.Event()
         #: Why it cannot go on, and what is called then, in whatever thread.
         self.failure: exception.CellschedException | None = None
-        self.on_failure: Callable[[], None] = lambda: None
+        self.on_failure: Callable[[], object] = lambda: None
 
     @property
     def servers(self) -> Sequence[oslo_messaging.MessageHandlingServer]:
@@ -56,7 +56,7 @@ class Service:
         return self._servers
 
     @property
-    def periodic(self) -> Sequence[tuple[Callable[[], None], float, bool]]:
+    def periodic(self) -> Sequence[tuple[Callable[[], object], float, bool]]:
         """Functions, the seconds between their calls, and whether at once."""
         return [*((*each, True) for each in self._at_once),
                 *((*each, False) for each in self._periodic)]
@@ -87,7 +87,7 @@ class Service:
             thread.join()
         self.parts.close()
 
-    def _task(self, function: Callable[[], None]) -> Callable[[], None]:
+    def _task(self, function: Callable[[], object]) -> Callable[[], object]:
         """Return a function that futurist can mark, as it cannot methods.
 
         While a server is away that it needs, the log says so once, and not
@@ -128,5 +128,5 @@ class Service:
         self.on_failure()
 
 
-def _name(function: Callable[[], None]) -> str:
+def _name(function: Callable[[], object]) -> str:
     return getattr(function, '__qualname__', repr(function))

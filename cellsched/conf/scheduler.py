@@ -41,6 +41,23 @@ What the services of this project write is followed as it changes. Whoever else
 writes hosts to the cells' databases, such as Nova's own compute service, is
 seen only by reading everything.
 """),
+    cfg.IntOpt('discover_hosts_in_cells_interval', default=0, min=-1, help="""
+Seconds between discoveries of new hosts, which maps them to their cells.
+
+With zero each scheduler maps a host as soon as it sees it, within
+``refresh_interval``. With more, one of the schedulers does it for all, in this
+interval and when it starts; another one takes over when that has been silent
+for one and a half intervals. With -1 schedulers map none: agents of this
+project map their own host where they reach the API database, and
+``cellsched-manage cell_v2 discover_hosts`` maps all. A host gets no servers
+before it is mapped.
+
+Give all schedulers the same value.
+
+Related options:
+
+* ``refresh_interval``
+"""),
     cfg.FloatOpt('stale_cell_timeout', default=30.0, min=0.0, help="""
 Seconds of silence after which the hosts of a cell get no more servers.
 

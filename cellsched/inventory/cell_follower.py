@@ -25,20 +25,22 @@ class CellFollower:
 
     A node is in the table from when its service is known too, and its host
     is this cell's. A node that nobody mapped yet is mapped when it is first
-    seen. One whose host was mapped and is not any more leaves the table, until
-    it is mapped again.
+    seen, or waits until somebody did. One whose host was mapped and is not any
+    more leaves the table, until it is mapped again.
 
     When hosts were seen last is in the table by our own clock, and in the cell
     by that of its database, which the agents go by.
 
     :param lock: is held while the table is written
     :param clock: that of who judges by the table
+    :param maps_hosts: whether hosts are mapped here
     """
 
     def __init__(
         self, cell: objects.CellMapping, table: table_.HostTable,
         lock: clock_.Lock, aggregate_groups: aggregate_groups_.AggregateGroups,
         discovery: discovery_.Discovery, clock: clock_.Clock,
+        maps_hosts: bool = True,
     ) -> None:
         self.cell = cell
         self._table = table
@@ -46,6 +48,7 @@ class CellFollower:
         self._aggregate_groups = aggregate_groups
         self._discovery = discovery
         self._clock = clock
+        self._maps_hosts = maps_hosts
         self._reading = clock.lock()
         #: By how much the clock of the database is ahead of ours.
         self.ahead_s = 0.0
@@ -247,6 +250,9 @@ class CellFollower:
     def _mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
         """Return the nodes whose hosts are this cell's; map new ones."""
         rows = self._still_mapped(rows)
+        if not self._maps_hosts:
+            rows = [row for row in rows if row.mapped >= 1
+                    or row.host in (self.mapped or ())]
         new = [row for row in rows if row.mapped < 1]
         if not new:
             return rows

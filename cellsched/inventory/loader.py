@@ -51,12 +51,15 @@ class RefreshPolicy:
     :param half_life_s: seconds in which half of a cell's failures are
         forgotten
     :param limits: how long hosts and cells may be silent
+    :param maps_hosts: whether hosts that nobody mapped are mapped when they
+        are first seen
     """
 
     interval_s: float = 1.0
     full_interval_s: float = 300.0
     half_life_s: float = 300.0
     limits: doubt_.DoubtLimits = doubt_.DoubtLimits()
+    maps_hosts: bool = True
 
 
 class InventoryLoader:
@@ -286,7 +289,7 @@ class InventoryLoader:
             if uuid not in self._followers:
                 self._followers[uuid] = cell_follower.CellFollower(
                     cell, self.table, self._lock, self._aggregate_groups,
-                    self._discovery, self._clock)
+                    self._discovery, self._clock, self._policy.maps_hosts)
             self._followers[uuid].cell = cell
             self._followers[uuid].mapped = self._host_mappings.hosts(uuid)
         gathered = self._gatherer.gather(

@@ -51,7 +51,7 @@ class Periodic:
     """A periodic task of a process, and when it is due next."""
 
     name: str
-    function: Callable[[], None]
+    function: Callable[[], object]
     spacing_s: float
     due: float
     running: bool = False

@@ -56,6 +56,41 @@ class TestNewHosts(base.TestCase):
         self.assertIn('Mapped host b2.', lines)
         self.assertEqual([], self.world.api.parts.discovery.discover())
 
+    def test_host_is_mapped_by_whom_the_option_says(self):
+        self.deploy({'cell1': []}, scheduler={
+            'discover_hosts_in_cells_interval': -1})
+        self.world.start_host('cell1', deployment.DeployedHost('late'))
+
+        self.assertEqual('ERROR', self.built()[0].status)
+        self.assertIsNone(self.cell_of('late'))
+
+        self.world.api.parts.discovery.discover()
+
+        self.assertEqual('ACTIVE', self.built()[0].status)
+
+    def test_scheduler_that_leads_maps_hosts_by_period(self):
+        self.deploy({'cell1': []}, scheduler={
+            'discover_hosts_in_cells_interval': 1})
+        conf = self.world.conf('api')
+        parts = assembly.Parts(conf)
+        self.addCleanup(parts.close)
+        other = assembly.scheduler(conf, parts)
+        [discover] = [function for function, *_, at_once in other.periodic
+                      if at_once]
+        self.until(lambda: self.leader(), 'a scheduler leads')
+
+        self.world.start_host('cell1', deployment.DeployedHost('late'))
+
+        self.assertEqual([], discover())
+        self.until(lambda: self.cell_of('late'), 'the host is mapped')
+        self.assertEqual('ACTIVE', self.built()[0].status)
+        self.assertTrue(self.leader().startswith('api:'))
+
+    def leader(self):
+        with self.world.api.parts.database.reader() as connection:
+            return connection.execute(
+                sa.select(models.leaders.c.owner)).scalar()
+
     def test_name_that_another_cell_has_is_left_out(self):
         self.deploy({'cell1': ['same'], 'cell2': ['b1']})
         self.assertEqual({'same', 'b1'}, {

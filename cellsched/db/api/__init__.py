@@ -5,4 +5,4 @@ from cellsched.db.api import models
 from cellsched.db import schema
 
 SCHEMA = schema.Schema(
-    'API', __name__, models.METADATA, '5a80d7f3c216')
+    'API', __name__, models.METADATA, 'c4d86e5b91fa')

@@ -258,6 +258,16 @@ decision_instances = _table(
     sa.Index('decision_instances_instance_uuid_idx', 'instance_uuid'),
 )
 
+# Ours: who does what one of several services does for all, and until when.
+leaders = _table(
+    'leaders',
+    sa.Column('name', sa.String(255), nullable=False),
+    sa.Column('owner', sa.String(255), nullable=False),
+    # In seconds since the epoch.
+    sa.Column('expires_at', mysql.DOUBLE, nullable=False),
+    sa.UniqueConstraint('name', name='uniq_leaders0name'),
+)
+
 # Ours: what changed of aggregates. That is so seldom that one lane does, and
 # who changes several of them waits for nobody in a circle.
 FEED = feed.Feed('aggregate_lanes', METADATA, 1)

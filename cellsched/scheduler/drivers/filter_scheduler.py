@@ -52,7 +52,8 @@ class FilterScheduler(base.SchedulerDriver):
                 conf.scheduler.full_refresh_interval,
                 conf.scheduler.cell_failure_half_life,
                 doubt.DoubtLimits(conf.service_down_time,
-                                  conf.scheduler.stale_cell_timeout)),
+                                  conf.scheduler.stale_cell_timeout),
+                conf.scheduler.discover_hosts_in_cells_interval == 0),
             conf.default_availability_zone, column_providers.load())
         self.placer = placer.Placer(
             self.loader, pipeline_,

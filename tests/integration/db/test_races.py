@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import leaders
 from cellsched.db.api import models
 from cellsched.db.api import request_leases
 from cellsched.db import statements
@@ -74,6 +75,15 @@ class TestRaces(base.APITestCase):
                     (random.sample(hosts, len(hosts)), east))])
 
             self.assertEqual([None] * 3, outcomes)
+
+    def test_one_of_several_that_ask_at_once_leads(self):
+        for number in range(ROUNDS):
+            outcomes = racing.race(*[
+                lambda name=name, now=number * 100.0: self.write(
+                    leaders.elect, 'task', name, now, now + 60.0)
+                for name in (f'{number}-{each}' for each in range(8))])
+
+            self.assertEqual([False] * 7 + [True], sorted(outcomes))
 
     def test_decisions_and_what_takes_them_back_do_not_deadlock(self):
         east, west = self.cells

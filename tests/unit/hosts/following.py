@@ -25,14 +25,14 @@ class FollowerTestCase(base.TestCase):
         self.follower = self.follow('cell1')
         self.database = self.world.targets.database(self.world.cells['cell1'])
 
-    def follow(self, cell):
+    def follow(self, cell, **options):
         cells = registry.CellRegistry(
             self.world.database, self.world.clock, 0)
         return cell_follower.CellFollower(
             self.world.cells[cell], self.table, threading.Lock(),
             self.grouping, discovery.Discovery(
                 self.world.database, cells, self.world.targets,
-                self.world.clock), self.world.own_clock)
+                self.world.clock), self.world.own_clock, **options)
 
     def read(self, everything=False):
         """Read what changed; return the nodes that are new."""

@@ -3,7 +3,9 @@
 
 import sqlalchemy as sa
 
+from cellsched.cells import discovery
 from cellsched.db.api import aggregates
+from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import models
 from cellsched import exception
@@ -207,3 +209,45 @@ class TestUnreadable(following.FollowerTestCase):
 
         self.assertEqual([uuid], self.known())
         self.assertEqual(heard, self.table.cells.oldest)
+
+
+class TestMappingNone(following.FollowerTestCase):
+    """Others map hosts."""
+
+    def setUp(self):
+        super().setUp()
+        self.follower = self.follow('cell1', maps_hosts=False)
+        self.follower.mapped = set()
+
+    def test_host_waits_until_somebody_mapped_it(self):
+        a = self.world.add_host('cell1', 'a')
+        b = self.world.add_host('cell1', 'b')
+        self.assertEqual([], self.read())
+        self.assertEqual({}, self.owners('a', 'b'))
+
+        self.map('b')
+
+        self.assertEqual([b], self.read())
+        self.assertEqual([], self.read())
+        self.map('a')
+        self.assertEqual([a], self.read())
+        self.assertEqual(sorted([a, b]), self.known())
+
+    def test_host_that_waits_and_is_deleted_is_forgotten(self):
+        self.world.add_host('cell1', 'a')
+        self.read()
+        self.delete('a')
+
+        self.map('a')
+
+        self.assertEqual([], self.read())
+
+    def map(self, host):
+        discovery.Discovery(
+            self.world.database, None, self.world.targets, self.world.clock,
+        ).map_host(self.world.cells['cell1'], host)
+        self.follower.mapped = self.follower.mapped | {host}
+
+    def owners(self, *hosts):
+        with self.world.database.reader() as connection:
+            return host_mappings.get_many(connection, hosts)

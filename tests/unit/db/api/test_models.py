@@ -46,6 +46,7 @@ OURS = {'aggregates': {'lane', 'position'},
 #: Tables that are here and not in Nova.
 OUR_TABLES = {
     'aggregate_lanes': {'lane', 'position'},
+    'leaders': EVERY | {'name', 'owner', 'expires_at'},
     'scheduler_decisions': EVERY | {
         'uuid', 'request_id', 'decided_at', 'document'},
     'decision_instances': EVERY | {'decision_uuid', 'instance_uuid'},
