@@ -16,6 +16,7 @@ from cellsched.db.api import flavors
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
+from cellsched.objects import request_groups
 from cellsched.objects import resources
 
 #: The most that the columns of sizes take.
@@ -123,9 +124,10 @@ class Flavors(facet.Facet):
                     where='flavor', field='extra_specs',
                     expected=f'no more than {SPECS_MAX}')
             # Others may have written what is not changed.
-            resources.asked({
-                key: value for key, value in extra_specs.items()
-                if value is not None})
+            given = {key: value for key, value in extra_specs.items()
+                     if value is not None}
+            resources.asked(given)
+            request_groups.check(given)
             flavors.set_extra_specs(
                 connection, flavor.id, extra_specs, self._clock.now())
             return flavors.get(connection, flavor.flavorid)

@@ -14,6 +14,7 @@ import jsonschema
 
 from cellsched import document as document_
 from cellsched import exception
+from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.testing import deployment
 
@@ -232,6 +233,7 @@ def _check_resources(
     for number, flavor in enumerate(document['flavors']):
         try:
             resources.asked(flavor.get('extra_specs'))
+            request_groups.asked(flavor.get('extra_specs'))
         except exception.InvalidField as exc:
             raise document_.invalid(
                 path, ('flavors', number, exc.field), exc.expected) from None

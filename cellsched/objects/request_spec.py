@@ -6,6 +6,7 @@ from typing import Any
 from oslo_versionedobjects import fields
 
 from cellsched.objects import base
+from cellsched.objects import request_groups
 from cellsched.objects import resources
 
 
@@ -142,3 +143,15 @@ class RequestSpec(base.Object):
         if more['extra_specs']:
             wanted.update(resources.asked(more['extra_specs']))
         return {name: amount for name, amount in wanted.items() if amount}
+
+    def group_demand(self) -> request_groups.GroupDemand:
+        """Return what one instance takes beside that, of single providers.
+
+        The flavor's extra specs, ``requested_resources`` and ``same_subtree``
+        of ``request_level_params`` say it.
+
+        :raises cellsched.exception.InvalidField: names what makes no sense
+        """
+        return request_groups.asked(
+            self.flavor.get('extra_specs'), self.get('requested_resources'),
+            self.get('request_level_params'))

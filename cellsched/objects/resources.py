@@ -21,6 +21,11 @@ AMOUNT = 'resources:'
 #: The largest amount of anything, in its unit.
 AMOUNT_MAX = 2 ** 31 - 1
 
+#: For people: which classes there are, and which amounts.
+CLASSES = ('a resource class of os-resource-classes, or CUSTOM_ and capital '
+           'letters, digits and _')
+AMOUNTS = f'a whole number from 0 to {AMOUNT_MAX}'
+
 _STANDARD = frozenset(os_resource_classes.STANDARDS)
 _CUSTOM = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
 
@@ -82,27 +87,31 @@ def asked(extra_specs: Mapping[str, str] | None) -> dict[str, int]:
     :raises cellsched.exception.InvalidField: names the extra spec that has no
         such class, or no amount
     """
-    amounts = {}
-    for key, said in extra_specs.items() if extra_specs else ():
-        if not key.startswith(AMOUNT):
-            continue
-        name = key.removeprefix(AMOUNT)
-        if not is_known(name):
-            raise _invalid(key, 'a resource class of os-resource-classes, or '
-                                'CUSTOM_ and capital letters, digits and _')
-        amounts[name] = _amount(key, said)
-    return amounts
+    return {name: amount_of(key, name, said)
+            for key, said in (extra_specs.items() if extra_specs else ())
+            for name in (key.removeprefix(AMOUNT),) if name != key}
 
 
-def _amount(key: str, said: str) -> int:
+def amount_of(key: str, name: str, said: str) -> int:
+    """Return the amount that an extra spec asks for.
+
+    :param key: the extra spec
+    :param name: the resource class, as it is in the key
+    :param said: the value
+    :raises cellsched.exception.InvalidField: names the extra spec that has no
+        such class, or no amount
+    """
+    if not is_known(name):
+        raise refuse(key, CLASSES)
     if isinstance(said, str) and _AMOUNT.fullmatch(said):
         amount = int(said)
         if amount <= AMOUNT_MAX:
             return amount
-    raise _invalid(key, f'a whole number from 0 to {AMOUNT_MAX}')
+    raise refuse(key, AMOUNTS)
 
 
-def _invalid(key: str, expected: str) -> exception.InvalidField:
+def refuse(key: str, expected: str) -> exception.InvalidField:
+    """Return the error of an extra spec of a flavor."""
     return exception.InvalidField(
         where='flavor', field=f'extra_specs.{ascii(key[:80])[1:-1]}',
         expected=expected)

@@ -17,6 +17,7 @@ from oslo_utils import strutils
 
 from cellsched import objects
 from cellsched.objects import base
+from cellsched.objects import request_groups
 
 #: What the names of demands begin with; those of fields have no such prefix.
 EXTRA_SPEC, PROPERTY = 'flavor.extra_specs.', 'image.properties.'
@@ -181,16 +182,13 @@ _MODEL = 'a model of memory encryption'
 _HYPERVISOR = 'a kind of hypervisor'
 _OLD = 'what its new name asks for'
 
-#: As Placement's suffixes of groups are.
-_SUFFIX = '[a-zA-Z0-9_-]{1,64}'
-
 RESOURCES = _of_flavor('resources:*', 'resources by their class', _ALWAYS)
 GROUP = _of_flavor(
-    'resources*', 'resources of a numbered group', _ALWAYS,
-    f'(?s){re.escape(EXTRA_SPEC)}resources{_SUFFIX}:.*')
+    'resources{group}:*', 'resources of a numbered group', _ALWAYS,
+    f'(?s){re.escape(EXTRA_SPEC)}resources{request_groups.SUFFIX}:.*')
 TRAIT_GROUP = _of_flavor(
-    'trait*', 'traits of a numbered group', _TRAIT,
-    f'(?s){re.escape(EXTRA_SPEC)}trait{_SUFFIX}:.*')
+    'trait{group}:*', 'traits of a numbered group', _TRAIT,
+    f'(?s){re.escape(EXTRA_SPEC)}trait{request_groups.SUFFIX}:.*')
 
 DEMANDS: tuple[Demand, ...] = (
     *_of_both('numa_nodes', _NUMA, _GIVEN),

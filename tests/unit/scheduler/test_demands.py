@@ -114,6 +114,16 @@ class TestUnread(base.TestCase):
 
         self.assertIn('resources2:VGPU', told)
 
+    def test_reading_all_groups_reads_nothing_without_a_suffix(self):
+        reads = catalogue.GROUP.name, catalogue.TRAIT_GROUP.name
+        specs = {'resources1:VGPU': '1', 'trait_A:CUSTOM_A': 'required'}
+        others = {'resources:VGPU': '1', 'trait:CUSTOM_A': 'required',
+                  'resourceful': 'yes', 'traits': 'yes'}
+
+        self.assertEqual([], unread(*reads, extra_specs=specs))
+        self.assertEqual(4, len(unread(
+            *reads, extra_specs={**specs, **others})))
+
     def test_name_is_told_on_one_short_line(self):
         [told] = unread(extra_specs={'capabilities:\r\n' + 'x' * 10_000: ''})
 
@@ -204,6 +214,7 @@ class TestNames(base.TestCase):
     def test_names_and_their_beginnings_are_known(self):
         for known in ('numa_topology', 'flavor.extra_specs.hw:numa_nodes',
                       'flavor.extra_specs.resources*',
+                      'flavor.extra_specs.resources{group}:*',
                       'image.properties.hw_numa_*', 'request_level_params.*',
                       'flavor.extra_specs.quota:cpu_shares'):
             self.assertTrue(demands.is_known(known), known)

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Request groups: resources and traits that one provider has to give.
+
+A flavor numbers them by a suffix, ``resources1:VGPU=1`` with
+``trait1:CUSTOM_FAST=required``. Those of ports and devices come with a
+request, as Nova's ``RequestGroup``.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import functools
+import re
+from typing import Any
+from typing import NamedTuple
+import uuid
+
+import os_traits
+from oslo_utils import uuidutils
+
+from cellsched import exception
+from cellsched.objects import resources
+
+#: The pattern of a suffix.
+SUFFIX = '[a-zA-Z0-9_-]{1,64}'
+
+#: The most groups of one request.
+GROUPS_MAX = 64
+
+#: The most classes, traits, and aggregates, of one group.
+PARTS_MAX = 64
+
+#: What extra specs of groups begin with.
+_SCOPES = ('resources', 'trait')
+
+_SPEC = re.compile(f'(?s)(resources|trait)({SUFFIX}):(.*)')
+_SUFFIX = re.compile(SUFFIX)
+_CUSTOM_TRAIT = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
+_STANDARD_TRAITS = frozenset(os_traits.get_traits())
+
+_REQUIRED, _FORBIDDEN = 'required', 'forbidden'
+_POLICIES = {None: False, 'none': False, 'isolate': True}
+
+_TRAITS = ('a trait of os-traits, or CUSTOM_ and capital letters, digits '
+           'and _')
+_POLICY = ('none or isolate: whether each of several groups has a provider '
+           'of its own')
+
+#: Fields of a ``RequestGroup``. What was found for one is not asked for.
+_FIELDS = frozenset({
+    'use_same_provider', 'resources', 'required_traits', 'forbidden_traits',
+    'aggregates', 'forbidden_aggregates', 'requester_id', 'in_tree',
+    'provider_uuids'})
+
+
+class RequestGroup(NamedTuple):
+    """A part of a request that one provider has to give.
+
+    :param suffix: ``1``, ``_GPU``, or the id of the port or device that needs
+        it; no other group of the request has it
+    :param resources: pairs of a resource class and an amount of at least 1,
+        sorted by class; none where only the place of the provider matters
+    :param required: traits that the provider has
+    :param forbidden: traits that it lacks
+    :param in_tree: the uuid of a provider in whose tree it is
+    :param aggregates: sets of uuids; it is in one aggregate of each set
+    :param forbidden_aggregates: uuids of aggregates that it is not in
+    """
+
+    suffix: str
+    resources: tuple[tuple[str, int], ...]
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    in_tree: str | None = None
+    aggregates: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+
+
+class GroupDemand(NamedTuple):
+    """All groups of a request.
+
+    :param groups: sorted by suffix
+    :param isolate: whether each group has a provider of its own
+    :param same_subtree: sets of suffixes; the providers of each set are in
+        one subtree, whose root is one of them
+    """
+
+    groups: tuple[RequestGroup, ...] = ()
+    isolate: bool = False
+    same_subtree: tuple[frozenset[str], ...] = ()
+
+
+#: What most requests ask for.
+NO_GROUPS = GroupDemand()
+
+
+def is_trait(name: str) -> bool:
+    """Return whether a text is the name of a trait."""
+    return (name in _STANDARD_TRAITS
+            or _CUSTOM_TRAIT.fullmatch(name) is not None)
+
+
+def asked(
+    extra_specs: Mapping[str, str] | None, requested: Any = None,
+    level: Any = None,
+) -> GroupDemand:
+    """Return the groups of a request; :data:`NO_GROUPS` of most.
+
+    :param extra_specs: the flavor's
+    :param requested: ``requested_resources``: a list of Nova's
+        ``RequestGroup``, each in its envelope or as a dict of its fields
+    :param level: ``request_level_params``: Nova's ``RequestLevelParams``, in
+        one of these forms too
+    :raises cellsched.exception.InvalidField: names what makes no sense
+    """
+    said = tuple([
+        (key, value) for key, value in extra_specs.items()
+        if key.startswith(_SCOPES)]) if extra_specs else ()
+    of_flavor = _numbered(said) if said else ()
+    subtrees = _same_subtree(level) if level is not None else ()
+    if not of_flavor and not requested and not subtrees:
+        return NO_GROUPS
+    of_request = _requested(requested) if requested else []
+    groups = _together(of_flavor, of_request)
+    _check_places(of_flavor, of_request, subtrees)
+    if not groups:
+        return NO_GROUPS
+    return GroupDemand(
+        tuple([groups[suffix] for suffix in sorted(groups)]),
+        _isolates(extra_specs, len(of_flavor)), subtrees)
+
+
+def check(extra_specs: Mapping[str, str]) -> None:
+    """Check some extra specs of a flavor, each by itself.
+
+    :raises cellsched.exception.InvalidField: names what makes no sense
+    """
+    _of_flavor(extra_specs.items())
+    if extra_specs.get('group_policy') not in _POLICIES:
+        raise resources.refuse('group_policy', _POLICY)
+
+
+def _together(
+    of_flavor: Iterable[RequestGroup],
+    of_request: Iterable[tuple[str, RequestGroup]],
+) -> dict[str, RequestGroup]:
+    """Return all groups by suffix."""
+    groups = {group.suffix: group for group in of_flavor}
+    for field, group in of_request:
+        if group.suffix in groups:
+            raise _refuse(f'{field}.requester_id',
+                          'another than other groups of the request have')
+        groups[group.suffix] = group
+    if len(groups) > GROUPS_MAX:
+        raise _refuse(
+            'requested_resources',
+            f'at most {GROUPS_MAX} groups, with those of the flavor')
+    return groups
+
+
+def _check_places(
+    of_flavor: Iterable[RequestGroup],
+    of_request: Iterable[tuple[str, RequestGroup]],
+    subtrees: Iterable[frozenset[str]],
+) -> None:
+    """Make sure that groups without resources are there for their place."""
+    near = frozenset[str]().union(*subtrees)
+    for group in of_flavor:
+        if not group.resources and group.suffix not in near:
+            trait = min(group.required | group.forbidden)
+            raise resources.refuse(
+                f'trait{group.suffix}:{trait}',
+                f'resources{group.suffix}:CLASS beside it')
+    for field, group in of_request:
+        if not group.resources and group.suffix not in near:
+            raise _refuse(f'{field}.resources', 'amounts of resource classes')
+    if not near <= {group.suffix for group in of_flavor} | {
+            group.suffix for _, group in of_request}:
+        raise _refuse('request_level_params.same_subtree',
+                      'lists of suffixes of groups of the request')
+
+
+def _isolates(extra_specs: Mapping[str, str] | None, count: int) -> bool:
+    """Return whether the flavor, which has so many groups, keeps all apart.
+
+    Groups of its own are the flavor's to speak of; what ports and devices
+    need may come of one provider.
+    """
+    policy = extra_specs.get('group_policy') if extra_specs else None
+    if policy not in _POLICIES or policy is None and count > 1:
+        raise resources.refuse('group_policy', _POLICY)
+    return _POLICIES[policy]
+
+
+def _of_flavor(
+    specs: Iterable[tuple[str, str]]
+) -> tuple[RequestGroup, ...]:
+    """Return the groups of extra specs that ask for something.
+
+    What is neither required nor forbidden may have a meaning of its own, in
+    a scope that only begins like that of traits. Beside resources it has not.
+    """
+    amounts: dict[str, dict[str, int]] = {}
+    traits: dict[str, dict[str, str]] = {}
+    others = {}
+    for key, said in specs:
+        found = _SPEC.fullmatch(key)
+        if found is None:
+            continue
+        kind, suffix, name = found.groups()
+        if kind == 'resources':
+            _part(amounts, suffix, key)[name] = resources.amount_of(
+                key, name, said)
+        elif said not in (_REQUIRED, _FORBIDDEN):
+            others[suffix] = key
+        elif is_trait(name):
+            _part(traits, suffix, key)[name] = said
+        else:
+            raise resources.refuse(key, _TRAITS)
+    for suffix in others.keys() & amounts.keys():
+        raise resources.refuse(others[suffix], 'required or forbidden')
+    suffixes = amounts.keys() | traits.keys()
+    if len(suffixes) > GROUPS_MAX:
+        raise resources.refuse(key, f'at most {GROUPS_MAX} groups')
+    groups = [
+        RequestGroup(suffix, _amounts(amounts.get(suffix, {})),
+                     _with(traits.get(suffix), _REQUIRED),
+                     _with(traits.get(suffix), _FORBIDDEN))
+        for suffix in suffixes]
+    return tuple([each for each in groups if any(each[1:])])
+
+
+# Flavors are few, and come with every request.
+_numbered = functools.lru_cache(1024)(_of_flavor)
+
+
+def _part(
+    groups: dict[str, dict[str, Any]], suffix: str, key: str
+) -> dict[str, Any]:
+    """Return what is known of a group, where one thing more fits."""
+    part = groups.setdefault(suffix, {})
+    if len(groups) > GROUPS_MAX:
+        raise resources.refuse(key, f'at most {GROUPS_MAX} groups')
+    if len(part) == PARTS_MAX:
+        raise resources.refuse(
+            key, f'at most {PARTS_MAX} classes and as many traits in a group')
+    return part
+
+
+def _with(traits: Mapping[str, str] | None, kind: str) -> frozenset[str]:
+    return frozenset(
+        [name for name, said in traits.items() if said == kind]
+    ) if traits else frozenset()
+
+
+def _amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(
+        [each for each in amounts.items() if each[1]]))
+
+
+def _requested(said: Any) -> list[tuple[str, RequestGroup]]:
+    """Return the groups of ``requested_resources`` with their fields' names.
+
+    Those that ask for nothing are left out.
+    """
+    if not isinstance(said, (list, tuple)) or len(said) > GROUPS_MAX:
+        raise _refuse('requested_resources',
+                      f'a list of at most {GROUPS_MAX} groups')
+    pairs = [(f'requested_resources[{place}]', each)
+             for place, each in enumerate(said)]
+    groups = [(field, _group(field, each)) for field, each in pairs]
+    return [(field, group) for field, group in groups if any(group[1:])]
+
+
+def _group(field: str, document: Any) -> RequestGroup:
+    data = _data(field, document, 'RequestGroup')
+    for name, value in data.items():
+        if name not in _FIELDS and value:
+            raise _refuse(f'{field}.{_shown(name)}',
+                          'nothing, as no such field is known')
+    suffix = data.get('requester_id')
+    if data.get('use_same_provider', True) is not True:
+        raise _refuse(f'{field}.use_same_provider', 'true')
+    if not isinstance(suffix, str) or not _SUFFIX.fullmatch(suffix):
+        raise _refuse(f'{field}.requester_id',
+                      '1 to 64 letters, digits, _ and -')
+    required, forbidden = (
+        _names(f'{field}.{name}', data.get(name), _trait, _TRAITS)
+        for name in ('required_traits', 'forbidden_traits'))
+    if required & forbidden:
+        raise _refuse(f'{field}.forbidden_traits',
+                      'none of the required traits')
+    in_tree = data.get('in_tree')
+    if in_tree is not None and _uuid(in_tree) is None:
+        raise _refuse(f'{field}.in_tree', 'a uuid')
+    return RequestGroup(
+        suffix, _given(f'{field}.resources', data.get('resources')),
+        required, forbidden, _uuid(in_tree),
+        tuple([_uuids(f'{field}.aggregates', each) for each in _listed(
+            f'{field}.aggregates', data.get('aggregates'))]),
+        _uuids(f'{field}.forbidden_aggregates',
+               data.get('forbidden_aggregates')))
+
+
+def _given(field: str, said: Any) -> tuple[tuple[str, int], ...]:
+    """Return the amounts of a ``RequestGroup``."""
+    if said is None:
+        return ()
+    if not isinstance(said, dict) or len(said) > PARTS_MAX:
+        raise _refuse(
+            field, f'amounts of at most {PARTS_MAX} resource classes')
+    for name, amount in said.items():
+        shown = f'{field}.{_shown(name)}'
+        if not isinstance(name, str) or not resources.is_known(name):
+            raise _refuse(shown, resources.CLASSES)
+        if type(amount) is not int or not (
+                0 <= amount <= resources.AMOUNT_MAX):
+            raise _refuse(shown, resources.AMOUNTS)
+    return _amounts(said)
+
+
+def _same_subtree(level: Any) -> tuple[frozenset[str], ...]:
+    """Return the sets of suffixes of ``request_level_params``."""
+    said = _data('request_level_params', level, 'RequestLevelParams').get(
+        'same_subtree')
+    if not said:
+        return ()
+    field = 'request_level_params.same_subtree'
+    sets = tuple([
+        _names(field, each, _suffix, 'lists of suffixes of groups')
+        for each in _listed(field, said)])
+    if not all(sets):
+        raise _refuse(field, 'lists of at least one suffix')
+    return sets
+
+
+def _data(field: str, document: Any, name: str) -> dict[str, Any]:
+    """Return the fields of an object of Nova's, in its envelope or not."""
+    if isinstance(document, dict) and (
+            document.get('nova_object.name', name) == name):
+        data = document.get('nova_object.data', document)
+        if isinstance(data, dict):
+            return data
+    raise _refuse(field, f"Nova's {name}, or a dict of its fields")
+
+
+def _listed(field: str, said: Any) -> Iterable[Any]:
+    if said is None:
+        return ()
+    if isinstance(said, (list, tuple, set, frozenset)) and (
+            len(said) <= PARTS_MAX):
+        return said
+    raise _refuse(field, f'a list of at most {PARTS_MAX}')
+
+
+def _names(
+    field: str, said: Any, read: Callable[[Any], str | None], expected: str
+) -> frozenset[str]:
+    """Return a list of names.
+
+    :param read: returns a name as it is kept; None of what is no such name
+    """
+    names = [read(each) for each in _listed(field, said)]
+    if None in names:
+        raise _refuse(field, expected)
+    return frozenset(name for name in names if name is not None)
+
+
+def _uuids(field: str, said: Any) -> frozenset[str]:
+    return _names(field, said, _uuid, 'uuids of aggregates')
+
+
+def _uuid(said: Any) -> str | None:
+    if (isinstance(said, str) and len(said) <= 36
+            and uuidutils.is_uuid_like(said)):
+        return str(uuid.UUID(said))
+    return None
+
+
+def _trait(said: Any) -> str | None:
+    return said if isinstance(said, str) and is_trait(said) else None
+
+
+def _suffix(said: Any) -> str | None:
+    return said if isinstance(said, str) and _SUFFIX.fullmatch(said) else None
+
+
+def _shown(name: Any) -> str:
+    # Whoever sends a request writes it, and everybody reads the log.
+    return ascii(name[:80])[1:-1] if isinstance(name, str) else 'key'
+
+
+def _refuse(field: str, expected: str) -> exception.InvalidField:
+    return exception.InvalidField(
+        where='request', field=field, expected=expected)
