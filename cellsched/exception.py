@@ -24,6 +24,7 @@
     │   ├── InstanceMappingNotFound
     │   ├── InstanceNotFound
     │   ├── ProjectQuotaNotFound     or it is not for who asks
+    │   ├── ResourceProviderNotFound
     │   └── ServiceNotFound
     ├── Exists
     │   ├── AggregateExists
@@ -31,10 +32,13 @@
     │   ├── FlavorExists
     │   ├── HostInOtherZone          names its zone
     │   ├── HostNameTaken            by another agent
-    │   └── HostMappingExists        names both cells
+    │   ├── HostMappingExists        names both cells
+    │   └── ResourceProviderExists
     ├── InUse                        it cannot go yet
+    │   ├── AggregateInUse           names what its hosts share
     │   ├── CellInUse                says by what
-    │   └── HostInUse
+    │   ├── HostInUse
+    │   └── ResourceProviderInUse    servers hold something of it
     ├── InstanceInvalidState         names the state
     ├── NoValidHost                  carries rejections, never host names
     │   └── MaxRetriesExceeded
@@ -262,6 +266,10 @@ class ProjectQuotaNotFound(NotFound):
     msg_fmt = 'There is no quota of project %(project_id)s.'
 
 
+class ResourceProviderNotFound(NotFound):
+    msg_fmt = 'There is no resource provider %(provider)s.'
+
+
 class ServiceNotFound(NotFound):
     msg_fmt = "Host '%(host)s' has no service %(binary)s."
 
@@ -300,10 +308,20 @@ class HostMappingExists(Exists):
                '%(mapped_cell)s already; host names are unique across cells.')
 
 
+class ResourceProviderExists(Exists):
+    msg_fmt = ('There is a resource provider with the name %(name)s '
+               'already.')
+
+
 class InUse(CellschedException):
     """Something cannot go while it has something."""
 
     code = 409
+
+
+class AggregateInUse(InUse):
+    msg_fmt = ('The hosts of aggregate %(aggregate)s share the resource '
+               'provider %(provider)s; that has to go first.')
 
 
 class CellInUse(InUse):
@@ -318,6 +336,11 @@ class CellInUse(InUse):
 
 class HostInUse(InUse):
     msg_fmt = "Host '%(host)s' has %(count)s servers."
+
+
+class ResourceProviderInUse(InUse):
+    msg_fmt = ('Something is held of resource provider %(provider)s, by '
+               '%(count)s consumers.')
 
 
 class Cell0CannotBeDisabled(Invalid):

@@ -148,6 +148,8 @@ class Aggregates(facet.Facet):
 
         :raises cellsched.exception.InvalidField: no name that can be kept
         :raises cellsched.exception.AggregateNotFound: there is neither
+        :raises cellsched.exception.AggregateInUse: its hosts share a resource
+            provider, which has to go first
         """
         number = self._get(name).id
         with self._database.writer() as connection:

@@ -18,6 +18,7 @@ from cellsched import exception
 _TABLE = models.aggregates
 _HOSTS = models.aggregate_hosts
 _METADATA = models.aggregate_metadata
+_SHARED = models.shared_providers
 
 #: Digits of the largest id that surely fits into its column.
 _DIGITS_MAX = 9
@@ -177,11 +178,20 @@ def remove_hosts(
 def delete(
     connection: sa.Connection, number: int, now: datetime.datetime
 ) -> None:
-    """Delete an aggregate, whatever is in it.
+    """Delete an aggregate, whatever hosts and metadata are in it.
 
     :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    :raises cellsched.exception.AggregateInUse: its hosts share a provider
     """
     _note(connection, number, now)
+    # Who adds one moves the lane too, and so comes before or after this.
+    shared = connection.execute(
+        sa.select(_TABLE.c.name.label('aggregate'), _SHARED.c.name)
+        .join(_SHARED, _SHARED.c.aggregate_uuid == _TABLE.c.uuid)
+        .where(_TABLE.c.id == number).order_by(_SHARED.c.name)).first()
+    if shared is not None:
+        raise exception.AggregateInUse(
+            aggregate=shared.aggregate, provider=shared.name)
     for column in _HOSTS.c.aggregate_id, _METADATA.c.aggregate_id, _TABLE.c.id:
         connection.execute(sa.delete(column.table).where(column == number))
 

@@ -268,6 +268,22 @@ leaders = _table(
     sa.UniqueConstraint('name', name='uniq_leaders0name'),
 )
 
-# Ours: what changed of aggregates. That is so seldom that one lane does, and
-# who changes several of them waits for nobody in a circle.
+# Ours: what the hosts of an aggregate share, such as a pool of storage.
+shared_providers = _table(
+    'shared_providers',
+    sa.Column('uuid', sa.String(36), nullable=False),
+    sa.Column('name', sa.String(255), nullable=False),
+    sa.Column('aggregate_uuid', sa.String(36), nullable=False),
+    # JSON: a list of names, and what an operator said that there is of each
+    # resource class. The claim store follows that.
+    sa.Column('traits', sa.Text, nullable=False),
+    sa.Column('inventories', sa.Text, nullable=False),
+    sa.UniqueConstraint('uuid', name='uniq_shared_providers0uuid'),
+    sa.UniqueConstraint('name', name='uniq_shared_providers0name'),
+    sa.Index('shared_providers_aggregate_uuid_idx', 'aggregate_uuid'),
+)
+
+# Ours: what changed of aggregates, and of what their hosts share. That is so
+# seldom that one lane does, and who changes several of them waits for nobody
+# in a circle.
 FEED = feed.Feed('aggregate_lanes', METADATA, 1)

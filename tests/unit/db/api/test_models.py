@@ -51,6 +51,8 @@ OUR_TABLES = {
         'uuid', 'request_id', 'decided_at', 'document'},
     'decision_instances': EVERY | {'decision_uuid', 'instance_uuid'},
     'quota_locks': EVERY | {'project_id'},
+    'shared_providers': EVERY | {
+        'uuid', 'name', 'aggregate_uuid', 'traits', 'inventories'},
 }
 
 

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for sharing providers: what the hosts of an aggregate share."""
+
+from collections.abc import Mapping
+import dataclasses
+import datetime
+import json
+from typing import Any
+from typing import NamedTuple
+
+from oslo_db import exception as db_exc
+import sqlalchemy as sa
+
+from cellsched.db.api import models
+from cellsched.db import feed
+from cellsched import exception
+from cellsched.objects import resources
+
+_TABLE = models.shared_providers
+_AGGREGATES = models.aggregates
+
+_ALL = sa.select(
+    _TABLE.c.uuid, _TABLE.c.name, _TABLE.c.aggregate_uuid, _TABLE.c.traits,
+    _TABLE.c.inventories).order_by(_TABLE.c.name)
+
+
+class SharedProvider(NamedTuple):
+    """A resource provider that the hosts of an aggregate share.
+
+    :ivar aggregate_uuid: of the aggregate whose hosts share it
+    :ivar traits: names
+    :ivar inventories: what an operator said that there is, by resource class;
+        what is taken, and from what, is the claim store's
+    """
+
+    uuid: str
+    name: str
+    aggregate_uuid: str
+    traits: frozenset[str] = frozenset()
+    inventories: Mapping[str, resources.Inventory] = {}
+
+
+def fingerprint(connection: sa.Connection) -> feed.Token:
+    """Return what changes when any sharing provider does.
+
+    It changes with aggregates too, whose hosts share them. Rows that others
+    than this project write are no change.
+    """
+    return models.FEED.token(connection)
+
+
+def list_all(connection: sa.Connection) -> list[SharedProvider]:
+    """Return every sharing provider, by name."""
+    return [_from_row(row) for row in connection.execute(_ALL)]
+
+
+def get(connection: sa.Connection, name: str) -> SharedProvider:
+    """Return a sharing provider by its uuid or its name; a uuid goes first.
+
+    :raises cellsched.exception.ResourceProviderNotFound: there is neither
+    """
+    found = [_from_row(row) for row in connection.execute(_ALL.where(
+        sa.or_(_TABLE.c.uuid == name, _TABLE.c.name == name)))]
+    if not found:
+        raise exception.ResourceProviderNotFound(provider=name)
+    return max(found, key=lambda provider: provider.uuid == name)
+
+
+def create(
+    connection: sa.Connection, provider: SharedProvider,
+    now: datetime.datetime,
+) -> None:
+    """Add a sharing provider.
+
+    :raises cellsched.exception.ResourceProviderExists: its name or its uuid
+        is taken
+    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    """
+    _lock(connection, provider)
+    _write(connection, sa.insert(_TABLE).values(created_at=now), provider)
+
+
+def update(
+    connection: sa.Connection, provider: SharedProvider,
+    now: datetime.datetime,
+) -> None:
+    """Replace all that a sharing provider has besides its uuid.
+
+    :raises cellsched.exception.ResourceProviderNotFound: none has its uuid
+    :raises cellsched.exception.ResourceProviderExists: its name is taken
+    :raises cellsched.exception.AggregateNotFound: there is no such aggregate
+    """
+    _lock(connection, provider)
+    changed = _write(connection, sa.update(_TABLE).where(
+        _TABLE.c.uuid == provider.uuid).values(updated_at=now), provider)
+    if not changed.rowcount:
+        raise exception.ResourceProviderNotFound(provider=provider.uuid)
+
+
+def delete(connection: sa.Connection, uuid: str) -> None:
+    """Delete a sharing provider, whatever is taken of it.
+
+    :raises cellsched.exception.ResourceProviderNotFound: none has this uuid
+    """
+    models.FEED.move(connection, uuid)
+    if not connection.execute(
+            sa.delete(_TABLE).where(_TABLE.c.uuid == uuid)).rowcount:
+        raise exception.ResourceProviderNotFound(provider=uuid)
+
+
+def _lock(connection: sa.Connection, provider: SharedProvider) -> None:
+    """Let followers know, and make sure that its aggregate is there.
+
+    Who deletes the aggregate waits for it, as there is one lane for both.
+    """
+    models.FEED.move(connection, provider.uuid)
+    if connection.execute(sa.select(_AGGREGATES.c.id).where(
+            _AGGREGATES.c.uuid == provider.aggregate_uuid)).first() is None:
+        raise exception.AggregateNotFound(aggregate=provider.aggregate_uuid)
+
+
+def _write(
+    connection: sa.Connection, statement: Any, provider: SharedProvider
+) -> sa.CursorResult[Any]:
+    try:
+        return connection.execute(statement.values(
+            uuid=provider.uuid, name=provider.name,
+            aggregate_uuid=provider.aggregate_uuid,
+            traits=json.dumps(sorted(provider.traits)),
+            inventories=json.dumps({
+                name: dataclasses.asdict(inventory)
+                for name, inventory in sorted(provider.inventories.items())})))
+    except db_exc.DBDuplicateEntry:
+        raise exception.ResourceProviderExists(
+            name=provider.name) from None
+
+
+def _from_row(row: Any) -> SharedProvider:
+    return SharedProvider(
+        row.uuid, row.name, row.aggregate_uuid,
+        frozenset(json.loads(row.traits)),
+        {name: resources.Inventory(**said)
+         for name, said in json.loads(row.inventories).items()})

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for sharing providers: what the hosts of an aggregate share."""
+
+from cellsched.db.api import aggregates
+from cellsched.db.api import shared_providers
+from cellsched import exception
+from cellsched.objects import resources
+from tests.unit.db.api import base
+from tests.unit.db import samples
+from tests.unit import racing
+
+
+class TestSharedProviders(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.east, self.west = samples.uuids(2)
+        self.numbers = {
+            uuid: self.write(aggregates.create, uuid, name, [], {},
+                             samples.NOW)
+            for uuid, name in ((self.east, 'east'), (self.west, 'west'))}
+
+    def pool(self, name='pool', **changes):
+        return shared_providers.SharedProvider(
+            samples.uuids(1)[0], name, self.east, frozenset({'A', 'B'}), {
+                'DISK_GB': resources.Inventory(
+                    1000, 10, 1.5, 2, 100, 2)})._replace(**changes)
+
+    def create(self, *providers):
+        for provider in providers:
+            self.write(shared_providers.create, provider, samples.NOW)
+
+    def update(self, provider):
+        self.write(shared_providers.update, provider, samples.LATER)
+
+    def listed(self):
+        return self.read(shared_providers.list_all)
+
+    def test_provider_is_found_by_uuid_and_by_name(self):
+        pool, other = self.pool(), self.pool('other')
+        self.create(pool, other)
+
+        for name in pool.uuid, 'pool':
+            self.assertEqual(pool, self.read(shared_providers.get, name))
+        self.assertEqual([other, pool], self.listed())
+
+    def test_uuid_goes_before_a_name_that_looks_like_one(self):
+        pool = self.pool()
+        self.create(self.pool(pool.uuid), pool)
+
+        self.assertEqual(pool, self.read(shared_providers.get, pool.uuid))
+
+    def test_provider_has_what_it_was_changed_to(self):
+        pool, other = self.pool(), self.pool('other')
+        self.create(pool, other)
+        changed = pool._replace(
+            name='new', aggregate_uuid=self.west, traits=frozenset(),
+            inventories={})
+
+        self.update(changed)
+
+        self.assertEqual([changed, other], self.listed())
+
+    def test_deleted_provider_is_gone(self):
+        pool, other = self.pool(), self.pool('other')
+        self.create(pool, other)
+
+        self.write(shared_providers.delete, pool.uuid)
+
+        self.assertEqual([other], self.listed())
+
+    def test_name_and_uuid_are_taken_once(self):
+        pool, other = self.pool(), self.pool('other')
+        self.create(pool, other)
+
+        for change in (
+                lambda: self.create(self.pool()),
+                lambda: self.create(self.pool('new', uuid=pool.uuid)),
+                lambda: self.update(other._replace(name='pool'))):
+            self.assertRaises(exception.ResourceProviderExists, change)
+        self.assertEqual([other, pool], self.listed())
+
+    def test_provider_that_is_not_there_is_an_error(self):
+        for call in (
+                lambda: self.read(shared_providers.get, 'pool'),
+                lambda: self.update(self.pool()),
+                lambda: self.write(shared_providers.delete, 'pool')):
+            self.assertRaises(exception.ResourceProviderNotFound, call)
+
+    def test_aggregate_has_to_be_there(self):
+        pool = self.pool()
+        self.create(pool)
+        nowhere = samples.uuids(1)[0]
+
+        for call in (
+                lambda: self.create(
+                    self.pool('new', aggregate_uuid=nowhere)),
+                lambda: self.update(pool._replace(aggregate_uuid=nowhere))):
+            error = self.assertRaises(exception.AggregateNotFound, call)
+            self.assertEqual(nowhere, error.aggregate)
+        self.assertEqual([pool], self.listed())
+
+    def test_aggregate_whose_hosts_share_one_stays(self):
+        pool = self.pool()
+        self.create(pool)
+
+        error = self.assertRaises(
+            exception.AggregateInUse, self.write, aggregates.delete,
+            self.numbers[self.east], samples.LATER)
+
+        self.assertEqual(('east', 'pool'), (error.aggregate, error.provider))
+        self.assertEqual(2, len(self.read(aggregates.list_all)))
+        self.write(aggregates.delete, self.numbers[self.west], samples.LATER)
+        self.write(shared_providers.delete, pool.uuid)
+        self.write(aggregates.delete, self.numbers[self.east], samples.LATER)
+
+    def test_provider_and_end_of_its_aggregate_exclude_each_other(self):
+        outcomes = racing.race(
+            lambda: self.write(aggregates.delete, self.numbers[self.east],
+                               samples.LATER),
+            *[lambda name=name: self.create(self.pool(name))
+              for name in ('a', 'b', 'c')])
+
+        there = {each.uuid for each in self.read(aggregates.list_all)}
+        shared = {each.aggregate_uuid for each in self.listed()}
+        self.assertLessEqual(shared, there)
+        self.assertEqual(
+            {exception.AggregateInUse} if shared
+            else {exception.AggregateNotFound},
+            {type(each) for each in outcomes if each is not None})
+
+    def test_each_change_is_one_of_the_fingerprint(self):
+        pool = self.pool()
+        seen = [self.read(shared_providers.fingerprint)]
+        for change in (
+                lambda: self.create(pool),
+                lambda: self.update(pool._replace(name='new')),
+                lambda: self.update(pool._replace(traits=frozenset())),
+                lambda: self.write(shared_providers.delete, pool.uuid),
+                lambda: self.create(pool)):
+            change()
+            seen.append(self.read(shared_providers.fingerprint))
+            self.assertEqual(
+                seen[-1], self.read(shared_providers.fingerprint))
+
+        self.assertEqual(len(seen), len(set(seen)))
