@@ -300,6 +300,25 @@ class ClaimStore(abc.ABC):
             refuses it
         """
 
+    def inventories(
+        self, providers: Iterable[str] | None = None
+    ) -> dict[str, dict[str, Inventory]]:
+        """Return what providers have, by their uuids and resource classes.
+
+        A class of which there is nothing may be left out, as may a provider
+        without any. A store that keeps of an inventory only what claims are
+        checked by returns one that comes to the same.
+
+        :param providers: only these; those that the store never heard of are
+            left out
+        """
+        return {
+            usage.provider: {
+                name: Inventory(
+                    capacity, 0, 1.0, *usage.units.get(name, Units()))
+                for name, capacity in usage.capacity.items()}
+            for usage in self.usages(providers=providers).usages}
+
     def recount(self, provider: str) -> bool:
         """Set a provider's figures to what its claims and inventory say.
 

@@ -115,6 +115,14 @@ class MemoryClaims(base.ClaimStore):
                 self._inventories[provider] = dict(inventory)
                 self._note([provider])
 
+    def inventories(
+        self, providers: Iterable[str] | None = None
+    ) -> dict[str, dict[str, base.Inventory]]:
+        with self._lock:
+            known = self._inventories if providers is None else providers
+            return {provider: dict(self._inventories[provider])
+                    for provider in known if provider in self._inventories}
+
     def recount(self, provider: str) -> bool:
         with self._lock:
             claims = [claim for held in self._held.values() for claim in held

@@ -167,6 +167,17 @@ class SQLClaims(base.ClaimStore):
 
         _repeat(attempt)
 
+    def inventories(
+        self, providers: Iterable[str] | None = None
+    ) -> dict[str, dict[str, base.Inventory]]:
+        named = None if providers is None else list(providers)
+
+        def attempt() -> dict[str, dict[str, base.Inventory]]:
+            with self._database.reader() as connection:
+                return queries.inventories(connection, named)[0]
+
+        return _repeat(attempt)
+
     def recount(self, provider: str) -> bool:
         def attempt() -> bool:
             with self._database.writer() as connection:

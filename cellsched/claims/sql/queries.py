@@ -62,17 +62,23 @@ def consumers(
 
 
 def inventories(
-    connection: sa.Connection, providers: Iterable[str]
+    connection: sa.Connection, providers: Iterable[str] | None
 ) -> tuple[dict[str, dict[str, base.Inventory]], dict[str, dict[str, int]]]:
-    """Return what providers have and what is taken, by resource class."""
+    """Return what providers have and what is taken, by resource class.
+
+    :param providers: None for all
+    """
     has: dict[str, dict[str, base.Inventory]] = {}
     used: dict[str, dict[str, int]] = {}
     columns = _inventories.c
-    for chunk in statements.chunks(providers):
-        for provider, resource, taken, *fields in connection.execute(sa.select(
-                columns.provider, columns.resource_class, columns.used,
-                *(columns[name] for name in _INVENTORY_FIELDS),
-                ).where(columns.provider.in_(chunk))):
+    query = sa.select(
+        columns.provider, columns.resource_class, columns.used,
+        *(columns[name] for name in _INVENTORY_FIELDS))
+    parts = [query] if providers is None else [
+        query.where(columns.provider.in_(chunk))
+        for chunk in statements.chunks(providers)]
+    for each in parts:
+        for provider, resource, taken, *fields in connection.execute(each):
             has.setdefault(provider, {})[resource] = base.Inventory(*fields)
             used.setdefault(provider, {})[resource] = taken
     return has, used

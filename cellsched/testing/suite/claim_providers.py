@@ -75,6 +75,30 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
                     if bounds != base.Units()}
             self.assertEqual(units, told)
 
+    def test_inventories_are_told_as_they_admit_claims(self) -> None:
+        store = self.make_store()
+        said = {'VCPU': base.Inventory(8, 2, 4.0, 2, 4, 2),
+                'CUSTOM_X': base.Inventory(3)}
+        provider = self.make_provider(store)
+        other = self.make_provider(store, DISK_GB=5)
+        store.set_inventory(provider, said)
+        store.claim([self.make_claim(provider, VCPU=2)])
+
+        for asked, there in ((None, {provider, other}),
+                             ([provider, str(uuid.uuid4())], {provider}),
+                             ([], set())):
+            told = store.inventories(asked)
+            # Stores are shared with other tests.
+            self.assertLessEqual(there, told.keys())
+            if asked is not None:
+                self.assertEqual(there, told.keys())
+        self.assertEqual(
+            {name: (each.capacity, each.units)
+             for name, each in said.items()},
+            {name: (each.capacity, each.units)
+             for name, each in store.inventories(
+                 [provider])[provider].items() if each.capacity})
+
     def test_inventory_that_makes_no_sense_is_invalid(self) -> None:
         store = self.make_store()
         provider = self.make_provider(store, VCPU=8)

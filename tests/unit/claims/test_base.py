@@ -22,6 +22,44 @@ class Parts:
     secret = None
 
 
+class OldStore(memory.MemoryClaims):
+    """A store that does not tell inventories by itself."""
+
+    inventories = base.ClaimStore.inventories
+
+
+class TestInventories(tests.TestCase):
+
+    SAID = {'VCPU': base.Inventory(8, 2, 4.0, 2, 4, 2),
+            'DISK_GB': base.Inventory(7)}
+
+    def stores(self):
+        opened = session.Databases(clock.Clock())
+        self.addCleanup(opened.close)
+        kept = sql.SQLClaims(opened.get(
+            f'sqlite:///{self.temporary_directory()}/claims', 'claims'))
+        kept.sync()
+        return memory.MemoryClaims(), kept
+
+    def test_stores_tell_inventories_as_they_were_said(self):
+        for store in self.stores():
+            store.set_inventory('a', self.SAID)
+
+            self.assertEqual({'a': self.SAID}, store.inventories())
+            self.assertEqual({'a': self.SAID}, store.inventories(['a', 'b']))
+
+    def test_usages_stand_for_inventories_that_a_store_does_not_tell(self):
+        store = OldStore()
+        store.set_inventory('a', self.SAID)
+        store.set_inventory('b', {})
+
+        self.assertEqual(
+            {'a': {'VCPU': base.Inventory(24, 0, 1.0, 2, 4, 2),
+                   'DISK_GB': base.Inventory(7)}, 'b': {}},
+            store.inventories())
+        self.assertEqual({'b': {}}, store.inventories(['b', 'c']))
+
+
 class TestClaimStoreParts(tests.TestCase):
 
     def test_stores_need_no_other_parts(self):
