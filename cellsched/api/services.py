@@ -155,9 +155,10 @@ class Services(facet.Facet):
                 count = on_host.count(connection, found.host)
                 if count:
                     raise exception.HostInUse(host=found.host, count=count)
-                nodes = hosts.delete(connection, found.host, database.now())
-        for node in nodes:
-            self._claims().set_inventory(node, {})
+                providers = hosts.delete(
+                    connection, found.host, database.now())
+        for provider in providers:
+            self._claims().set_inventory(provider, {})
         return found
 
     @facet.requires('os_compute_api:os-services:list')

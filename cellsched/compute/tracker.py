@@ -14,6 +14,7 @@ from oslo_serialization import jsonutils
 from oslo_utils import uuidutils
 
 from cellsched.claims import base as claims_base
+from cellsched.compute import children
 from cellsched.compute import host_name
 from cellsched.compute import progress
 from cellsched.compute import provider_config as provider_config_
@@ -25,6 +26,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.objects import child_providers
 from cellsched.rpc import compute
 from cellsched.virt import base as virt_base
 
@@ -33,6 +35,8 @@ LOG = log.getLogger(__name__)
 #: What every node of an agent says, as those of Nova's agents do: by that
 #: who reads it in a claim store knows whose it is.
 TRAITS = frozenset({'COMPUTE_NODE', 'OWNER_NOVA'})
+
+_Inventories = Mapping[str, claims_base.Inventory]
 
 #: Transactions that a report may lose before it fails. Hosts move the same
 #: lanes of the feed, and strict databases have one of two lose then.
@@ -73,9 +77,10 @@ class Tracker:
         # What was last said of each node, to the cell and to the store.
         self._told: dict[str, Mapping[str, Any]] = {}
         self._providers: dict[str, str] = {}
-        self._reported: dict[
-            str, tuple[str, dict[str, claims_base.Inventory]]] = {}
-        # Resource classes of files that were ignored, by node.
+        self._reported: dict[str, dict[str, _Inventories]] = {}
+        # Children of each node that may have something to claim.
+        self._children: dict[str, set[str]] = {}
+        # Resource classes of files that were ignored, by provider.
         self._ignored: dict[str, Set[str]] = {}
 
     def report(self) -> None:
@@ -89,10 +94,14 @@ class Tracker:
         database, for others judge by them.
 
         :raises cellsched.exception.HostNameTaken: another agent has its name
+        :raises cellsched.exception.InvalidField: what the driver says of a
+            node's child providers makes no sense; names the field
         """
         now = self._database.now()
         self._keep_name()
         nodes = self._driver.nodes()
+        for node, resources in nodes.items():
+            children.check(node, resources.providers)
         self._provider_config.follow()
         with self._database.reader() as connection:
             servers = instances.count_states(connection, self._conf.host)
@@ -118,6 +127,7 @@ class Tracker:
             # Somebody else may have said what it has.
             self._told.clear()
             self._reported.clear()
+            self._providers.clear()
 
     def _report_node(
         self, node: str, resources: virt_base.NodeResources,
@@ -130,19 +140,49 @@ class Tracker:
             **stats.of_images(
                 said for on, *said in self._images if on == node),
             'failed_builds': self._outcomes.failed_in_a_row(node)})
-        # A file may name the node by the uuid that it gets only now.
-        while self._told.get(node) != (
-                values := {**values, 'traits': self._traits(node, resources)}):
-            self._providers[node] = self._write(
-                compute_nodes.save, self._new_uuid(), self._conf.host, node,
-                values, now)
+        new = self._new_uuid()
+        provider = self._providers.get(node) or self._find(node) or new
+        # A node that was deleted meanwhile comes back as another one.
+        while self._told.get(node) != (values := {
+                **values, **self._facts(node, provider, resources)}):
+            self._empty(node, values['providers'])
+            provider = self._providers[node] = self._write(
+                compute_nodes.save, new, self._conf.host, node, values, now)
             self._told[node] = values
-        # A node that was deleted meanwhile has come back as another one.
-        provider = self._providers[node]
-        inventory = self._inventory(node, resources)
-        if self._reported.get(node) != (provider, inventory):
-            self._claims.set_inventory(provider, inventory)
-            self._reported[node] = provider, inventory
+            new = self._new_uuid()
+        reported = self._reported.setdefault(node, {})
+        inventories = self._inventories(node, provider, resources)
+        for uuid, inventory in inventories.items():
+            if reported.get(uuid) != inventory:
+                self._claims.set_inventory(uuid, inventory)
+                reported[uuid] = inventory
+        for uuid in reported.keys() - inventories.keys():
+            del reported[uuid]
+
+    def _find(self, node: str) -> str | None:
+        """Return a node's uuid as the cell has it, and keep its children."""
+        with self._database.reader() as connection:
+            found = compute_nodes.find(connection, self._conf.host, node)
+        if found is None:
+            return None
+        uuid, providers = found
+        self._children[node] = _uuids(providers)
+        return uuid
+
+    def _empty(self, node: str, providers: str | None) -> None:
+        """Leave nothing to claim on children that a node has no more.
+
+        This comes before the cell forgets them: an agent that starts again
+        knows them by that alone.
+
+        :param providers: the text of those that it has now
+        """
+        known, have = self._children.setdefault(node, set()), _uuids(providers)
+        for uuid in sorted(known - have):
+            self._claims.set_inventory(uuid, {})
+            self._reported.get(node, {}).pop(uuid, None)
+            known.discard(uuid)
+        known |= have
 
     def _write(self, query: Callable[..., Any], *args: Any) -> Any:
         """Run a query in a transaction until it loses to no other host's."""
@@ -154,17 +194,28 @@ class Tracker:
                 if attempt == _ATTEMPTS_MAX - 1:
                     raise
 
-    def _inventory(
-        self, node: str, resources: virt_base.NodeResources
-    ) -> dict[str, claims_base.Inventory]:
-        """Return what a node has; the driver has the last word."""
-        own = {**self._figures(resources), **resources.inventories}
-        said = self._provider_config.inventories(node, self._providers[node])
+    def _inventories(
+        self, node: str, provider: str, resources: virt_base.NodeResources
+    ) -> dict[str, _Inventories]:
+        """Return what a node and its children have, by their uuids."""
+        found = {provider: self._joined(
+            f'node {node}', provider,
+            {**self._figures(resources), **resources.inventories},
+            self._provider_config.inventories(node, provider))}
+        for name, child in resources.providers.items():
+            uuid = child_providers.uuid_of(provider, name)
+            found[uuid] = dict(child.inventories)
+        return found
+
+    def _joined(
+        self, name: str, uuid: str, own: _Inventories, said: _Inventories
+    ) -> _Inventories:
+        """Return what driver and files say; the driver has the last word."""
         both = own.keys() & said.keys()
-        if both and both != self._ignored.get(node):
-            LOG.error('What files say of %s on node %s is ignored, as its '
-                      'driver reports it', ', '.join(sorted(both)), node)
-        self._ignored[node] = both
+        if both and both != self._ignored.get(uuid):
+            LOG.error('What files say of %s on %s is ignored, as its '
+                      'driver reports it', ', '.join(sorted(both)), name)
+        self._ignored[uuid] = both
         return {**said, **own}
 
     def _figures(
@@ -205,9 +256,20 @@ class Tracker:
             'ram_allocation_ratio': ram, 'disk_allocation_ratio': disk,
         }
 
-    def _traits(self, node: str, resources: virt_base.NodeResources) -> str:
-        said = self._provider_config.traits(node, self._providers.get(node))
-        return _text(sorted(TRAITS | resources.traits | said))
+    def _facts(
+        self, node: str, provider: str, resources: virt_base.NodeResources
+    ) -> dict[str, str | None]:
+        """Return those columns of a node that depend on its uuid."""
+        said = self._provider_config.traits(node, provider)
+        return {
+            'traits': _text(sorted(TRAITS | resources.traits | said)),
+            'providers': child_providers.dump(
+                child_providers.Child(
+                    child_providers.uuid_of(provider, name), name,
+                    child.parent and child_providers.uuid_of(
+                        provider, child.parent),
+                    frozenset(child.traits))
+                for name, child in resources.providers.items())}
 
     def _ratios(self) -> tuple[float, float, float]:
         return self._ratio('cpu'), self._ratio('ram'), self._ratio('disk')
@@ -228,6 +290,10 @@ class Tracker:
 
     def _reserved_disk_gb(self) -> int:
         return -(-self._conf.reserved_host_disk_mb // 1024)
+
+
+def _uuids(providers: str | None) -> set[str]:
+    return {child.uuid for child in child_providers.load(providers)}
 
 
 def _text(said: Any) -> str:

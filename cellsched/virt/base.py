@@ -16,6 +16,29 @@ from cellsched.objects import resources
 
 
 @dataclasses.dataclass(frozen=True)
+class ChildProvider:
+    """A resource provider below a node, such as a GPU or a NUMA node.
+
+    What it has is claimed of it alone: nothing of it is the node's too. Its
+    uuid follows from the node's uuid and its name, so that a name must stand
+    for the same thing after a restart. One that is reported no more has
+    nothing left to claim; what servers hold of it, they hold.
+
+    :param inventories: what it has, by names of resource classes; it may be
+        nothing, as where only those below it have something
+    :param traits: names of what it can do, of capital letters, digits and
+        ``_``, at most 255 characters each; those of the node are not its own
+    :param parent: name of the child of the same node that it is directly
+        below; None, directly below the node
+    """
+
+    inventories: Mapping[str, resources.Inventory] = dataclasses.field(
+        default_factory=dict)
+    traits: frozenset[str] = frozenset()
+    parent: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class NodeResources:
     """The physical resources of a node, and its capabilities.
 
@@ -34,6 +57,10 @@ class NodeResources:
     :param inventories: what the node has of other resource classes, by their
         names: ``VGPU``, ``CUSTOM_…``; those of CPUs, memory and disk follow
         from the figures above and from options, unless they are named here
+    :param providers: the child providers of the node, on every level, at most
+        1000; by their names, which are 1 to 200 printable characters, unique
+        in the node and not the node's own. What is wrong with one makes the
+        report of the host fail, before any of it is told
     :param stats: more figures by name, in a form that JSON has; those that
         the agent counts itself go before them
     """
@@ -50,6 +77,8 @@ class NodeResources:
     traits: frozenset[str] = frozenset()
     stats: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     inventories: Mapping[str, resources.Inventory] = dataclasses.field(
+        default_factory=dict)
+    providers: Mapping[str, ChildProvider] = dataclasses.field(
         default_factory=dict)
 
 

@@ -44,6 +44,20 @@ def save(
         sa.select(_TABLE.c.uuid).where(mine)).scalar_one()
 
 
+def find(
+    connection: sa.Connection, host: str, node: str
+) -> tuple[str, str | None] | None:
+    """Return the uuid of a node and the text of its children, if it is there.
+
+    The text is that of :mod:`cellsched.objects.child_providers`.
+    """
+    row: Any = connection.execute(
+        sa.select(_TABLE.c.uuid, _TABLE.c.providers)
+        .where(_TABLE.c.host == host, _TABLE.c.hypervisor_hostname == node,
+               _TABLE.c.deleted == 0, _TABLE.c.uuid.is_not(None))).first()
+    return None if row is None else (row.uuid, row.providers)
+
+
 def list_with_services(connection: sa.Connection) -> Sequence[Any]:
     """Return each node that has reported, with what its service says.
 

@@ -13,6 +13,7 @@ from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched.db import feed
 from cellsched.db import session
+from cellsched.objects import child_providers
 
 LOG = log.getLogger(__name__)
 
@@ -26,7 +27,8 @@ _ALL_NODES = sa.select(
         'disk_available_least', 'cpu_allocation_ratio',
         'ram_allocation_ratio', 'disk_allocation_ratio', 'hypervisor_type',
         'hypervisor_version', 'cpu_info', 'supported_instances', 'stats',
-        'metrics', 'pci_stats', 'traits', 'host_ip', 'deleted')),
+        'metrics', 'pci_stats', 'traits', 'providers', 'host_ip',
+        'deleted')),
     # The column may be empty in rows that others made.
     sa.func.coalesce(_NODES.c.mapped, 0).label('mapped'),
 ).order_by(_NODES.c.id)
@@ -117,13 +119,15 @@ def _whole(nodes: Sequence[Any]) -> Sequence[Any]:
 def delete(
     connection: sa.Connection, host: str, now: datetime.datetime
 ) -> list[str]:
-    """Delete the compute service of a host and its nodes; return the nodes.
+    """Delete the compute service of a host and its nodes.
 
     They are new when the host reports again.
+
+    :returns: uuids of the nodes and of their child providers
     """
-    nodes = connection.execute(
-        sa.select(_NODES.c.uuid)
-        .where(_NODES.c.host == host, _NODES.c.deleted == 0)).scalars().all()
+    nodes: Any = connection.execute(
+        sa.select(_NODES.c.uuid, _NODES.c.providers)
+        .where(_NODES.c.host == host, _NODES.c.deleted == 0)).all()
     lane = models.FEED.move(connection, host)
     for table, condition in (
             (_SERVICES, _SERVICES.c.binary == services.COMPUTE),
@@ -133,4 +137,6 @@ def delete(
             .where(table.c.host == host, table.c.deleted == 0, condition)
             .values({'deleted': table.c.id, 'deleted_at': now,
                      **models.FEED.marks}), {'in_lane': lane})
-    return [node for node in nodes if node is not None]
+    return [uuid for node in nodes if node.uuid is not None for uuid in (
+        node.uuid, *(child.uuid for child in child_providers.load(
+            node.providers)))]

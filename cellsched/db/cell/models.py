@@ -87,8 +87,10 @@ compute_nodes = _table(
     sa.Column('cpu_allocation_ratio', sa.Float),
     sa.Column('disk_allocation_ratio', sa.Float),
     sa.Column('mapped', sa.Integer, default=0),
-    # Ours: a JSON list of names, and when the node changed last.
+    # Ours: a JSON list of names, one of child providers
+    # (cellsched.objects.child_providers), and when the node changed last.
     sa.Column('traits', sa.Text),
+    sa.Column('providers', MEDIUM_TEXT),
     *feed.mark_columns('compute_nodes'),
     sa.UniqueConstraint('uuid', name='uniq_compute_nodes0uuid'),
     sa.UniqueConstraint('host', 'hypervisor_hostname', 'deleted',

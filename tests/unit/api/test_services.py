@@ -20,6 +20,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import services as rows
 from cellsched import exception
+from cellsched.objects import child_providers
 from tests.unit.cells import base
 from tests.unit.db import samples
 
@@ -163,13 +164,20 @@ class TestServices(base.TestCase):
             self.east, lambda connection: connection.execute(sa.select(
                 models.compute_nodes.c.uuid, models.compute_nodes.c.host)
             ).all()) if host == 'a']
-        self.claims.set_inventory(node, {'VCPU': claims.Inventory(total=4)})
+        child = child_providers.uuid_of(node, 'gpu0')
+        self.there(self.east, lambda connection: connection.execute(
+            sa.update(models.compute_nodes).values(
+                providers=child_providers.dump([
+                    child_providers.Child(child, 'gpu0')]))))
+        for provider in node, child:
+            self.claims.set_inventory(
+                provider, {'VCPU': claims.Inventory(total=4)})
 
         self.services.delete(ADMIN, self.ids['a'])
 
-        [usage] = self.claims.usages().usages
-        self.assertEqual((node, False),
-                         (usage.provider, any(usage.capacity.values())))
+        self.assertEqual({node: False, child: False}, {
+            usage.provider: any(usage.capacity.values())
+            for usage in self.claims.usages().usages})
 
     def test_host_that_is_up_or_has_servers_stays(self):
         error = self.assertRaises(

@@ -46,6 +46,20 @@ class TestComputeNodes(base.TestCase):
             (row.mapped, row.disabled, row.forced_down, row.last_seen_up,
              row.created_at))
 
+    def test_node_is_found_with_the_text_of_its_children(self):
+        self.assertIsNone(self.read(compute_nodes.find, 'host', 'node'))
+        uuid = self.save()
+        self.assertEqual(
+            (uuid, None), self.read(compute_nodes.find, 'host', 'node'))
+
+        self.save(providers='[]')
+
+        self.assertEqual(
+            (uuid, '[]'), self.read(compute_nodes.find, 'host', 'node'))
+        self.assertIsNone(self.read(compute_nodes.find, 'host', 'other'))
+        self.change(models.compute_nodes, deleted=1)
+        self.assertIsNone(self.read(compute_nodes.find, 'host', 'node'))
+
     def test_node_without_a_service_is_left_out(self):
         self.save()
         self.report('other')

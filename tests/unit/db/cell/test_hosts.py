@@ -7,6 +7,7 @@ from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import hosts
 from cellsched.db.cell import models
 from cellsched.db.cell import services
+from cellsched.objects import child_providers
 from tests.unit.db.cell import base
 from tests.unit.db.cell import following
 from tests.unit.db import recording
@@ -69,7 +70,7 @@ class TestChanges(following.Tests, base.TestCase):
             'cpu_info': '{"arch": "x86_64"}', 'supported_instances': '[]',
             'stats': '{"io_workload": 1}', 'metrics': '[{"name": "cpu"}]',
             'pci_stats': '{}', 'traits': '["HW_CPU_X86_AVX"]',
-            'host_ip': '192.0.2.7'}
+            'host_ip': '192.0.2.7', 'providers': '[]'}
         uuid = self.write(
             compute_nodes.save, samples.uuids(1)[0], 'a', 'one',
             samples.NODE | values, samples.NOW)
@@ -122,6 +123,18 @@ class TestChanges(following.Tests, base.TestCase):
 
         self.assertEqual(([], []), self.poll())
         self.assertEqual([], self.read(hosts.changes).services)
+
+    def test_children_go_with_their_node(self):
+        one, two, child = samples.uuids(3)
+        text = child_providers.dump([child_providers.Child(child, 'gpu0')])
+        for uuid, node, text in (one, 'one', text), (two, 'two', None):
+            self.write(
+                compute_nodes.save, uuid, 'a', node,
+                samples.NODE | {'providers': text}, samples.NOW)
+
+        self.assertEqual(
+            [one, child, two],
+            self.write(hosts.delete, 'a', samples.LATER))
 
     def test_host_that_is_deleted_is_told_once(self):
         uuid = self.save('a', 'one', 8)

@@ -58,7 +58,7 @@ BARE_TABLES = {'tags': {'resource_id', 'tag'}}
 #: What is here and not in Nova.
 OURS = {'instances': {'build_attempts', 'network_allocated'},
         'services': {'lane', 'position', 'starts', 'run'},
-        'compute_nodes': {'lane', 'position', 'traits'}}
+        'compute_nodes': {'lane', 'position', 'traits', 'providers'}}
 
 #: Tables that are here and not in Nova.
 OUR_TABLES = {

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Child providers of a compute node, as its row in the cell says them.
+
+The row has a JSON list of them, sorted by name, or nothing if there are none.
+What they have is in the claim store, under their uuids.
+"""
+
+from collections.abc import Iterable
+import json
+from typing import Any
+from typing import NamedTuple
+import uuid as uuid_
+
+
+class Child(NamedTuple):
+    """A provider below a compute node, such as a GPU or a NUMA node.
+
+    :param name: unique in the node
+    :param parent: uuid of the child that it is below, None directly below the
+        node
+    :param traits: names of what it can do
+    """
+
+    uuid: str
+    name: str
+    parent: str | None = None
+    traits: frozenset[str] = frozenset()
+
+
+def uuid_of(node: str, name: str) -> str:
+    """Return the uuid of a child, which follows from its node's and its name.
+
+    :param node: uuid of the node
+    """
+    return str(uuid_.uuid5(uuid_.UUID(node), name))
+
+
+def dump(children: Iterable[Child]) -> str | None:
+    """Return the text of a node's children, None if there are none."""
+    said = [{'uuid': child.uuid, 'name': child.name, 'parent': child.parent,
+             'traits': sorted(child.traits)}
+            for child in sorted(children, key=lambda child: child.name)]
+    return json.dumps(said) if said else None
+
+
+def load(text: str | None) -> list[Child]:
+    """Return the children that a text tells of, by name.
+
+    What this project did not write may be there too: an entry without a uuid
+    and a name is left out, and of a text that is no list nothing is read.
+    """
+    try:
+        said = json.loads(text) if text else ()
+    except (RecursionError, ValueError):
+        said = ()
+    return [_child(each) for each in said
+            if isinstance(each, dict) and isinstance(each.get('uuid'), str)
+            and isinstance(each.get('name'), str)
+            ] if isinstance(said, list) else []
+
+
+def _child(said: dict[str, Any]) -> Child:
+    parent, traits = said.get('parent'), said.get('traits')
+    return Child(
+        said['uuid'], said['name'],
+        parent if isinstance(parent, str) else None,
+        frozenset(map(str, traits)) if isinstance(traits, list)
+        else frozenset())

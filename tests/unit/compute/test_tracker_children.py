@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reporting the child providers of nodes."""
+
+from cellsched.db.cell import hosts
+from cellsched.db.cell import models
+from cellsched import exception
+from cellsched.objects import child_providers
+from cellsched.objects import resources
+from cellsched.virt import base as virt
+from tests.unit.compute import tracking
+
+
+def gpu(total=4, *traits, parent=None):
+    return virt.ChildProvider(
+        {'VGPU': resources.Inventory(total)}, frozenset(traits), parent)
+
+
+class TestChildren(tracking.TrackerTestCase):
+
+    def have(self, **providers):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, providers=providers)}
+
+    def node(self):
+        return [row for row in self.rows(models.compute_nodes)
+                if not row.deleted][-1]
+
+    def children(self):
+        """Return names, parents and traits as the cell has them."""
+        found = child_providers.load(self.node().providers)
+        names = {child.uuid: child.name for child in found}
+        return {child.name: (names.get(child.parent), child.traits)
+                for child in found}
+
+    def room(self):
+        """Return room of VGPU by the children of all nodes there were."""
+        names = {
+            child_providers.uuid_of(row.uuid, name): name
+            for row in self.rows(models.compute_nodes)
+            for name in ('gpu0', 'gpu1', 'vf0')}
+        return {names[usage.provider]: usage.capacity.get('VGPU', 0)
+                for usage in self.claims.usages().usages
+                if usage.provider in names}
+
+    def test_children_are_told_to_the_cell_and_to_the_store(self):
+        self.have(gpu0=gpu(4, 'HW_A'), vf0=gpu(1, parent='gpu0'))
+
+        self.tracker().report()
+
+        self.assertEqual(
+            {'gpu0': (None, {'HW_A'}), 'vf0': ('gpu0', frozenset())},
+            self.children())
+        self.assertEqual({'gpu0': 4, 'vf0': 1}, self.room())
+
+    def test_node_without_children_says_nothing_of_them(self):
+        self.tracker().report()
+
+        self.assertIsNone(self.node().providers)
+
+    def test_change_of_children_is_a_change_of_the_node(self):
+        reports = self.tracker()
+        self.have(gpu0=gpu())
+        reports.report()
+        for change in ({'gpu0': gpu(4, 'HW_A')},
+                       {'gpu0': gpu(4, 'HW_A'), 'vf0': gpu(parent='gpu0')},
+                       {'gpu0': gpu(4, 'HW_A'), 'vf0': gpu()}, {}):
+            with self.cell.reader() as connection:
+                since = hosts.changes(connection).token
+            self.have(**change)
+
+            reports.report()
+            reports.report()
+
+            with self.cell.reader() as connection:
+                [row] = hosts.changes(connection, since).nodes
+            self.assertEqual(self.node().providers, row.providers)
+            self.assertEqual(change.keys(), self.children().keys())
+
+    def test_what_stays_is_told_once(self):
+        self.have(gpu0=gpu(), gpu1=gpu())
+        reports = self.tracker()
+        for _ in range(3):
+            reports.report()
+        self.assertEqual(3, self.claims.said)
+
+        self.have(gpu0=gpu(), gpu1=gpu(2))
+        reports.report()
+
+        self.assertEqual(4, self.claims.said)
+        self.assertEqual({'gpu0': 4, 'gpu1': 2}, self.room())
+
+    def test_child_that_went_has_no_room_until_it_is_back(self):
+        reports = self.tracker()
+        for have, room in (({'gpu0': gpu(), 'gpu1': gpu()}, (4, 4)),
+                           ({'gpu0': gpu()}, (4, 0)), ({}, (0, 0)),
+                           ({'gpu1': gpu()}, (0, 4))):
+            self.have(**have)
+
+            reports.report()
+
+            self.assertEqual(dict(zip(('gpu0', 'gpu1'), room)), self.room())
+
+    def test_child_that_went_while_no_agent_ran_has_no_room(self):
+        self.have(gpu0=gpu(), gpu1=gpu())
+        self.tracker().report()
+
+        self.have(gpu0=gpu())
+        self.tracker().report()
+
+        self.assertEqual({'gpu0': 4, 'gpu1': 0}, self.room())
+
+    def test_cell_knows_a_child_until_it_has_no_room(self):
+        self.have(gpu0=gpu())
+        self.tracker().report()
+        self.have()
+        self.claims.failure = exception.DatabaseUnreachable(
+            schema='claims', url='x', reason='y')
+        self.assertRaises(
+            exception.DatabaseUnreachable, self.tracker().report)
+        self.assertEqual({'gpu0'}, {*self.children()})
+
+        self.claims.failure = None
+        self.tracker().report()
+
+        self.assertEqual({}, self.children())
+        self.assertEqual({'gpu0': 0}, self.room())
+
+    def test_restart_never_shows_a_node_without_its_children(self):
+        self.have(gpu0=gpu())
+        self.tracker().report()
+        with self.cell.reader() as connection:
+            since = hosts.changes(connection).token
+        seen = []
+        reports = self.tracker(new_uuid=lambda: seen.append(
+            self.children().keys()) or child_providers.uuid_of(
+                self.node().uuid, f'new{len(seen)}'))
+
+        reports.report()
+
+        self.assertEqual({frozenset({'gpu0'})}, {*map(frozenset, seen)})
+        with self.cell.reader() as connection:
+            self.assertEqual(
+                1, len(hosts.changes(connection, since).nodes))
+
+    def test_node_that_comes_back_has_children_of_its_own(self):
+        reports = self.tracker()
+        self.have(gpu0=gpu())
+        reports.report()
+        before = self.node().uuid
+        with self.cell.writer() as connection:
+            for uuid in hosts.delete(connection, 'host1', self.clock.now()):
+                self.claims.set_inventory(uuid, {})
+
+        self.have(gpu0=gpu(5, 'HW_A'))
+        reports.report()
+
+        after = self.node().uuid
+        self.assertNotEqual(before, after)
+        room = {usage.provider: usage.capacity.get('VGPU', 0)
+                for usage in self.claims.usages().usages}
+        self.assertEqual(
+            (0, 5), tuple(room[child_providers.uuid_of(node, 'gpu0')]
+                          for node in (before, after)))
+        self.assertEqual(
+            [child_providers.uuid_of(after, 'gpu0')],
+            [child.uuid for child in child_providers.load(
+                self.node().providers)])
+
+    def test_bad_children_of_one_node_leave_all_untold(self):
+        self.driver.found = {
+            'node0': virt.NodeResources(4, 8192, 100),
+            'node1': virt.NodeResources(
+                4, 8192, 100, providers={'gpu0': gpu(parent='gpu1')})}
+
+        error = self.assertRaises(
+            exception.InvalidField, self.tracker().report)
+
+        self.assertIn("node 'node1': providers['gpu0'].parent", str(error))
+        self.assertEqual([], self.rows(models.compute_nodes))
+        self.assertEqual(0, self.claims.said)
