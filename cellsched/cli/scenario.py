@@ -12,11 +12,13 @@ from typing import Any
 
 import jsonschema
 
+from cellsched.compute import children
 from cellsched import document as document_
 from cellsched import exception
 from cellsched.objects import request_groups
 from cellsched.objects import resources
 from cellsched.testing import deployment
+from cellsched.virt import fake
 
 _NAME = {'type': 'string', 'minLength': 1, 'maxLength': 63,
          'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]*\Z'}
@@ -46,9 +48,14 @@ def _by_name(item: Mapping[str, Any]) -> dict[str, Any]:
             'propertyNames': {'pattern': r'^[A-Za-z]\w*\Z'}}
 
 
+_TOTALS = {'type': 'object', 'additionalProperties': _AMOUNT}
+
 _HOST = _record({
     'name': _NAME, 'vcpus': _AMOUNT, 'memory_mb': _AMOUNT, 'disk_gb': _AMOUNT,
-    'inventories': {'type': 'object', 'additionalProperties': _AMOUNT},
+    'inventories': _TOTALS,
+    'providers': {'type': 'object', 'additionalProperties': _record({
+        'inventories': _TOTALS, 'traits': _list({'type': 'string'}),
+        'parent': {'type': 'string'}})},
     'availability_zone': _NAME, 'aggregates': _NAMES,
     'faults': _record({
         'fail_builds': _AMOUNT, 'abort_builds': _AMOUNT,
@@ -222,14 +229,22 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
 def _check_resources(
     path: pathlib.Path, document: Mapping[str, Any]
 ) -> None:
-    """Make sure that resource classes are those that there are."""
+    """Make sure that classes are known ones and children make a tree."""
     for number, cell in enumerate(document['cells']):
         for place, host in enumerate(cell['hosts']):
+            field = ('cells', number, 'hosts', place)
             for name in host.get('inventories', ()):
                 if not resources.is_known(name):
                     raise document_.invalid(
-                        path, ('cells', number, 'hosts', place, 'inventories'),
+                        path, (*field, 'inventories'),
                         f'names of resource classes, not {name}')
+            try:
+                children.check(
+                    host['name'], fake.providers(host.get('providers', {})))
+            except exception.InvalidField as exc:
+                raise document_.invalid(
+                    path, (*field, 'providers'),
+                    f'{exc.field}: {exc.expected}') from None
     for number, flavor in enumerate(document['flavors']):
         try:
             resources.asked(flavor.get('extra_specs'))

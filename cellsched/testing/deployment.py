@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
+import json
 import pathlib
 from typing import Any
 from typing import Self
@@ -51,6 +52,8 @@ class DeployedHost:
     """A host; memory in MB, disk in GB.
 
     :param behaviour: options of ``[fake_virt]``, such as ``fail_builds``
+    :param providers: its child providers by name, each a mapping of what it
+        has and can do, as ``[fake_virt] providers`` explains
     """
 
     name: str
@@ -60,6 +63,8 @@ class DeployedHost:
     availability_zone: str | None = None
     aggregates: Sequence[str] = ()
     behaviour: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    providers: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+        default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,7 +347,9 @@ def _host_options(host: DeployedHost) -> Options:
         'DEFAULT': {'host': host.name, 'reserved_host_memory_mb': 0},
         'fake_virt': {
             'vcpus': host.vcpus, 'memory_mb': host.memory_mb,
-            'local_gb': host.disk_gb, **host.behaviour}}
+            'local_gb': host.disk_gb,
+            'providers': json.dumps(host.providers) if host.providers else '',
+            **host.behaviour}}
 
 
 def _text(value: Any) -> str:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A driver that builds nothing, and can be told to be slow or to fail."""
 
+from collections.abc import Mapping
+import json
 import threading
+from typing import Any
 
 import os_traits
 from oslo_config import cfg
@@ -66,6 +69,13 @@ unless this says so.
                 0, resources.AMOUNT_MAX)), default={}, help="""
 Totals of other resource classes, such as ``VGPU:4,CUSTOM_LICENCE:2``.
 """),
+            cfg.StrOpt('providers', default='', help="""
+Child providers of the host by their names, as a mapping in JSON, such as
+``{"gpu0": {"inventories": {"VGPU": 4}, "traits": ["CUSTOM_FAST"]}}``.
+
+Each may have ``inventories``, totals by resource class, ``traits``, and
+``parent``, the name of the child that it is below.
+"""),
             cfg.Opt('metrics', type=types.Dict(types.Float()), default={},
                     help="""
 Metrics of the host, such as ``cpu.percent:0.5``.
@@ -94,6 +104,7 @@ bare metal want it.
                 raise exception.ConfigurationInvalid(
                     field='[fake_virt] inventories',
                     expected=f'names of resource classes, not {name!a:.60}')
+        self._providers = _parsed(options.providers)
         self._lock = threading.Lock()
         self._instances: set[str] = set()
         self._to_fail = options.fail_builds
@@ -123,9 +134,8 @@ bare metal want it.
             host_ip=options.host_ip,
             metrics=[{'name': name, 'value': value}
                      for name, value in options.metrics.items()],
-            inventories={
-                name: resources.Inventory(total, max_unit=max(total, 1))
-                for name, total in options.inventories.items()},
+            inventories=_inventories(options.inventories),
+            providers=self._providers,
             traits=_TRAITS.union(options.traits, _ARCHITECTURES & {
                 f'HW_ARCH_{options.cpu_arch.upper()}'}))}
 
@@ -158,3 +168,61 @@ bare metal want it.
     def list_instances(self) -> list[str]:
         with self._lock:
             return sorted(self._instances)
+
+
+def providers(said: Mapping[str, Any]) -> dict[str, base.ChildProvider]:
+    """Return the child providers that a mapping says, in the option's form.
+
+    :raises cellsched.exception.InvalidField: names the field in the mapping
+    """
+    return {name: _provider(name, fields) for name, fields in said.items()}
+
+
+def _parsed(text: str) -> dict[str, base.ChildProvider]:
+    if not text:
+        return {}
+    try:
+        said = json.loads(text)
+    except (RecursionError, ValueError):
+        said = None
+    option = '[fake_virt] providers'
+    if not isinstance(said, dict):
+        raise exception.ConfigurationInvalid(
+            field=option, expected='a mapping in JSON')
+    try:
+        return providers(said)
+    except exception.InvalidField as exc:
+        raise exception.ConfigurationInvalid(
+            field=f'{option}: {exc.field}', expected=exc.expected) from None
+
+
+def _provider(name: str, fields: Any) -> base.ChildProvider:
+    def check(holds: bool, field: str, expected: str) -> None:
+        if not holds:
+            raise exception.InvalidField(
+                where='providers', field=f'{name!a:.80}{field}',
+                expected=expected)
+
+    check(isinstance(fields, dict) and fields.keys() <= {
+        'inventories', 'traits', 'parent'}, '',
+        'a mapping of inventories, traits and parent')
+    totals = fields.get('inventories', {})
+    check(isinstance(totals, dict) and all(
+        resources.is_known(each) and type(total) is int
+        and 0 <= total <= resources.AMOUNT_MAX
+        for each, total in totals.items()), '.inventories',
+        f'totals, 0 to {resources.AMOUNT_MAX}, by names of resource classes')
+    traits = fields.get('traits', [])
+    check(isinstance(traits, list) and all(
+        isinstance(trait, str) for trait in traits), '.traits',
+        'a list of traits')
+    parent = fields.get('parent')
+    check(parent is None or isinstance(parent, str), '.parent',
+          'the name of another one')
+    return base.ChildProvider(
+        _inventories(totals), frozenset(traits), parent)
+
+
+def _inventories(totals: Mapping[str, int]) -> dict[str, resources.Inventory]:
+    return {name: resources.Inventory(total, max_unit=max(total, 1))
+            for name, total in totals.items()}

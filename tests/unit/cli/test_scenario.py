@@ -170,6 +170,13 @@ class TestLoad(base.TestCase):
                  'cells', 0, 'hosts', 0, 'inventories', {'GPU': 1}),
                 ('cells[0].hosts[0].inventories.VGPU', 'at least 0',
                  'cells', 0, 'hosts', 0, 'inventories', {'VGPU': -1}),
+                ('cells[0].hosts[0].providers',
+                 "'a'.inventories: totals, 0 to",
+                 'cells', 0, 'hosts', 0, 'providers',
+                 {'a': {'inventories': {'GPU': 1}}}),
+                ('cells[0].hosts[0].providers.a.inventories.VGPU',
+                 'at least 0', 'cells', 0, 'hosts', 0, 'providers',
+                 {'a': {'inventories': {'VGPU': -1}}}),
                 ('flavors[0].extra_specs.resources:GPU', 'a resource class',
                  'flavors', 0, 'extra_specs', {'resources:GPU': '1'}),
                 ('flavors[0].extra_specs.resources:VGPU', 'a whole number',
@@ -177,6 +184,30 @@ class TestLoad(base.TestCase):
                 ('flavors[0].extra_specs.a', 'text, not 1',
                  'flavors', 0, 'extra_specs', {'a': 1})):
             self.assertRefused(field, expected, *change)
+
+    def test_host_has_the_child_providers_that_are_said(self):
+        said = {'numa0': {}, 'gpu0': {
+            'inventories': {'VGPU': 2}, 'traits': ['CUSTOM_A'],
+            'parent': 'numa0'}}
+
+        found = self.load(('cells', 0, 'hosts', 0, 'providers', said))
+
+        self.assertEqual(said, found.cells[0].hosts[0].providers)
+
+    def test_child_providers_of_a_host_are_a_tree(self):
+        for field, expected, said in (
+                ('', "providers['a'].parent: the name of a child",
+                 {'a': {'parent': 'b'}}),
+                ('', "providers['a'].parent: one that is not below itself",
+                 {'a': {'parent': 'a'}}),
+                ('', "providers['h1']: a name of 1 to 200", {'h1': {}}),
+                ('', "providers['a'].traits", {'a': {'traits': ['x']}}),
+                ('.a', 'one of inventories, traits, parent, not b',
+                 {'a': {'b': 1}}),
+                ('.a', 'a mapping', {'a': 1})):
+            self.assertRefused(
+                f'cells[0].hosts[0].providers{field}', expected,
+                'cells', 0, 'hosts', 0, 'providers', said)
 
     def test_names_that_stand_for_nothing_are_refused(self):
         self.assertRefused(

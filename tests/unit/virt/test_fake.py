@@ -2,6 +2,7 @@
 """A driver that builds nothing, and can be told to be slow or to fail."""
 
 from concurrent import futures
+import json
 
 import os_traits
 from oslo_config import cfg
@@ -86,6 +87,43 @@ class TestFakeDriver(base.TestCase):
 
         self.assertEqual('[fake_virt] inventories', error.field)
         self.assertIn("'GPU'", str(error))
+
+    def test_it_has_the_child_providers_that_its_option_says(self):
+        [plain] = self.driver().nodes().values()
+        [said] = self.driver(providers=json.dumps({
+            'numa0': {}, 'gpu0': {
+                'inventories': {'VGPU': 4}, 'traits': ['CUSTOM_A', 'HW_B'],
+                'parent': 'numa0'}})).nodes().values()
+
+        self.assertEqual({}, plain.providers)
+        self.assertEqual({
+            'numa0': virt.ChildProvider(),
+            'gpu0': virt.ChildProvider(
+                {'VGPU': resources.Inventory(4, max_unit=4)},
+                frozenset({'CUSTOM_A', 'HW_B'}), 'numa0')}, said.providers)
+
+    def test_what_is_no_child_provider_is_refused(self):
+        for text, field, expected in (
+                ('gpu0', '', 'a mapping in JSON'),
+                ('[' * 100000, '', 'a mapping in JSON'),
+                ('[]', '', 'a mapping in JSON'),
+                ('{"a": 7}', ": 'a'", 'a mapping of inventories'),
+                ('{"a": {"total": 7}}', ": 'a'", 'a mapping of inventories'),
+                ('{"a": {"inventories": {"GPU": 7}}}', ": 'a'.inventories",
+                 'totals, 0 to 2147483647, by names of resource classes'),
+                ('{"a": {"inventories": {"VGPU": -1}}}', ": 'a'.inventories",
+                 'totals'),
+                ('{"a": {"inventories": {"VGPU": true}}}', ": 'a'.inventories",
+                 'totals'),
+                ('{"a": {"inventories": []}}', ": 'a'.inventories", 'totals'),
+                ('{"a": {"traits": "HW_A"}}', ": 'a'.traits", 'a list'),
+                ('{"a": {"traits": [7]}}', ": 'a'.traits", 'a list'),
+                ('{"a": {"parent": 7}}', ": 'a'.parent", 'the name')):
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.driver, providers=text)
+
+            self.assertEqual(f'[fake_virt] providers{field}', error.field)
+            self.assertIn(expected, error.expected)
 
     def test_its_traits_are_standard_ones(self):
         for architecture in ('x86_64', 'armv7l'):
