@@ -52,6 +52,14 @@ STANDARD = (
            'frozenset'),
     Column('units', CODED, (), 'bounds on what one server may take, a tuple '
            'of tuples of resource class, least, most and step'),
+    Column('children', CODED, (), 'child providers, a tuple of tuples of the '
+           "parent's number, or 0 for the host, and the traits, a frozenset; "
+           'they are numbered from 1'),
+    Column('child_uuids', CODED, (), 'uuids of the child providers, a tuple'),
+    Column('child_units', CODED, (), 'bounds as in ``units``, for each child '
+           'provider'),
+    Column('sharing', CODED, (), 'uuids of the sharing providers of the '
+           "host's aggregates, a tuple"),
     Column('service_disabled', 'bool', False, 'an operator disabled it'),
     Column('forced_down', 'bool', False, 'an operator said that it is down'),
     Column('last_seen_up', 'float64', 0.0,
@@ -109,6 +117,20 @@ CELL_FACTS = (
 #: Prefix of the columns that say how much of a resource class can still be
 #: claimed: ``room:VCPU``. They come into being with the first inventory.
 ROOM = 'room:'
+
+#: Between a resource class and the provider that gives it, where that is not
+#: the host itself: ``room:VGPU@2`` is of the second child provider of each
+#: host. With a uuid it is a sharing provider, which has no column.
+AT = '@'
+
+#: Child providers of a host that are known here; more are left out.
+CHILDREN_MAX = 128
+
+
+def sharing_provider(name: str) -> str | None:
+    """Return the uuid in the name of a room that hosts share; else None."""
+    _, _, place = name.partition(AT)
+    return place if place and not place.isdigit() else None
 
 
 @functools.lru_cache(256)

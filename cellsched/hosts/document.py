@@ -9,6 +9,8 @@ and a list of ``codes``, the places of the hosts' values among them::
     {"format": "cellsched-hosts", "version": 1, "taken_at": 1700000000.0,
      "silent": [], "cells": [{"uuid": …, "name": "north", …}],
      "aggregates": [{"id": 1, "uuid": …, "name": …, "metadata": {…}}],
+     "sharing": [{"uuid": …, "name": …, "aggregate": …, "traits": […],
+                  "room": {"DISK_GB": 512}, "units": []}],
      "columns": {"host": ["n1", "n2"], "room:VCPU": [8, 6],
                  "availability_zone": {"values": ["nova"], "codes": [0, 0]},
                  …}}
@@ -27,6 +29,7 @@ from cellsched import exception
 from cellsched.hosts import aggregate as aggregate_
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
+from cellsched.hosts import sharing as sharing_
 from cellsched.hosts import snapshot_schema
 from cellsched.hosts import table as table_
 
@@ -36,7 +39,8 @@ VERSION = 1
 HOSTS_MAX = 1_000_000
 CELLS_MAX = 10_000
 AGGREGATES_MAX = 100_000
-ROOMS_MAX = 100
+ROOMS_MAX = 1000
+SHARING_MAX = 100_000
 
 #: Columns without which hosts cannot be told apart.
 _NEEDED = ('uuid', 'host', 'nodename', 'cell')
@@ -75,6 +79,11 @@ def dump(snapshot: HostDocument) -> dict[str, Any]:
             {'id': each.id, 'uuid': each.uuid, 'name': each.name,
              'metadata': dict(each.metadata)}
             for _, each in sorted(aggregates.items())],
+        'sharing': [
+            {'uuid': uuid, 'name': each.name, 'aggregate': each.aggregate,
+             'traits': sorted(each.traits), 'room': dict(each.room),
+             'units': _plain(each.units)}
+            for uuid, each in sorted(table.sharing.items())],
         'columns': {name: _column(table, name) for name in table.names},
     }
 
@@ -108,7 +117,7 @@ def load(
     """
     snapshot_schema.check_keys(document, '', {
         'format', 'version', 'taken_at', 'silent', 'cells', 'aggregates',
-        'columns'}, {'format', 'version', 'taken_at', 'columns'})
+        'sharing', 'columns'}, {'format', 'version', 'taken_at', 'columns'})
     if document['format'] != FORMAT or document['version'] != VERSION:
         raise snapshot_schema.invalid(
             'version', f'format {FORMAT!r} and version {VERSION}, which is '
@@ -123,6 +132,7 @@ def load(
               in snapshot_schema.items('silent', document.get('silent', []),
                                        CELLS_MAX)]
     _load_columns(table, document['columns'], groups)
+    _load_sharing(table, document.get('sharing', []))
     return HostDocument(table, now, names, silent)
 
 
@@ -220,14 +230,62 @@ def _load_columns(
         column = snapshot_schema.column(f'columns.{name}', said, spec, count)
         if name == 'aggregates':
             column = [_group(groups, ids) for ids in column]
+        elif name == 'children':
+            known = {said: snapshot_schema.children(
+                'columns.children', said) for said in set(column)}
+            column = [known[said] for said in column]
+        elif name == 'child_units':
+            for said in set(column):
+                for units in said:
+                    snapshot_schema.check_units('columns.child_units', units)
         elif name == 'units':
             for units in set(column):
                 snapshot_schema.check_units('columns.units', units)
         values[name] = column
+    _check_children(values)
     uuids = values.pop('uuid')
     if len(set(uuids)) < count:
         raise snapshot_schema.invalid('columns.uuid', 'each host once')
     table.put(uuids, values)
+
+
+def _check_children(values: Mapping[str, Any]) -> None:
+    """Make sure that columns are about the same child providers."""
+    names = 'children', 'child_uuids', 'child_units'
+    counts = [[*map(len, values[name])] for name in names if name in values]
+    if counts and (len(counts) < len(names)
+                   or any(each != counts[0] for each in counts)):
+        raise snapshot_schema.invalid(
+            'columns.child_uuids', 'as many as are in children and in '
+            'child_units')
+
+
+def _load_sharing(table: table_.HostTable, given: Any) -> None:
+    names = {'uuid', 'name', 'aggregate', 'traits', 'room', 'units'}
+    found = {}
+    for place, said in snapshot_schema.items('sharing', given, SHARING_MAX):
+        where = f'sharing[{place}]'
+        snapshot_schema.check_keys(said, where, names, names)
+        if not isinstance(said['room'], dict):
+            raise snapshot_schema.invalid(
+                f'{where}.room', 'numbers by resource class')
+        traits, units = (
+            snapshot_schema.listed(f'{where}.{name}', said[name])
+            for name in ('traits', 'units'))
+        snapshot_schema.check_units(f'{where}.units', units)
+        found[snapshot_schema.text(f'{where}.uuid', said['uuid'], 36)] = (
+            sharing_.SharingProvider(
+                snapshot_schema.shown(f'{where}.name', said['name']),
+                snapshot_schema.text(
+                    f'{where}.aggregate', said['aggregate'], 36),
+                frozenset(snapshot_schema.text(f'{where}.traits', each)
+                          for each in traits),
+                {snapshot_schema.text(f'{where}.room', name):
+                 snapshot_schema.number(
+                     f'{where}.room', room, -snapshot_schema.NUMBER_MAX,
+                     snapshot_schema.NUMBER_MAX)
+                 for name, room in said['room'].items()}, units))
+    table.set_sharing(found)
 
 
 def _group(

@@ -15,6 +15,7 @@ from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import dictionary_encoding
+from cellsched.hosts import sharing as sharing_
 
 Column = npt.NDArray[Any]
 
@@ -45,6 +46,10 @@ class Snapshot:
     :param encodings: the values of the coded columns
     :param rows: rows by the uuid of the compute node
     :param cells: what was heard of cells
+    :param sharing: providers that hosts share, by uuid
+    :param places: numbers of child providers that have a column of room, by
+        resource class
+    :param children: nodes of child providers, with their numbers there
     :param kept: what was made of columns that seldom change; the next
         version has it too if none of them changed
     :param extrema: those of columns that somebody asked for; the next version
@@ -57,6 +62,12 @@ class Snapshot:
     encodings: Mapping[str, dictionary_encoding.DictionaryEncoding]
     rows: Mapping[str, int]
     cells: cell_health.Cells
+    sharing: Mapping[str, sharing_.SharingProvider] = dataclasses.field(
+        default_factory=dict)
+    places: Mapping[str, tuple[int, ...]] = dataclasses.field(
+        default_factory=dict)
+    children: Mapping[str, tuple[str, int]] = dataclasses.field(
+        default_factory=dict)
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)
     extrema: dict[str, Pair] = dataclasses.field(default_factory=dict)
 

@@ -21,7 +21,8 @@ TEXT_MAX = 65_536
 _LISTED_MAX = 10_000
 _DEPTH_MAX = 5
 
-_ROOM = re.compile(re.escape(columns_.ROOM) + r'[A-Z0-9_]{1,255}')
+_ROOM = re.compile(
+    re.escape(columns_.ROOM) + r'[A-Z0-9_]{1,255}(@[1-9][0-9]{0,2})?')
 
 
 def invalid(field: str, expected: str) -> exception.InvalidField:
@@ -99,6 +100,20 @@ def check_units(field: str, units: Any) -> None:
                              'the most and the step of an amount, from 1 on')
 
 
+def children(field: str, given: Any) -> tuple[Any, ...]:
+    """Return the child providers of a host, as the table has them."""
+    if len(given) > columns_.CHILDREN_MAX or not all(
+            isinstance(each, tuple) and len(each) == 2
+            and type(each[0]) is int and 0 <= each[0] <= len(given)
+            and isinstance(each[1], tuple)
+            and all(isinstance(trait, str) for trait in each[1])
+            for each in given):
+        raise invalid(
+            field, f'at most {columns_.CHILDREN_MAX} lists of the number of '
+            'another one, or 0, and of a list of traits')
+    return tuple((parent, frozenset(traits)) for parent, traits in given)
+
+
 def column(
     field: str, given: Any, spec: columns_.Column | None, count: int
 ) -> Any:
@@ -171,6 +186,14 @@ def _value(field: str, given: Any, default: Any) -> Any:
     if isinstance(default, str):
         return text(field, given, TEXT_MAX, 0)
     return _hashable(field, given, [_LISTED_MAX], 0)
+
+
+def listed(field: str, given: Any) -> tuple[Any, ...]:
+    """Return a list, as a tuple."""
+    if not isinstance(given, list):
+        raise invalid(field, 'a list')
+    made: tuple[Any, ...] = _hashable(field, given, [_LISTED_MAX], 0)
+    return made
 
 
 def _hashable(field: str, given: Any, left: list[int], depth: int) -> Any:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host table: every host that a scheduler knows, as NumPy columns."""
 
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import dictionary_encoding
 from cellsched.hosts import inflight_builds
+from cellsched.hosts import sharing as sharing_
 from cellsched.hosts import snapshot as snapshot_
 from cellsched.hosts import view as view_
 
@@ -26,7 +28,10 @@ from cellsched.hosts import view as view_
 _LASTING = frozenset({
     'host', 'nodename', 'host_ip', 'cell', 'aggregates',
     'service_disabled', 'forced_down', 'vcpus_total', 'total_usable_ram_mb',
-    'total_usable_disk_gb', 'supported_instances', 'units'})
+    'total_usable_disk_gb', 'supported_instances', 'traits', 'units',
+    'children', 'child_uuids', 'child_units', 'sharing'})
+
+_Units = tuple[tuple[str, int, int, int], ...]
 
 _UNBOUNDED: Mapping[str, tuple[int, int, int]] = {}
 
@@ -54,16 +59,19 @@ class Taking:
     """The resources that one instance takes of a host chosen for it.
 
     :param node: the uuid of the compute node
-    :param resources: amounts by resource class
+    :param resources: amounts by resource class; ``CLASS@2`` is of the second
+        child provider, ``CLASS@uuid`` of a sharing provider
     :param at: wall clock time, in seconds since the epoch
     :param claimed: whether the claim store has it
     :param doubted: whether the store told of the host before that, so that
         what it told may have this in it, or not
+    :param providers: all of which it takes
     """
 
     node: str
     resources: tuple[tuple[str, int], ...]
     at: float
+    providers: tuple[str, ...]
     claimed: bool = False
     doubted: bool = False
 
@@ -124,6 +132,11 @@ class HostTable:
         self._takings: dict[str, list[Taking]] = {}
         # How many changes were in overlays when a node was chosen last.
         self._noted_at: dict[str, int] = {}
+        # Nodes of child providers, with their numbers there.
+        self._children: Mapping[str, tuple[str, int]] = {}
+        self._sharing: Mapping[str, sharing_.SharingProvider] = {}
+        # By resource class, the numbers of child providers with a column.
+        self._places: Mapping[str, tuple[int, ...]] = {}
         # Columns that are no published snapshot's.
         self._private = set(self._columns)
         self._rows_changed = self._lasting_changed = True
@@ -214,7 +227,8 @@ class HostTable:
                     and self._is_touched(columns, taken)
                     or not self._has_room(taken)):
                 return None
-            takings = [Taking(node, resources, hosts.now)
+            takings = [Taking(node, resources, hosts.now,
+                              self._providers(node, resources))
                        for node, resources in taken]
             snapshot, overlay, earlier = self._published
             for taking in takings:
@@ -240,15 +254,15 @@ class HostTable:
     def confirm(self, takings: Iterable[Taking]) -> list[str]:
         """Learn that the claim store has what was noted.
 
-        :returns: the nodes of which the store told meanwhile, so that nobody
-            knows whether that had this in it
+        :returns: the providers of which the store told meanwhile, so that
+            nobody knows whether that had this in it
         """
-        doubtful = []
+        doubtful: list[str] = []
         with self._lock:
             for taking in takings:
                 taking.claimed = True
                 if taking.doubted:
-                    doubtful.append(taking.node)
+                    doubtful.extend(taking.providers)
         return doubtful
 
     def _is_behind(self, columns: view_.MergedColumns) -> bool:
@@ -281,6 +295,10 @@ class HostTable:
 
     def _room(self, node: str, resource: str) -> float:
         """Return what is left on a host, by all that is known."""
+        if columns_.AT in resource:
+            uuid = columns_.sharing_provider(resource)
+            if uuid is not None:
+                return self._shared_room(uuid, resource)
         row = self._rows.get(node)
         column = self._columns.get(columns_.ROOM + resource)
         if row is None or column is None:
@@ -288,6 +306,34 @@ class HostTable:
         return float(column[row]) - sum(
             amount for taking in self._takings.get(node, ())
             for name, amount in taking.resources if name == resource)
+
+    def _shared_room(self, uuid: str, resource: str) -> float:
+        provider = self._sharing.get(uuid)
+        if provider is None:
+            return 0.0
+        return provider.room.get(
+            resource.partition(columns_.AT)[0], 0.0) - sum(
+            amount for takings in self._takings.values()
+            for taking in takings
+            for name, amount in taking.resources if name == resource)
+
+    def _providers(
+        self, node: str, resources: tuple[tuple[str, int], ...]
+    ) -> tuple[str, ...]:
+        """Return the providers of which something is taken on a host."""
+        found = {node: None}
+        for name, _ in resources:
+            _, _, place = name.partition(columns_.AT)
+            if place.isdigit():
+                uuids = self._value('child_uuids', self._rows[node])
+                found[uuids[int(place) - 1]] = None
+            elif place:
+                found[place] = None
+        return tuple(found)
+
+    def _value(self, name: str, row: int) -> Any:
+        """Return what a coded column says of a host."""
+        return self._encodings[name].values[self._columns[name][row]]
 
     def _remove(self, taking: Taking) -> None:
         left = self._takings.get(taking.node)
@@ -329,7 +375,9 @@ class HostTable:
             snapshot = snapshot_.Snapshot(
                 before.version + 1, self.specs, columns, dict(self._encodings),
                 dict(self._rows) if self._rows_changed else before.rows,
-                self.cells.copy(), {} if lasting else before.kept,
+                self.cells.copy(), self._sharing, self._places,
+                self._children,
+                {} if lasting else before.kept,
                 {} if self._rows_changed else {
                     # Decisions add to it meanwhile.
                     name: pair for name, pair in list(before.extrema.items())
@@ -356,6 +404,10 @@ class HostTable:
         """Return a column as it was last written, for who writes it."""
         return self._column(name)[:self._length]
 
+    def written_value(self, name: str, row: int) -> Any:
+        """Return what a coded column says of a host, as last written."""
+        return self._value(name, row)
+
     def put(self, uuids: Sequence[str], values: Mapping[str, Any]) -> None:
         """Add hosts or change them.
 
@@ -368,10 +420,41 @@ class HostTable:
             self._fold()
             rows = self._place(uuids)
             self._changed = True
+            if 'child_uuids' in values:
+                values = {**self._put_children(
+                    uuids, rows, _listed(values['child_uuids'])), **values}
             for name, given in values.items():
                 self._put(name, rows, given)
             if view_.BUILDS in values:
                 self._inflight_builds.forget(uuids)
+
+    def _put_children(
+        self, nodes: Sequence[str], rows: snapshot_.Column,
+        given: Iterable[tuple[str, ...]],
+    ) -> dict[str, Any]:
+        """Learn which child providers hosts have.
+
+        Of those that have others than before nothing more is known.
+
+        :returns: columns to be set with them
+        """
+        units = []
+        known = dict(self._children)
+        for node, row, uuids in zip(nodes, rows.tolist(), given):
+            before = self._value('child_uuids', row)
+            if uuids == before:
+                units.append(self._value('child_units', row))
+                continue
+            _forget(known, before, node)
+            known.update({
+                uuid: (node, number)
+                for number, uuid in enumerate(uuids, start=1)})
+            for name in self._columns:
+                if name.startswith(columns_.ROOM) and columns_.AT in name:
+                    self._writable(name)[row] = 0
+            units.append(((),) * len(uuids))
+        self._children = known
+        return {'child_units': units}
 
     def _put(self, name: str, rows: snapshot_.Column, given: Any) -> None:
         if name.startswith(columns_.ROOM):
@@ -406,6 +489,11 @@ class HostTable:
             stay = np.ones(self._length, dtype=bool)
             stay[list(gone)] = False
             left = self.written('uuid')[~stay]
+            known = dict(self._children)
+            for row in gone:
+                _forget(known, self._value('child_uuids', row),
+                        self._columns['uuid'][row])
+            self._children = known
             self._inflight_builds.forget(left)
             for uuid in left:
                 self._noted_at.pop(uuid, None)
@@ -422,7 +510,9 @@ class HostTable:
         consumers: int,
         units: Mapping[str, tuple[int, int, int]] = _UNBOUNDED,
     ) -> None:
-        """Set what is taken on a host, as the claim store says.
+        """Set what is taken of a provider, as the claim store says.
+
+        That is a host, or a child provider of one, or a sharing provider.
 
         :param units: the least, the most and the step of what one server may
             take, by resource class; of others it may take any amount
@@ -430,18 +520,13 @@ class HostTable:
         with self._lock:
             row = self._rows.get(uuid)
             if row is None:
+                self._set_other(uuid, _left(capacity, used), _bounds(units))
                 return
             self._fold()
             for taking in self._takings.get(uuid, ()):
                 taking.doubted = True
             self._changed = True
-            for name in self._columns:
-                if name.startswith(columns_.ROOM):
-                    self._writable(name)[row] = 0
-            for resource in capacity.keys() | used.keys():
-                self._room_column(resource)
-                self._writable(columns_.ROOM + resource)[row] = (
-                    capacity.get(resource, 0) - used.get(resource, 0))
+            self._set_room(row, _left(capacity, used))
             memory_mb = used.get('MEMORY_MB', 0)
             disk_mb = used.get('DISK_GB', 0) * 1024
             for name, value in (
@@ -452,19 +537,78 @@ class HostTable:
                      self._columns['unreserved_disk_mb'][row] - disk_mb),
                     ('disk_mb_used', disk_mb), ('num_instances', consumers)):
                 self._writable(name)[row] = value
-            self._set_units(row, units)
+            self._set_lasting('units', row, _bounds(units))
 
-    def _set_units(
-        self, row: int, units: Mapping[str, tuple[int, int, int]]
+    def _set_room(
+        self, row: int, left: Mapping[str, float], place: str = ''
     ) -> None:
-        """Set the bounds of a host, which seldom change."""
-        bounds = tuple((name, *units[name]) for name in sorted(units))
-        encoding = self._encodings['units']
-        if encoding.values[self._columns['units'][row]] == bounds:
+        """Set what is left of a provider of a host.
+
+        :param place: what the names of its resource classes end with
+        """
+        for name in self._columns:
+            if name.startswith(columns_.ROOM) and (
+                    name.endswith(place) if place
+                    else columns_.AT not in name):
+                self._writable(name)[row] = 0
+        for resource, room in left.items():
+            self._room_column(resource + place)
+            self._writable(columns_.ROOM + resource + place)[row] = room
+
+    def _set_other(
+        self, uuid: str, left: Mapping[str, float], units: _Units
+    ) -> None:
+        """Set what is taken of a provider that is no host."""
+        node, number = self._children.get(uuid, ('', 0))
+        if not node and uuid not in self._sharing:
             return
-        self._writable('units')[row] = encoding.encode([bounds])[0]
+        self._fold()
+        for takings in ([self._takings.get(node, [])] if node
+                        else self._takings.values()):
+            for taking in takings:
+                taking.doubted |= uuid in taking.providers
+        self._changed = True
+        if not node:
+            self._sharing = {**self._sharing, uuid: dataclasses.replace(
+                self._sharing[uuid], room=left, units=units)}
+            return
+        row = self._rows[node]
+        self._set_room(row, left, f'{columns_.AT}{number}')
+        said = list(self._value('child_units', row))
+        said[number - 1] = units
+        self._set_lasting('child_units', row, tuple(said))
+
+    def _set_lasting(self, name: str, row: int, value: Hashable) -> None:
+        """Set what a coded column says of a host, which seldom changes."""
+        if self._value(name, row) == value:
+            return
+        self._writable(name)[row] = self._encodings[name].encode([value])[0]
         self._lasting_changed = True
-        self._compact('units')
+        self._compact(name)
+
+    @property
+    def sharing(self) -> Mapping[str, sharing_.SharingProvider]:
+        """The sharing providers by uuid, with what is left of each."""
+        return self._current().snapshot.sharing
+
+    def set_sharing(
+        self, providers: Mapping[str, sharing_.SharingProvider]
+    ) -> list[str]:
+        """Learn which sharing providers there are, by their uuids.
+
+        What is left of those that were known before is kept.
+
+        :returns: those that are new
+        """
+        with self._lock:
+            known = self._sharing
+            self._sharing = {
+                uuid: dataclasses.replace(
+                    each, room=known[uuid].room, units=known[uuid].units)
+                if uuid in known else each
+                for uuid, each in providers.items()}
+            self._changed = self._lasting_changed = True
+            return [uuid for uuid in providers if uuid not in known]
 
     def settle(self, before: float) -> None:
         """Count no more builds that were begun before then.
@@ -490,10 +634,27 @@ class HostTable:
                     continue
                 self._changed = True
                 for name, amount in view_.changes(taking.resources):
+                    if columns_.AT in name and self._fold_shared(name, amount):
+                        continue
                     if name.startswith(columns_.ROOM):
                         self._room_column(name.removeprefix(columns_.ROOM))
                     self._writable(name)[row] += amount
                 self._inflight_builds.add(node, taking.at)
+
+    def _fold_shared(self, name: str, amount: int) -> bool:
+        """Change the room of a sharing provider, if it is that of one."""
+        uuid = columns_.sharing_provider(name)
+        if uuid is None:
+            return False
+        provider = self._sharing.get(uuid)
+        if provider is not None:
+            resource = name.removeprefix(columns_.ROOM).partition(
+                columns_.AT)[0]
+            self._sharing = {**self._sharing, uuid: dataclasses.replace(
+                provider, room={
+                    **provider.room,
+                    resource: provider.room.get(resource, 0) + amount})}
+        return True
 
     def _place(self, uuids: Sequence[str]) -> snapshot_.Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
@@ -545,6 +706,32 @@ class HostTable:
         if name not in self._columns:
             self._columns[name] = np.zeros(len(self._columns['uuid']))
             self._private.add(name)
+            resource, _, number = resource.partition(columns_.AT)
+            if number:
+                self._places = {**self._places, resource: (
+                    *self._places.get(resource, ()), int(number))}
+
+
+def _forget(
+    children: dict[str, tuple[str, int]], uuids: Iterable[str], node: str
+) -> None:
+    """Remove child providers of a node that are no other's by now."""
+    for uuid in uuids:
+        if children.get(uuid, ('', 0))[0] == node:
+            del children[uuid]
+
+
+def _left(
+    capacity: Mapping[str, int], used: Mapping[str, int]
+) -> dict[str, float]:
+    """Return what is left to claim, by resource class."""
+    return {resource: capacity.get(resource, 0) - used.get(resource, 0)
+            for resource in capacity.keys() | used.keys()}
+
+
+def _bounds(units: Mapping[str, tuple[int, int, int]]) -> _Units:
+    """Return bounds as the columns of units have them."""
+    return tuple((name, *units[name]) for name in sorted(units))
 
 
 def _listed(given: Any) -> Iterable[Any]:

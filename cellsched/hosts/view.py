@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
+from cellsched.hosts import sharing as sharing_
 from cellsched.hosts import snapshot as snapshot_
 
 #: By how much columns of one host change: (column, amount).
@@ -59,6 +60,7 @@ class MergedColumns:
         #: What the decision took: rows and resources.
         self.taken: list[tuple[int, Mapping[str, int]]] = []
         self._copies: dict[str, snapshot_.Column] = {}
+        self._shared: dict[str, float] = {}
         self._shown: dict[str, snapshot_.Column] = {}
         self._extrema: dict[str, snapshot_.Pair] = {}
         self._length = len(snapshot)
@@ -132,9 +134,21 @@ class MergedColumns:
         for name, amount in changed:
             column = self._copies.get(name)
             if column is None:
+                if columns_.AT in name and columns_.sharing_provider(name):
+                    self._shared[name] = (
+                        self._shared.get(name, 0) + times * amount)
+                    continue
                 column = self._copy(name)
             column[row] += times * amount
             self._extrema.pop(name, None)
+
+    def shared_room(self, uuid: str, resource: str) -> float:
+        """Return what is left of a sharing provider."""
+        provider = self.snapshot.sharing.get(uuid)
+        if provider is None:
+            return 0.0
+        return provider.room.get(resource, 0) + self._shared.get(
+            f'{columns_.ROOM}{resource}{columns_.AT}{uuid}', 0)
 
     def _copy(self, name: str) -> snapshot_.Column:
         column = self.snapshot.columns.get(name)
@@ -301,6 +315,44 @@ class Hosts:
         if self._rows is None and name not in snapshot_.FACTS:
             return self.columns.extrema(name)
         return snapshot_.extrema_of(self[name])
+
+    @property
+    def most_children(self) -> int:
+        """Return how many child providers the host has that has most."""
+        return self.memo('most children', lambda hosts: int(hosts.each(
+            'children', len, 'int64').max(initial=0)))
+
+    def gives(self, resource: str) -> bool:
+        """Return whether others than hosts themselves may give a class."""
+        return bool(self.children_with(resource)) or any(
+            resource in each.room for each in self.sharing.values())
+
+    def row_of_provider(self, uuid: str) -> int | None:
+        """Return the row in the table of a host or of its child provider."""
+        snapshot = self.columns.snapshot
+        row = snapshot.rows.get(uuid)
+        if row is None and uuid in snapshot.children:
+            row = snapshot.rows.get(snapshot.children[uuid][0])
+        return row
+
+    @property
+    def sharing(self) -> Mapping[str, sharing_.SharingProvider]:
+        """Return the sharing providers, by uuid.
+
+        What is left of one as it is now says :meth:`shared_room`.
+        """
+        return self.columns.snapshot.sharing
+
+    def shared_room(self, uuid: str, resource: str) -> float:
+        """Return how much of a resource class a sharing provider has left."""
+        return self.columns.shared_room(uuid, resource)
+
+    def children_with(self, resource: str) -> tuple[int, ...]:
+        """Return the numbers of child providers that may give something.
+
+        The room of each is that of ``CLASS@number``.
+        """
+        return self.columns.snapshot.places.get(resource, ())
 
     # Coded columns.
 

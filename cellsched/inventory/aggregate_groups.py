@@ -2,6 +2,7 @@
 """Aggregates of hosts."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 
 from cellsched.db.api import aggregates
 from cellsched.hosts import aggregate
@@ -25,10 +26,35 @@ class AggregateGroups:
         self._aggregates: dict[tuple[bool, int], aggregate.HostAggregate] = {}
         self._members: dict[tuple[bool, int], frozenset[str]] = {}
         self._groups: dict[str, Group] = {}
+        # By aggregate uuid, the sharing providers of its hosts.
+        self._sharing: dict[str, list[str]] = {}
 
     def group(self, host: str) -> Group:
         """Return the aggregates of a host."""
         return self._groups.get(host, ())
+
+    def sharing(self, host: str) -> tuple[str, ...]:
+        """Return the sharing providers of a host."""
+        if not self._sharing:
+            return ()
+        return tuple(sorted(
+            uuid for each in self.group(host)
+            for uuid in self._sharing.get(each.uuid, ())))
+
+    def share(self, providers: Mapping[str, str]) -> set[str]:
+        """Learn of which aggregates sharing providers are.
+
+        :param providers: uuids of aggregates by those of providers
+        :returns: hosts that may share others now
+        """
+        before = self._sharing
+        self._sharing = {}
+        for uuid, aggregate_uuid in providers.items():
+            self._sharing.setdefault(aggregate_uuid, []).append(uuid)
+        changed = {uuid for uuid in before.keys() | self._sharing.keys()
+                   if before.get(uuid) != self._sharing.get(uuid)}
+        return {host for host, group in self._groups.items()
+                if any(each.uuid in changed for each in group)}
 
     def zone(self, host: str) -> str:
         """Return the zone of a host.

@@ -72,7 +72,7 @@ class CellFollower:
     def read(
         self, database: session.Database, everything: bool
     ) -> list[str]:
-        """Take over what changed; return the nodes that are new."""
+        """Take over what changed; return the providers that are new."""
         with self._reading:
             everything |= self._compare()
             changes = self._changes(database, everything)
@@ -182,7 +182,10 @@ class CellFollower:
         self, rows: Sequence[Any], served: Sequence[Any], gone: set[str],
         now: float,
     ) -> list[str]:
-        """Write what changed into the table; return the nodes that are new."""
+        """Write what changed into the table; return what is new.
+
+        Those are nodes, and child providers of nodes that have others now.
+        """
         uuids = [row.uuid for row in rows]
         hosts = [row.host for row in rows]
         values = node_columns.of_nodes(rows, self.cell.uuid)
@@ -196,6 +199,12 @@ class CellFollower:
             failures = sum(
                 max(count - failed[row], 0) for row, count
                 in zip(known, values['failed_builds']) if row is not None)
+            new = [uuid for uuid, row in zip(uuids, known) if row is None]
+            new += [
+                child for row, children in zip(known, values['child_uuids'])
+                if children and (row is None or children
+                                 != table.written_value('child_uuids', row))
+                for child in children]
             values |= self._service_values(hosts) | self._groups(hosts)
             table.drop(gone)
             if rows:
@@ -213,7 +222,7 @@ class CellFollower:
         for host in (*hosts, *(row.host for row in served)):
             if host in self._nodes:
                 self._services[host] = None
-        return [uuid for uuid, row in zip(uuids, known) if row is None]
+        return new
 
     def _service_values(self, hosts: Sequence[str]) -> dict[str, list[Any]]:
         """Return what the services of hosts say, told now or before."""
@@ -245,7 +254,9 @@ class CellFollower:
             'aggregates': [self._aggregate_groups.group(host)
                            for host in hosts],
             'availability_zone': [self._aggregate_groups.zone(host)
-                                  for host in hosts]}
+                                  for host in hosts],
+            'sharing': [self._aggregate_groups.sharing(host)
+                        for host in hosts]}
 
     def _mapped(self, rows: Sequence[Any]) -> Sequence[Any]:
         """Return the nodes whose hosts are this cell's; map new ones."""

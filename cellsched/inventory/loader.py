@@ -18,11 +18,13 @@ from cellsched.cells import registry
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.api import aggregates
+from cellsched.db.api import shared_providers
 from cellsched.db import session
 from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
 from cellsched.hosts import document as document_
+from cellsched.hosts import sharing
 from cellsched.hosts import table
 from cellsched.inventory import aggregate_groups
 from cellsched.inventory import cell_follower
@@ -325,9 +327,29 @@ class InventoryLoader:
             self._aggregates_full_at = now + self._policy.full_interval_s
         with self._database.reader() as connection:
             changes = aggregates.changes(connection, self._aggregates_token)
+            # One feed tells of both.
+            shared = (None if changes.token == self._aggregates_token
+                      else shared_providers.list_all(connection))
         with self._lock:
-            self._regroup(self._aggregate_groups.apply(changes))
+            hosts = self._aggregate_groups.apply(changes)
+            if shared is not None:
+                hosts |= self._share(shared)
+            self._regroup(hosts)
         self._aggregates_token = changes.token
+
+    def _share(
+        self, providers: Iterable[shared_providers.SharedProvider]
+    ) -> set[str]:
+        """Take over the sharing providers; return the hosts that it touches.
+
+        The lock is held.
+        """
+        found = {each.uuid: sharing.SharingProvider(
+            each.name, each.aggregate_uuid, each.traits)
+            for each in providers}
+        self._doubtful.update(self.table.set_sharing(found))
+        return self._aggregate_groups.share(
+            {uuid: each.aggregate for uuid, each in found.items()})
 
     def _read_claims(self) -> None:
         with self._reading:

@@ -9,6 +9,9 @@ from typing import Any
 
 from oslo_log import log
 
+from cellsched.hosts import columns
+from cellsched.objects import child_providers
+
 LOG = log.getLogger(__name__)
 
 #: Statistics that are columns, beside those whose names begin with num_.
@@ -21,7 +24,11 @@ _NUMBER_MAX = 2 ** 53
 def of_nodes(rows: Sequence[Any], cell: str) -> dict[str, Any]:
     """Return the columns that rows of compute nodes fill."""
     stats = [_object(row, 'stats') for row in rows]
+    children = [_children(row) for row in rows]
     return {
+        'children': [*map(_numbered, children)],
+        'child_uuids': [tuple(each.uuid for each in said)
+                        for said in children],
         # Most nodes have their host's name, and many share the rest.
         'host': [sys.intern(row.host) for row in rows],
         'nodename': [sys.intern(row.hypervisor_hostname or '')
@@ -119,6 +126,32 @@ def _traits(rows: Sequence[Any]) -> list[frozenset[str]]:
         if row.traits not in known:
             known[row.traits] = frozenset(map(str, _list(row, 'traits')))
     return [known[row.traits] for row in rows]
+
+
+def _children(row: Any) -> list[child_providers.Child]:
+    """Return the child providers of a node, those that are used.
+
+    Their order depends on what they are like, and on their names at last:
+    nodes with like providers number them alike.
+    """
+    if not row.providers:
+        return []
+    said = sorted(child_providers.load(row.providers), key=lambda each: (
+        each.parent is not None, sorted(each.traits), each.name))
+    if len(said) > columns.CHILDREN_MAX:
+        LOG.warning('Compute node %s: of %d child providers only %d are used',
+                    row.uuid, len(said), columns.CHILDREN_MAX)
+    return said[:columns.CHILDREN_MAX]
+
+
+def _numbered(
+    children: Sequence[child_providers.Child]
+) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return parents, by their numbers, and traits of child providers."""
+    numbers: dict[str | None, int] = {
+        each.uuid: number for number, each in enumerate(children, start=1)}
+    return tuple((numbers.get(each.parent, 0), each.traits)
+                 for each in children)
 
 
 def _lasting(stats: dict[str, Any]) -> str:

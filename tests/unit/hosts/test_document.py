@@ -9,6 +9,7 @@ import hypothesis
 from cellsched import exception
 from cellsched.hosts import columns
 from cellsched.hosts import document as document_
+from cellsched.hosts import sharing
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit import strategies
@@ -43,6 +44,18 @@ def plain(table):
 
 class TestSnapshot(base.TestCase):
 
+    @staticmethod
+    def add_providers(hosts):
+        uuids = hosts['uuid']
+        hosts.put([uuids[1]], {
+            'children': [((0, frozenset({'X'})), (1, frozenset()))],
+            'child_uuids': [('c1', 'c2')], 'sharing': [('pool',)]})
+        hosts.set_sharing({'pool': sharing.SharingProvider(
+            'ssd', 'aggregate', frozenset({'X'}))})
+        hosts.set_usage('c2', {'VGPU': 4}, {'VGPU': 1}, 1,
+                        {'VGPU': (1, 2, 1)})
+        hosts.set_usage('pool', {'DISK_GB': 500}, {}, 0)
+
     def test_hosts_are_the_same_afterwards(self):
         one, two = builders.aggregate(1, ssd='true'), builders.aggregate(2)
         hosts = builders.table(
@@ -53,6 +66,7 @@ class TestSnapshot(base.TestCase):
             stats=['{"a": 1}', '', ''], cpu_allocation_ratio=1.5,
             service_disabled=[True, False, False],
             room={'CUSTOM_GPU': [1, 0, 2]})
+        self.add_providers(hosts)
         made = taken(hosts, cells={NORTH: 'north'}, silent=['south'])
         made.table.cells.heard(NORTH, builders.NOW - 5)
         made.table.cells.failed(NORTH, 3, builders.NOW - 9)

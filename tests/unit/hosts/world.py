@@ -18,6 +18,7 @@ from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched.inventory import loader
+from cellsched.objects import child_providers
 from cellsched.testing import clock
 from cellsched.testing import databases
 from tests.unit.db import samples
@@ -87,8 +88,11 @@ class World(fixtures.Fixture):
             name, database_connection=url, transport_url='none:///'))
 
     def add_host(self, cell, host, *nodes, vcpus=8, memory_mb=8192,
-                 disk_gb=100, **inventory):
-        """Have an agent report a host; return the uuid of its last node."""
+                 disk_gb=100, children=None, **inventory):
+        """Have an agent report a host; return the uuid of its last node.
+
+        :param children: inventories and traits of child providers, by name
+        """
         with self.writer(cell) as connection:
             for node in nodes or [host]:
                 uuid = compute_nodes.save(connection, samples.uuids(1)[0],
@@ -96,12 +100,28 @@ class World(fixtures.Fixture):
                                               vcpus, memory_mb, disk_gb),
                                           self.clock.now())
                 self.providers[node] = uuid
+                if children:
+                    compute_nodes.save(
+                        connection, uuid, host, node, self.node_values(
+                            vcpus, memory_mb, disk_gb,
+                            providers=self._children(uuid, children)),
+                        self.clock.now())
                 self.claims.set_inventory(uuid, {
                     'VCPU': claims_base.Inventory(vcpus),
                     'MEMORY_MB': claims_base.Inventory(memory_mb),
                     'DISK_GB': claims_base.Inventory(disk_gb), **inventory})
         self.report(cell, host)
         return uuid
+
+    def _children(self, node, children):
+        """Have the inventories of child providers told; return the facts."""
+        said = [child_providers.Child(
+            child_providers.uuid_of(node, name), name, None,
+            frozenset(traits)) for name, (_, traits) in children.items()]
+        for each in said:
+            self.providers[each.name] = each.uuid
+            self.claims.set_inventory(each.uuid, children[each.name][0])
+        return child_providers.dump(said)
 
     @staticmethod
     def node_values(vcpus, memory_mb, disk_gb, **values):

@@ -5,8 +5,10 @@ import datetime
 import json
 import types
 
+from cellsched.hosts import columns
 from cellsched.hosts import table
 from cellsched.inventory import node_columns
+from cellsched.objects import child_providers
 from tests.unit import base
 
 NODE = {
@@ -19,7 +21,7 @@ NODE = {
     'stats': '{"ssd": "yes", "io_workload": 2, "failed_builds": "3", '
              '"num_vm_active": 4}',
     'metrics': '[{"name": "m", "value": 1}]', 'pci_stats': None,
-    'traits': '["T", "U"]'}
+    'traits': '["T", "U"]', 'providers': None}
 
 POOLS = {'nova_object.data': {'objects': [
     {'nova_object.data': {'count': 2}}, {'nova_object.data': {'count': 3}},
@@ -31,11 +33,11 @@ BAD = ('{', 'null', '"text"', '3', 'nan', '[' * 100_000, '\x00')
 
 def node(**values):
     """Return the columns of a node, and check that a table takes them."""
-    columns = node_columns.of_nodes(
+    made = node_columns.of_nodes(
         [types.SimpleNamespace(**NODE | values)], 'cell')
-    table.HostTable().put(['u'], columns)
+    table.HostTable().put(['u'], made)
     return {name: value if name == 'cell' else value[0]
-            for name, value in columns.items()}
+            for name, value in made.items()}
 
 
 class TestNodes(base.TestCase):
@@ -53,8 +55,31 @@ class TestNodes(base.TestCase):
             'cpu_info': '{}',
             'supported_instances': (('x86_64', 'kvm', 'hvm'),),
             'image_props': (), 'stats': '{"ssd": "yes"}',
-            'metrics': NODE['metrics']}, node())
+            'metrics': NODE['metrics'], 'children': (), 'child_uuids': ()},
+            node())
         self.assertEqual('', self.logs.output)
+
+    def test_children_of_nodes_alike_are_numbered_alike(self):
+        said = [child_providers.Child(f'{name}', name, parent, traits)
+                for name, parent, traits in (
+                    ('z', None, frozenset()), ('vf', 'nic', frozenset('V')),
+                    ('nic', None, frozenset('N')))]
+
+        found = node(providers=child_providers.dump(said))
+
+        self.assertEqual(('z', 'nic', 'vf'), found['child_uuids'])
+        self.assertEqual(
+            ((0, frozenset()), (0, frozenset('N')), (2, frozenset('V'))),
+            found['children'])
+
+    def test_children_beyond_a_number_are_left_out_and_told_of(self):
+        said = [child_providers.Child(str(number), str(number))
+                for number in range(columns.CHILDREN_MAX + 1)]
+
+        found = node(providers=child_providers.dump(said))
+
+        self.assertEqual(columns.CHILDREN_MAX, len(found['children']))
+        self.assertIn('of 129 child providers only 128', self.logs.output)
 
     def test_what_others_leave_empty_has_its_default(self):
         empty = node(**dict.fromkeys(
