@@ -33,6 +33,15 @@ _CUSTOM = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
 _AMOUNT = re.compile(r'[0-9]{1,10}')
 
 
+#: For people: what is lacking, and the unit, by resource class.
+_WORDS = {
+    'DISK_GB': ('disk', 'GB'),
+    'MEMORY_MB': ('memory', 'MB'),
+    'PCPU': ('dedicated CPUs', 'PCPU'),
+    'VCPU': ('CPUs', 'VCPU'),
+}
+
+
 class Units(NamedTuple):
     """Bounds on what one claim may take of a resource class.
 
@@ -76,6 +85,11 @@ class Inventory:
 def is_known(name: str) -> bool:
     """Return whether a text is the name of a resource class."""
     return name in _STANDARD or _CUSTOM.fullmatch(name) is not None
+
+
+def words(name: str) -> tuple[str, str]:
+    """Return what people call a resource class, and its unit."""
+    return _WORDS.get(name, (name, name))
 
 
 def asked(extra_specs: Mapping[str, str] | None) -> dict[str, int]:

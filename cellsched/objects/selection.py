@@ -2,6 +2,7 @@
 """A place that the scheduler chose."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import functools
 import json
 from typing import Any
@@ -46,6 +47,24 @@ class Selection(base.Object):
         return (f'{{"allocations": {{{name}: '
                 f'{_asked(tuple(resources.items()))}}}, '
                 f'"mappings": {{"": [{name}]}}}}')
+
+    @staticmethod
+    def allocations(
+        allocations: Mapping[str, Mapping[str, int]],
+        mappings: Mapping[str, Sequence[str]],
+    ) -> str:
+        """Return an allocation request for several providers.
+
+        :param allocations: amounts by resource class, by provider
+        :param mappings: the providers of each group, by its suffix; what has
+            no number has an empty one
+        """
+        return json.dumps({
+            'allocations': {
+                provider: {'resources': dict(amounts)}
+                for provider, amounts in allocations.items()},
+            'mappings': {suffix: list(providers)
+                         for suffix, providers in mappings.items()}})
 
     def wanted(self) -> dict[str, dict[str, int]]:
         """Return what the allocation request asks for, by provider."""

@@ -6,6 +6,7 @@ the hosts that it would refuse, and tells by how much they fall short.
 """
 
 import abc
+from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import math
@@ -19,14 +20,7 @@ from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.objects import resources
-
-#: For people: what a host lacks, and the unit, by resource class.
-_WORDS = {
-    'DISK_GB': ('disk', 'GB'),
-    'MEMORY_MB': ('memory', 'MB'),
-    'PCPU': ('dedicated CPUs', 'PCPU'),
-    'VCPU': ('CPUs', 'VCPU'),
-}
+from cellsched.scheduler.decision import provider_groups
 
 #: What the host physically has, which is the most that one server may take.
 _SIZES = {
@@ -46,7 +40,7 @@ class _Stage(base.Filter):
         super().__init__(options=None)
         self.resource = resource
         self.amount = amount
-        self.word, self.unit = _WORDS.get(resource, (resource, resource))
+        self.word, self.unit = resources.words(resource)
         self.name = f'{self.kind}:{self.resource}'
 
 
@@ -162,7 +156,8 @@ class Capacity(_Comparison):
     """Reject a host that has too little room of one resource class."""
 
     kind = 'capacity'
-    reads = frozenset({'flavor.extra_specs.resources:*'})
+    reads = frozenset({
+        'flavor.extra_specs.resources:*'}) | provider_groups.READS
 
     def __init__(self, resource: str, amount: int) -> None:
         super().__init__(resource, amount)
@@ -198,9 +193,18 @@ def stages(
 
     :raises cellsched.exception.InvalidField: an amount makes no sense
     """
-    sizes, steps, rooms = _stages(tuple(request.resources().items()))
+    amounts = request.resources()
+    others: tuple[base.Filter, ...] = ()
+    wants = provider_groups.asked(hosts, request, amounts)
+    if wants is not None:
+        _check(amounts)
+        given = frozenset(filter(hosts.gives, amounts))
+        others = provider_groups.stages(wants, given)
+        amounts = {resource: amount for resource, amount in amounts.items()
+                   if resource not in given}
+    sizes, steps, rooms = _stages(tuple(amounts.items()))
     return [*sizes, *(each for each in steps if each.restricts(hosts)),
-            *rooms]
+            *rooms, *others]
 
 
 # Flavors are few, and there is nothing in a stage but an amount of one.
@@ -208,15 +212,19 @@ def stages(
 def _stages(
     amounts: tuple[tuple[str, int], ...]
 ) -> tuple[list[Size], list[StepSize], list[Capacity]]:
-    for resource, amount in amounts:
+    _check(dict(amounts))
+    return ([Size(*each) for each in amounts],
+            [StepSize(*each) for each in amounts],
+            [Capacity(*each) for each in amounts])
+
+
+def _check(amounts: Mapping[str, int]) -> None:
+    for resource, amount in amounts.items():
         if not 1 <= amount <= resources.AMOUNT_MAX:
             raise exception.InvalidField(
                 where='request', field=f'resources.{resource}',
                 expected='an amount from 1 to '
                          f'{resources.AMOUNT_MAX}')
-    return ([Size(*each) for each in amounts],
-            [StepSize(*each) for each in amounts],
-            [Capacity(*each) for each in amounts])
 
 
 def _bounds(bounds: Sequence[Any], resource: str) -> tuple[int, int, int]:

@@ -34,15 +34,22 @@ class ClaimRefusals:
     def __bool__(self) -> bool:
         return bool(self._lost or self._denied)
 
-    def add(self, refusal: exception.ClaimRefused) -> None:
-        """Remember one more."""
+    def add(
+        self, refusal: exception.ClaimRefused, node: str | None = None
+    ) -> None:
+        """Remember one more.
+
+        :param node: which was chosen, where its child provider refused, or
+            one that it shares
+        """
+        node = node or refusal.provider
         if not isinstance(refusal, exception.GroupPolicyViolated):
-            self._lost[refusal.provider] += 1
+            self._lost[node] += 1
             return
-        self._denied[refusal.provider] = None
+        self._denied[node] = None
         self._members |= dict.fromkeys(refusal.members)
         if refusal.policy == claims_base.AFFINITY or not refusal.members:
-            self._barred[refusal.provider] = None
+            self._barred[node] = None
         # Otherwise a host that is not full may take a part of the request.
         if refusal.policy == claims_base.AFFINITY:
             self._near = list(refusal.hosts)

@@ -7,6 +7,8 @@ that host says that it has gone, so what it gets meanwhile is claimed in
 another name.
 """
 
+import collections
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -42,12 +44,14 @@ class Located:
         something else
     :param stale: the claims of builds that failed, by the names that hold
         them, to be given back with the answer
+    :param claims: what those that keep it hold
     """
 
     nodes: Mapping[str, str]
     kept: Mapping[str, str]
     consumers: Mapping[str, str]
     stale: Held = dataclasses.field(default_factory=dict)
+    claims: Held = dataclasses.field(default_factory=dict)
 
 
 NOWHERE = Located({}, {}, {})
@@ -72,20 +76,21 @@ def locate(
     stale = _stale(hosts, request, instances, held, reported or {})
     held = {name: claims for name, claims in held.items()
             if name not in stale}
-    nodes = {name: claims[0].provider for name, claims in held.items()}
-    kept, consumers = {}, {}
+    nodes = {name: node_of(hosts, claims) for name, claims in held.items()}
+    kept, consumers, kept_claims = {}, {}, {}
     for instance in instances:
         other = consumer(instance)
         for name in (instance, other):
             if name in held and _suits(hosts, request, held[name]):
-                nodes[instance] = kept[instance] = held[name][0].provider
+                nodes[instance] = kept[instance] = nodes[name]
+                kept_claims[instance] = held[name]
                 break
         else:
             if instance in held:
                 consumers[instance] = other
                 # Where it is to leave binds neither it nor others.
                 del nodes[instance]
-    return Located(nodes, kept, consumers, stale)
+    return Located(nodes, kept, consumers, stale, kept_claims)
 
 
 def _stale(
@@ -99,16 +104,14 @@ def _stale(
     """
     if not has_tried(request):
         return {}
-    wanted = [request.resources()]
+    wanted = totals(request)
     found = {}
     for instance in instances:
         for name in (instance, consumer(instance)):
             claims = held.get(name)
-            if not claims or [
-                    dict(each.resources) for each in claims] != wanted:
+            if not claims or _sums(claims) != wanted:
                 continue
-            node = claims[0].provider
-            row = hosts.row(node)
+            node, row = node_of(hosts, claims), row_of(hosts, claims)
             if (row is not None and reported.get(name) != node
                     and not _TRIED.keep(
                         hosts.at(np.array([row])), request)[0]):
@@ -121,12 +124,56 @@ def _suits(
     claims: Sequence[claims_base.Claim],
 ) -> bool:
     """Return whether what is held is what the request asks for."""
-    row = hosts.row(claims[0].provider)
+    row = row_of(hosts, claims)
     if row is None:
         # Of a host that is not known here nobody can say that it is not.
         return True
-    if [dict(each.resources) for each in claims] != [request.resources()]:
+    if _sums(claims) != totals(request):
         return False
     return all(
         wish.keep(hosts.at(np.array([row])), request)[0]
         for wish in _WISHES if wish.applies(request))
+
+
+def row_of(
+    hosts: view.Hosts, claims: Sequence[claims_base.Claim]
+) -> int | None:
+    """Return the row of the host whose providers claims are on.
+
+    None stands for none that is known here.
+    """
+    for each in claims:
+        row = hosts.row_of_provider(each.provider)
+        if row is not None:
+            return row
+    return None
+
+
+def node_of(
+    hosts: view.Hosts, claims: Sequence[claims_base.Claim]
+) -> str:
+    """Return the node whose providers claims are on.
+
+    Of one that is not known here it is one of the providers.
+    """
+    row = row_of(hosts, claims)
+    uuid: str = (claims[0].provider if row is None
+                 else hosts.whole['uuid'][row])
+    return uuid
+
+
+def totals(request: objects.RequestSpec) -> dict[str, int]:
+    """Return what a server takes of all providers, by resource class."""
+    return _added([request.resources(), *(
+        dict(group.resources) for group in request.group_demand().groups)])
+
+
+def _sums(claims: Sequence[claims_base.Claim]) -> dict[str, int]:
+    return _added([each.resources for each in claims])
+
+
+def _added(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found = collections.Counter[str]()
+    for each in amounts:
+        found.update(each)
+    return dict(found)

@@ -45,12 +45,14 @@ class _Choice:
     :param places: for each instance its host and alternates, if all have one
     :param why: why not; also told where hosts were refused before
     :param takings: what was noted of it in the table
+    :param is_parted: whether other providers than the hosts give a part
     """
 
     places: list[list[objects.Selection]]
     why: diagnosis.Diagnosis | None
     decision: decision_.Decision
     takings: Sequence[table_.Taking] = ()
+    is_parted: bool = False
 
 
 #: What is to hold when a choice is noted. Where others are always faster, the
@@ -204,7 +206,7 @@ class Placer:
                     context=context)
                 self._record(context, request, uuids, choice.decision)
                 return places
-            refusals.add(refusal)
+            refusals.add(*refusal)
             request = refusals.inform(request)
         assert why is not None
         why = self._refused(why, choice.decision, refusals)
@@ -237,9 +239,9 @@ class Placer:
         """Release what an instance that has gone holds on a host."""
         held = self._claims.held(moves.names([instance]))
         hosts = self._loader.table.view(self._clock.steady())
-        nodes = {hosts['uuid'][row] for row in hosts.named(host)}
+        rows = {*hosts.named(host)}
         gone = [consumer for consumer, claims in held.items()
-                if nodes.issuperset(each.provider for each in claims)]
+                if moves.row_of(hosts, claims) in rows]
         if gone:
             self._claims.release(gone)
 
@@ -327,8 +329,9 @@ class Placer:
         selector = selection_.Selector(
             pipeline, self._policy, hosts, request, refusals)
         complete = all(
-            selector.choose(uuid, located.kept.get(uuid),
-                            last=uuid == uuids[-1])
+            selector.choose(uuid, located.kept.get(uuid), uuid == uuids[-1], [
+                (each.provider, each.resources)
+                for each in located.claims.get(uuid, ())])
             for uuid in uuids)
         quiet = complete and not refusals and self._attempts_max > 1
         # Where alternates are looked for, more are rejected.
@@ -336,7 +339,7 @@ class Placer:
             self._loader.silent, len(uuids))
         choice = _Choice(
             selector.selections(alternates) if complete else [],
-            why, selector.decision())
+            why, selector.decision(), is_parted=selector.is_parted)
         if why is not None:
             choice.decision.examples = selector.examples()
         return choice
@@ -349,24 +352,22 @@ class Placer:
 
     def _hold(self, choice: _Choice) -> None:
         self._loader.table.confirm(choice.takings)
-        self._loader.hold({taking.node for taking in choice.takings})
+        self._loader.hold({provider for taking in choice.takings
+                           for provider in taking.providers})
 
     def _claim(
         self, uuids: Sequence[str], request: objects.RequestSpec,
         choice: _Choice, located: moves.Located,
-    ) -> exception.ClaimRefused | None:
-        """Claim what was chosen; return what was refused, if anything."""
-        resources, group = request.resources(), request.get('instance_group')
-        batch = [claims_base.Claim(
-            located.consumers.get(uuid, uuid), first.compute_node_uuid,
-            resources, claims_base.membership(
-                group, first.service_host, uuid))
-            for uuid, (first, *_) in zip(uuids, choice.places)
-            if uuid not in located.kept]
+    ) -> tuple[exception.ClaimRefused, str] | None:
+        """Claim what was chosen; return what was refused, if anything.
+
+        :returns: the refusal, and the node that was chosen
+        """
+        batch = self._batch(uuids, request, choice, located)
         if not batch:
             self._give_back(located)
             return None
-        providers = [claim.provider for claim in batch]
+        providers = list(dict.fromkeys(claim.provider for claim in batch))
         try:
             self._give_back(located)
             new = self._claims.claim(batch)
@@ -374,17 +375,40 @@ class Placer:
             LOG.info('Claim refused; selecting hosts again: %s', exc)
             self._loader.table.undo(choice.takings)
             self._loader.reload(providers)
-            return exc
+            return exc, next((
+                first.compute_node_uuid
+                for uuid, (first, *_) in zip(uuids, choice.places)
+                if located.consumers.get(uuid, uuid) == exc.consumer),
+                exc.provider)
         except Exception:
             self._loader.table.undo(choice.takings)
             self._loader.reload(providers)
             raise
         self._loader.mark_stale(
             self._loader.table.confirm(choice.takings))
-        if new < len(providers):
+        if new < len(batch):
             # The request came twice; what it held was taken twice here.
             self._loader.reload(providers)
         return None
+
+    def _batch(
+        self, uuids: Sequence[str], request: objects.RequestSpec,
+        choice: _Choice, located: moves.Located,
+    ) -> list[claims_base.Claim]:
+        """Return the claims of what was chosen."""
+        resources, group = request.resources(), request.get('instance_group')
+        batch = []
+        for uuid, (first, *_) in zip(uuids, choice.places):
+            if uuid in located.kept:
+                continue
+            node = first.compute_node_uuid
+            joins = claims_base.membership(group, first.service_host, uuid)
+            batch += [claims_base.Claim(
+                located.consumers.get(uuid, uuid), provider, amounts, joins)
+                for provider, amounts in (
+                    first.wanted() if choice.is_parted
+                    else {node: resources}).items()]
+        return batch
 
     def _give_back(self, located: moves.Located) -> None:
         """Release what builds of the request hold that failed."""

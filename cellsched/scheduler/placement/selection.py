@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choosing for the instances of one request, one after the other."""
 
+from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -10,8 +12,10 @@ import numpy as np
 
 from cellsched.hosts import view
 from cellsched import objects
+from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import candidates as candidates_
 from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision import ranking as ranking_
 from cellsched.scheduler.explanation import decision_record as decision_
 from cellsched.scheduler.explanation import diagnosis
@@ -20,6 +24,9 @@ from cellsched.scheduler.placement import claim_refusals
 #: Hosts that are named for each stage that rejected some.
 _EXAMPLES_MAX = 10
 
+
+#: Amounts by resource class, with their providers.
+Held = Iterable[tuple[str, Mapping[str, int]]]
 
 _UNLIMITED = {
     'numa_topology': None, 'vcpu': None, 'disk_gb': None, 'memory_mb': None}
@@ -67,6 +74,10 @@ class Selector:
         self._hosts = hosts
         self._request = request
         self._resources = request.resources()
+        # Hardly any request is met by others than hosts themselves.
+        self._wanted = provider_groups.asked(
+            hosts, request, self._resources)
+        self._allocations: dict[int, allocation.ProviderAllocations] = {}
         refusals = refusals or claim_refusals.ClaimRefusals()
         self._lost = refusals.hopeless(hosts)
         self._closed = refusals.closed(hosts)
@@ -79,18 +90,31 @@ class Selector:
         self._last_taken: int | None = None
         self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
 
-    def choose(self, uuid: str, held_on: str | None, last: bool) -> bool:
+    @property
+    def is_parted(self) -> bool:
+        """Return whether others than hosts themselves may give a part."""
+        return self._wanted is not None
+
+    def choose(
+        self, uuid: str, held_on: str | None, last: bool,
+        held: Held = (),
+    ) -> bool:
         """Choose a host for one more instance; return whether there is one.
 
         :param held_on: the node that it holds a claim on already, which it
             keeps if that suits its image, which may be another one than it
             was
+        :param held: what it holds there, of each provider
         :param last: no other instance comes after this one
         """
         if held_on is not None:
             row = self._hosts.row(held_on)
             if row is None or not self._suits(row):
                 return False
+            if self._wanted is not None:
+                self._allocations[len(self._rows)] = (
+                    allocation.ProviderAllocations.kept(
+                        self._wanted, dict(held)))
         else:
             ranking = self._rank()
             row = self._policy.pick(ranking)
@@ -102,7 +126,12 @@ class Selector:
             if first and (self._rows or not last):
                 # Another ranking is to be made of this one.
                 ranking.detach()
-            self._hosts.take(row, self._resources, uuid)
+            allocated = self._allocate(row)
+            assert allocated or self._wanted is None, 'its host passed'
+            if allocated is not None:
+                self._allocations[len(self._rows)] = allocated
+            self._hosts.take(row, self._resources if allocated is None
+                             else allocated.resources, uuid)
             self._last_taken = row
         self._rows.append(row)
         return True
@@ -113,8 +142,9 @@ class Selector:
         if self._candidates is None:
             # All of them had their hosts; what these allow is still to say.
             self._rank()
-        return [[self._selection(row), *self._others(row, alternates, others)]
-                for row in self._rows]
+        return [[self._selection(row, self._allocations.get(number)),
+                 *self._others(row, alternates, others)]
+                for number, row in enumerate(self._rows)]
 
     def diagnosis(self, silent: Sequence[str], wanted: int) -> (
             diagnosis.Diagnosis):
@@ -199,18 +229,31 @@ class Selector:
             free = np.ones(len(cells), dtype=bool)
             free[self._rows] = False
             known[cell] = [
-                self._selection(other)
-                for other in ranking.top(count, among=mine[free[mine]])]
+                self._selection(other, allocated) for other, allocated in (
+                    (other, self._allocate(other)) for other
+                    in ranking.top(count, among=mine[free[mine]]))
+                # What hosts share may be used up by what was chosen.
+                if allocated is not None or self._wanted is None]
         return known[cell]
 
-    def _selection(self, row: int) -> objects.Selection:
+    def _allocate(self, row: int) -> allocation.ProviderAllocations | None:
+        """Return what the providers of a host give, if others than it do."""
+        if self._wanted is None:
+            return None
+        return allocation.allocate(self._hosts, row, self._wanted)
+
+    def _selection(
+        self, row: int, allocated: allocation.ProviderAllocations | None
+    ) -> objects.Selection:
         uuid, host, nodename, cell, zone = self._hosts.values_at(
             row, 'uuid', 'host', 'nodename', 'cell', 'availability_zone')
         return objects.Selection.of(
             compute_node_uuid=uuid, service_host=host, nodename=nodename,
             cell_uuid=cell, limits=self._limits(row),
             allocation_request=objects.Selection.allocation(
-                uuid, self._resources),
+                uuid, self._resources) if allocated is None else (
+                objects.Selection.allocations(
+                    allocated.allocations, allocated.mappings)),
             allocation_request_version='1.36', availability_zone=zone)
 
     def _limits(self, row: int) -> objects.SchedulerLimits:

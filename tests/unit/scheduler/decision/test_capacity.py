@@ -8,6 +8,7 @@ from hypothesis import strategies
 import numpy as np
 
 from cellsched import exception
+from cellsched.objects import request_groups
 from cellsched.scheduler.decision import capacity
 from cellsched.testing import builders
 from tests.unit import base
@@ -216,6 +217,9 @@ class TestStages(base.TestCase):
         class Request:
             def resources(self):
                 return {'CUSTOM_X': 0}
+
+            def group_demand(self):
+                return request_groups.NO_GROUPS
 
         self.assertRaises(
             exception.InvalidField, capacity.stages, builders.hosts(1),

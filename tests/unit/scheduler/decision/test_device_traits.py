@@ -2,7 +2,7 @@
 """Traits that stand for devices that flavors and images ask for."""
 
 from cellsched import exception
-from cellsched.scheduler.decision import required_traits
+from cellsched.scheduler.decision import device_traits
 from cellsched.testing import builders
 from tests.unit.scheduler import prefiltering
 
@@ -42,7 +42,7 @@ class DeviceTestCase(prefiltering.PrefilterTestCase):
 
 class TestPackedVirtqueue(DeviceTestCase):
 
-    kind = required_traits.PackedVirtqueue
+    kind = device_traits.PackedVirtqueue
 
     def test_flavor_or_image_asks(self):
         ring = 'COMPUTE_NET_VIRTIO_PACKED'
@@ -78,7 +78,7 @@ class TestPackedVirtqueue(DeviceTestCase):
 
 class TestEphemeralEncryption(DeviceTestCase):
 
-    kind = required_traits.EphemeralEncryption
+    kind = device_traits.EphemeralEncryption
 
     def test_format_is_a_trait_too(self):
         encrypts = 'COMPUTE_EPHEMERAL_ENCRYPTION'
@@ -98,7 +98,7 @@ class TestEphemeralEncryption(DeviceTestCase):
 
 class TestVirtioSound(DeviceTestCase):
 
-    kind = required_traits.VirtioSound
+    kind = device_traits.VirtioSound
 
     def test_of_other_models_nothing_is_required(self):
         self.assertRequires(
@@ -118,7 +118,7 @@ class TestVirtioSound(DeviceTestCase):
 
 class TestVTPM(DeviceTestCase):
 
-    kind = required_traits.VTPM
+    kind = device_traits.VTPM
 
     def assertTPM(self, version, model, secret, **said):
         begin = 'COMPUTE_SECURITY_TPM_'

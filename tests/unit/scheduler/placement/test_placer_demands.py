@@ -13,11 +13,8 @@ from tests.unit.scheduler import toys
 ASKED = [
     {'numa_topology': {'cells': []}},
     {'pci_requests': {'requests': [{}]}},
-    {'requested_resources': [{}]},
-    {'request_level_params': {'root_required': ['X']}},
     *({'extra_specs': {name: value}} for name, value in (
         ('hw:cpu_policy', 'dedicated'), ('hw:mem_page_size', 'large'),
-        ('resources1:VGPU', '1'), ('resources_GPU:VGPU', '1'),
         ('pci_passthrough:alias', 'a:1'), ('accel:device_profile', 'x'),
         ('hw:tpm_version', '2.0'), ('hw:mem_encryption', 'true'),
         ('hw:pmem', 'x'), ('os:secure_boot', 'required'),

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assignment of amounts and groups to the providers of one host, exactly.
+
+A host is a tree of providers, with sharing providers beside it. What a request
+asks for without a number may come from any of them, a whole amount of a
+resource class from one; a numbered group comes from one provider whole.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import NamedTuple
+
+from cellsched.objects import request_groups
+
+#: Choices that are tried for one host. It keeps the time for requests bounded
+#: that were made to take long; such a host counts as one that does not do.
+_TRIES_MAX = 20_000
+
+
+class Provider(NamedTuple):
+    """A provider of which a server on a host may take.
+
+    :param name: empty for the host itself, the number of a child provider, or
+        the uuid of a sharing provider
+    :param parent: where the parent is among the places; -1 for none
+    :param room: what is left of the resource classes that are asked for
+    :param units: bounds on what one claim may take
+    """
+
+    name: str
+    parent: int
+    traits: frozenset[str]
+    room: tuple[tuple[str, float], ...]
+    units: tuple[tuple[str, int, int, int], ...] = ()
+
+    @property
+    def is_sharing(self) -> bool:
+        """Return whether it is a sharing provider."""
+        return bool(self.name) and not self.name.isdigit()
+
+
+class ProviderDemand(NamedTuple):
+    """The demand of a server on the providers of its host.
+
+    :param amounts: without a number, by resource class
+    :param required: traits, each of the host or of a provider that gives a
+        part of the amounts
+    :param forbidden: traits of no provider that gives a part of them
+    """
+
+    amounts: tuple[tuple[str, int], ...]
+    demand: request_groups.GroupDemand = request_groups.NO_GROUPS
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+    @property
+    def classes(self) -> list[str]:
+        """The resource classes of all parts, sorted."""
+        return sorted({resource for amounts in (
+            self.amounts, *(group.resources for group in self.demand.groups))
+            for resource, _ in amounts})
+
+
+@dataclasses.dataclass(frozen=True)
+class Assignment:
+    """The places that give what a server asks for.
+
+    :param amounts: place by resource class, for what has no number
+    :param groups: place by suffix
+    """
+
+    amounts: Mapping[str, int]
+    groups: Mapping[str, int]
+
+
+class _TooMany(Exception):
+    """It takes too long."""
+
+
+class _Search:
+    """The search for one host.
+
+    :param outside: by group the places that it may not have, whatever room
+        they have
+    """
+
+    def __init__(
+        self, places: Sequence[Provider], wanted: ProviderDemand,
+        outside: Sequence[frozenset[int]],
+    ) -> None:
+        self._places = places
+        self._wanted = wanted
+        self._room = [dict(place.room) for place in places]
+        self._tries = 0
+        groups = wanted.demand.groups
+        options = [
+            [number for number in range(len(places))
+             if number not in outside[place] and self._suits(group, number)]
+            for place, group in enumerate(groups)]
+        # What fits fewest goes first, and what is alike one after another.
+        alike: dict[tuple[object, ...], int] = {}
+        for place, group in enumerate(groups):
+            alike.setdefault(group[1:], place)
+        self._order = sorted(range(len(groups)), key=lambda place: (
+            len(options[place]), alike[groups[place][1:]], place))
+        self._options = options
+        self._chosen: dict[int, int] = {}
+
+    def run(self) -> Assignment | None:
+        """Return an assignment, or None where there is none."""
+        try:
+            for _ in self._groups(0):
+                amounts = next(self._amounts(
+                    sorted(self._wanted.amounts), {}), None)
+                if amounts is not None:
+                    groups = self._wanted.demand.groups
+                    return Assignment(amounts, {
+                        groups[place].suffix: number
+                        for place, number in self._chosen.items()})
+        except _TooMany:
+            pass
+        return None
+
+    def _groups(self, depth: int) -> Iterator[None]:
+        """Choose places for the groups that are left, in each way."""
+        demand = self._wanted.demand
+        if depth == len(self._order):
+            if all(self._is_subtree(names) for names in demand.same_subtree):
+                yield
+            return
+        place = self._order[depth]
+        group = demand.groups[place]
+        tried = set()
+        first = self._least(depth)
+        for number in self._options[place]:
+            if number < first or demand.isolate and (
+                    number in self._chosen.values()):
+                continue
+            # Providers that are alike need not be tried twice.
+            alike = self._state(number)
+            if alike in tried or not self._take(group.resources, number):
+                continue
+            tried.add(alike)
+            self._chosen[place] = number
+            yield from self._groups(depth + 1)
+            del self._chosen[place]
+            self._give_back(group.resources, number)
+
+    def _least(self, depth: int) -> int:
+        """Return the first place to try, after a group that is the same."""
+        if not depth:
+            return 0
+        groups = self._wanted.demand.groups
+        before, now = self._order[depth - 1], self._order[depth]
+        if groups[before][1:] != groups[now][1:] or (
+                self._wanted.demand.same_subtree):
+            return 0
+        return self._chosen[before]
+
+    def _state(self, number: int) -> tuple[object, ...]:
+        """Return what two providers that are alike have in common."""
+        place = self._places[number]
+        if (place.is_sharing or self._wanted.demand.same_subtree
+                or number in self._chosen.values()):
+            return number,
+        return (place.traits, place.units,
+                tuple(sorted(self._room[number].items())))
+
+    def _amounts(
+        self, left: Sequence[tuple[str, int]], chosen: dict[str, int]
+    ) -> Iterator[dict[str, int]]:
+        """Choose places for amounts that have no number, in each way."""
+        if not left:
+            if self._required(chosen):
+                yield chosen
+            return
+        (resource, amount), *others = left
+        for number, place in enumerate(self._places):
+            if not self._wanted.forbidden.isdisjoint(place.traits) or not (
+                    self._take(((resource, amount),), number)):
+                continue
+            yield from self._amounts(others, {**chosen, resource: number})
+            self._give_back(((resource, amount),), number)
+
+    def _required(self, chosen: Mapping[str, int]) -> bool:
+        """Return whether the places have the traits that are required."""
+        has = self._places[0].traits.union(
+            *(self._places[number].traits for number in chosen.values()))
+        return self._wanted.required <= has
+
+    def _suits(
+        self, group: request_groups.RequestGroup, number: int
+    ) -> bool:
+        traits = self._places[number].traits
+        return (group.required <= traits
+                and group.forbidden.isdisjoint(traits)
+                and all(self._room[number].get(resource, 0) >= amount
+                        for resource, amount in group.resources))
+
+    def _take(
+        self, amounts: Sequence[tuple[str, int]], number: int
+    ) -> bool:
+        """Take amounts of one place; return whether it gives them."""
+        self._tries += 1
+        if self._tries > _TRIES_MAX:
+            raise _TooMany()
+        room, units = self._room[number], self._places[number].units
+        if not all(room.get(resource, 0) >= amount
+                   and admits(units, resource, amount)
+                   for resource, amount in amounts):
+            return False
+        for resource, amount in amounts:
+            room[resource] -= amount
+        return True
+
+    def _give_back(
+        self, amounts: Sequence[tuple[str, int]], number: int
+    ) -> None:
+        for resource, amount in amounts:
+            self._room[number][resource] += amount
+
+    def _is_subtree(self, suffixes: frozenset[str]) -> bool:
+        """Return whether the providers of groups are below one of them."""
+        groups = self._wanted.demand.groups
+        numbers = {self._chosen[place] for place, group in enumerate(groups)
+                   if group.suffix in suffixes}
+        above = [self._above(number) for number in numbers]
+        return not numbers or bool(numbers & frozenset.intersection(*above))
+
+    def _above(self, number: int) -> frozenset[int]:
+        """Return the places on the way to the root, and the place itself."""
+        found = set()
+        while number >= 0 and number not in found:
+            found.add(number)
+            number = self._places[number].parent
+        return frozenset(found)
+
+
+def assign(
+    places: Sequence[Provider], wanted: ProviderDemand,
+    outside: Sequence[frozenset[int]] = (),
+) -> Assignment | None:
+    """Return which places give what is wanted; None where they cannot.
+
+    The host comes first among the places, and is preferred for what has no
+    number; then come its child providers, then the sharing ones.
+
+    :param outside: for each group the places that it must not have, such as
+        those outside of its tree; by default none
+    """
+    if not outside:
+        outside = [frozenset()] * len(wanted.demand.groups)
+    return _Search(places, wanted, outside).run()
+
+
+def admits(
+    units: Sequence[tuple[str, int, int, int]], resource: str, amount: int
+) -> bool:
+    """Return whether one claim may take an amount, by the bounds."""
+    for name, least, most, step in units:
+        if name == resource:
+            return least <= amount <= most and amount % step == 0
+    return True

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that several providers meet, placed and claimed together."""
+
+import json
+
+from cellsched.claims import base as claims_base
+from cellsched.db.api import aggregates
+from cellsched.db.api import shared_providers
+from cellsched import exception
+from cellsched.scheduler.decision import required_traits
+from tests.unit.db import samples
+from tests.unit import racing
+from tests.unit.scheduler import schedulers
+
+GPU = {'VGPU': claims_base.Inventory(4)}
+LINK = {'NET_BW_EGR_KILOBIT_PER_SEC': claims_base.Inventory(1000)}
+POOL = '20000000-0000-4000-8000-000000000001'
+
+
+class ProvidersCase(schedulers.PlacingTestCase):
+
+    hosts = {}
+
+    def setUp(self):
+        super().setUp()
+        for host in ('a1', 'b1'):
+            self.world.add_host(
+                'cell1' if host == 'a1' else 'cell2', host, children={
+                    f'{host}-gpu0': (GPU, {'CUSTOM_FAST'}),
+                    f'{host}-gpu1': (GPU, ()),
+                    f'{host}-link': (LINK, {'CUSTOM_PHYSNET_X'})})
+        self.placer, self.loader = self.world.placer()
+
+    def gpus(self, amount, **specs):
+        return {'extra_specs': {'resources1:VGPU': str(amount), **specs}}
+
+    def held(self, uuid):
+        """Return what a server holds, by the names of providers."""
+        names = {uuid_: name for name, uuid_ in self.world.providers.items()}
+        return {names.get(each.provider, each.provider): dict(each.resources)
+                for each in self.world.claims.held([uuid]).get(uuid, ())}
+
+    def room(self, made, host, name):
+        """Return what is left in a column of a host."""
+        hosts = made.table.view(0)
+        return hosts.room(name)[hosts.row(self.world.providers[host])]
+
+    def share(self, disk_gb, *hosts):
+        """Have hosts share a pool of disk."""
+        with self.world.database.writer() as connection:
+            uuid = samples.uuids(1)[0]
+            aggregates.create(
+                connection, uuid, 'rack', hosts, {}, samples.NOW)
+            shared_providers.create(
+                connection, shared_providers.SharedProvider(
+                    POOL, 'pool', uuid, frozenset({'CUSTOM_SSD'})),
+                samples.NOW)
+        self.world.claims.set_inventory(
+            POOL, {'DISK_GB': claims_base.Inventory(disk_gb)})
+
+
+class TestGroups(ProvidersCase):
+
+    def test_parts_are_claimed_together_and_told_whole(self):
+        [uuid] = samples.uuids(1)
+
+        [[selection]] = self.place(uuids=[uuid], requested_resources=[
+            {'requester_id': 'port', 'resources': {
+                'NET_BW_EGR_KILOBIT_PER_SEC': 100},
+             'required_traits': ['CUSTOM_PHYSNET_X']}],
+            **self.gpus(2, **{'trait1:CUSTOM_FAST': 'required'}))
+
+        self.assertEqual({
+            'a1': {'VCPU': 4, 'MEMORY_MB': 1},
+            'a1-gpu0': {'VGPU': 2},
+            'a1-link': {'NET_BW_EGR_KILOBIT_PER_SEC': 100}}, self.held(uuid))
+        self.assertEqual(1, len(self.world.claims.batches))
+        said = json.loads(selection.allocation_request)
+        of = self.world.providers
+        self.assertEqual(
+            {'': [of['a1']], '1': [of['a1-gpu0']], 'port': [of['a1-link']]},
+            said['mappings'])
+        self.assertEqual({'resources': {'VGPU': 2}},
+                         said['allocations'][of['a1-gpu0']])
+        self.assertEqual(of['a1'], selection.compute_node_uuid)
+
+    def test_next_one_is_decided_on_what_is_left_of_each_provider(self):
+        wishes = self.gpus(3)
+        for host in ('a1', 'a1', 'b1', 'b1'):
+            self.assertEqual([[host]], schedulers.hosts(
+                self.place(vcpus=1, **wishes)))
+
+        error = self.assertRaises(
+            exception.NoValidHost, self.place, vcpus=1, **wishes)
+
+        self.assertIn('lack a provider of 3 VGPU (by 2 VGPU)', str(error))
+
+    def test_several_of_one_request_are_decided_one_after_the_other(self):
+        places = self.place(count=4, vcpus=1, **self.gpus(4))
+
+        self.assertEqual(
+            [['a1'], ['a1'], ['b1'], ['b1']], schedulers.hosts(places))
+        self.assertRaises(
+            exception.NoValidHost, self.place, vcpus=1, **self.gpus(1))
+
+    def test_groups_of_a_server_are_apart_where_that_is_asked_for(self):
+        [uuid] = samples.uuids(1)
+        self.place(uuids=[uuid], extra_specs={
+            'resources1:VGPU': '1', 'resources2:VGPU': '1',
+            'group_policy': 'isolate'})
+
+        self.assertEqual({'a1', 'a1-gpu0', 'a1-gpu1'},
+                         set(self.held(uuid)))
+
+    def test_class_without_a_number_is_given_by_a_child(self):
+        placer, _ = self.world.placer(
+            first=[required_traits.Traits(options=None)])
+        [uuid] = samples.uuids(1)
+
+        self.place(uuids=[uuid], by=placer, extra_specs={
+            'resources:VGPU': '2', 'trait:CUSTOM_FAST': 'required'})
+
+        self.assertEqual({'VGPU': 2}, self.held(uuid)['a1-gpu0'])
+
+    def test_host_is_named_where_only_a_child_gives_something(self):
+        [uuid] = samples.uuids(1)
+
+        [[selection]] = self.place(uuids=[uuid], **self.gpus(1, **{
+            'resources:VCPU': '0', 'resources:MEMORY_MB': '0'}))
+
+        self.assertEqual({'a1-gpu1': {'VGPU': 1}}, self.held(uuid))
+        self.assertEqual(self.world.providers['a1'],
+                         selection.compute_node_uuid)
+
+    def test_repeated_request_gets_what_it_holds(self):
+        [uuid] = samples.uuids(1)
+        first = self.place(uuids=[uuid], **self.gpus(2))
+
+        for made in (self.placer, self.world.placer()[0]):
+            [[again]] = self.place(uuids=[uuid], by=made, **self.gpus(2))
+
+            self.assertEqual(
+                json.loads(first[0][0].allocation_request),
+                json.loads(again.allocation_request))
+        self.assertEqual({'VGPU': 2}, self.held(uuid)['a1-gpu1'])
+
+    def test_alternates_name_providers_of_their_own(self):
+        self.world.add_host('cell1', 'a2', children={'a2-gpu': (GPU, ())})
+
+        [[_, other]] = self.place(alternates=1, **self.gpus(1))
+
+        self.assertEqual(
+            {self.world.providers['a2'], self.world.providers['a2-gpu']},
+            set(other.wanted()))
+
+    def test_loser_of_a_device_goes_on_elsewhere(self):
+        other, made = self.world.placer()
+        self.place(by=other, vcpus=1)
+        for _ in range(2):
+            self.place(vcpus=1, **self.gpus(4))
+
+        self.assertEqual([['b1']], schedulers.hosts(
+            self.place(by=other, vcpus=1, **self.gpus(1))))
+
+        self.assertEqual(0, self.room(made, 'a1', 'VGPU@1'))
+        self.assertEqual(0, self.room(made, 'a1', 'VGPU@2'))
+        self.assertEqual(5, self.room(made, 'a1', 'VCPU'))
+
+    def test_released_device_is_there_for_the_next(self):
+        uuids = samples.uuids(2)
+        self.place(vcpus=1, uuids=uuids, **self.gpus(4))
+        self.world.claims.release(uuids[:1])
+        self.loader.refresh(None)
+
+        self.assertEqual([['a1']], schedulers.hosts(
+            self.place(vcpus=1, **self.gpus(4))))
+
+
+class TestRaces(ProvidersCase):
+
+    #: Times to choose for a request; others may take each of the devices.
+    attempts_max = 40
+
+    def race(self, amount, count):
+        """Have schedulers place servers at once; return how many they did."""
+        placers = [self.world.placer(attempts_max=self.attempts_max)[0]
+                   for _ in range(3)]
+        outcomes = racing.race(*[
+            lambda number=number: self.place(
+                by=placers[number % len(placers)], vcpus=0,
+                **self.gpus(amount)) for number in range(count)])
+        for each in outcomes:
+            if isinstance(each, Exception):
+                self.assertIsInstance(each, exception.NoValidHost)
+        return sum(isinstance(each, list) for each in outcomes)
+
+    def test_as_many_win_as_there_are_devices(self):
+        self.assertEqual(16, self.race(1, 24))
+
+        for usage in self.world.claims.usages().usages:
+            for resource, used in usage.used.items():
+                self.assertLessEqual(used, usage.capacity[resource])
+
+    def test_last_of_each_device_is_given_once(self):
+        for _ in range(4):
+            self.place(vcpus=0, **self.gpus(3))
+
+        self.assertEqual(4, self.race(1, 12))
+
+
+class TestSharing(ProvidersCase):
+
+    def setUp(self):
+        super().setUp()
+        self.share(50, 'a1', 'b1')
+
+    def test_hosts_share_what_is_left_of_a_pool(self):
+        uuids = samples.uuids(2)
+        wishes = {'vcpus': 4, 'extra_specs': {
+            'resources1:DISK_GB': '20', 'trait1:CUSTOM_SSD': 'required'}}
+        other, _ = self.world.placer()
+
+        for uuid, by in zip(uuids, (self.placer, other)):
+            self.place(uuids=[uuid], by=by, **wishes)
+
+        for uuid in uuids:
+            self.assertEqual({'DISK_GB': 20}, self.held(uuid)[POOL])
+        for by in (self.placer, other):
+            error = self.assertRaises(
+                exception.NoValidHost, self.place, by=by, vcpus=1,
+                extra_specs=wishes['extra_specs'])
+            self.assertIn('by 10 GB', str(error))
+
+    def test_several_of_one_request_share_it_too(self):
+        self.assertRaises(
+            exception.NoValidHost, self.place, count=3, vcpus=1,
+            extra_specs={'resources1:DISK_GB': '20',
+                         'trait1:CUSTOM_SSD': 'required'})
+
+        self.assertEqual([], self.world.claims.consumers())
+
+    def test_pool_that_goes_is_given_to_nobody(self):
+        self.place(vcpus=1)
+        with self.world.database.writer() as connection:
+            shared_providers.delete(connection, POOL)
+        self.loader.refresh(None)
+
+        self.assertRaises(
+            exception.NoValidHost, self.place, vcpus=1,
+            extra_specs={'resources1:DISK_GB': '20',
+                         'trait1:CUSTOM_SSD': 'required'})
+
+    def test_host_outside_of_the_aggregate_has_no_share(self):
+        self.world.add_host('cell1', 'a0', vcpus=100)
+
+        [[selection]] = self.place(extra_specs={
+            'resources1:DISK_GB': '20', 'trait1:CUSTOM_SSD': 'required'})
+
+        self.assertEqual('a1', selection.service_host)
