@@ -387,7 +387,7 @@ def _suffix(said: Any) -> str | None:
 
 def _shown(name: Any) -> str:
     # Whoever sends a request writes it, and everybody reads the log.
-    return ascii(name[:80])[1:-1] if isinstance(name, str) else 'key'
+    return ascii(name[:80])[1:-1][:80] if isinstance(name, str) else 'key'
 
 
 def _refuse(field: str, expected: str) -> exception.InvalidField:

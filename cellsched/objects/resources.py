@@ -127,5 +127,5 @@ def amount_of(key: str, name: str, said: str) -> int:
 def refuse(key: str, expected: str) -> exception.InvalidField:
     """Return the error of an extra spec of a flavor."""
     return exception.InvalidField(
-        where='flavor', field=f'extra_specs.{ascii(key[:80])[1:-1]}',
+        where='flavor', field=f'extra_specs.{ascii(key[:80])[1:-1][:80]}',
         expected=expected)

@@ -55,6 +55,10 @@ class TestRequested(groups.TestCase):
             asked({}, [{'requester_id': '1', 'resources': {
                 'VGPU': 2, 'VCPU': 0}}, {'requester_id': '2'}]).groups)
 
+    def test_groups_of_nothing_are_none(self):
+        self.assertIs(request_groups.NO_GROUPS, asked({}, [
+            {'requester_id': '1'}, port(resources={'VGPU': 0})]))
+
     def test_uuids_are_in_their_usual_form(self):
         [group] = asked({}, [port(
             in_tree=PORT.upper(), aggregates=[[groups.OTHER.replace('-', '')]],
@@ -94,8 +98,13 @@ class TestRequested(groups.TestCase):
                 ({'resources': {}, 'required_traits': ['CUSTOM_A']},
                  'resources'),
                 ({'resources': {}, 'in_tree': PORT}, 'resources'),
-                ({'height': 400}, 'height')):
-            field, _ = self.refused({}, [port(requester_id='1'), port(**bad)])
+                ({'in_tree': f'urn:uuid:{PORT}'}, 'in_tree'),
+                ({'resources': {1: 1}}, 'resources.key'), ({1: 1}, 'key'),
+                ({'height': 400}, 'height'),
+                ({'\U00010000' * 9: 1}, '\\U00010000' * 8)):
+            document = port()
+            document['nova_object.data'].update(bad)
+            field, _ = self.refused({}, [port(requester_id='1'), document])
             self.assertEqual(f'request.requested_resources[1].{named}', field)
 
     def test_unknown_field_that_says_nothing_is_no_matter(self):

@@ -39,7 +39,8 @@ class TestAsked(base.TestCase):
             self.assertEqual({}, resources.asked(extra_specs))
 
     def test_what_is_no_class_is_refused_by_its_key(self):
-        for name in ('', 'GPU', 'custom_x', 'a:b', 'CUSTOM_X\n', 'x' * 500):
+        for name in ('', 'GPU', 'custom_x', 'a:b', 'CUSTOM_X\n', 'x' * 500,
+                     '\U00010000' * 80):
             error = self.assertRaises(
                 exception.InvalidField, resources.asked,
                 {f'resources:{name}': '1'})
