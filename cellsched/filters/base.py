@@ -67,7 +67,7 @@ class Filter(abc.ABC):
     #: ``flavor.extra_specs.hw:numa_nodes`` is an extra spec of the flavor,
     #: ``image.properties.hw_numa_nodes`` a property of the image, and
     #: ``requested_destination.host`` a field of the request. A ``*`` at the
-    #: end stands for anything: ``flavor.extra_specs.resources*``.
+    #: end stands for anything: ``flavor.extra_specs.hw:numa_mem.*``.
     #: ``flavor.extra_specs.unscoped`` stands for all extra specs without a
     #: colon. Names that are no demand may be left out; the demands are listed
     #: in the reference. One must be named only by who meets it whole, and not

@@ -85,14 +85,17 @@ class TestFlavors(base.TestCase):
     def test_extra_spec_asks_for_an_amount_of_a_class_that_there_is(self):
         self.flavors.create(ADMIN, 'small', 1, 1)
 
-        for key, said in (('resources:VGPU', 'x'), ('resources:GPU', '1')):
+        for key, said in (('resources:VGPU', 'x'), ('resources:GPU', '1'),
+                          ('resources1:VGPU', 'x'), ('resources1:GPU', '1'),
+                          ('trait1:A', 'required'), ('group_policy', 'x')):
             error = self.assertRaises(
                 exception.InvalidField, self.flavors.set_extra_specs, ADMIN,
                 'small', {'a': 'x', key: said})
             self.assertEqual(f'extra_specs.{key}', error.field)
         self.assertEqual(
             {}, self.flavors.get(ADMIN, 'small').extra_specs)
-        said = {'resources:VGPU': '1', 'resources:CUSTOM_X': '0'}
+        said = {'resources:VGPU': '1', 'resources:CUSTOM_X': '0',
+                'resources1:VGPU': '1', 'resources2:VGPU': '1'}
         self.assertEqual(said, self.flavors.set_extra_specs(
             ADMIN, 'small', said).extra_specs)
 

@@ -181,6 +181,9 @@ class TestLoad(base.TestCase):
                  'flavors', 0, 'extra_specs', {'resources:GPU': '1'}),
                 ('flavors[0].extra_specs.resources:VGPU', 'a whole number',
                  'flavors', 0, 'extra_specs', {'resources:VGPU': 'x'}),
+                ('flavors[0].extra_specs.group_policy', 'none or isolate',
+                 'flavors', 0, 'extra_specs', {'resources1:VGPU': '1',
+                                               'resources2:VGPU': '1'}),
                 ('flavors[0].extra_specs.a', 'text, not 1',
                  'flavors', 0, 'extra_specs', {'a': 1})):
             self.assertRefused(field, expected, *change)
