@@ -25,6 +25,24 @@ _TRAITS = frozenset(f'COMPUTE_{kind}_{name}' for kind, names in {
 
 _ARCHITECTURES = frozenset(os_traits.get_traits('HW_ARCH_'))
 
+#: How builds go.
+_BUILD_OPTS = [
+    cfg.FloatOpt('build_delay', default=0.0, min=0.0, help="""
+Seconds that each build takes.
+"""),
+    cfg.IntOpt('fail_builds', default=0, min=0, help="""
+Builds that fail, the first ones, as if another host could do better.
+"""),
+    cfg.IntOpt('abort_builds', default=0, min=0, help="""
+Builds that fail for good, after those of ``fail_builds``.
+"""),
+    cfg.BoolOpt('deallocate_networks_on_reschedule', default=False,
+                help="""
+Whether a build that goes on elsewhere gets new networks there, as drivers of
+bare metal want it.
+"""),
+]
+
 
 class FakeDriver(base.ComputeDriver):
     """Keeps servers in memory, for tests, demonstrations and simulations.
@@ -80,20 +98,7 @@ Each may have ``inventories``, totals by resource class, ``traits``, and
                     help="""
 Metrics of the host, such as ``cpu.percent:0.5``.
 """),
-            cfg.FloatOpt('build_delay', default=0.0, min=0.0, help="""
-Seconds that each build takes.
-"""),
-            cfg.IntOpt('fail_builds', default=0, min=0, help="""
-Builds that fail, the first ones, as if another host could do better.
-"""),
-            cfg.IntOpt('abort_builds', default=0, min=0, help="""
-Builds that fail for good, after those of ``fail_builds``.
-"""),
-            cfg.BoolOpt('deallocate_networks_on_reschedule', default=False,
-                        help="""
-Whether a build that goes on elsewhere gets new networks there, as drivers of
-bare metal want it.
-"""),
+            *_BUILD_OPTS,
         ]
 
     def __init__(self, conf, clock):
