@@ -14,12 +14,14 @@
          additional:
            - CUSTOM_LICENCE: {total: 4, max_unit: 1}
 
-A provider is a node, by its name or its ``uuid``; ``uuid: $COMPUTE_NODE`` is
-every node that no other entry names.
+A provider is a node or a child provider of one, by its name or its ``uuid``;
+``uuid: $COMPUTE_NODE`` is every node that no other entry names. Children of
+one name on several nodes have what the entry of that name says, each.
 """
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Set
 import functools
 import os
 import pathlib
@@ -45,6 +47,9 @@ EVERY_NODE = '$COMPUTE_NODE'
 
 #: Providers and traits of one file.
 _ENTRIES_MAX = 1000
+
+#: Entries that one line of the log names.
+_EXAMPLES_MAX = 10
 
 _AMOUNT_MAX = resources.AMOUNT_MAX
 
@@ -141,6 +146,8 @@ class ProviderConfig:
         self._location = None if location is None else pathlib.Path(location)
         self._stamps: list[_Stamp] = []
         self._providers: Mapping[str, _Provider] = {}
+        # Entries that were said to name nothing.
+        self._idle: Set[str] = frozenset()
 
     def load(self) -> None:
         """Read the files.
@@ -163,27 +170,43 @@ class ProviderConfig:
         except exception.InvalidField as exc:
             LOG.error('%s; what was read before is kept', exc)
 
-    def traits(self, node: str, uuid: str | None) -> frozenset[str]:
-        """Return the traits that the files say a node has.
+    def traits(
+        self, name: str, uuid: str, is_node: bool = True
+    ) -> frozenset[str]:
+        """Return the traits that the files say a provider has.
 
-        :param uuid: None as long as the node has none
+        :param is_node: it is a node, not a child provider of one
         """
-        return self._provider(node, uuid).traits
+        return self._provider(name, uuid, is_node).traits
 
     def inventories(
-        self, node: str, uuid: str | None
+        self, name: str, uuid: str, is_node: bool = True
     ) -> Mapping[str, claims_base.Inventory]:
-        """Return what the files say a node has, by resource class.
+        """Return what the files say a provider has, by resource class.
 
-        :param uuid: None as long as the node has none
+        :param is_node: it is a node, not a child provider of one
         """
-        return self._provider(node, uuid).inventories
+        return self._provider(name, uuid, is_node).inventories
 
-    def _provider(self, node: str, uuid: str | None) -> _Provider:
-        for name in (node, (uuid or '').lower()):
-            if name in self._providers:
-                return self._providers[name]
-        return self._providers.get(EVERY_NODE, _Provider())
+    def note_idle(self, known: Set[str]) -> None:
+        """Log entries that name no provider, each once until it does.
+
+        :param known: names and uuids of all providers of the host
+        """
+        idle = self._providers.keys() - known - {EVERY_NODE}
+        new = sorted(idle - self._idle)
+        if new:
+            LOG.warning(
+                '%s: %d entries name no node of this host and no child '
+                'provider of one, and are ignored: %s', self._location,
+                len(new), ', '.join(map(ascii, new[:_EXAMPLES_MAX])))
+        self._idle = idle
+
+    def _provider(self, name: str, uuid: str, is_node: bool) -> _Provider:
+        for each in name, uuid.lower():
+            if each in self._providers:
+                return self._providers[each]
+        return self._providers.get(EVERY_NODE if is_node else '', _Provider())
 
     def _look(self) -> list[_Stamp]:
         if self._location is None:

@@ -112,6 +112,10 @@ class Tracker:
                 self._servers = servers
         for node, resources in nodes.items():
             self._report_node(node, resources, servers, now)
+        self._provider_config.note_idle({
+            name for node, resources in nodes.items()
+            for name in (node, *resources.providers)}.union(
+                *self._reported.values()))
         self._write(
             services.report, self._new_uuid(), self._conf.host,
             services.COMPUTE, compute.TOPIC, now, compute.SERVICE_VERSION)
@@ -204,7 +208,10 @@ class Tracker:
             self._provider_config.inventories(node, provider))}
         for name, child in resources.providers.items():
             uuid = child_providers.uuid_of(provider, name)
-            found[uuid] = dict(child.inventories)
+            found[uuid] = self._joined(
+                f'child provider {name!a} of node {node}', uuid,
+                child.inventories, self._provider_config.inventories(
+                    name, uuid, is_node=False))
         return found
 
     def _joined(
@@ -264,12 +271,18 @@ class Tracker:
         return {
             'traits': _text(sorted(TRAITS | resources.traits | said)),
             'providers': child_providers.dump(
-                child_providers.Child(
-                    child_providers.uuid_of(provider, name), name,
-                    child.parent and child_providers.uuid_of(
-                        provider, child.parent),
-                    frozenset(child.traits))
+                self._child(provider, name, child)
                 for name, child in resources.providers.items())}
+
+    def _child(
+        self, node: str, name: str, child: virt_base.ChildProvider
+    ) -> child_providers.Child:
+        uuid = child_providers.uuid_of(node, name)
+        said = self._provider_config.traits(name, uuid, is_node=False)
+        return child_providers.Child(
+            uuid, name,
+            child.parent and child_providers.uuid_of(node, child.parent),
+            child.traits | said)
 
     def _ratios(self) -> tuple[float, float, float]:
         return self._ratio('cpu'), self._ratio('ram'), self._ratio('disk')

@@ -10,6 +10,7 @@ from cellsched.objects import resources
 from tests.unit import base
 
 UUID = '0123ABCD-0000-4000-8000-00000000000f'
+UUID_OTHER = '0123abcd-0000-4000-8000-000000000010'
 
 HEAD = "meta:\n  schema_version: '1.0'\nproviders:\n"
 
@@ -37,7 +38,7 @@ class TestProviderConfig(base.TestCase):
         self.written = getattr(self, 'written', 0) + 1
         os.utime(path, (self.written, self.written))
 
-    def assertTraits(self, *traits, node='node1', uuid=None):
+    def assertTraits(self, *traits, node='node1', uuid=UUID_OTHER):
         self.assertEqual(frozenset(traits), self.config.traits(node, uuid))
 
     def test_node_has_the_traits_of_the_entry_that_names_it(self):
@@ -52,6 +53,55 @@ class TestProviderConfig(base.TestCase):
         self.assertTraits('CUSTOM_A', 'CUSTOM_B', node='node2')
         self.assertTraits('CUSTOM_C', uuid=UUID.lower())
         self.assertTraits('CUSTOM_ANY', uuid=UUID.replace('A', 'B'))
+
+    def test_child_has_what_the_entry_that_names_it_says(self):
+        self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_ANY')
+                   + provider('gpu0', 'CUSTOM_A', kind='name')
+                   + inventories('{CUSTOM_X: {total: 4}}')
+                   + provider(UUID, 'CUSTOM_B'))
+
+        self.config.load()
+
+        for name, uuid, traits, classes in (
+                ('gpu0', UUID_OTHER, {'CUSTOM_A'}, {'CUSTOM_X'}),
+                ('gpu1', UUID.lower(), {'CUSTOM_B'}, set()),
+                ('gpu1', UUID_OTHER, set(), set())):
+            self.assertEqual(
+                traits, self.config.traits(name, uuid, is_node=False))
+            self.assertEqual(classes, self.config.inventories(
+                name, uuid, is_node=False).keys())
+
+    def test_entry_that_names_no_provider_is_told_once(self):
+        self.write(HEAD + provider('$COMPUTE_NODE', 'CUSTOM_ANY')
+                   + provider('node1', kind='name')
+                   + provider('gpu\u00e9', kind='name') + provider(UUID))
+        self.config.load()
+        for _ in range(2):
+            self.config.note_idle({'node1', UUID.lower()})
+
+        [line] = self.logs.output.splitlines()
+        self.assertIn("1 entries name no node of this host", line)
+        self.assertIn("ignored: 'gpu\\xe9'", line)
+        self.config.note_idle({'node1'})
+        _, line = self.logs.output.splitlines()
+        self.assertIn(f"ignored: '{UUID.lower()}'", line)
+
+        self.config.note_idle({'gpu\u00e9', 'node1', UUID.lower()})
+        self.assertEqual(2, len(self.logs.output.splitlines()))
+        self.config.note_idle({'node1', UUID.lower()})
+        self.assertEqual(3, len(self.logs.output.splitlines()))
+
+    def test_line_of_the_log_names_a_few_entries(self):
+        self.write(HEAD + ''.join(
+            provider(f'n{number:02}', kind='name') for number in range(12)))
+        self.config.load()
+
+        self.config.note_idle(set())
+
+        [line] = self.logs.output.splitlines()
+        self.assertIn('12 entries', line)
+        self.assertIn("'n09'", line)
+        self.assertNotIn("'n10'", line)
 
     def test_without_files_there_are_no_traits(self):
         for location in (None, str(self.directory),
@@ -168,13 +218,13 @@ class TestProviderConfig(base.TestCase):
 
         self.assertEqual(
             {'CUSTOM_A': resources.Inventory(4, max_unit=4)},
-            self.config.inventories('node1', None))
+            self.config.inventories('node1', UUID_OTHER))
         self.assertEqual(
             {'CUSTOM_B': resources.Inventory(9, 1, 1.5, 2, 8, 2),
              'CUSTOM_C': resources.Inventory(1, max_unit=1),
              'CUSTOM_D': resources.Inventory(2, max_unit=2)},
             self.config.inventories('node2', UUID))
-        self.assertEqual({}, self.config.inventories('node3', None))
+        self.assertEqual({}, self.config.inventories('node3', UUID_OTHER))
 
     def test_bad_inventory_is_refused_by_field_and_bound(self):
         for field, expected, *said in (

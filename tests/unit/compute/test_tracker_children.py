@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reporting the child providers of nodes."""
 
+from cellsched.compute import provider_config
 from cellsched.db.cell import hosts
 from cellsched.db.cell import models
 from cellsched import exception
@@ -165,6 +166,62 @@ class TestChildren(tracking.TrackerTestCase):
             [child_providers.uuid_of(after, 'gpu0')],
             [child.uuid for child in child_providers.load(
                 self.node().providers)])
+
+    def files(self, name, text, kind='name'):
+        path = self.temporary_directory() / 'a.yaml'
+        path.write_text(
+            "meta: {schema_version: '1.0'}\nproviders:\n"
+            f'- identification: {{{kind}: {name}}}\n  {text}\n')
+        return provider_config.ProviderConfig(str(path.parent))
+
+    def test_files_say_more_of_a_child_by_its_name_or_uuid(self):
+        self.have(gpu0=gpu(4, 'HW_A'), gpu1=gpu())
+        self.tracker().report()
+        uuid = child_providers.uuid_of(self.node().uuid, 'gpu0')
+        for name, kind in (('gpu0', 'name'), (uuid, 'uuid')):
+            self.tracker(self.files(
+                name, 'traits: {additional: [CUSTOM_A]}', kind)).report()
+            self.assertEqual(
+                {'gpu0': (None, {'HW_A', 'CUSTOM_A'}),
+                 'gpu1': (None, frozenset())}, self.children())
+
+            self.tracker(self.files(
+                name, 'inventories: {additional: [{CUSTOM_X: {total: 9}}]}',
+                kind)).report()
+            self.assertEqual(
+                {'gpu0': (None, {'HW_A'}), 'gpu1': (None, frozenset())},
+                self.children())
+            [usage] = self.claims.usages(providers=[uuid]).usages
+            self.assertEqual((4, 9), tuple(
+                usage.capacity[name] for name in ('VGPU', 'CUSTOM_X')))
+        self.assertEqual('', self.logs.output)
+
+    def test_driver_has_the_last_word_of_a_child_and_that_is_said_once(self):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, providers={'gpu0': virt.ChildProvider(
+                {'CUSTOM_X': resources.Inventory(1)})})}
+        reports = self.tracker(self.files(
+            'gpu0', 'inventories: {additional: [{CUSTOM_X: {total: 9}}]}'))
+        for _ in range(2):
+            reports.report()
+
+        [usage] = self.claims.usages(providers=[
+            child_providers.uuid_of(self.node().uuid, 'gpu0')]).usages
+        self.assertEqual({'CUSTOM_X': 1}, usage.capacity)
+        [line] = self.logs.output.splitlines()
+        self.assertIn(
+            "CUSTOM_X on child provider 'gpu0' of node node1 is ignored",
+            line)
+
+    def test_entry_that_names_nothing_is_said_once(self):
+        self.have(gpu0=gpu())
+        reports = self.tracker(
+            self.files('gpu1', 'traits: {additional: [CUSTOM_A]}'))
+        for _ in range(2):
+            reports.report()
+
+        [line] = self.logs.output.splitlines()
+        self.assertIn("ignored: 'gpu1'", line)
 
     def test_bad_children_of_one_node_leave_all_untold(self):
         self.driver.found = {
