@@ -8,6 +8,7 @@ import enum
 from cellsched.audit import facts as facts_
 from cellsched.audit import fates
 from cellsched.audit import findings
+from cellsched.audit import sizes
 from cellsched.db.cell import audit_queries
 from cellsched.db.cell import states
 from cellsched import objects
@@ -40,21 +41,23 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
             'and is not being moved', cell, Action.RELEASE_MOVE)
     size = facts.size
     if state is not Due.SOMETHING or size is not None and (
-            size.resources == {}):
+            size.total == {}):
         return
     row = _row(facts)
     assert row is not None
     if not facts.claims and not facts.moved:
+        grouped = row.provider and size is not None and size.grouped
         yield fates.found(
             facts, 'unclaimed', 'takes room, and holds no claim', cell,
-            Action.CLAIM if row.provider else None,
+            Action.CLAIM if row.provider and not grouped else None,
+            _anew(size)[1] if grouped else
             'nobody knows where; delete it, unless its build goes on')
     elif at_rest(facts, row):
         yield from _at_rest(facts, cell, row)
 
 
 def at_rest(facts: facts_.Facts, row: audit_queries.ServerRow) -> bool:
-    """Return whether a server is on a node and is to hold one claim, on it."""
+    """Return whether a server is on a node and is to hold what it takes."""
     return (row.provider is not None and row.task_state is None
             and not row.moving and not facts.moved
             and row.vm_state not in (None, states.WAITING.vm_state))
@@ -64,28 +67,38 @@ def _at_rest(
     facts: facts_.Facts, cell: str | None, row: audit_queries.ServerRow
 ) -> Iterator[findings.Finding]:
     assert row.provider is not None
-    held = {claim.provider: claim.resources for claim in facts.claims}
     size = facts.size
-    here = held.pop(row.provider, None)
-    action = Action.RECLAIM if size is None or size.resources else None
-    unknown = 'nobody knows what it takes, as its request specification is ' \
-        'lost'
-    if here is None:
+    here, elsewhere = facts.held(row)
+    held = sizes.add_up(claim.resources for claim in here)
+    others = ', '.join(sorted(claim.provider for claim in elsewhere))
+    action, advice = _anew(facts.size)
+    right = size is not None and size.total == held
+    if not right and all(claim.provider in facts.shared for claim in here):
         yield fates.found(
             facts, 'claim-elsewhere',
-            f'is on {row.provider}, and holds a claim on '
-            + ', '.join(sorted(held)), cell, action, unknown)
-    elif held:
+            f'is on {row.provider}, and holds '
+            + (f'a claim on {others}' if others else 'no claim there'),
+            cell, action, advice)
+    elif elsewhere:
+        # Where that is right, it keeps what it holds here.
         yield fates.found(
             facts, 'claim-second',
-            f'is on {row.provider}, and holds a claim on '
-            + ', '.join(sorted(held)) + ' too', cell, action, unknown)
-    elif size is not None and size.resources is not None and (
-            dict(here) != size.resources):
+            f'is on {row.provider}, and holds a claim on {others} too', cell,
+            Action.RECLAIM if right else action, advice)
+    elif size is not None and size.total is not None and not right:
         yield fates.found(
             facts, 'claim-amount',
-            f'takes {_amounts(size.resources)}, and holds a claim of '
-            + _amounts(here), cell, action)
+            f'takes {_amounts(size.total)}, and holds a claim of '
+            + _amounts(held), cell, action, advice)
+
+
+def _anew(size: sizes.ServerSize | None) -> tuple[Action | None, str]:
+    """Return the repair of claiming anew, or why there is none."""
+    if size is not None and size.grouped:
+        return None, ('its groups of resources are of providers that only a '
+                      'scheduler chooses; migrate it')
+    return (Action.RECLAIM if size is None or size.resources else None,
+            'nobody knows what it takes, as its request specification is lost')
 
 
 def _amounts(resources: Mapping[str, int]) -> str:

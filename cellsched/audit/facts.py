@@ -18,6 +18,7 @@ from cellsched import context as context_
 from cellsched.db.api import audit_queries as api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
+from cellsched.db.api import shared_providers
 from cellsched.db.cell import audit_queries as cell_
 from cellsched.db import session
 from cellsched import exception
@@ -42,6 +43,7 @@ class Facts:
     :param moved: what it holds where it is moved to
     :param unheard: cells that did not answer
     :param names: of cells, by their uuids
+    :param shared: uuids of all sharing providers
     """
 
     uuid: str
@@ -55,6 +57,19 @@ class Facts:
     broken: exception.RequestUnreadable | None = None
     size: sizes.ServerSize | None = None
     host_cells: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+
+    def held(
+        self, row: cell_.ServerRow
+    ) -> tuple[list[claims_base.Claim], list[claims_base.Claim]]:
+        """Return the claims that may be right for a row, and the others.
+
+        They are on its node, on child providers of that, or on sharing
+        providers.
+        """
+        near = {row.provider, *row.children} | self.shared
+        return ([claim for claim in self.claims if claim.provider in near],
+                [claim for claim in self.claims if claim.provider not in near])
 
     def visible(self) -> dict[str, cell_.ServerRow]:
         """Return the rows that are not deleted, in cells that have hosts."""
@@ -90,10 +105,19 @@ class Reader:
         self._sizes = sizes.Sizes()
         #: Why cells did not answer, by their uuids.
         self.unheard: dict[str, str] = {}
+        self._shared: Sequence[shared_providers.SharedProvider] | None = None
 
     def begin(self) -> None:
-        """Forget who did not answer."""
+        """Forget who did not answer, and the sharing providers."""
         self.unheard.clear()
+        self._shared = None
+
+    def shared(self) -> Sequence[shared_providers.SharedProvider]:
+        """Return the sharing providers, read once until :meth:`begin`."""
+        if self._shared is None:
+            with self.database.reader() as connection:
+                self._shared = shared_providers.list_all(connection)
+        return self._shared
 
     def cells(self) -> dict[str, objects.CellMapping]:
         """Return the cells, cell0 among them, by their uuids."""
@@ -139,13 +163,14 @@ class Reader:
         rows = self._rows(wanted)
         host_cells = self._host_cells(rows, mappings)
         names, unheard = self.names(), frozenset(self.unheard)
+        shared = frozenset(provider.uuid for provider in self.shared())
         return {uuid: Facts(
             uuid, mappings.get(uuid), uuid in requested,
             rows.get(uuid, {}), held.get(uuid, ()),
             held.get(moves.consumer(uuid), ()), unheard, names,
             broken.get(uuid),
             self._sizes.of(uuid, texts.get(uuid)) if asked else None,
-            host_cells)
+            host_cells, shared)
             for uuid in uuids}
 
     def known(self, uuids: Sequence[str]) -> set[str]:

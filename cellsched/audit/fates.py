@@ -157,13 +157,15 @@ def belongs(facts: facts_.Facts, cell: str) -> bool:
     there; no other cell shows it, and all have answered.
     """
     row = facts.visible()[cell]
+    here, elsewhere = facts.held(row)
     return (
         row.host is not None
         and facts.host_cells.get(row.host) == cell
         and [*facts.visible()] == [cell] and not facts.buried()
         and not facts.unheard and not facts.moved
         and row.task_state is None and not row.moving
-        and {claim.provider for claim in facts.claims} == {row.provider})
+        and any(claim.provider not in facts.shared for claim in here)
+        and not elsewhere)
 
 
 def _unasked(

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers are compute nodes, and have the nodes' inventory: part of S1."""
+"""Providers are known, and nodes have the nodes' inventory: part of S1.
+
+A provider is a compute node, below one, or shared by hosts.
+"""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -25,20 +28,22 @@ def check(
     usages = store.usages().usages
     names = reader.names()
     nodes: dict[str, tuple[str, audit_queries.NodeRow]] = {}
+    known = {provider.uuid for provider in reader.shared()}
     for cell, there in reader.ask(
             lambda cell, connection: audit_queries.nodes(connection),
             reader.cells()).items():
         nodes.update((uuid, (cell, node)) for uuid, node in there.items())
+        known.update(*(node.children for node in there.values()))
     for usage in usages:
         if usage.provider in nodes:
             cell, node = nodes[usage.provider]
             yield from _compare(usage, node, cell, names)
-        elif not reader.unheard and (
+        elif usage.provider not in known and not reader.unheard and (
                 usage.consumers or any(usage.capacity.values())):
             yield findings.Finding(
                 'provider-unknown', usage.provider,
                 f'has claims of {usage.consumers} consumers, and no cell has '
-                'such a compute node',
+                'such a compute node or child provider of one',
                 advice='let the agent of its host report again; if that is '
                        'gone for good, delete the servers that hold something '
                        'there')

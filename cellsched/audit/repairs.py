@@ -16,6 +16,7 @@ from cellsched.audit import claim_holders
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.audit import rows as rows_
+from cellsched.audit import sizes
 from cellsched.cells import cell0 as cell0_
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -140,8 +141,8 @@ class Repairs:
             if now is not None and now.provider == row.provider and (
                     claim_holders.due_in_cell(now)
                     is claim_holders.Due.SOMETHING):
-                self._reader.claims.claim([
-                    self._right(facts, row, facts.uuid)])
+                self._reader.claims.claim(
+                    self._right(facts, row, facts.uuid))
 
     def _reclaim(
         self, finding: findings.Finding, facts: facts_.Facts
@@ -159,13 +160,18 @@ class Repairs:
         with self._cell(finding.cell_uuid).writer() as connection:
             if audit_queries.lock(connection, facts.uuid) != row:
                 return
-            store.claim([self._right(facts, row, name)])
+            store.claim(self._right(facts, row, name))
             store.transfer(name, facts.uuid)
 
     def _right(
         self, facts: facts_.Facts, row: audit_queries.ServerRow, consumer: str
-    ) -> claims_base.Claim:
-        """Return what a server that is on a host is to hold."""
+    ) -> list[claims_base.Claim]:
+        """Return what a server that is on a host is to hold.
+
+        What it holds there stays as it is, if that is as much as it takes.
+        Else it is of the node itself: of which child provider a group is, a
+        scheduler chooses.
+        """
         size = facts.size
         if size is None or size.resources is None:
             raise exception.RequestUnreadable(
@@ -176,9 +182,14 @@ class Repairs:
         if size.group is not None:
             with self._database.reader() as connection:
                 group = instance_groups.find(connection, size.group)
-        return claims_base.Claim(
-            consumer, row.provider, size.resources,
-            claims_base.membership(group, row.host, facts.uuid))
+        here, _ = facts.held(row)
+        taken = {claim.provider: claim.resources for claim in here}
+        if sizes.add_up(taken.values()) != size.total:
+            assert not size.grouped
+            taken = {row.provider: size.resources}
+        member = claims_base.membership(group, row.host, facts.uuid)
+        return [claims_base.Claim(consumer, provider, resources, member)
+                for provider, resources in taken.items()]
 
     def _bury(self, finding: findings.Finding, facts: facts_.Facts) -> None:
         instance = self._instance(facts.uuid)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes of servers, by what was asked for them."""
 
+import collections
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import functools
@@ -21,14 +23,33 @@ _ITS_UUID = '00000000-0000-0000-0000-000000000000'
 class ServerSize:
     """The resources that a server is to take.
 
-    :param resources: by resource class; None where nobody knows
+    :param resources: by resource class, besides those of groups; None where
+        nobody knows
     :param group: uuid of the server group that it was asked for with
     :param problem: why nobody knows: ``is missing`` or ``cannot be read``
+    :param grouped: by resource class what numbered groups take together; of
+        which providers, only a scheduler decides
     """
 
     resources: Mapping[str, int] | None = None
     group: str | None = None
     problem: str = ''
+    grouped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def total(self) -> Mapping[str, int] | None:
+        """Return all that it takes, of whatever provider."""
+        if self.resources is None or not self.grouped:
+            return self.resources
+        return add_up([self.resources, self.grouped])
+
+
+def add_up(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sum of amounts by resource class."""
+    total: collections.Counter[str] = collections.Counter()
+    for each in amounts:
+        total.update(each)
+    return dict(total)
 
 
 MISSING = ServerSize(problem='is missing')
@@ -60,7 +81,10 @@ def _read(text: str) -> ServerSize:
     try:
         spec = objects.RequestSpec.obj_from_primitive(jsonutils.loads(text))
         group = spec.get('instance_group')
-        return ServerSize(spec.resources(), group.uuid if group else None)
+        return ServerSize(
+            spec.resources(), group.uuid if group else None,
+            grouped=add_up(dict(each.resources)
+                           for each in spec.group_demand().groups))
     except (*objects.READ_ERRORS, NotImplementedError,
             exception.InvalidField):
         # The second is raised for a field that is not there.

@@ -16,6 +16,7 @@ from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db import statements
+from cellsched.objects import child_providers
 
 _TABLE = models.instances
 _NODES = models.compute_nodes
@@ -52,6 +53,9 @@ _MOVING = sa.select(
     sa.func.coalesce(_MOVES.c.status, '').not_in(ENDED),
 ).order_by(_MOVES.c.id)
 
+_PARENTS = sa.select(_NODES.c.uuid, _NODES.c.providers).where(
+    statements.in_list(_NODES.c.uuid), _NODES.c.providers.is_not(None))
+
 _FAILED = sa.select(_ACTIONS.c.instance_uuid).where(
     statements.in_list(_ACTIONS.c.instance_uuid),
     sa.func.coalesce(_ACTIONS.c.request_id, '') != '',
@@ -71,11 +75,14 @@ class NodeRow(NamedTuple):
     :param mapped: whether a scheduler has seen its host as mapped
     :param offers: by resource class what it has, what of that it keeps for
         itself, and how often it gives the rest
+    :param children: uuids of its child providers; what they have only the
+        claim store is told
     """
 
     host: str
     mapped: bool
     offers: Mapping[str, tuple[int, int, float]]
+    children: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +98,7 @@ class ServerRow:
     :param move: the migration that goes on
     :param cast: whether its cell keeps what a host was told of its build
     :param served: whether its host has a compute service, alive or not
+    :param children: uuids of the child providers of its compute node
     """
 
     vm_state: str | None
@@ -107,6 +115,7 @@ class ServerRow:
     move: MoveRow | None = None
     cast: bool = False
     served: bool = False
+    children: frozenset[str] = frozenset()
 
     @property
     def ran(self) -> bool:
@@ -162,6 +171,8 @@ def rows(
         wrong = [row.uuid for row in there
                  if row.vm_state == 'error' and not row.deleted]
         reasons, failed = _reasons(connection, wrong)
+        children = _children(connection, {
+            row.provider for row in there if row.provider})
         for row in there:
             found[row.uuid] = ServerRow(
                 row.vm_state, row.task_state, row.host, row.launched_at,
@@ -170,7 +181,8 @@ def rows(
                 row.uuid in moving, next((
                     move for move in moving.get(row.uuid, ())
                     if move.status != server_moves.FINISHED), None),
-                row.casts is not None, row.service is not None)
+                row.casts is not None, row.service is not None,
+                children.get(row.provider, frozenset()))
     return found
 
 
@@ -190,7 +202,8 @@ def nodes(connection: sa.Connection) -> dict[str, NodeRow]:
             'MEMORY_MB': (row.memory_mb, row.memory_mb_used,
                           row.ram_allocation_ratio or 1.0),
             'DISK_GB': (row.local_gb, row.local_gb_used,
-                        row.disk_allocation_ratio or 1.0)})
+                        row.disk_allocation_ratio or 1.0)},
+            _uuids(row.providers))
         for row in connection.execute(sa.select(_NODES).where(
             _NODES.c.deleted == 0, _NODES.c.host.is_not(None)))}
 
@@ -202,6 +215,19 @@ def purge_unrun(connection: sa.Connection, uuid: str) -> bool:
         return False
     instances.purge(connection, [uuid])
     return True
+
+
+def _children(
+    connection: sa.Connection, nodes: set[str]
+) -> dict[str, frozenset[str]]:
+    """Return child providers of nodes; each node is read once."""
+    return {uuid: _uuids(text) for chunk in statements.chunks(nodes)
+            for uuid, text in connection.execute(
+                _PARENTS, {'these': chunk})}
+
+
+def _uuids(text: str | None) -> frozenset[str]:
+    return frozenset(child.uuid for child in child_providers.load(text))
 
 
 def _reasons(

@@ -6,9 +6,11 @@ from cellsched.claims import base as claims_base
 from cellsched.claims import moves
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
+from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import server_moves
 from cellsched import exception
 from cellsched import objects
+from cellsched.objects import child_providers
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -147,6 +149,53 @@ class TestRightClaims(base.TestCase):
         self.assertMends(('S4', 'claim-second', uuid, 'cell1'))
 
         self.assertHolds(uuid, 'a1')
+
+    def give_child(self, host):
+        """Give a host a child with four VGPU; return it."""
+        node = self.providers[host]
+        uuid = child_providers.uuid_of(node, 'gpu0')
+        self.write(self.cell('cell1'), compute_nodes.save, '', host,
+                   f'node-{host}', {'providers': child_providers.dump([
+                       child_providers.Child(uuid, 'gpu0')])}, samples.NOW)
+        self.claims.set_inventory(uuid, {'VGPU': claims_base.Inventory(4)})
+        return uuid
+
+    def test_claims_on_child_providers_stay_where_a_second_one_goes(self):
+        uuid, child = self.running(), self.give_child('a1')
+        self.providers['other'] = self.give_child('a2')
+        spec = objects.RequestSpec(instance_uuid=uuid, flavor=samples.flavor(
+            extra_specs={'resources1:VGPU': '2'}))
+        self.spoil(uuid, 'request_specs',
+                   spec=jsonutils.dumps(spec.obj_to_primitive()))
+        right = [claims_base.Claim(uuid, self.providers['a1'], base.SIZE),
+                 claims_base.Claim(uuid, child, {'VGPU': 2})]
+        self.claims.release([uuid])
+        self.claims.claim(right)
+        self.assertClean()
+        self.claims.release([uuid])
+        self.claims.claim([*right, claims_base.Claim(
+            uuid, self.providers['other'], {'VGPU': 1})])
+
+        self.assertMends(('S4', 'claim-second', uuid, 'cell1'))
+
+        self.assertEqual(
+            {claim.provider: claim.resources for claim in right},
+            self.held(uuid))
+        self.assertEqual({}, self.held(moves.consumer(uuid)))
+
+    def test_groups_that_are_claimed_wrong_are_left(self):
+        uuid = self.running()
+        self.give_child('a1')
+        spec = objects.RequestSpec(instance_uuid=uuid, flavor=samples.flavor(
+            extra_specs={'resources1:VGPU': '2'}))
+        self.spoil(uuid, 'request_specs',
+                   spec=jsonutils.dumps(spec.obj_to_primitive()))
+
+        self.assertLeft(('S4', 'claim-amount', uuid, 'cell1'))
+
+        self.claims.release([uuid])
+        self.assertLeft(('S4', 'unclaimed', uuid, 'cell1'))
+        self.assertEqual({}, self.held(uuid))
 
     def test_claim_of_another_amount_is_claimed_anew(self):
         self.offer('cell1', 'a1', 10)

@@ -177,6 +177,68 @@ class TestFindings(base.TestCase):
              '10 DISK_GB, 2 VCPU', ''),
             claims=known.claims('node1', VCPU=2, DISK_GB=10))
 
+    def test_claims_on_children_and_on_what_is_shared_are_right(self):
+        rows = {known.CELL: known.row(
+            children=frozenset({'gpu0', 'gpu1'}))}
+        size = sizes.ServerSize({'VCPU': 1}, grouped={'VGPU': 2})
+        root = known.claims('node1', VCPU=1)
+        for more in (known.claims('gpu0', VGPU=2),
+                     known.claims('gpu0', 'gpu1', VGPU=1),
+                     known.claims('gpu1', 'pool', VGPU=1)):
+            self.assertFinds(rows=rows, size=size, claims=root + more,
+                             shared=frozenset({'pool', 'other'}))
+        # Nothing of it need be of the node itself.
+        self.assertFinds(rows=rows, claims=known.claims('gpu0'))
+
+    def test_amounts_of_all_providers_are_added_up(self):
+        rows = {known.CELL: known.row(children=frozenset({'gpu0'}))}
+        for size, action, advice in (
+                (sizes.ServerSize({'VCPU': 1, 'VGPU': 2}), Action.RECLAIM,
+                 ''),
+                (sizes.ServerSize({'VCPU': 1}, grouped={'VGPU': 2}), None,
+                 'only a scheduler chooses; migrate it')):
+            self.assertFinds(
+                ('claim-amount', action, 'takes 1 VCPU, 2 VGPU, and holds a '
+                 'claim of 1 VCPU, 1 VGPU', advice), rows=rows, size=size,
+                claims=known.claims('node1', VCPU=1)
+                + known.claims('gpu0', VGPU=1))
+
+    def test_claim_on_another_nodes_child_is_elsewhere(self):
+        rows = {known.CELL: known.row(children=frozenset({'gpu0'}))}
+        grouped = sizes.ServerSize({'VCPU': 1}, grouped={'VGPU': 1})
+        self.assertFinds(
+            ('claim-elsewhere', Action.RECLAIM, 'a claim on gpu9', ''),
+            rows=rows, claims=known.claims('gpu9'))
+        self.assertFinds(
+            ('claim-elsewhere', None, 'a claim on gpu9',
+             'only a scheduler chooses'),
+            rows=rows, claims=known.claims('gpu9', VGPU=1), size=grouped)
+        self.assertFinds(
+            ('claim-second', None, 'holds a claim on gpu9 too',
+             'only a scheduler chooses'), rows=rows, size=grouped,
+            claims=known.claims('gpu9', 'node1', VCPU=1))
+
+    def test_claim_on_what_is_shared_says_not_where_it_is(self):
+        shared = frozenset({'pool'})
+        self.assertFinds(
+            ('claim-elsewhere', Action.RECLAIM, 'holds no claim there', ''),
+            claims=known.claims('pool', DISK_GB=1), shared=shared)
+        self.assertFinds(claims=known.claims('pool'), shared=shared)
+
+    def test_what_is_right_here_stays_where_a_claim_elsewhere_goes(self):
+        self.assertFinds(
+            ('claim-second', Action.RECLAIM, 'holds a claim on gpu9 too', ''),
+            rows={known.CELL: known.row(children=frozenset({'gpu0'}))},
+            size=sizes.ServerSize({'VCPU': 1}, grouped={'VGPU': 1}),
+            claims=known.claims('node1', VCPU=1)
+            + known.claims('gpu0', 'gpu9', VGPU=1))
+
+    def test_groups_are_not_claimed_anew(self):
+        self.assertFinds(
+            ('unclaimed', None, 'holds no claim',
+             'only a scheduler chooses; migrate it'), claims=[],
+            size=sizes.ServerSize({}, grouped={'VGPU': 1}))
+
     def test_server_that_is_not_at_rest_may_hold_its_claim_anywhere(self):
         for fields in ({'provider': None}, {'task_state': 'resize_prep'},
                        {'moving': True}, {'vm_state': None},

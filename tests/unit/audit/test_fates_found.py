@@ -211,10 +211,17 @@ class TestDecided(TestCase):
         self.assertFinds(
             ('row-elsewhere', OTHER, Action.REMAP, '', ''),
             **{**right, 'mapping': known.mapped(CELL0)})
+        self.assertFinds(
+            ('row-elsewhere', OTHER, Action.REMAP, '', ''),
+            rows={OTHER: known.row(children=frozenset({'gpu0'}))},
+            host_cells={'host1': OTHER}, shared=frozenset({'pool'}),
+            claims=known.claims('gpu0', 'pool'))
         for wrong in (
                 {'host_cells': {}}, {'host_cells': {'host1': CELL}},
                 {'claims': []}, {'claims': known.claims('node2')},
                 {'claims': known.claims('node1', 'node2')},
+                {'claims': known.claims('pool'),
+                 'shared': frozenset({'pool'})},
                 {'moved': known.claims('node2')},
                 {'unheard': frozenset(['third'])},
                 {'rows': {OTHER: known.row(moving=True)}},

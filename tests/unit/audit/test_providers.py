@@ -5,8 +5,11 @@ from cellsched.audit import findings
 from cellsched.audit import hosts
 from cellsched.audit import providers
 from cellsched.claims import base as claims_base
+from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
+from cellsched.db.api import shared_providers
 from cellsched.db.cell import compute_nodes
+from cellsched.objects import child_providers
 from tests.unit.audit import base
 from tests.unit.db import samples
 
@@ -55,6 +58,27 @@ class TestProviders(base.TestCase):
 
         self.assertIn('offers 40 of DISK_GB, and the claim store says 0',
                       [each.text for each in self.found()][0])
+
+    def test_children_and_what_is_shared_are_known(self):
+        child, pool, aggregate = samples.uuids(3)
+        for name, provider in (('gpu0', child), ('pool', pool)):
+            self.providers[name] = provider
+            self.put(provider, VCPU=2)
+            self.take(samples.uuids(1)[0], name, VCPU=1)
+        self.assertEqual(
+            {child, pool}, {each.of for each in self.found()})
+
+        self.write(self.cell('cell2'), compute_nodes.save, '', 'b1',
+                   'node-b1', {'providers': child_providers.dump([
+                       child_providers.Child(child, 'gpu0')])}, samples.NOW)
+        self.write(self.database, aggregates.create, aggregate, 'rack', [],
+                   {}, samples.NOW)
+        self.write(self.database, shared_providers.create,
+                   shared_providers.SharedProvider(pool, 'pool', aggregate),
+                   samples.NOW)
+        self.reader.begin()
+
+        self.assertEqual([], self.found())
 
     def test_unknown_provider_is_told_with_its_claims(self):
         [lost] = samples.uuids(1)

@@ -41,6 +41,22 @@ class TestSizes(base.TestCase):
 
         self.assertEqual(group.uuid, self.of(instance_group=group).group)
 
+    def test_groups_are_added_up_beside_the_rest(self):
+        [uuid] = samples.uuids(1)
+        size = self.sizes.of(uuid, jsonutils.dumps(builders.request(
+            instance_uuid=uuid, extra_specs={
+                'resources:VGPU': '1', 'resources1:VGPU': '2',
+                'resources2:VGPU': '1', 'resources2:CUSTOM_A': '3',
+                'group_policy': 'none'}).obj_to_primitive()))
+
+        self.assertEqual({'VGPU': 3, 'CUSTOM_A': 3}, size.grouped)
+        self.assertEqual(1, size.resources['VGPU'])
+        self.assertEqual({**size.resources, 'VGPU': 4, 'CUSTOM_A': 3},
+                         size.total)
+        self.assertEqual({}, self.of().grouped)
+        self.assertEqual(self.of().resources, self.of().total)
+        self.assertIsNone(sizes.MISSING.total)
+
     def test_what_is_lost_has_no_size(self):
         self.assertIs(sizes.MISSING, self.sizes.of('a', None))
         without_flavor = jsonutils.dumps(

@@ -10,6 +10,7 @@ from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched import exception
+from cellsched.objects import child_providers
 from tests.unit.db.cell import base
 from tests.unit.db import samples
 
@@ -66,6 +67,27 @@ class TestSurveying(base.TestCase):
                 'VCPU': (8, 0, 4.0), 'MEMORY_MB': (16384, 512, 1.0),
                 'DISK_GB': (100, 1, 1.0)})},
             self.read(audit_queries.nodes))
+
+    def test_row_names_the_children_of_its_compute_node(self):
+        uuid, other, unplaced = self.uuids
+        one, two, gpu0, gpu1 = samples.uuids(4)
+        for node, host, text in (
+                (one, 'host', child_providers.dump([
+                    child_providers.Child(gpu0, 'gpu0'),
+                    child_providers.Child(gpu1, 'gpu1', gpu0)])),
+                (two, 'plain', None)):
+            self.write(compute_nodes.save, node, host, 'node',
+                       samples.NODE | {'providers': text}, samples.NOW)
+        self.write(samples.put, uuid, {'host': 'host', 'node': 'node'})
+        self.write(samples.put, other, {'host': 'plain', 'node': 'node'})
+
+        self.assertEqual(
+            [{gpu0, gpu1}, set(), set()],
+            [self.row(each).children for each in (uuid, other, unplaced)])
+        self.assertEqual(
+            {one: {gpu0, gpu1}, two: set()},
+            {node: row.children for node, row
+             in self.read(audit_queries.nodes).items()})
 
     def test_row_tells_who_is_at_work_on_it(self):
         uuid, other, *_ = self.uuids
