@@ -37,6 +37,27 @@ print('imported', sorted(
 sys.exit(code)
 """
 
+#: Runs a command, and prints how often Python looked for cycles meanwhile.
+LOOKS = """
+import gc
+import sys
+
+import cellsched.cmd
+
+
+def looks():
+    return sum(each['collections'] for each in gc.get_stats())
+
+
+before = looks()
+
+from cellsched.cmd import shell
+
+code = shell.app.Shell().run(sys.argv[1:])
+print('looked', looks() - before, 'times')
+sys.exit(code)
+"""
+
 #: What no command needs that reads databases which are files of SQLite.
 DRIVERS = ('amqp', 'kombu', 'numpy', 'sqlalchemy.dialects.postgresql')
 
@@ -53,15 +74,20 @@ class TestImports(services.ServiceTestCase):
         self.assertEqual(0, process.stop(), process.output)
         return ast.literal_eval(names)
 
-    def imported_by(self, *command):
-        """Return the modules that a command imports."""
+    def run_command(self, code, *command):
+        """Return what code that runs a command printed."""
         done = subprocess.run(
-            [sys.executable, '-c', COMMAND, '--config-file',
+            [sys.executable, '-c', code, '--config-file',
              str(self.configure(api=True)), *command],
             capture_output=True, text=True, check=False,
             timeout=processes.TIMEOUT_S)
         self.assertEqual(0, done.returncode, done.stderr)
-        [names] = re.findall(r'imported (.*)\n', done.stdout)
+        return done.stdout
+
+    def imported_by(self, *command):
+        """Return the modules that a command imports."""
+        [names] = re.findall(
+            r'imported (.*)\n', self.run_command(COMMAND, *command))
         return ast.literal_eval(names)
 
     def assertNone(self, packages, names):
@@ -153,3 +179,7 @@ class TestImports(services.ServiceTestCase):
         self.assertNone(
             ['audit', 'conductor', 'inventory', 'scheduler', 'virt',
              'weighers'], names)
+
+    def test_command_looks_for_no_cycles_among_what_it_imports(self):
+        self.assertIn('looked 0 times', self.run_command(
+            LOOKS, 'host', 'list'))
