@@ -71,7 +71,7 @@ class Command(command.Command):
     failure_code = 1
 
     def get_epilog(self) -> str:
-        parts = [super().get_epilog()]
+        parts = [super().get_epilog() if self._is_extended() else '']
         # The generated documentation has no application.
         if self.app is not None:
             parts.append(_EPILOG.format(name=self.app.NAME))
@@ -93,6 +93,18 @@ class Command(command.Command):
         from cellsched import objects  # noqa: F401
 
         return super().run(parsed_args)
+
+    def _is_extended(self) -> bool:
+        """Return whether cliff has something to say of who wrote this.
+
+        It looks for that in the metadata of all that is installed, which
+        takes longer than many a command.
+        """
+        if self.app is None or _package(self) != _package(self.app):
+            return True
+        name = (self.cmd_name or '').replace(' ', '_')
+        return bool(plugins.names(
+            f'{self.app.command_manager.namespace}.{name}'))
 
 
 class _Columns(Command):
@@ -127,6 +139,10 @@ class ShowOne(_Columns, show.ShowOne):
 def shown(time: datetime.datetime | None) -> str | None:
     """Return a time, which is in UTC, as it is shown."""
     return f'{time:%Y-%m-%dT%H:%M:%SZ}' if time else None
+
+
+def _package(thing: object) -> str:
+    return type(thing).__module__.partition('.')[0]
 
 
 def _normalized(name: str) -> str:

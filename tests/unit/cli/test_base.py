@@ -1,8 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from importlib import metadata
+import subprocess
+import sys
+
+from cliff import hooks
+import fixtures
+
 from cellsched.cli import app
 from cellsched.cli import base as cli_base
 from tests.unit.cli import base
+from tests.unit.cmd import processes
+
+#: Runs a command, and prints how often the metadata of all that is installed
+#: was asked for.
+METADATA = """
+import sys
+
+from cellsched.cli import app
+from cellsched import plugins
+
+
+class Finder:
+
+    asked = 0
+
+    @staticmethod
+    def find_spec(*args):
+        return None
+
+    @classmethod
+    def find_distributions(cls, context):
+        cls.asked += context.name is None
+        return ()
+
+
+# It reads entry points once, where no file of its cache has them.
+plugins.names(app.Shell.namespace)
+sys.meta_path.append(Finder)
+code = app.Shell().run(sys.argv[1:])
+print('asked', Finder.asked, 'times')
+sys.exit(code)
+"""
 
 
 class Listing(cli_base.Lister):
@@ -19,6 +58,30 @@ class Listing(cli_base.Lister):
     def take_action(self, parsed_args):
         type(self).ran = True
         return self.columns, [(1, 'x')]
+
+
+class Foreign(Listing):
+    """List something of another distribution."""
+
+
+# cliff looks for who provides a command by its module.
+Foreign.__module__ = 'cliff.lister'
+
+
+class Hook(hooks.CommandHook):
+    """Adds a text to the help of a command."""
+
+    def get_epilog(self):
+        return 'See also elsewhere.'
+
+    def get_parser(self, parser):
+        return parser
+
+    def before(self, parsed_args):
+        return parsed_args
+
+    def after(self, parsed_args, return_code):
+        return return_code
 
 
 class TestLister(base.CommandTestCase):
@@ -49,6 +112,32 @@ class TestLister(base.CommandTestCase):
         ran = self.run_listing('--help')
 
         self.assertIn('cellsched --help', ran.out)
+
+    def test_help_says_which_other_distribution_has_the_command(self):
+        ran = self.run_app(app.Shell, 'list', '--help', list=Foreign)
+
+        self.assertIn('provided by the cliff plugin', ran.out)
+
+    def test_help_has_what_hooks_say(self):
+        namespace = 'cellsched.cli.flavor_list'
+        self.useFixture(fixtures.MonkeyPatch(
+            'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {
+                namespace: [metadata.EntryPoint(
+                    'hook', f'{__name__}:Hook', namespace)]}))
+
+        ran = self.run_app(app.Shell, 'flavor', 'list', '--help')
+
+        self.assertIn('See also elsewhere.', ran.out)
+
+    def test_metadata_of_all_that_is_installed_is_left_alone(self):
+        self.write_api_conf()
+        done = subprocess.run(
+            [sys.executable, '-c', METADATA, '--config-file',
+             str(self.api_conf), 'flavor', 'list'],
+            capture_output=True, text=True, check=False,
+            timeout=processes.TIMEOUT_S)
+
+        self.assertIn('asked 0 times', done.stdout, done.stderr)
 
 
 class TestEach(base.CommandTestCase):
