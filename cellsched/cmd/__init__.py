@@ -6,6 +6,7 @@ the ``console_scripts`` of ``setup.cfg``.
 """
 
 import gc
+import os
 import sys
 
 #: New objects after which Python looks for cycles, of which imports make few.
@@ -18,3 +19,7 @@ gc.set_threshold(_NEW_OBJECTS)
 # oslo.service has it installed, and libraries import it where they find it,
 # which takes a tenth of a second and warns of it. They do without.
 sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
+
+# NumPy's OpenBLAS starts a thread for each CPU when it is imported, and these
+# look for work for a tenth of a second. Nothing here multiplies matrices.
+os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
