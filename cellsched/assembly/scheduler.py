@@ -1,26 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler, and what plans as it decides."""
+"""The scheduler."""
 
 from collections.abc import Callable
-import functools
-import random as random_
 
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
 from cellsched.assembly import factory
+from cellsched.assembly import planner
 from cellsched.assembly import service
 from cellsched.cells import periodic_discovery
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
 from cellsched.notify import scheduler_notifier
-from cellsched.parts import api_database
 from cellsched import plugins
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import server as rpc_server
 from cellsched.scheduler.drivers import base as drivers
-from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import service as scheduler_service
 
@@ -29,25 +25,8 @@ PLUGINS = (plugins.CLAIMS, plugins.DRIVERS, plugins.FILTERS,
            plugins.NETWORKS, plugins.WEIGHERS)
 
 
-class SchedulerServiceParts(api_database.APIDatabaseParts):
+class SchedulerServiceParts(planner.PlannerParts):
     """The parts of a scheduler."""
-
-    @functools.cached_property
-    def random(self) -> random_.Random:
-        """The source of chance."""
-        return random_.Random()
-
-    @functools.cached_property
-    def decisions(self) -> recorder.Recorder:
-        """Keeps what schedulers of this process decide."""
-        return recorder.Recorder(
-            self.database, self.clock, self.conf.scheduler.decision_retention)
-
-    def close(self) -> None:
-        if 'decisions' in self.__dict__:
-            # They go before the database does.
-            self.decisions.close()
-        super().close()
 
 
 @factory.factory(SchedulerServiceParts)
@@ -84,16 +63,3 @@ def _discovering(
     return [(periodic_discovery.PeriodicDiscovery(
         parts.database, parts.discovery,
         f'{conf.host}:{uuidutils.generate_uuid()}', period_s).run, period_s)]
-
-
-@factory.factory(SchedulerServiceParts)
-def planner(
-    conf: cfg.ConfigOpts, parts: SchedulerServiceParts
-) -> filter_scheduler.FilterScheduler:
-    """Return what plans on the live deployment, and takes nothing.
-
-    It decides with the configured filters and weighers.
-    """
-    api_schema.SCHEMA.check(parts.database)
-    parts.claims.check()
-    return filter_scheduler.FilterScheduler(conf, parts)

@@ -7,6 +7,7 @@ from cellsched.assembly import auditor as auditor_
 from cellsched.assembly import compute as compute_
 from cellsched.assembly import conductor as conductor_
 from cellsched.assembly import factory
+from cellsched.assembly import planner as planner_
 from cellsched.assembly import scheduler as scheduler_
 from cellsched.assembly import service
 from cellsched.assembly import upgrade_checks as upgrade_checks_
@@ -29,6 +30,6 @@ archiver = _factory(archiver_.archiver)
 auditor = _factory(auditor_.auditor)
 compute = _factory(compute_.compute)
 conductor = _factory(conductor_.conductor)
-planner = _factory(scheduler_.planner)
+planner = _factory(planner_.planner)
 scheduler = _factory(scheduler_.scheduler)
 upgrade_checks = _factory(upgrade_checks_.upgrade_checks)

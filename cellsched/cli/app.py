@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
     from cellsched.assembly import api as api_
     from cellsched.assembly import command as assembly
-    from cellsched.assembly import services
+    from cellsched.assembly import planner
     from cellsched import context as context_
+    from cellsched import embedding
 
 #: What a shell says of a process that lost its reader.
 _BROKEN_PIPE = 141
@@ -117,12 +118,21 @@ class App(app.App):
         return parts
 
     @functools.cached_property
-    def service_parts(self) -> 'services.Parts':
-        """The same, and what services have besides."""
+    def planner_parts(self) -> 'planner.PlannerParts':
+        """The same, and what schedulers have besides."""
         parts = self.parts
-        from cellsched.assembly import services
+        from cellsched.assembly import planner
 
-        return services.Parts(
+        return planner.PlannerParts(
+            self.conf, self.clock, None, parts.databases, parts.transports)
+
+    @functools.cached_property
+    def conductor_parts(self) -> 'embedding.ConductorParts':
+        """The same, and what conductors have besides."""
+        parts = self.parts
+        from cellsched import embedding
+
+        return embedding.ConductorParts(
             self.conf, self.clock, None, parts.databases, parts.transports)
 
     @functools.cached_property
@@ -263,7 +273,7 @@ class App(app.App):
             self.report(err)
             self._failure_code = getattr(cmd, 'failure_code', None)
         try:
-            for name in ('service_parts', 'parts'):
+            for name in ('planner_parts', 'conductor_parts', 'parts'):
                 if name in self.__dict__:
                     getattr(self, name).close()
         except Exception as exc:

@@ -180,13 +180,13 @@ def snapshot_of(
     """Return the hosts of a file, or of the deployment as it is now."""
     if path is not None:
         return read(app, path)
-    from cellsched.assembly import services as assembly
+    parts = app.planner_parts
+    from cellsched.assembly import planner
     from cellsched import context
 
-    parts = app.service_parts
     parts.gatherer = cast(
         'gather_.Gatherer', _Telling(parts.gatherer, app.stderr))
-    snapshot = assembly.planner(app.conf, parts).loader.snapshot(
+    snapshot = planner.planner(app.conf, parts).loader.snapshot(
         context.admin())
     _warn(app, snapshot)
     return snapshot

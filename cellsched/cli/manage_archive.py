@@ -100,8 +100,8 @@ class _Archiving(base.Command):
             raise self.refuse(
                 code, 'Configuration: [api_database] connection: must be '
                       'set, as deleted servers are removed there too')
-        parts = self.app.service_parts
-        from cellsched.assembly import services as assembly
+        parts = self.app.conductor_parts
+        from cellsched.assembly import archiver as assembly
 
         return assembly.archiver(self.app.conf, parts)
 

@@ -73,8 +73,8 @@ class Audit(base.Lister):
                 where='options', field='--settle',
                 expected=f'a number from 0 to {_SETTLE_MAX_S}, not '
                          f'{settle_s}')
-        parts = self.app.service_parts
-        from cellsched.assembly import services as assembly
+        parts = self.app.conductor_parts
+        from cellsched.assembly import auditor as assembly
 
         auditor = assembly.auditor(self.app.conf, parts)
         with progress.bar('auditing', auditor.size(),
@@ -95,7 +95,7 @@ class Audit(base.Lister):
     def _tell(self, report: 'findings.AuditReport') -> None:
         from cellsched.claims import base as claims_base
 
-        if claims_base.Trait.SHARED in self.app.service_parts.claims.traits:
+        if claims_base.Trait.SHARED in self.app.conductor_parts.claims.traits:
             if report.foreign:
                 self.app.warn(
                     f'{report.foreign} consumers hold claims and are not '

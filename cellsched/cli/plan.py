@@ -96,9 +96,9 @@ class Plan(report.ReportCommand):
 
             snapshot = host.read(app, args.snapshot)
             return planning.on_snapshot(
-                app.conf, snapshot, app.service_parts.random), snapshot.cells
-        parts = app.service_parts
-        from cellsched.assembly import services as assembly
+                app.conf, snapshot, app.planner_parts.random), snapshot.cells
+        parts = app.planner_parts
+        from cellsched.assembly import planner as assembly
 
         planner = assembly.planner(app.conf, parts)
         cells = {cell.uuid: cell.name or cell.uuid

@@ -180,6 +180,16 @@ class TestImports(services.ServiceTestCase):
             ['audit', 'conductor', 'inventory', 'scheduler', 'virt',
              'weighers'], names)
 
+    def test_command_that_lists_hosts_has_nothing_of_other_services(self):
+        names = self.imported_by('host', 'list')
+
+        self.assertIn('cellsched.scheduler.drivers.filter_scheduler', names)
+        self.assertNone(
+            ['api.servers', 'archive', 'audit', 'compute', 'conductor',
+             'embedding', 'listing', 'quota', 'scheduler.service', 'virt'],
+            names)
+        self.assertNoLibrary(['yaml'], names)
+
     def test_command_looks_for_no_cycles_among_what_it_imports(self):
         self.assertIn('looked 0 times', self.run_command(
             LOOKS, 'host', 'list'))
