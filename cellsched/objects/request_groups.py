@@ -15,7 +15,6 @@ from typing import Any
 from typing import NamedTuple
 import uuid
 
-import os_traits
 from oslo_utils import uuidutils
 
 from cellsched import exception
@@ -36,7 +35,6 @@ _SCOPES = ('resources', 'trait')
 _SPEC = re.compile(f'(?s)(resources|trait)({SUFFIX}):(.*)')
 _SUFFIX = re.compile(SUFFIX)
 _CUSTOM_TRAIT = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
-_STANDARD_TRAITS = frozenset(os_traits.get_traits())
 
 _REQUIRED, _FORBIDDEN = 'required', 'forbidden'
 _POLICIES = {None: False, 'none': False, 'isolate': True}
@@ -96,8 +94,16 @@ NO_GROUPS = GroupDemand()
 
 def is_trait(name: str) -> bool:
     """Return whether a text is the name of a trait."""
-    return (name in _STANDARD_TRAITS
-            or _CUSTOM_TRAIT.fullmatch(name) is not None)
+    return (_CUSTOM_TRAIT.fullmatch(name) is not None
+            or name in _standard_traits())
+
+
+@functools.cache
+def _standard_traits() -> frozenset[str]:
+    # It imports a module for each kind of them. Most requests ask for none.
+    import os_traits
+
+    return frozenset(os_traits.get_traits())
 
 
 def asked(

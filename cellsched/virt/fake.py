@@ -2,11 +2,11 @@
 """A driver that builds nothing, and can be told to be slow or to fail."""
 
 from collections.abc import Mapping
+import functools
 import json
 import threading
 from typing import Any
 
-import os_traits
 from oslo_config import cfg
 from oslo_config import types
 
@@ -22,8 +22,6 @@ _TRAITS = frozenset(f'COMPUTE_{kind}_{name}' for kind, names in {
     'GRAPHICS_MODEL': 'BOCHS CIRRUS NONE QXL VGA VIRTIO',
     'NET_VIF_MODEL': 'E1000 E1000E NE2K_PCI PCNET RTL8139 VIRTIO VMXNET3',
 }.items() for name in names.split())
-
-_ARCHITECTURES = frozenset(os_traits.get_traits('HW_ARCH_'))
 
 #: How builds go.
 _BUILD_OPTS = [
@@ -141,7 +139,7 @@ Metrics of the host, such as ``cpu.percent:0.5``.
                      for name, value in options.metrics.items()],
             inventories=_inventories(options.inventories),
             providers=self._providers,
-            traits=_TRAITS.union(options.traits, _ARCHITECTURES & {
+            traits=_TRAITS.union(options.traits, _architectures() & {
                 f'HW_ARCH_{options.cpu_arch.upper()}'}))}
 
     def spawn(self, instance: objects.Instance, node: str) -> None:
@@ -231,3 +229,12 @@ def _provider(name: str, fields: Any) -> base.ChildProvider:
 def _inventories(totals: Mapping[str, int]) -> dict[str, resources.Inventory]:
     return {name: resources.Inventory(total, max_unit=max(total, 1))
             for name, total in totals.items()}
+
+
+@functools.cache
+def _architectures() -> frozenset[str]:
+    """Return the traits that say what processor a host has."""
+    # It imports a module for each kind of them, for a driver that is in use.
+    import os_traits
+
+    return frozenset(os_traits.get_traits('HW_ARCH_'))

@@ -188,7 +188,13 @@ class TestImports(services.ServiceTestCase):
             ['api.servers', 'archive', 'audit', 'compute', 'conductor',
              'embedding', 'listing', 'quota', 'scheduler.service', 'virt'],
             names)
-        self.assertNoLibrary(['yaml'], names)
+        self.assertNoLibrary(['os_traits', 'yaml'], names)
+
+    def test_command_that_lists_plugins_has_no_traits(self):
+        names = self.imported_by('plugin', 'list')
+
+        self.assertIn('cellsched.virt.fake', names)
+        self.assertNoLibrary(['os_traits'], names)
 
     def test_command_looks_for_no_cycles_among_what_it_imports(self):
         self.assertIn('looked 0 times', self.run_command(

@@ -4,9 +4,8 @@
 import abc
 from collections.abc import Mapping
 from collections.abc import Set
+import functools
 from typing import Any
-
-import os_traits
 
 from cellsched import exception
 from cellsched.filters import base
@@ -16,9 +15,6 @@ from cellsched import objects
 
 #: Of flavors, images and aggregates: what a host must be able to do.
 TRAIT = 'trait:'
-
-#: The names that Nova and its drivers may use.
-_STANDARD = frozenset(os_traits.get_traits())
 
 #: No traits.
 NONE: Set[str] = frozenset()
@@ -133,7 +129,7 @@ class ImageTypeSupport(RequiredTraits):
         if image is None or request.get('is_bfv', False):
             return NONE
         trait = _IMAGE_TYPE + (image.get('disk_format') or '').upper()
-        return {trait} & _STANDARD
+        return {trait} & _standard()
 
 
 class ImageMetadata(RequiredTraits):
@@ -161,7 +157,16 @@ class ImageMetadata(RequiredTraits):
             return NONE
         return {prefix + _spelled(name, properties.get(name))
                 for name, prefix in _PROPERTIES.items()
-                if properties.get(name) is not None} & _STANDARD
+                if properties.get(name) is not None} & _standard()
+
+
+@functools.cache
+def _standard() -> Set[str]:
+    """Return the names that Nova and its drivers may use."""
+    # It imports a module for each kind of them. Most requests ask for none.
+    import os_traits
+
+    return frozenset(os_traits.get_traits())
 
 
 def named(request: objects.RequestSpec) -> set[str]:
