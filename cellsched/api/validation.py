@@ -80,7 +80,7 @@ class ServerRequest:
         if not isinstance(self.hints, Mapping):
             raise exception.InvalidField(
                 where=where, field='hints',
-                expected=f'a mapping, not {_shown(self.hints)}')
+                expected=f'a mapping, not {shown(self.hints)}')
         for hint, values in self.hints.items():
             _check_hint_name(where, hint, bounds.hints())
             _check_hint(where, hint, values)
@@ -110,7 +110,7 @@ def check_text(
         raise exception.InvalidField(
             where=where, field=field,
             expected=f'1 to {most} printable characters, not '
-                     f'{_shown(value)}')
+                     f'{shown(value)}')
 
 
 def check_count(
@@ -126,7 +126,7 @@ def check_count(
         raise exception.InvalidField(
             where=where, field=field,
             expected=f'a whole number from {least} to {most}, not '
-                     f'{_shown(value)}')
+                     f'{shown(value)}')
 
 
 def check_tags(where: str, tags: Any) -> None:
@@ -145,7 +145,7 @@ def check_tags(where: str, tags: Any) -> None:
             raise exception.InvalidField(
                 where=where, field='tags',
                 expected='texts without slash, comma or characters beyond '
-                         f'U+FFFF, not {_shown(tag)}')
+                         f'U+FFFF, not {shown(tag)}')
 
 
 def check_choice(
@@ -158,7 +158,7 @@ def check_choice(
     if not (isinstance(value, str) and value in choices):
         raise exception.InvalidField(
             where=where, field=field,
-            expected=f'one of {", ".join(choices)}, not {_shown(value)}')
+            expected=f'one of {", ".join(choices)}, not {shown(value)}')
 
 
 def _check_hint_name(
@@ -169,13 +169,13 @@ def _check_hint_name(
         if hint.startswith('_'):
             raise exception.InvalidField(
                 where=where, field='hints',
-                expected=f'no name that begins with _, as {_shown(hint)}')
+                expected=f'no name that begins with _, as {shown(hint)}')
     elif hint not in known | HINTS:
         names = ', '.join(sorted(known | HINTS))
         raise exception.InvalidField(
             where=where, field='hints',
             expected='names that are read here, or by an enabled filter ('
-                     f'{names}), not {_shown(hint)}')
+                     f'{names}), not {shown(hint)}')
 
 
 def _check_hint(where: str, hint: str, values: Any) -> None:
@@ -189,7 +189,7 @@ def _check_hint(where: str, hint: str, values: Any) -> None:
                    HINT_LENGTHS.get(hint, TEXT_MAX))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value as it may stand in a message: short, and on one line."""
     if isinstance(value, int) and value.bit_length() > 200:
         # Python refuses to write very large ones.

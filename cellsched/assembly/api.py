@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cellsched.api import flavors as flavors_
     from cellsched.api import host_drain as host_drain_
     from cellsched.api import moves as moves_
+    from cellsched.api import providers as providers_
     from cellsched.api import quotas as quotas_
     from cellsched.api import server_details
     from cellsched.api import server_groups as server_groups_
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 #: What the API has, by the names of its attributes.
 FACETS = ('aggregates', 'cells', 'details', 'flavors', 'history',
-          'host_drain', 'moves', 'quotas', 'server_groups', 'servers',
-          'services')
+          'host_drain', 'moves', 'providers', 'quotas', 'server_groups',
+          'servers', 'services')
 
 
 class APIParts(server_parts.ServerParts):
@@ -126,6 +127,15 @@ class API:
             lambda: self._conductor, lambda: self._compute, parts.claims,
             parts.conf.host,
             parts.conf.service_down_time, parts.new_uuid)
+
+    @functools.cached_property
+    def providers(self) -> 'providers_.Providers':
+        from cellsched.api import providers as providers_
+
+        parts = self.parts
+        return providers_.Providers(
+            self._authorizer, parts.database, parts.cells, parts.gatherer,
+            lambda: parts.claims, parts.clock, parts.new_uuid)
 
     @functools.cached_property
     def quotas(self) -> 'quotas_.Quotas':

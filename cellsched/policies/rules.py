@@ -9,6 +9,7 @@ from cellsched.policies import aggregates
 from cellsched.policies import base
 from cellsched.policies import flavors
 from cellsched.policies import moves
+from cellsched.policies import providers
 from cellsched.policies import quotas
 from cellsched.policies import server_groups
 from cellsched.policies import servers
@@ -19,5 +20,5 @@ def list_rules() -> list[policy.RuleDefault]:
     """Return all rules; those that others are made of come first."""
     return list(itertools.chain.from_iterable(
         module.RULES for module in (
-            base, servers, moves, server_groups, flavors, aggregates, quotas,
-            services)))
+            base, servers, moves, server_groups, flavors, aggregates,
+            providers, quotas, services)))

@@ -168,6 +168,14 @@ class TestOperating(TestCase):
                 (api.host_drain.evacuate, ('nix',))):
             self.assertAnswers(OPERATING, call, *args)
 
+    def test_resource_providers_are_for_administrators(self):
+        providers = self.api.providers
+        for call, arguments in (
+                (providers.create, ('pool', 'fast', {})),
+                (providers.get, ('pool',)), (providers.list, ()),
+                (providers.update, ('pool',)), (providers.delete, ('pool',))):
+            self.assertAnswers(OPERATING, call, *arguments)
+
     def test_aggregates_are_for_administrators(self):
         aggregates = self.api.aggregates
         for call, args in (

@@ -54,15 +54,20 @@ def list_all(connection: sa.Connection) -> list[SharedProvider]:
     return [_from_row(row) for row in connection.execute(_ALL)]
 
 
-def get(connection: sa.Connection, name: str) -> SharedProvider:
+def get(
+    connection: sa.Connection, name: str, to_change: bool = False
+) -> SharedProvider:
     """Return a sharing provider by its uuid or its name; a uuid goes first.
 
+    :param to_change: have others who change any wait for this transaction
     :raises cellsched.exception.ResourceProviderNotFound: there is neither
     """
+    if to_change:
+        models.FEED.move(connection, name)
     found = [_from_row(row) for row in connection.execute(_ALL.where(
         sa.or_(_TABLE.c.uuid == name, _TABLE.c.name == name)))]
     if not found:
-        raise exception.ResourceProviderNotFound(provider=name)
+        raise _not_found(name)
     return max(found, key=lambda provider: provider.uuid == name)
 
 
@@ -94,7 +99,7 @@ def update(
     changed = _write(connection, sa.update(_TABLE).where(
         _TABLE.c.uuid == provider.uuid).values(updated_at=now), provider)
     if not changed.rowcount:
-        raise exception.ResourceProviderNotFound(provider=provider.uuid)
+        raise _not_found(provider.uuid)
 
 
 def delete(connection: sa.Connection, uuid: str) -> None:
@@ -105,7 +110,7 @@ def delete(connection: sa.Connection, uuid: str) -> None:
     models.FEED.move(connection, uuid)
     if not connection.execute(
             sa.delete(_TABLE).where(_TABLE.c.uuid == uuid)).rowcount:
-        raise exception.ResourceProviderNotFound(provider=uuid)
+        raise _not_found(uuid)
 
 
 def _lock(connection: sa.Connection, provider: SharedProvider) -> None:
@@ -141,3 +146,8 @@ def _from_row(row: Any) -> SharedProvider:
         frozenset(json.loads(row.traits)),
         {name: resources.Inventory(**said)
          for name, said in json.loads(row.inventories).items()})
+
+
+def _not_found(name: str) -> exception.ResourceProviderNotFound:
+    return exception.ResourceProviderNotFound(
+        f'There is no sharing provider {name}.', provider=name)

@@ -36,6 +36,11 @@ MEMBERS = {
 ADMINISTRATORS = {
     'cellsched:cells:index', 'cellsched:cells:show', 'cellsched:hosts:drain',
     'cellsched:hosts:evacuate', 'cellsched:quotas:by_cell',
+    'cellsched:resource_providers:create',
+    'cellsched:resource_providers:delete',
+    'cellsched:resource_providers:index',
+    'cellsched:resource_providers:show',
+    'cellsched:resource_providers:update',
     'os_compute_api:os-aggregates:add_host',
     'os_compute_api:os-aggregates:create',
     'os_compute_api:os-aggregates:delete',
