@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers are known, and nodes have the nodes' inventory: part of S1.
+"""Providers are there, and have the inventory that they should: part of S1.
 
-A provider is a compute node, below one, or shared by hosts.
+They are compute nodes, what is below these, and what aggregates share.
 """
 
 from collections.abc import Iterator
@@ -10,43 +10,51 @@ from collections.abc import Mapping
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
+from cellsched.db.api import shared_providers
 from cellsched.db.cell import audit_queries
 
 #: How far a capacity may be from the right one, as a share of it: databases
 #: keep ratios in few digits.
 _TOLERANCE = 1e-5
 
+_NOTHING = claims_base.Inventory(0)
+
 
 def check(
     reader: facts_.Reader, store: claims_base.ClaimStore
 ) -> Iterator[findings.Finding]:
-    """Yield what the claim store says of providers and cells do not.
+    """Yield what the claim store says of providers and databases do not.
 
-    A node is reported to its cell before it is to the store, so the store is
+    A provider is in a database before it is in the store, so the store is
     asked first. What may be in a cell that does not answer is not told.
     """
-    usages = store.usages().usages
+    usages = {usage.provider: usage for usage in store.usages().usages}
     names = reader.names()
     nodes: dict[str, tuple[str, audit_queries.NodeRow]] = {}
-    known = {provider.uuid for provider in reader.shared()}
     for cell, there in reader.ask(
             lambda cell, connection: audit_queries.nodes(connection),
             reader.cells()).items():
         nodes.update((uuid, (cell, node)) for uuid, node in there.items())
-        known.update(*(node.children for node in there.values()))
-    for usage in usages:
-        if usage.provider in nodes:
-            cell, node = nodes[usage.provider]
+    shared = {each.uuid: each for each in reader.shared()}
+    children = {child for _, node in nodes.values() for child in node.children}
+    for uuid, usage in usages.items():
+        if uuid in nodes:
+            cell, node = nodes[uuid]
             yield from _compare(usage, node, cell, names)
-        elif usage.provider not in known and not reader.unheard and (
+        elif uuid not in shared and uuid not in children and (
+                not reader.unheard) and (
                 usage.consumers or any(usage.capacity.values())):
             yield findings.Finding(
-                'provider-unknown', usage.provider,
+                'provider-unknown', uuid,
                 f'has claims of {usage.consumers} consumers, and no cell has '
-                'such a compute node or child provider of one',
+                'such a compute node or child provider of one, and no '
+                'aggregate shares it',
                 advice='let the agent of its host report again; if that is '
                        'gone for good, delete the servers that hold something '
                        'there')
+    for uuid, provider in shared.items():
+        usage = usages.get(uuid) or claims_base.Usage(uuid, {}, {}, 0)
+        yield from _compare_shared(usage, provider)
 
 
 def _compare(
@@ -62,3 +70,17 @@ def _compare(
                 f'is {node.host}, which offers {right} of {resource}, and '
                 f'the claim store says {capacity}', names.get(cell, cell),
                 cell, findings.Action.RECOUNT)
+
+
+def _compare_shared(
+    usage: claims_base.Usage, provider: shared_providers.SharedProvider
+) -> Iterator[findings.Finding]:
+    for resource in sorted({*provider.inventories, *usage.capacity}):
+        said = provider.inventories.get(resource, _NOTHING).capacity
+        capacity = usage.capacity.get(resource, 0)
+        if capacity != said:
+            yield findings.Finding(
+                f'wrong-capacity:{resource}', provider.uuid,
+                f'is shared as {provider.name}, which has {said} of '
+                f'{resource}, and the claim store says {capacity}',
+                advice=f'cellsched provider set {provider.name}')

@@ -94,6 +94,57 @@ class TestProviders(base.TestCase):
         self.assertIn('claims of 2 consumers', found.text)
         self.assertIn('let the agent of its host report', found.advice)
 
+    def share(self, **amounts):
+        """Have an aggregate share a provider, by the API database alone."""
+        east, pool = samples.uuids(2)
+        self.write(self.database, aggregates.create, east, 'east', [], {},
+                   samples.NOW)
+        self.write(self.database, shared_providers.create,
+                   shared_providers.SharedProvider(
+                       pool, 'pool', east, frozenset(), {
+                           name: claims_base.Inventory(amount)
+                           for name, amount in amounts.items()}),
+                   samples.NOW)
+        return pool
+
+    def test_what_an_aggregate_shares_is_known(self):
+        pool = self.share(DISK_GB=100)
+        self.put(pool, DISK_GB=100)
+
+        self.assertEqual([], self.found())
+
+    def test_wrong_capacity_of_what_is_shared_names_it_and_both_figures(self):
+        pool = self.share(DISK_GB=100, CUSTOM_X=3)
+
+        for has, expected in (
+                (None, {'CUSTOM_X': (3, 0), 'DISK_GB': (100, 0)}),
+                ({'DISK_GB': 101, 'CUSTOM_X': 3}, {'DISK_GB': (100, 101)}),
+                ({'DISK_GB': 100, 'CUSTOM_X': 3, 'VCPU': 1},
+                 {'VCPU': (0, 1)})):
+            if has is not None:
+                self.put(pool, **has)
+            self.assertEqual({
+                (f'wrong-capacity:{name}', pool, None,
+                 f'is shared as pool, which has {said} of {name}, and the '
+                 f'claim store says {told}')
+                for name, (said, told) in expected.items()
+            }, {(each.kind, each.of, each.action, each.text)
+                for each in self.found()})
+        self.assertEqual('cellsched provider set pool',
+                         self.found()[0].advice)
+
+    def test_what_is_below_a_node_is_known(self):
+        [child] = samples.uuids(1)
+        self.put(child, VGPU=2)
+        self.assertEqual(['provider-unknown'],
+                         [each.kind for each in self.found()])
+
+        self.write(self.cell('cell1'), compute_nodes.save, '', 'a1',
+                   'node-a1', {'providers': child_providers.dump(
+                       [child_providers.Child(child, 'gpu')])}, samples.NOW)
+
+        self.assertEqual([], self.found())
+
 
 class TestHosts(base.TestCase):
 
