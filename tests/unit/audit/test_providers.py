@@ -74,7 +74,9 @@ class TestProviders(base.TestCase):
         self.write(self.database, aggregates.create, aggregate, 'rack', [],
                    {}, samples.NOW)
         self.write(self.database, shared_providers.create,
-                   shared_providers.SharedProvider(pool, 'pool', aggregate),
+                   shared_providers.SharedProvider(
+                       pool, 'pool', aggregate,
+                       inventories={'VCPU': claims_base.Inventory(2)}),
                    samples.NOW)
         self.reader.begin()
 
