@@ -136,6 +136,17 @@ def asked(
         _isolates(extra_specs, len(of_flavor)), subtrees)
 
 
+def is_other(document: Any) -> bool:
+    """Return whether it is an object of Nova's, and none of these groups.
+
+    Such a one is passed over here; whether a request may have it is for the
+    rule of demands.
+    """
+    name = (document.get('nova_object.name')
+            if isinstance(document, dict) else None)
+    return isinstance(name, str) and name != 'RequestGroup'
+
+
 def check(extra_specs: Mapping[str, str]) -> None:
     """Check some extra specs of a flavor, each by itself.
 
@@ -273,7 +284,7 @@ def _requested(said: Any) -> list[tuple[str, RequestGroup]]:
         raise _refuse('requested_resources',
                       f'a list of at most {GROUPS_MAX} groups')
     pairs = [(f'requested_resources[{place}]', each)
-             for place, each in enumerate(said)]
+             for place, each in enumerate(said) if not is_other(each)]
     groups = [(field, _group(field, each)) for field, each in pairs]
     return [(field, group) for field, group in groups if any(group[1:])]
 

@@ -176,6 +176,12 @@ def _of_both(key: str, what: str, when: Condition) -> Iterator[Demand]:
     yield _of_image(f'hw_{key}', what, when)
 
 
+def _has_other(value: Any, request: objects.RequestSpec) -> bool:
+    said = request.get('requested_resources')
+    return isinstance(said, list) and any(
+        map(request_groups.is_other, said))
+
+
 _NUMA, _PINNED = 'a NUMA topology', 'dedicated CPUs'
 _REALTIME_CPUS, _PCI = 'realtime CPUs', 'PCI devices'
 _MODEL = 'a model of memory encryption'
@@ -219,6 +225,9 @@ DEMANDS: tuple[Demand, ...] = (
     RESOURCES, GROUP, TRAIT_GROUP,
     _of_flavor('group_policy', 'groups on different providers', _APART),
     Demand('requested_resources', 'resources of ports and devices', _GIVEN),
+    Demand('requested_resources.other', 'what is no group of resources',
+           Condition('if it has other objects than ``RequestGroup``',
+                     _has_other)),
     Demand('request_level_params.root_required', 'traits of the root',
            _GIVEN),
     Demand('request_level_params.root_forbidden',

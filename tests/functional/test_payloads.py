@@ -37,6 +37,11 @@ SELECTION = {
 #: Memory of hosts; those with the most are chosen if a request leaves it open.
 MEMORY_MB = {'a1': 32768, 'a2': 16384, 'b1': 32768, 'b2': 16384}
 
+#: What ports may ask hosts for.
+LINKS = {'link': {
+    'inventories': {'NET_BW_EGR_KILOBIT_PER_SEC': 10_000},
+    'traits': ['CUSTOM_PHYSNET1']}}
+
 
 class PayloadCase(base.TestCase):
 
@@ -49,7 +54,8 @@ class PayloadCase(base.TestCase):
         super().setUp()
         hosts = [deployment.DeployedHost(
             host, vcpus=64, memory_mb=memory_mb,
-            availability_zone='az1' if host.startswith('a') else None)
+            availability_zone='az1' if host.startswith('a') else None,
+            providers=LINKS)
             for host, memory_mb in MEMORY_MB.items()]
         self.deploy(
             {'cell1': hosts[:2], 'cell2': hosts[2:]},

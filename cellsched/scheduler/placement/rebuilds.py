@@ -92,7 +92,8 @@ def check(
 ) -> Verdict:
     """Ask the filters that a rebuild asks about the host of its server.
 
-    :param nodes: where its instance is known to be
+    :param nodes: where its instance is known to be; what it holds of a child
+        provider says so of the host
     :raises cellsched.exception.InvalidField: it is not known to be on the
         host that the request is forced to
     """
@@ -110,8 +111,9 @@ def check(
 def _row(
     hosts: view.Hosts, request: objects.RequestSpec, nodes: frozenset[str]
 ) -> int:
-    names, uuids = hosts['host'], hosts['uuid']
-    known = {names[row] for row in map(hosts.row, nodes) if row is not None}
+    names = hosts['host']
+    places = {hosts.row_of_provider(uuid) for uuid in nodes}
+    known = {names[row] for row in places if row is not None}
     forced, wanted = request.get('force_hosts'), request.get('force_nodes')
     rows = hosts.named(forced[0]) if forced and len(forced) == 1 else []
     rows = [row for row in rows if names[row] in known
@@ -119,7 +121,7 @@ def _row(
     if not rows:
         raise _refused()
     # Of a host with several nodes, the one that holds its claim.
-    return next((row for row in rows if uuids[row] in nodes), rows[0])
+    return next((row for row in rows if row in places), rows[0])
 
 
 def _selection(hosts: view.Hosts, row: int) -> objects.Selection:

@@ -120,9 +120,13 @@ class TestRequested(groups.TestCase):
                  'another than other groups of the request have'),
                 self.refused(specs, ports))
 
+    def test_object_of_another_kind_is_passed_over(self):
+        self.assertEqual(
+            asked({}, [port()]),
+            asked({}, [port(), envelope('Orbit', height=400)]))
+
     def test_what_is_no_group_is_refused_by_its_place(self):
-        for bad in None, 1, 'x', [], envelope('Orbit', height=400), {
-                'nova_object.data': 1}:
+        for bad in None, 1, 'x', [], {'nova_object.data': 1}:
             self.assertEqual(
                 'request.requested_resources[1]',
                 self.refused({}, [port(), bad])[0])

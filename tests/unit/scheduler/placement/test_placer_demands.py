@@ -13,6 +13,8 @@ from tests.unit.scheduler import toys
 ASKED = [
     {'numa_topology': {'cells': []}},
     {'pci_requests': {'requests': [{}]}},
+    {'requested_resources': [{'nova_object.name': 'Orbit',
+                              'nova_object.data': {}}]},
     *({'extra_specs': {name: value}} for name, value in (
         ('hw:cpu_policy', 'dedicated'), ('hw:mem_page_size', 'large'),
         ('pci_passthrough:alias', 'a:1'), ('accel:device_profile', 'x'),

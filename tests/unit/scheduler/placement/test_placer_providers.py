@@ -7,6 +7,7 @@ from cellsched.claims import base as claims_base
 from cellsched.db.api import aggregates
 from cellsched.db.api import shared_providers
 from cellsched import exception
+from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import required_traits
 from tests.unit.db import samples
 from tests.unit import racing
@@ -131,6 +132,31 @@ class TestGroups(ProvidersCase):
         self.assertEqual({'a1-gpu1': {'VGPU': 1}}, self.held(uuid))
         self.assertEqual(self.world.providers['a1'],
                          selection.compute_node_uuid)
+
+    def test_server_that_holds_only_a_child_may_be_rebuilt_on_its_host(self):
+        [uuid] = samples.uuids(1)
+        wishes = self.gpus(1, **{
+            'resources:VCPU': '0', 'resources:MEMORY_MB': '0'})
+        self.place(uuids=[uuid], **wishes)
+        placer, _ = self.world.placer(
+            first=destinations.stages(schedulers.FOR_EVER_S))
+
+        [[selection]] = self.place(
+            uuids=[uuid], by=placer, instance_uuid=uuid, force_hosts=['a1'],
+            hints={'_nova_check_type': 'rebuild'}, **wishes)
+
+        self.assertEqual('a1', selection.service_host)
+
+    def test_server_that_is_deleted_releases_what_a_child_gave(self):
+        [uuid] = samples.uuids(1)
+        self.place(uuids=[uuid], **self.gpus(1, **{
+            'resources:VCPU': '0', 'resources:MEMORY_MB': '0'}))
+
+        self.placer.release('b1', uuid)
+        self.assertEqual({'a1-gpu1'}, set(self.held(uuid)))
+
+        self.placer.release('a1', uuid)
+        self.assertEqual({}, self.held(uuid))
 
     def test_repeated_request_gets_what_it_holds(self):
         [uuid] = samples.uuids(1)
