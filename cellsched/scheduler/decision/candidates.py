@@ -166,20 +166,24 @@ class Candidates:
     def rejections(
         self, request: objects.RequestSpec,
         calls: plugin_calls.PluginCalls | None = None,
+        besides: Sequence[int] = (),
     ) -> list[Rejection]:
         """Return what hosts failed at, in the order of the stages.
 
         The nearest misses are those of the moment: what the request itself
         took on a host counts.
+
+        :param besides: rows of hosts that are counted elsewhere
         """
-        return list(
-            self._rejections(request, calls or plugin_calls.PluginCalls()))
+        return list(self._rejections(
+            request, calls or plugin_calls.PluginCalls(), besides))
 
     def _rejections(
-        self, request: objects.RequestSpec, calls: plugin_calls.PluginCalls
+        self, request: objects.RequestSpec, calls: plugin_calls.PluginCalls,
+        besides: Sequence[int],
     ) -> Iterator[Rejection]:
         for stage in self.stages:
-            rows = np.sort(self.rejected(stage))
+            rows = np.setdiff1d(self.rejected(stage), besides)
             if len(rows):
                 nearest = calls.ask(
                     stage, _nearest, stage, self.filtered.hosts.at(rows),

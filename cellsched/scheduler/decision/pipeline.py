@@ -11,6 +11,7 @@ choose again.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 import copy
 import dataclasses
 
@@ -166,10 +167,10 @@ class Pipeline:
 
     def rejections(
         self, request: objects.RequestSpec,
-        candidates: candidates_.Candidates,
+        candidates: candidates_.Candidates, besides: Sequence[int] = (),
     ) -> list[candidates_.Rejection]:
         """Return what hosts failed at; see ``Candidates.rejections``."""
-        return candidates.rejections(request, self._calls)
+        return candidates.rejections(request, self._calls, besides)
 
     def limits(
         self, request: objects.RequestSpec,

@@ -66,6 +66,10 @@ class ClaimRefusals:
         """The nodes that the server group kept the request from."""
         return list(self._denied)
 
+    def refused(self, hosts: view.Hosts) -> list[int]:
+        """Return the rows of hosts that had no room."""
+        return _rows(hosts, self._lost)
+
     def hopeless(self, hosts: view.Hosts) -> list[int]:
         """Return the rows of hosts that have no room, whatever is known."""
         return _rows(hosts, (

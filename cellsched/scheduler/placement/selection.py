@@ -79,7 +79,8 @@ class Selector:
             hosts, request, self._resources)
         self._allocations: dict[int, allocation.ProviderAllocations] = {}
         refusals = refusals or claim_refusals.ClaimRefusals()
-        self._lost = refusals.hopeless(hosts)
+        self._refused = refusals.refused(hosts)
+        self._hopeless = refusals.hopeless(hosts)
         self._closed = refusals.closed(hosts)
         #: Of these, those that nothing else kept from being chosen.
         self._denied = 0
@@ -148,12 +149,17 @@ class Selector:
 
     def diagnosis(self, silent: Sequence[str], wanted: int) -> (
             diagnosis.Diagnosis):
-        """Return what became of the hosts."""
+        """Return what became of the hosts.
+
+        Those that the claim store refused had room and lost it, which is
+        what is told of them, whatever they are rejected for since.
+        """
         rejections = (
-            self._pipeline.rejections(self._request, self._candidates)
+            self._pipeline.rejections(
+                self._request, self._candidates, self._refused)
             if self._candidates is not None else ())
         return diagnosis.Diagnosis(
-            len(self._hosts), rejections, len(self._lost), silent, wanted,
+            len(self._hosts), rejections, len(self._refused), silent, wanted,
             len(self._rows), self._denied)
 
     def decision(self) -> decision_.Decision:
@@ -171,8 +177,9 @@ class Selector:
         found = {}
         if self._candidates is not None:
             for stage in self._candidates.stages:
-                found[stage.name] = self._candidates.rejected(stage)
-        found[diagnosis.CLAIMS] = np.array(self._lost, dtype='int64')
+                found[stage.name] = np.setdiff1d(
+                    self._candidates.rejected(stage), self._refused)
+        found[diagnosis.CLAIMS] = np.array(self._refused, dtype='int64')
         found[diagnosis.GROUP] = np.array(self._closed, dtype='int64')
         names = self._hosts.whole['host']
         return {name: list(dict.fromkeys(names[rows[:_EXAMPLES_MAX]]))
@@ -197,8 +204,8 @@ class Selector:
         if self._candidates is None:
             self._candidates = self._pipeline.candidates(
                 self._hosts, request)
-            if self._lost:
-                self._candidates = self._candidates.without(self._lost)
+            if self._hopeless:
+                self._candidates = self._candidates.without(self._hopeless)
             if self._closed:
                 others = self._candidates.without(self._closed)
                 self._denied = len(self._candidates) - len(others)

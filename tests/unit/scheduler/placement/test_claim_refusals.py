@@ -35,6 +35,7 @@ class TestRefusals(base.TestCase):
         self.assertTrue(self.refusals)
         self.assertEqual([1], self.refusals.hopeless(self.hosts))
         self.assertEqual(self.uuids[:2], self.refusals.lost)
+        self.assertEqual([0, 1], self.refusals.refused(self.hosts))
         self.assertEqual([], self.refusals.closed(self.hosts))
 
     def test_hosts_that_the_store_names_are_closed_at_once(self):

@@ -198,6 +198,47 @@ class TestConflict(schedulers.PlacingTestCase):
             self.assertTableIsRight(made)
 
 
+class TestReason(schedulers.PlacingTestCase):
+    """Others are always faster."""
+
+    def setUp(self):
+        super().setUp()
+        self.loader.refresh(world.CONTEXT)
+        self.left = [*self.hosts]
+
+    def others_are_faster(self):
+        self.fill(self.left.pop(0))
+        self.world.claims.before = self.others_are_faster
+
+    def test_each_host_is_counted_once_as_what_became_of_it_first(self):
+        self.world.claims.before = self.others_are_faster
+
+        error = self.assertRaises(exception.NoValidHost, self.place)
+
+        self.assertIn(
+            'of 5 hosts 4 lost their room to another request, 1 was left '
+            'untried', str(error))
+        self.assertEqual([('claims', 4)], [
+            (each['by'], each['hosts']) for each in error.rejections])
+        [(_, _, decision)] = self.world.records
+        self.assertEqual({'claims': ['a1', 'a2', 'a3', 'b1']},
+                         decision.examples)
+
+    def test_host_that_was_full_before_is_none_that_was_lost(self):
+        self.fill('a1', 'a2')
+        self.loader.reload([*self.world.providers.values()])
+        self.left = ['a3', 'b1', 'b2']
+        self.world.claims.before = self.others_are_faster
+        self.placer, self.loader = self.world.placer(attempts_max=10)
+
+        error = self.assertRaises(exception.NoValidHost, self.place)
+
+        self.assertEqual([('capacity:VCPU', 2), ('claims', 3)], [
+            (each['by'], each['hosts']) for each in error.rejections])
+        self.assertIn('2 lack CPUs (by 4 VCPU), 3 lost their room',
+                      str(error))
+
+
 #: What happens in a deployment of two schedulers: which of them places, how
 #: many of which size, with how many alternates; or the end of a request.
 EVENTS = strategies.lists(strategies.one_of(

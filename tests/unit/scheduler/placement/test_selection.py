@@ -179,6 +179,18 @@ class TestChoosing(base.TestCase):
                          self.names(chosen.selections(3)))
         self.assertEqual(1, chosen.diagnosis([], 1).lost)
 
+    def test_lost_host_is_no_rejected_one(self):
+        chosen = self.selector(
+            [toys.Filter([False, False, True, True])], lost=self.uuids[:1])
+
+        chosen.choose('i', None, True)
+
+        why = chosen.diagnosis([], 1)
+        self.assertEqual((1, [('Filter', 1)]), (why.lost, [
+            (each.by, each.hosts) for each in why.rejections]))
+        self.assertEqual({'claims': ['host1'], 'Filter': ['host2']},
+                         chosen.examples())
+
     def test_selection_says_all_that_a_build_needs(self):
         chosen = self.selector(memory_mb=7, root_gb=2)
         chosen.choose('i', None, True)
