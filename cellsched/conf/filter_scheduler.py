@@ -39,12 +39,47 @@ Names are entry points in ``cellsched.scheduler.weighers`` or import paths;
     cfg.IntOpt('host_subset_size', default=1, min=1, help="""
 Of how many of the best hosts one is chosen by chance.
 
-More than one lets several schedulers choose different hosts at a time.
+More than one lets several schedulers choose different hosts at a time, at the
+price of hosts that are not the best.
+
+Related options:
+
+* ``refused_host_subset_size``, where more than the best is chosen anyway
+"""),
+    cfg.IntOpt('refused_host_subset_size', default=32, min=1, help="""
+Of how many of the best hosts one is chosen by chance at most, once refused.
+
+Where another scheduler took the room of what was chosen, the choice is made
+again: of 4 hosts, of 16 after the next refusal, and of this many from the
+third on. Who lost to the same scheduler knows the same and would choose the
+same again. With 1 the best is chosen again, so that many schedulers on a cloud
+that is nearly full refuse requests for which there is room.
+
+A host that weighs over 10 less than the best is not chosen by chance, as one
+of failed builds.
+
+Related options:
+
+* ``host_subset_size``, of how many one is chosen in any case
+* ``[scheduler] claim_attempts``
 """),
     cfg.BoolOpt('shuffle_best_same_weighed_hosts', default=False, help="""
 Choose by chance among hosts that share the greatest weight.
 
-Otherwise it is the one that has been known for longest.
+Related options:
+
+* ``rotate_best_same_weighed_hosts``, which costs less
+"""),
+    cfg.BoolOpt('rotate_best_same_weighed_hosts', default=True, help="""
+Have each scheduler prefer others of the hosts that share the greatest weight.
+
+Each process begins to look for the best host at another place of its table, by
+chance, and always at the same one. Otherwise it is the host that has been
+known for longest, for all processes alike, and they race for it.
+
+Related options:
+
+* ``shuffle_best_same_weighed_hosts``
 """),
 ]
 

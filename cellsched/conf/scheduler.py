@@ -26,7 +26,14 @@ Processes of the scheduler service; unset, one for each CPU.
 Each keeps its own table of hosts; the claim store settles their races.
 """),
     cfg.IntOpt('claim_attempts', default=10, min=1, help="""
-Times to choose again for one request when another scheduler took the room.
+Times to choose for one request when other schedulers take the room.
+
+Then the request ends with ``NoValidHost``, which says how many hosts were lost
+to others.
+
+Related options:
+
+* ``[filter_scheduler] refused_host_subset_size``
 """),
     cfg.FloatOpt('refresh_interval', default=1.0, min=0.0, help="""
 Seconds between readings of what changed in the cells and the claim store.

@@ -316,6 +316,8 @@ class Deployment:
             'api_database': {'sqlite_synchronous': False},
             'claims': {'connection': self._database_url('claims')},
             'database': {'sqlite_synchronous': False},
+            # Who asserts where servers go relies on it.
+            'filter_scheduler': {'rotate_best_same_weighed_hosts': False},
             'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
         if self._groups_agents:
             hosts = sum(len(cell.hosts) for cell in self.cells)

@@ -2,6 +2,7 @@
 """Hosts in the order of their weights, and how a weight is made."""
 
 from collections.abc import Hashable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
@@ -302,9 +303,8 @@ class Ranking:
         :param among: rows of the table to choose from, ascending
         """
         if count == 1 and among is None:
-            place = self._best()
-            return ([] if place is None
-                    else [int(self.hosts.table_rows(place))])
+            row = self.best()
+            return [] if row is None else [row]
         places = None
         if among is not None:
             places = self.hosts.places(among)
@@ -323,24 +323,28 @@ class Ranking:
         return self.hosts.table_rows(
             best if places is None else places[best]).tolist()
 
-    def _best(self, without: int | None = None) -> int | None:
-        """Return the place of the greatest weight, but for one place."""
-        best = _greatest(self._weights, without)
-        if best is not None and self.mask is not None and (
-                not self.mask[best]):
-            self._sink()
-            best = _greatest(self._weights, without)
-        if best is None or self._weights[best] == -math.inf:
-            return None
-        return best
+    def best(self, start: float = 0.0) -> int | None:
+        """Return the best row; of equals the first from this share on."""
+        place = int(start * len(self._weights))
+        return self._best((place, None), (0, place))
 
     def second(self, first: int) -> int | None:
         """Return the row that is best without this one."""
         place = self.place(first)
         if place is None:
             return None
-        best = self._best(without=place)
-        return None if best is None else int(self.hosts.table_rows(best))
+        return self._best((0, place), (place + 1, None))
+
+    def _best(self, *ranges: tuple[int, int | None]) -> int | None:
+        """Return the row of the greatest weight in these ranges of places."""
+        best = _greatest(self._weights, ranges)
+        if best is not None and self.mask is not None and (
+                not self.mask[best]):
+            self._sink()
+            best = _greatest(self._weights, ranges)
+        if best is None or self._weights[best] == -math.inf:
+            return None
+        return int(self.hosts.table_rows(best))
 
     def tied(self) -> list[int]:
         """Return the rows that share the greatest weight."""
@@ -368,13 +372,13 @@ class Ranking:
             part.share(place) for part in self.parts] if detailed else ()
 
 
-def _greatest(weights: view.Column, without: int | None) -> int | None:
-    """Return the first place of the greatest weight, but for one place."""
-    if without is None:
-        return int(weights.argmax()) if len(weights) else None
+def _greatest(
+    weights: view.Column, ranges: Iterable[tuple[int, int | None]]
+) -> int | None:
+    """Return the first place of the greatest weight in ranges, in order."""
     found = None
-    for start, part in ((0, weights[:without]),
-                        (without + 1, weights[without + 1:])):
+    for start, end in ranges:
+        part = weights[start:end]
         if len(part):
             place = start + int(part.argmax())
             if found is None or weights[place] > weights[found]:

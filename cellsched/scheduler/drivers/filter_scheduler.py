@@ -140,8 +140,12 @@ def taste_of(
 ) -> selection.SelectionPolicy:
     """Return which of the best hosts is chosen."""
     options = conf.filter_scheduler
-    return selection.SelectionPolicy(random, options.host_subset_size,
-                                     options.shuffle_best_same_weighed_hosts)
+    rotates = options.rotate_best_same_weighed_hosts
+    return selection.SelectionPolicy(
+        random, options.host_subset_size,
+        options.shuffle_best_same_weighed_hosts,
+        start=random.random() if rotates else 0.0,
+        refused_subset_size=options.refused_host_subset_size)
 
 
 def always(conf: cfg.ConfigOpts) -> list[filters_base.Filter]:

@@ -22,6 +22,8 @@ class ClaimRefusals:
     """
 
     def __init__(self) -> None:
+        #: How often the store refused.
+        self.times = 0
         self._lost: collections.Counter[str] = collections.Counter()
         #: Nodes, and names of hosts.
         self._denied: dict[str, None] = {}
@@ -42,6 +44,7 @@ class ClaimRefusals:
         :param node: which was chosen, where its child provider refused, or
             one that it shares
         """
+        self.times += 1
         node = node or refusal.provider
         if not isinstance(refusal, exception.GroupPolicyViolated):
             self._lost[node] += 1

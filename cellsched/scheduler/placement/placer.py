@@ -16,7 +16,6 @@ from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched import exception
 from cellsched.hosts import table as table_
-from cellsched.hosts import view
 from cellsched.inventory import loader as loader_
 from cellsched import objects
 from cellsched.scheduler.decision import pipeline as pipeline_
@@ -87,6 +86,8 @@ class Placer:
         self._claims = claims
         self._clock = clock
         self._policy = policy
+        # A plan is the same each time, whichever process makes it.
+        self._planned = dataclasses.replace(policy, start=0.0)
         self._attempts_max = attempts_max
         self._record = record
         self._single_flight = single_flight.SingleFlight(clock.event)
@@ -308,9 +309,11 @@ class Placer:
         for check in _CHECKS:
             hosts = table.view(self._clock.steady(), located.nodes)
             try:
-                choice = self._decide(
-                    pipeline, hosts, request, uuids, alternates, located,
-                    refusals)
+                selector = selection_.Selector(
+                    pipeline, self._policy if keep else self._planned, hosts,
+                    request, refusals)
+                choice = self._decide(selector, uuids, alternates, located,
+                                      quiet=not refusals)
                 if not (choice.places and keep):
                     return choice
                 takings = table.note(hosts, check)
@@ -321,19 +324,19 @@ class Placer:
         raise AssertionError('the last check refuses nothing')
 
     def _decide(
-        self, pipeline: pipeline_.Pipeline, hosts: view.Hosts,
-        request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
-        located: moves.Located, refusals: claim_refusals.ClaimRefusals,
+        self, selector: selection_.Selector, uuids: Sequence[str],
+        alternates: int, located: moves.Located, quiet: bool,
     ) -> _Choice:
-        """Choose for each instance in turn."""
-        selector = selection_.Selector(
-            pipeline, self._policy, hosts, request, refusals)
+        """Choose for each instance in turn.
+
+        :param quiet: whether nothing needs to be said of why, if all have one
+        """
         complete = all(
             selector.choose(uuid, located.kept.get(uuid), uuid == uuids[-1], [
                 (each.provider, each.resources)
                 for each in located.claims.get(uuid, ())])
             for uuid in uuids)
-        quiet = complete and not refusals and self._attempts_max > 1
+        quiet = quiet and complete and self._attempts_max > 1
         # Where alternates are looked for, more are rejected.
         why = None if quiet else selector.diagnosis(
             self._loader.silent, len(uuids))

@@ -24,6 +24,13 @@ from cellsched.scheduler.placement import claim_refusals
 #: Hosts that are named for each stage that rejected some.
 _EXAMPLES_MAX = 10
 
+#: How many times more hosts one is chosen of with each refusal.
+_GROWTH = 4
+
+#: Weights that differ by more were multiplied by far more than 1, by which an
+#: operator means that one host is to be taken before the other, as those of
+#: failed builds. No chance is taken with these.
+_FAR = 10.0
 
 #: Amounts by resource class, with their providers.
 Held = Iterable[tuple[str, Mapping[str, int]]]
@@ -38,24 +45,65 @@ class SelectionPolicy:
 
     :param subset_size: of how many of the best one is chosen by chance
     :param shuffle: choose by chance among those of the greatest weight
+    :param start: of equals the first from here on is chosen, as a share of
+        the table, 0 to 1; of each scheduler another one, so that they do not
+        all choose the same
+    :param refused_subset_size: of how many one is chosen at most after the
+        claim store refused hosts; with each refusal of more
     """
 
     random: random_.Random
     subset_size: int = 1
     shuffle: bool = False
+    start: float = 0.0
+    refused_subset_size: int = 1
 
-    def pick(self, ranking: ranking_.Ranking) -> int | None:
-        """Return the row to choose, or None if there is none."""
-        if self.subset_size == 1 and not self.shuffle:
-            best = ranking.top(1)
-            return best[0] if best else None
-        best = ranking.top(self.subset_size)
+    def width(self, refusals: int) -> int:
+        """Return of how many of the best hosts one is chosen by chance.
+
+        :param refusals: how often the claim store refused what was chosen
+        """
+        width = self.subset_size
+        if refusals:
+            # Who lost to the same winner is as far as this one is, and knows
+            # the same: the more often that happens, the more there are.
+            width = max(width, min(
+                self.refused_subset_size, _GROWTH ** min(refusals, 32)))
+        return width
+
+    def pick(
+        self, ranking: ranking_.Ranking, width: int | None = None
+    ) -> int | None:
+        """Return the row to choose, or None if there is none.
+
+        :param width: of how many of the best one is chosen by chance;
+            as configured for all requests by default
+        """
+        size = self.subset_size
+        width = max(width or size, size)
+        if width == 1 and not self.shuffle:
+            return ranking.best(self.start)
+        best = ranking.top(width)
+        if width > size:
+            best = _near(ranking, best, size)
         if self.shuffle:
             tied = ranking.tied()
             self.random.shuffle(tied)
             others = [row for row in best if row not in tied]
-            best = [*tied, *others][:self.subset_size]
+            best = [*tied, *others][:width]
         return self.random.choice(best) if best else None
+
+
+def _near(
+    ranking: ranking_.Ranking, rows: list[int], least: int
+) -> list[int]:
+    """Return those of the best that are not far worse than the very best.
+
+    :param least: so many may be chosen, however far they are
+    """
+    weights = [ranking.weighed(row, detailed=False)[0] for row in rows]
+    return [row for place, (row, weight) in enumerate(zip(rows, weights))
+            if place < least or weights[0] - weight <= _FAR]
 
 
 class Selector:
@@ -82,6 +130,7 @@ class Selector:
         self._refused = refusals.refused(hosts)
         self._hopeless = refusals.hopeless(hosts)
         self._closed = refusals.closed(hosts)
+        self._width = policy.width(refusals.times)
         #: Of these, those that nothing else kept from being chosen.
         self._denied = 0
         self._rows: list[int] = []
@@ -118,7 +167,7 @@ class Selector:
                         self._wanted, dict(held)))
         else:
             ranking = self._rank()
-            row = self._policy.pick(ranking)
+            row = self._policy.pick(ranking, self._width)
             if row is None:
                 return False
             first = not self._picks

@@ -24,6 +24,8 @@ class TestFilterScheduler(world.DriverTestCase):
 
     name = 'filter_scheduler'
 
+    BY_RAM = {'weight_classes': 'RAMWeigher'}
+
     def setUp(self):
         super().setUp()
         self.world.add_host('cell1', 'small', vcpus=2, memory_mb=1024)
@@ -94,6 +96,34 @@ class TestFilterScheduler(world.DriverTestCase):
         chosen = self.select(driver, 20, vcpus=0, memory_mb=0, root_gb=1)
 
         self.assertEqual({'big', 'middle'}, {host for [host] in chosen})
+
+    def equals(self, seed, **filters):
+        """Return a driver for which hosts have the same weight."""
+        return self.driver(seed, {
+            **self.BY_RAM, 'ram_weight_multiplier': 0.0, **filters})
+
+    def test_schedulers_begin_with_other_hosts_of_the_same_weight(self):
+        def chosen(seed, **filters):
+            driver = self.equals(seed, **filters)
+            [host] = {host for [host] in [self.select(
+                driver, vcpus=0, memory_mb=0, root_gb=1,
+                force_hosts=['big', 'small'])[0] for _ in range(3)]}
+            return host
+
+        self.assertEqual(
+            {'big', 'small'}, {chosen(seed) for seed in range(9)})
+        self.assertEqual({'small'}, {
+            chosen(seed, rotate_best_same_weighed_hosts=False)
+            for seed in range(9)})
+
+    def test_plan_is_the_same_whoever_makes_it(self):
+        def planned(seed):
+            [[[chosen]], _] = self.equals(seed).plan(
+                hosts.CONTEXT, builders.request(
+                    force_hosts=['big', 'small']), samples.uuids(1), 0)
+            return chosen.service_host
+
+        self.assertEqual({'small'}, {planned(seed) for seed in range(9)})
 
     def test_filters_are_those_that_are_configured(self):
         self.world.clock.advance(3600)

@@ -36,6 +36,7 @@ class TestRefusals(base.TestCase):
         self.assertEqual([1], self.refusals.hopeless(self.hosts))
         self.assertEqual(self.uuids[:2], self.refusals.lost)
         self.assertEqual([0, 1], self.refusals.refused(self.hosts))
+        self.assertEqual(3, self.refusals.times)
         self.assertEqual([], self.refusals.closed(self.hosts))
 
     def test_hosts_that_the_store_names_are_closed_at_once(self):

@@ -18,16 +18,20 @@ from tests.unit.scheduler import toys
 
 class TestTaste(base.TestCase):
 
-    def picked(self, weights, times=300, **policy):
-        """Return how often each row is chosen."""
+    def picked(self, weights, times=300, width=None, **policy):
+        """Return how often each row is chosen.
+
+        Weights are scaled to 0..1 and multiplied by their range.
+        """
         chosen = selection_.SelectionPolicy(random.Random(0), **policy)
         ranked = ranking.Ranking(
             builders.hosts(len(weights)), None,
             [ranking.WeightPart(
-                toys.Weigher(None), np.array(weights), 1.0, None)]
+                toys.Weigher(None), np.array(weights, dtype='float64'),
+                float(max(weights) - min(weights)), None)]
             if weights else [])
         return collections.Counter(
-            chosen.pick(ranked) for _ in range(times))
+            chosen.pick(ranked, width) for _ in range(times))
 
     def test_best_is_chosen_and_of_equals_the_first(self):
         self.assertEqual({1: 300}, self.picked([1, 9, 9, 8]))
@@ -53,8 +57,37 @@ class TestTaste(base.TestCase):
         self.assertEqual({1, 2, 4}, set(self.picked(
             [1, 9, 9, 8, 9], shuffle=True, subset_size=2)))
 
+    def test_of_equals_the_first_from_a_place_on_is_chosen(self):
+        weights = [9, 1, 9, 8]
+        for start, row in ((0.0, 0), (0.25, 2), (0.5, 2), (0.75, 0),
+                           (0.999, 0)):
+            self.assertEqual({row: 300}, self.picked(weights, start=start))
+        self.assertEqual({1: 300}, self.picked([1, 9, 8, 8], start=0.75))
+
+    def test_width_is_that_of_one_request(self):
+        found = self.picked([1, 9, 7, 8], width=3)
+
+        self.assertEqual({1, 2, 3}, set(found))
+        self.assertGreater(min(found.values()), 60)
+        self.assertEqual({1, 2, 3}, set(self.picked(
+            [1, 9, 7, 8], width=1, subset_size=3)))
+
+    def test_no_host_is_chosen_by_width_that_is_far_worse(self):
+        weights = [0, -1e6, 9, 1, -11]
+
+        self.assertEqual({0, 2, 3}, set(self.picked(weights, width=5)))
+        # Who configured that for all requests has it.
+        self.assertEqual({0, 2, 3, 4}, set(self.picked(
+            weights, width=5, subset_size=4)))
+        self.assertEqual({0}, set(self.picked([0, -11, -1e6], width=5)))
+
+    def test_width_holds_for_equals_that_are_shuffled(self):
+        self.assertEqual({0, 1, 2}, set(self.picked(
+            [9, 9, 8, 7], width=3, shuffle=True)))
+
     def test_of_none_none_is_chosen(self):
-        for policy in ({}, {'subset_size': 3}, {'shuffle': True}):
+        for policy in ({}, {'subset_size': 3}, {'shuffle': True},
+                       {'start': 0.5}, {'width': 3}):
             self.assertEqual({None: 1}, self.picked([], 1, **policy))
 
     def test_chance_is_that_of_its_source(self):
@@ -66,6 +99,22 @@ class TestTaste(base.TestCase):
         self.assertEqual(2, selection_.SelectionPolicy(Last(), 3).pick(ranked))
         self.assertEqual(
             2, selection_.SelectionPolicy(Last(), 1, True).pick(ranked))
+
+
+class TestWidth(base.TestCase):
+
+    def width(self, refusals=0, **policy):
+        return selection_.SelectionPolicy(random.Random(0), **{
+            'refused_subset_size': 32, **policy}).width(refusals)
+
+    def test_it_grows_with_each_refusal_up_to_a_bound(self):
+        self.assertEqual(
+            [1, 4, 16, 32, 32, 32],
+            [self.width(refused) for refused in (0, 1, 2, 3, 4, 10 ** 9)])
+        self.assertEqual([5, 5, 16], [
+            self.width(refused, subset_size=5) for refused in range(3)])
+        self.assertEqual(64, self.width(9, subset_size=64))
+        self.assertEqual(1, self.width(9, refused_subset_size=1))
 
 
 class TestChoosing(base.TestCase):
