@@ -46,8 +46,8 @@ def reason(document: Mapping[str, Any]) -> str | None:
                 'first is taken, or one by chance.')
     if better < 0:
         return (f'{name} weighs more; {first["host"]} was chosen by chance '
-                'among the best: see [filter_scheduler] host_subset_size '
-                'and refused_host_subset_size.')
+                'among the best: see [filter_scheduler] host_subset_size, '
+                'refused_host_subset_size and evacuation_host_subset_size.')
     share, by = max(_differences(first, second))
     return (f'{name} was not chosen because it weighs {better:.6g} less: '
             f'{by} made the largest difference, {share:.6g}.')

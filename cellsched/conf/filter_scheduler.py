@@ -44,7 +44,8 @@ price of hosts that are not the best.
 
 Related options:
 
-* ``refused_host_subset_size``, where more than the best is chosen anyway
+* ``refused_host_subset_size`` and ``evacuation_host_subset_size``, where more
+  than the best is chosen anyway
 """),
     cfg.IntOpt('refused_host_subset_size', default=32, min=1, help="""
 Of how many of the best hosts one is chosen by chance at most, once refused.
@@ -62,6 +63,21 @@ Related options:
 
 * ``host_subset_size``, of how many one is chosen in any case
 * ``[scheduler] claim_attempts``
+"""),
+    cfg.IntOpt('evacuation_host_subset_size', default=10, min=1, help="""
+Of how many of the best hosts one is chosen by chance for an evacuation.
+
+An evacuation is a request that avoids a host that is down or disabled: a
+server is to leave it, and others with it. With 1 each goes to the best host,
+and where weights prefer hosts that are nearly full, or several schedulers
+choose at a time, that is the same one for many of them.
+
+A host that weighs over 10 less than the best is not chosen by chance, as one
+of failed builds.
+
+Related options:
+
+* ``host_subset_size``, of how many one is chosen in any case
 """),
     cfg.BoolOpt('shuffle_best_same_weighed_hosts', default=False, help="""
 Choose by chance among hosts that share the greatest weight.

@@ -10,6 +10,9 @@ from tests.functional import moving
 #: Seconds that emptying a host takes at most.
 LONG_S = 60
 
+#: Servers of a host that dies.
+SERVERS = 12
+
 
 class TestCase(moving.TestCase):
 
@@ -145,6 +148,46 @@ class TestEvacuate(TestCase):
         self.assertEqual({'stays'}, set(self.outcomes(found).values()))
         self.assertIn('forced down', found[0].reason)
         self.assertAreOn('a1')
+
+
+class TestSpread(moving.TestCase):
+    """Weights prefer the fullest host, and there are many."""
+
+    def evacuated(self, **options):
+        """Return the hosts of a dead host's servers, and how many there are.
+
+        All of them are evacuated at the same time.
+        """
+        others = [f'a{number}' for number in range(2, 8)]
+        self.start(
+            {'cell1': self.hosts('a1', *others, vcpus=16)},
+            filter_scheduler={
+                'weight_classes': 'RAMWeigher', 'ram_weight_multiplier': -1.0,
+                **options})
+        api = self.world.api
+        api.parts.discovery.discover()
+        for host in others:
+            api.services.set(base.ADMIN, host, 'nova-compute', True, 'later')
+        uuids = [self.active() for _ in range(SERVERS)]
+        for host in others:
+            api.services.set(base.ADMIN, host, 'nova-compute', False)
+        self.down('a1')
+
+        found = api.host_drain.evacuate(
+            base.ADMIN, 'a1', timeout_s=LONG_S, at_once=SERVERS)
+
+        self.assertEqual(['moved'] * SERVERS, [each.outcome for each in found])
+        hosts = {self.row(uuid).host for uuid in uuids}
+        self.assertNotIn('a1', hosts)
+        return hosts
+
+    def test_evacuated_servers_are_spread(self):
+        # That all go to one of six by chance happens never.
+        self.assertGreater(len(self.evacuated()), 1)
+
+    def test_evacuated_servers_share_the_best_host_where_so_configured(self):
+        self.assertEqual(
+            1, len(self.evacuated(evacuation_host_subset_size=1)))
 
 
 class TestHistory(TestCase):

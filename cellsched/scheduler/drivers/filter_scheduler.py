@@ -11,6 +11,7 @@ from oslo_config import cfg
 
 from cellsched import context as context_
 from cellsched.filters import base as filters_base
+from cellsched.filters import compute
 from cellsched.filters import registry as filters
 from cellsched.hosts import column_providers
 from cellsched.inventory import doubt
@@ -145,7 +146,9 @@ def taste_of(
         random, options.host_subset_size,
         options.shuffle_best_same_weighed_hosts,
         start=random.random() if rotates else 0.0,
-        refused_subset_size=options.refused_host_subset_size)
+        refused_subset_size=options.refused_host_subset_size,
+        evacuation_subset_size=options.evacuation_host_subset_size,
+        takes_servers=compute.ComputeFilter(conf))
 
 
 def always(conf: cfg.ConfigOpts) -> list[filters_base.Filter]:

@@ -10,6 +10,7 @@ import random as random_
 
 import numpy as np
 
+from cellsched.filters import base as filters_base
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import allocation
@@ -50,6 +51,10 @@ class SelectionPolicy:
         all choose the same
     :param refused_subset_size: of how many one is chosen at most after the
         claim store refused hosts; with each refusal of more
+    :param evacuation_subset_size: of how many at least for a server whose
+        host takes no servers
+    :param takes_servers: whether a host does; without it, no request is an
+        evacuation
     """
 
     random: random_.Random
@@ -57,8 +62,12 @@ class SelectionPolicy:
     shuffle: bool = False
     start: float = 0.0
     refused_subset_size: int = 1
+    evacuation_subset_size: int = 1
+    takes_servers: filters_base.Filter | None = None
 
-    def width(self, refusals: int) -> int:
+    def width(
+        self, hosts: view.Hosts, request: objects.RequestSpec, refusals: int
+    ) -> int:
         """Return of how many of the best hosts one is chosen by chance.
 
         :param refusals: how often the claim store refused what was chosen
@@ -69,6 +78,9 @@ class SelectionPolicy:
             # the same: the more often that happens, the more there are.
             width = max(width, min(
                 self.refused_subset_size, _GROWTH ** min(refusals, 32)))
+        if (self.evacuation_subset_size > width
+                and self._is_evacuation(hosts, request)):
+            width = self.evacuation_subset_size
         return width
 
     def pick(
@@ -92,6 +104,19 @@ class SelectionPolicy:
             others = [row for row in best if row not in tied]
             best = [*tied, *others][:width]
         return self.random.choice(best) if best else None
+
+    def _is_evacuation(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> bool:
+        """Return whether a server leaves a host that takes none."""
+        names = request.get('ignore_hosts')
+        if not names or self.takes_servers is None:
+            return False
+        rows = sorted({row for name in names for row in hosts.named(name)})
+        if not rows:
+            return False
+        passed = self.takes_servers.keep(hosts.at(np.array(rows)), request)
+        return passed is not None and not passed.all()
 
 
 def _near(
@@ -130,7 +155,7 @@ class Selector:
         self._refused = refusals.refused(hosts)
         self._hopeless = refusals.hopeless(hosts)
         self._closed = refusals.closed(hosts)
-        self._width = policy.width(refusals.times)
+        self._width = policy.width(hosts, request, refusals.times)
         #: Of these, those that nothing else kept from being chosen.
         self._denied = 0
         self._rows: list[int] = []

@@ -125,6 +125,19 @@ class TestFilterScheduler(world.DriverTestCase):
 
         self.assertEqual({'small'}, {planned(seed) for seed in range(9)})
 
+    def test_who_leaves_a_disabled_host_goes_to_one_of_the_best(self):
+        self.disable('big')
+        leaving = {'vcpus': 0, 'memory_mb': 0, 'root_gb': 1,
+                   'ignore_hosts': ['big']}
+
+        def chosen(**filters):
+            return {self.select(self.driver(
+                seed, {**self.BY_RAM, **filters}), **leaving)[0][0]
+                for seed in range(9)}
+
+        self.assertEqual({'middle', 'small'}, chosen())
+        self.assertEqual({'middle'}, chosen(evacuation_host_subset_size=1))
+
     def test_filters_are_those_that_are_configured(self):
         self.world.clock.advance(3600)
 

@@ -7,6 +7,7 @@ import random
 import numpy as np
 
 from cellsched import exception
+from cellsched.filters import compute
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
 from cellsched.scheduler.placement import claim_refusals
@@ -103,9 +104,20 @@ class TestTaste(base.TestCase):
 
 class TestWidth(base.TestCase):
 
-    def width(self, refusals=0, **policy):
+    def setUp(self):
+        super().setUp()
+        self.hosts = builders.hosts(
+            host=['up', 'dead', 'two', 'TWO', 'out', 'forced'],
+            last_seen_up=[builders.NOW - old for old in (0, 61, 0, 61, 0, 0)],
+            service_disabled=[False, False, False, False, True, False],
+            forced_down=[False, False, False, False, False, True])
+
+    def width(self, refusals=0, ignore_hosts=None, **policy):
         return selection_.SelectionPolicy(random.Random(0), **{
-            'refused_subset_size': 32, **policy}).width(refusals)
+            'refused_subset_size': 32, 'evacuation_subset_size': 10,
+            'takes_servers': builders.plugin(compute.ComputeFilter),
+            **policy}).width(self.hosts, builders.request(
+                ignore_hosts=ignore_hosts), refusals)
 
     def test_it_grows_with_each_refusal_up_to_a_bound(self):
         self.assertEqual(
@@ -115,6 +127,24 @@ class TestWidth(base.TestCase):
             self.width(refused, subset_size=5) for refused in range(3)])
         self.assertEqual(64, self.width(9, subset_size=64))
         self.assertEqual(1, self.width(9, refused_subset_size=1))
+
+    def test_server_that_leaves_a_host_that_takes_none_is_evacuated(self):
+        for hosts in (['dead'], ['two'], ['out'], ['forced'], ['DEAD'],
+                      ['up', 'dead'], ['gone', 'dead']):
+            self.assertEqual(10, self.width(ignore_hosts=hosts), hosts)
+        for hosts in (None, [], ['up'], ['gone']):
+            self.assertEqual(1, self.width(ignore_hosts=hosts), hosts)
+
+    def test_evacuation_has_the_larger_width(self):
+        for refusals, wanted in ((0, 10), (1, 10), (2, 16)):
+            self.assertEqual(
+                wanted, self.width(refusals, ignore_hosts=['dead']))
+        self.assertEqual(12, self.width(
+            ignore_hosts=['dead'], subset_size=12))
+        self.assertEqual(1, self.width(
+            ignore_hosts=['dead'], evacuation_subset_size=1))
+        self.assertEqual(1, self.width(
+            ignore_hosts=['dead'], takes_servers=None))
 
 
 class TestChoosing(base.TestCase):
