@@ -37,10 +37,15 @@ LOG = log.getLogger(__name__)
 
 _providers = schema.providers
 _inventories = schema.inventories
+_allocations = schema.allocations
 
 #: Different demands that one statement is made for; each number of them, and
 #: of resource classes in each, makes another statement.
 _DEMANDS_MAX = 4
+
+#: Rows of a consumer's own statement, which has each of their values: what is
+#: in an array would be planned for at each execution.
+_ROWS_MAX = 20
 
 #: How many of these are kept.
 _STATEMENTS_MAX = 100
@@ -62,6 +67,8 @@ def take(
         return False
     if len(claims) == 1:
         text, parameters = _one(dialect, claims[0])
+    elif _is_one_consumers(claims):
+        text, parameters = _together(dialect, claims)
     else:
         groups = statements_.group(claims)
         if (len(groups) > _DEMANDS_MAX
@@ -118,6 +125,43 @@ def _alike(
     return text, {**constants, **_parameters(groups)}
 
 
+def _is_one_consumers(claims: Sequence[base.Claim]) -> bool:
+    """Return whether few rows for one consumer are all of a batch."""
+    consumer = claims[0].consumer
+    return (all(claim.consumer == consumer for claim in claims)
+            and sum(len(claim.resources) for claim in claims) <= _ROWS_MAX)
+
+
+def _together(
+    dialect: sa.Dialect, claims: Sequence[base.Claim]
+) -> tuple[str, dict[str, Any]]:
+    """Return the statement for a consumer of several providers."""
+    parameters: dict[str, Any] = {
+        'consumer': claims[0].consumer,
+        'in_lane': schema.FEED.lane(claims[0].consumer)}
+    rows = list(statements_.rows(claims))
+    for place, row in enumerate(rows):
+        parameters[f'provider{place}'] = row['provider']
+        parameters[f'resource{place}'] = row['resource_class']
+        parameters[f'amount{place}'] = row['amount']
+    for number, claim in enumerate(claims):
+        parameters[f'uuid{number}'] = claim.provider
+    text, constants = _text_together(dialect, len(claims), len(rows))
+    return text, {**constants, **parameters}
+
+
+@functools.lru_cache(_STATEMENTS_MAX)
+def _text_together(
+    dialect: sa.Dialect, providers: int, rows: int
+) -> tuple[str, Mapping[str, Any]]:
+    """Return what :func:`_text` does, for a consumer of several providers.
+
+    :param providers: how many these are
+    :param rows: how many resource classes of theirs it takes, added up
+    """
+    return _compiled(dialect, _statement_together(providers, rows))
+
+
 def _several(
     dialect: sa.Dialect, claims: Sequence[base.Claim],
     groups: Mapping[statements_.BatchDemand, list[str]],
@@ -161,7 +205,13 @@ def _text(
     SQLAlchemy looks up what it has compiled by all that a statement is made
     of, which takes as long as the statement where that is much.
     """
-    compiled = _statement(insert, classes, alone).compile(dialect=dialect)
+    return _compiled(dialect, _statement(insert, classes, alone))
+
+
+def _compiled(
+    dialect: sa.Dialect, statement: sa.Update
+) -> tuple[str, Mapping[str, Any]]:
+    compiled = statement.compile(dialect=dialect)
     return str(compiled), {
         name: value for name, value in compiled.params.items()
         if value is not None}
@@ -192,6 +242,57 @@ def _statement(
         consumers=_providers.c.consumers + _consumers(len(classes)),
         lane=sa.bindparam('in_lane'),
         position=sa.select(moved.c.position).scalar_subquery())
+
+
+def _statement_together(providers: int, rows: int) -> sa.Update:
+    """Return the statement for a consumer of several providers.
+
+    Its parts are those of :func:`_statement`. It has a value for each row, so
+    that PostgreSQL knows how many there are and plans once for all.
+    """
+    bind = sa.bindparam
+    inserted = sa.insert(_allocations).values([
+        {'consumer': bind('consumer'),
+         'ordinal': sa.literal_column(f'{place}'),
+         'provider': bind(f'provider{place}'),
+         'resource_class': bind(f'resource{place}'),
+         'amount': bind(f'amount{place}')} for place in range(rows)
+    ]).returning(sa.literal_column('1')).cte('inserted')
+    theirs = _providers.c.uuid.in_(
+        [bind(f'uuid{number}') for number in range(providers)])
+    locked = sa.select(_providers.c.uuid).where(
+        theirs, statements_.count(inserted) > 0,
+    ).order_by(_providers.c.uuid).with_for_update().cte('locked')
+    added = _added_together(locked, rows)
+    moved = schema.FEED.moved(guarded_statements.insisting(sa.and_(
+        statements_.count(locked) == sa.literal_column(f'{providers}'),
+        statements_.count(added) == sa.literal_column(f'{rows}'))))
+    return sa.update(_providers).where(theirs).values(
+        consumers=_providers.c.consumers + sa.literal_column('1'),
+        lane=bind('in_lane'),
+        position=sa.select(moved.c.position).scalar_subquery())
+
+
+def _added_together(locked: sa.CTE, rows: int) -> sa.CTE:
+    """Return the part that takes each amount, if there is room."""
+    wanted = sa.values(
+        sa.column('provider', sa.Text()),
+        sa.column('resource_class', sa.Text()),
+        sa.column('amount', sa.BigInteger()), name='wanted').data([
+            (sa.bindparam(f'provider{place}', type_=sa.Text()),
+             sa.bindparam(f'resource{place}', type_=sa.Text()),
+             sa.bindparam(f'amount{place}', type_=sa.BigInteger()))
+            for place in range(rows)])
+    columns, amount = _inventories.c, wanted.c.amount
+    return sa.update(_inventories).where(
+        columns.provider == wanted.c.provider,
+        columns.resource_class == wanted.c.resource_class,
+        statements_.count(locked) > 0,
+        columns.used + amount <= columns.capacity,
+        columns.min_unit <= amount, columns.max_unit >= amount,
+        amount % columns.step_size == 0,
+    ).values(used=columns.used + amount).returning(
+        sa.literal_column('1')).cte('added')
 
 
 def _added(locked: sa.CTE, group: int, classes: int, alone: bool) -> sa.CTE:

@@ -49,6 +49,10 @@ class BatchDemand:
     shares: tuple[ClassDemand, ...]
 
 
+#: Uuids of providers, each with its demand for a resource class.
+Rows = Sequence[tuple[str, ClassDemand]]
+
+
 def group(claims: Iterable[base.Claim]) -> dict[BatchDemand, list[str]]:
     """Return the providers that have the same demand, by demand, in order."""
     amounts: dict[str, dict[str, list[int]]] = {}
@@ -121,13 +125,18 @@ def parameters(
     """
     parameters: dict[str, Any] = {}
     for number, share in enumerate(wanted.shares):
-        place = f'{group}_{number}'
-        parameters[f'resource{place}'] = share.resource
-        parameters[f'amount{place}'] = sign * share.amount
-        parameters[f'smallest{place}'] = share.smallest
-        parameters[f'largest{place}'] = share.largest
-        parameters[f'divisor{place}'] = share.divisor
+        parameters |= _share_parameters(share, sign, f'{group}_{number}')
     return parameters
+
+
+def _share_parameters(
+    share: ClassDemand, sign: int, place: str
+) -> dict[str, Any]:
+    return {f'resource{place}': share.resource,
+            f'amount{place}': sign * share.amount,
+            f'smallest{place}': share.smallest,
+            f'largest{place}': share.largest,
+            f'divisor{place}': share.divisor}
 
 
 def change(classes: int, group: int = 0) -> sa.Update:
@@ -146,14 +155,50 @@ def with_room(update: sa.Update, classes: int, group: int = 0) -> sa.Update:
     columns = _inventories.c
     places = [f'{group}_{number}' for number in range(classes)]
     return update.where(sa.or_(*(
-        sa.and_(
-            columns.resource_class == bind(f'resource{place}'),
-            columns.used + bind(f'amount{place}') <= columns.capacity,
-            columns.min_unit <= bind(f'smallest{place}'),
-            columns.max_unit >= bind(f'largest{place}'),
-            bind(f'divisor{place}', type_=sa.BigInteger)
-            % columns.step_size == 0)
-        for place in places)))
+        sa.and_(columns.resource_class == bind(f'resource{place}'),
+                _fits(place)) for place in places)))
+
+
+def _fits(place: str) -> sa.ColumnElement[bool]:
+    """Return the condition that an inventory has room for an amount."""
+    bind, columns = sa.bindparam, _inventories.c
+    return sa.and_(
+        columns.used + bind(f'amount{place}') <= columns.capacity,
+        columns.min_unit <= bind(f'smallest{place}'),
+        columns.max_unit >= bind(f'largest{place}'),
+        bind(f'divisor{place}', type_=sa.BigInteger) % columns.step_size == 0)
+
+
+def row_parameters(rows: Rows, sign: int) -> dict[str, Any]:
+    """Return what is moved of some classes of some providers.
+
+    :param sign: 1 to take it, -1 to give it back
+    """
+    parameters: dict[str, Any] = {}
+    for place, (provider, share) in enumerate(rows):
+        parameters[f'provider{place}'] = provider
+        parameters |= _share_parameters(share, sign, f'{place}')
+    return parameters
+
+
+@functools.cache
+def change_rows(rows: int, room: bool) -> sa.Update:
+    """Return the statement that moves what is taken of some inventories.
+
+    :param rows: how many these are
+    :param room: change only what has room for it
+    """
+    bind = sa.bindparam
+    each = {f'{place}': sa.and_(
+        _inventories.c.provider == bind(f'provider{place}'),
+        _inventories.c.resource_class == bind(f'resource{place}'))
+        for place in range(rows)}
+    return sa.update(_inventories).where(sa.or_(*(
+        sa.and_(these, _fits(place)) if room else these
+        for place, these in each.items()
+    ))).values(used=_inventories.c.used + sa.case(*(
+        (these, bind(f'amount{place}', type_=sa.BigInteger))
+        for place, these in each.items())))
 
 
 def any_of(name: str) -> sa.CollectionAggregate[Any]:

@@ -9,11 +9,15 @@ of several that insert the same consumer InnoDB may give up one, and a transfer
 may meet a claim for both of its consumers.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import math
+from typing import Any
+from typing import TypeVar
 
 import sqlalchemy as sa
 
@@ -27,6 +31,13 @@ from cellsched.db import statements
 _providers = schema.providers
 _inventories = schema.inventories
 _allocations = schema.allocations
+
+#: Rows that a statement names one by one, so that different demands need no
+#: statement each. To find what moves of a row takes as long as there are rows.
+_ROWS_MAX = 20
+
+#: What providers have in common.
+_Alike = TypeVar('_Alike')
 
 
 class NoRoom(Exception):
@@ -47,10 +58,8 @@ def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
     add = _lock_and_add if _is_simple(connection, groups) else _add
     if add is _add:
         _lock(connection, groups)
-    for wanted, uuids in _chunks(groups):
-        added = connection.execute(add(len(wanted.shares)), {
-            'uuids': uuids, **statements_.parameters(wanted, 1)})
-        if added.rowcount != len(uuids) * len(wanted.shares):
+    for rows, update, parameters in _moves(groups, 1, add):
+        if connection.execute(update, parameters).rowcount != rows:
             raise NoRoom()
     _note(connection, groups, 1, claims[0].consumer)
 
@@ -93,9 +102,8 @@ def _give_back(
     groups = statements_.group(claims)
     _lock(connection, groups)
     group_members.free(connection, held)
-    for wanted, uuids in _chunks(groups):
-        connection.execute(_subtract(len(wanted.shares)), {
-            'uuids': uuids, **statements_.parameters(wanted, -1)})
+    for _, update, parameters in _moves(groups, -1, _subtract):
+        connection.execute(update, parameters)
     _note(connection, groups, -1, claims[0].consumer)
 
 
@@ -161,22 +169,24 @@ def _note(
     sign: int, key: str,
 ) -> None:
     """Count the consumers, and let the feed know of the providers."""
-    if _is_simple(connection, groups):
-        (wanted, uuids), = groups.items()
+    alike: dict[int, list[str]] = {}
+    for wanted, uuids in groups.items():
+        alike.setdefault(wanted.consumers, []).extend(uuids)
+    if _is_simple(connection, alike):
+        (consumers, uuids), = alike.items()
         connection.execute(_MOVE_AND_NOTE, {
             'uuids': uuids, 'in_lane': schema.FEED.lane(key),
-            'change': sign * wanted.consumers})
+            'change': sign * consumers})
         return
     lane = schema.FEED.move(connection, key)
-    for wanted, uuids in _chunks(groups):
+    for consumers, uuids in _chunks(alike):
         connection.execute(_NOTE, {
-            'uuids': uuids, 'in_lane': lane,
-            'change': sign * wanted.consumers})
+            'uuids': uuids, 'in_lane': lane, 'change': sign * consumers})
 
 
 def _is_simple(
     connection: sa.Connection,
-    groups: Mapping[statements_.BatchDemand, list[str]],
+    groups: Mapping[_Alike, list[str]],
 ) -> bool:
     """Return whether PostgreSQL does in one statement what else takes two.
 
@@ -187,11 +197,37 @@ def _is_simple(
 
 
 def _chunks(
-    groups: Mapping[statements_.BatchDemand, list[str]]
-) -> Iterator[tuple[statements_.BatchDemand, list[str]]]:
-    for wanted, uuids in groups.items():
+    groups: Mapping[_Alike, list[str]]
+) -> Iterator[tuple[_Alike, list[str]]]:
+    for alike, uuids in groups.items():
         for chunk in statements.chunks(uuids):
-            yield wanted, chunk
+            yield alike, chunk
+
+
+def _moves(
+    groups: Mapping[statements_.BatchDemand, list[str]], sign: int,
+    move: Callable[[int], sa.Update],
+) -> Iterator[tuple[int, sa.Update, Mapping[str, Any]]]:
+    """Yield statements, their parameters, and how many rows each is about.
+
+    They are of each demand or of each row, whichever are less.
+
+    :param sign: 1 to take it, -1 to give it back
+    :param move: what returns the statement of a demand, by its classes
+    """
+    chunks = list(_chunks(groups))
+    rows = [(uuid, share) for wanted, uuids in chunks
+            for uuid in uuids for share in wanted.shares
+            ] if len(chunks) > 1 else []
+    if len(chunks) == 1 or len(chunks) <= math.ceil(len(rows) / _ROWS_MAX):
+        for wanted, uuids in chunks:
+            yield len(uuids) * len(wanted.shares), move(len(wanted.shares)), {
+                'uuids': uuids, **statements_.parameters(wanted, sign)}
+        return
+    for start in range(0, len(rows), _ROWS_MAX):
+        some = rows[start:start + _ROWS_MAX]
+        yield len(some), statements_.change_rows(
+            len(some), room=sign > 0), statements_.row_parameters(some, sign)
 
 
 @functools.cache

@@ -82,6 +82,44 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
         self.assertEqual({'c', 'd'}, set(self.store.held(['c', 'd'])))
         self.assertEqual(0, self.store.claim(batch))
 
+    def test_consumer_of_four_providers_is_one_statement(self):
+        one, two, three = self.providers
+        four = self.make_provider(self.store, CUSTOM_GPU=1)
+        demands = {three: {'GB': 3}, one: {'VCPU': 2, 'GB': 1},
+                   four: {'CUSTOM_GPU': 1}, two: {'VCPU': 1}}
+        batch = [claims.Claim('c', provider, resources)
+                 for provider, resources in demands.items()]
+        token = self.store.usages().token
+
+        self.assertEqual((1, 0), self.statements(batch))
+
+        for provider, resources in demands.items():
+            self.assertUsed(self.store, provider, 1, **resources)
+        self.assertEqual(
+            {*demands},
+            {usage.provider for usage in self.store.usages(token).usages})
+        self.assertEqual(0, self.store.claim(batch))
+
+    def test_room_of_one_of_several_that_is_taken_meanwhile(self):
+        one, two, three = self.providers
+        batch = [claims.Claim('c', provider, {'VCPU': number})
+                 for number, provider in enumerate((two, three, one), 2)]
+        with self.waiting(batch) as (connection, claiming):
+            transactions.take(
+                connection, [claims.Claim('first', three, {'VCPU': 6})])
+        self.assertRaises(exception.ClaimRefused, claiming.result)
+
+        self.assertUsed(self.store, three, 1, VCPU=6)
+        for provider in one, two:
+            self.assertUsed(self.store, provider, 0)
+        self.assertEqual(['first'], self.consumers())
+        with self.waiting(batch) as (connection, claiming):
+            transactions.give_back(connection, ['first'])
+        claiming.result()
+        for claim in batch:
+            self.assertUsed(
+                self.store, claim.provider, 1, **claim.resources)
+
     def test_many_demands_are_taken_with_care(self):
         batch = [self.make_claim(self.make_provider(self.store, VCPU=9),
                                  VCPU=1 + number) for number in range(9)]

@@ -70,6 +70,36 @@ class TestTake(base.TestCase):
             lambda: self.store.release(c.consumer for c in large))
         self.assertLess(len(many), 2 * len(few))
 
+    def test_several_providers_take_no_more_statements_than_one(self):
+        alone = [claim('c', 'p1', VCPU=2, GB=1)]
+        together = [claim('d', 'p4', GB=1), claim('d', 'p2', VCPU=4),
+                    claim('d', 'p1', VCPU=2, GB=1), claim('d', 'p3', GB=7)]
+
+        for call in (self.store.claim,
+                     lambda batch: self.store.release([batch[0].consumer])):
+            few, many = (
+                [text.split()[0] for text in self.statements(
+                    lambda: call(batch))]
+                for batch in (alone, together))
+            self.assertEqual(few, many)
+
+    def test_different_demands_take_a_statement_for_many(self):
+        batch = [claim(f'c{number}', f'p{number}', VCPU=2, GB=1 + number)
+                 for number in range(30)]
+
+        statements = self.statements(lambda: self.store.claim(batch))
+
+        self.assertEqual(3, len([
+            text for text in statements if 'UPDATE inventories' in text]))
+        for each in batch:
+            [usage] = self.store.usages(providers=[each.provider]).usages
+            self.assertEqual((each.resources, 1),
+                             (usage.used, usage.consumers))
+        self.store.release([each.consumer for each in batch])
+        self.assertEqual({0}, {
+            amount for usage in self.store.usages().usages
+            for amount in usage.used.values()})
+
     def test_inventory_that_did_not_change_is_not_written(self):
         has = {'GB': claims.Inventory(7, allocation_ratio=1.1)}
         self.store.set_inventory('p1', has)
