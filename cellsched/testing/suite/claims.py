@@ -15,6 +15,7 @@ import uuid
 
 from cellsched.claims import base
 from cellsched import exception
+from cellsched.testing.suite import claim_batches
 from cellsched.testing.suite import claim_groups
 from cellsched.testing.suite import claim_providers
 from cellsched.testing.suite import claim_races
@@ -23,7 +24,8 @@ from cellsched.testing.suite import claim_transfers
 
 class ClaimStoreSuite(
         claim_providers.ClaimProviders, claim_transfers.ClaimTransfers,
-        claim_groups.ClaimGroups, claim_races.ClaimRaces):
+        claim_groups.ClaimGroups, claim_races.ClaimRaces,
+        claim_batches.ClaimBatches):
     """Tests of a claim store, which ``make_store`` makes."""
 
     # Claims.

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that claim: many at a time, or one that is stopped in between."""
+
+import contextlib
+import multiprocessing
+from multiprocessing import forkserver
+import sys
+import threading
+
+import sqlalchemy as sa
+
+from cellsched.claims import sql
+from cellsched import clock
+from cellsched.db import session
+from cellsched import exception
+
+#: Processes that begin with what this module imports, and nothing else of the
+#: test's.
+_FORKED = multiprocessing.get_context('forkserver')
+_FORKED.set_forkserver_preload([__name__])
+
+
+def prepare():
+    """Start what forks; not in a test, with whose directory it would go."""
+    forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def process(function, *args):
+    """Run a function in a process of its own, which is killed in the end.
+
+    :param function: takes a connection to the test, and the arguments
+    :returns: the process, and the connection to it
+    """
+    ours, theirs = _FORKED.Pipe()
+    running = _FORKED.Process(
+        target=function, args=(theirs, *args), daemon=True)
+    running.start()
+    theirs.close()
+    try:
+        yield running, ours
+    finally:
+        running.kill()
+        running.join()
+        ours.close()
+
+
+def claim_each(pipe, url, options):
+    """Claim each batch that is sent, and send how that ended."""
+    database = session.Database(url, 'claims', options, clock=clock.Clock())
+    store = sql.SQLClaims(database)
+    store.check()
+    pipe.send(None)
+    with contextlib.suppress(EOFError):
+        while True:
+            batch = pipe.recv()
+            try:
+                store.claim(batch)
+            except exception.ClaimRefused as exc:
+                pipe.send(exc.kwargs)
+            else:
+                pipe.send(None)
+
+
+def claim_until(pipe, url, options, number, batch):
+    """Claim a batch, but stop for good before one of its statements.
+
+    To commit is one, too. Sends True when it has stopped, or False if the
+    batch was taken and had less of them.
+    """
+    database = session.Database(url, 'claims', options, clock=clock.Clock())
+    store = sql.SQLClaims(database)
+    store.check()
+    left = [number]
+
+    def count(*args):
+        left[0] -= 1
+        if not left[0]:
+            pipe.send(True)
+            threading.Event().wait()
+
+    for name in 'before_cursor_execute', 'commit':
+        sa.event.listen(database.engine, name, count)
+    store.claim(batch)
+    pipe.send(False)
+    sys.exit()
