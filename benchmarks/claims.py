@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims of a host alone, and of four providers together.
+
+Parameters: ``database``, which is sqlite, postgresql or mariadb, ``clients``,
+how many batches each of them claims one after the other in a round,
+``claims``, ``hosts``, and ``pools``, the storage pools that they share evenly.
+
+A batch is for one new consumer. ``4 providers`` takes VCPU and MEMORY_MB of a
+host, a device and bandwidth of two children of it, and DISK_GB of its pool.
+The floor takes VCPU, MEMORY_MB and DISK_GB of a host alone. Hosts are taken at
+random, the same ones for both, which take turns.
+
+Clients are processes, and share nothing but the database. Each commit waits
+for the disk, and PostgreSQL is reached by psycopg 3. A sample is the time of a
+round divided by its batches; to make them, and to release them after it, is no
+part of it. In the end the store must have been told of each.
+"""
+
+import contextlib
+import pathlib
+import random
+import sys
+import tempfile
+import time
+import uuid
+
+import sqlalchemy as sa
+
+from cellsched.claims import base as claims
+from cellsched.claims import sql
+from cellsched.claims.sql import schema
+from cellsched import clock
+from cellsched.db import session
+
+# The servers that the tests start are good here too.
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+
+import calls  # noqa: E402
+from tests.integration import mariadb  # noqa: E402
+from tests.integration import servers  # noqa: E402
+
+#: What is taken of one provider, and of each of four.
+ALONE = {'root': {'VCPU': 2, 'MEMORY_MB': 4096, 'DISK_GB': 20}}
+TOGETHER = {'root': {'VCPU': 2, 'MEMORY_MB': 4096},
+            'device': {'VGPU': 1},
+            'network': {'NET_BW_EGR_KILOBIT_PER_SEC': 1000},
+            'pool': {'DISK_GB': 20}}
+
+#: Resource classes of each kind of provider, and how much it has of each, for
+#: all rounds.
+ROOMS = {**TOGETHER, **ALONE}
+ROOM = 2 ** 31 - 1
+
+KINDS = {'floor': ALONE, '4 providers': TOGETHER}
+
+
+def run(parameters, repeat):
+    """Return the samples of four providers and of one, taken in turns."""
+    samples = {kind: [] for kind in KINDS}
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(DATABASES[parameters['database']]())
+        database = session.Database(url, 'claims', clock=clock.Clock())
+        stack.callback(database.close)
+        store = sql.SQLClaims(database)
+        store.sync()
+        hosts = fill(database, parameters['hosts'], parameters['pools'])
+        analyze(database)
+        clients = [stack.enter_context(calls.child(serve, url))
+                   for _ in range(parameters['clients'])]
+        # In the first round everybody connects, and statements are planned.
+        for number in range(repeat + 1):
+            for kind in KINDS if number % 2 else reversed(KINDS):
+                spent = claim(clients, hosts, kind, parameters['claims'],
+                              number)
+                if number:
+                    samples[kind].append(spent)
+        if store.consumers():
+            raise RuntimeError('not all that was claimed was released')
+    return samples
+
+
+def fill(database, hosts, pools):
+    """Make providers; return those of each host, by what is asked of them."""
+    made = [{name: str(uuid.uuid4()) for name in TOGETHER if name != 'pool'}
+            for _ in range(hosts)]
+    shared = [str(uuid.uuid4()) for _ in range(pools)]
+    has = {uuid: ROOMS[name] for host in made for name, uuid in host.items()}
+    has |= {pool: ROOMS['pool'] for pool in shared}
+    with database.writer() as connection:
+        connection.execute(sa.insert(schema.providers), [
+            {'uuid': each, 'consumers': 0, 'lane': 0, 'position': 0}
+            for each in has])
+        connection.execute(sa.insert(schema.inventories), [
+            {'provider': each, 'resource_class': resource, 'used': 0,
+             'capacity': ROOM, **vars(claims.Inventory(total=ROOM))}
+            for each, resources in has.items() for resource in resources])
+    return [{**host, 'pool': shared[number % pools]}
+            for number, host in enumerate(made)]
+
+
+def analyze(database):
+    """Tell the planner how large tables are, as autovacuum does later."""
+    if database.engine.dialect.name == 'postgresql':
+        with database.reader() as connection:
+            connection.execute(sa.text('VACUUM ANALYZE'))
+
+
+def claim(clients, hosts, kind, count, seed):
+    """Return the seconds that a batch takes of a round."""
+    for number, client in enumerate(clients):
+        chance = random.Random(seed * len(clients) + number)
+        client.send((KINDS[kind], chance.choices(hosts, k=count)))
+    starts, ends, new = zip(*(client.recv() for client in clients))
+    if set(new) != {count * len(KINDS[kind])}:
+        raise RuntimeError(f'{new} claims of {kind} are new')
+    return (max(ends) - min(starts)) / (count * len(clients))
+
+
+def serve(pipe, url):
+    """Claim what is asked for, and release it when it was timed."""
+    database = session.Database(url, 'claims', clock=clock.Clock())
+    store = sql.SQLClaims(database)
+    store.check()
+    pipe.send('ready')
+    with contextlib.suppress(EOFError):
+        while True:
+            demand, hosts = pipe.recv()
+            batches = [batch(demand, host) for host in hosts]
+            start = time.time()
+            new = sum(store.claim(each) for each in batches)
+            end = time.time()
+            store.release([each[0].consumer for each in batches])
+            pipe.send((start, end, new))
+    database.close()
+
+
+def batch(demand, host):
+    consumer = str(uuid.uuid4())
+    return [claims.Claim(consumer, host[name], resources)
+            for name, resources in demand.items()]
+
+
+@contextlib.contextmanager
+def on_sqlite():
+    with tempfile.TemporaryDirectory() as directory:
+        yield f'sqlite:///{directory}/claims'
+
+
+@contextlib.contextmanager
+def on_postgresql():
+    with servers.PostgreSQL(durable=True) as server:
+        yield servers.by_psycopg(server.url('claims'))
+
+
+@contextlib.contextmanager
+def on_mariadb():
+    with mariadb.MariaDB(durable=True) as server:
+        yield server.url('claims')
+
+
+DATABASES = {'sqlite': on_sqlite, 'postgresql': on_postgresql,
+             'mariadb': on_mariadb}
