@@ -18,6 +18,7 @@ from cellsched.compute import progress
 from cellsched import context as context_
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message
+from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
 from cellsched.db.cell import server_moves
@@ -26,6 +27,7 @@ from cellsched import exception
 from cellsched.network import base as network_base
 from cellsched.network import deallocation
 from cellsched import objects
+from cellsched.objects import child_providers
 from cellsched.rpc import compute
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import delivery
@@ -380,6 +382,8 @@ class Agent:
         LOG.warning('Resuming the interrupted build of instance %s', uuid)
         with self._database.reader() as connection:
             cast = build_casts.get(connection, uuid)
+            here = cast and compute_nodes.find(
+                connection, self._host, cast.node)
         context = context_.of_owner(instance)
         if cast is None or cast.host != self._host:
             self._driver.destroy(instance)
@@ -388,9 +392,12 @@ class Agent:
                 'told is lost'))
             return
         message = build_message.BuildMessage.read(cast)
-        if message.chosen.compute_node_uuid not in {
+        providers = {message.chosen.compute_node_uuid, *(
+            child.uuid for child in child_providers.load(
+                here[1] if here else None))}
+        if providers.isdisjoint(
                 each.provider
-                for each in self._claims.held([uuid]).get(uuid, ())}:
+                for each in self._claims.held([uuid]).get(uuid, ())):
             # It was given back when the build was handed on the last time. A
             # scheduler that was asked twice may have claimed another since.
             self._driver.destroy(instance)

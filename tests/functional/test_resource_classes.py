@@ -6,6 +6,8 @@ import pathlib
 from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims
 from cellsched.cli import app
+from cellsched.db.cell import hosts
+from cellsched.objects import child_providers
 from cellsched.testing import deployment
 from tests.functional import base
 from tests.unit.cli import base as cli_base
@@ -71,3 +73,28 @@ class TestResourceClasses(base.TestCase):
         [found] = auditor.run(settle_s=0).left
         self.assertEqual(('claim-amount', server.uuid),
                          (found.kind, found.of))
+
+
+class TestChildProviders(base.TestCase):
+
+    def rooms(self, host):
+        """Return room of VGPU by names of children, as they are known."""
+        [cell] = self.world.api.parts.cells.real()
+        with self.world.api.parts.targets.database(cell).reader() as there:
+            rows = {row.host: row for row in hosts.changes(there).nodes}
+        names = {child.uuid: child.name for child
+                 in child_providers.load(rows[host].providers)}
+        return {names[usage.provider]: usage.capacity.get('VGPU', 0)
+                for usage in self.world.api.parts.claims.usages(
+                    providers=list(names)).usages}
+
+    def test_children_of_a_host_are_reported_and_no_audit_wonders(self):
+        host = deployment.DeployedHost('a1', providers={
+            'numa0': {}, 'gpu0': {'inventories': {'VGPU': 4},
+                                  'parent': 'numa0'}})
+        self.deploy({'cell1': [host]})
+
+        self.assertEqual({'numa0': 0, 'gpu0': 4}, self.rooms('a1'))
+        auditor = assembly.auditor(
+            self.world.conf('api'), self.world.api.parts)
+        self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
