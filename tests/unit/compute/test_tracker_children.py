@@ -126,6 +126,30 @@ class TestChildren(tracking.TrackerTestCase):
         self.assertEqual({}, self.children())
         self.assertEqual({'gpu0': 0}, self.room())
 
+    def test_child_that_is_back_before_the_cell_forgot_it_has_room(self):
+        reports = self.tracker()
+        self.have(gpu0=gpu(), gpu1=gpu())
+        reports.report()
+        before = self.claims.set_inventory
+        calls = []
+
+        def fail_second(provider, inventory):
+            calls.append(provider)
+            if len(calls) == 2:
+                raise exception.DatabaseUnreachable(
+                    schema='claims', url='x', reason='y')
+            before(provider, inventory)
+
+        self.have()
+        self.claims.set_inventory = fail_second
+        self.assertRaises(exception.DatabaseUnreachable, reports.report)
+        self.assertEqual([0, 4], sorted(self.room().values()))
+
+        self.have(gpu0=gpu(), gpu1=gpu())
+        reports.report()
+
+        self.assertEqual({'gpu0': 4, 'gpu1': 4}, self.room())
+
     def test_restart_never_shows_a_node_without_its_children(self):
         self.have(gpu0=gpu())
         self.tracker().report()
