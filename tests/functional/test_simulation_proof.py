@@ -24,7 +24,7 @@ from cellsched.simulator import simulation
 from tests.unit import base
 
 #: Seeds to try before a guard counts as one that nobody would miss.
-SEEDS_MAX = 250
+SEEDS_MAX = 300
 
 #: Who is slow, dies or hears twice is taken for dead by others.
 RACES = ('freeze', 'repeat', 'lose', 'commit')
@@ -143,7 +143,7 @@ class TestSimulationProof(base.TestCase):
         """All of it is of one transaction, so that no order can be wrong."""
         self.assertIsMissed(
             (build_and_schedule.BuildAndSchedule, '_fence', look_once),
-            kinds=('freeze', 'commit'), rate=0.1, first=150)
+            kinds=('freeze', 'commit'), rate=0.1, first=250)
 
     def test_conditions_of_transitions(self):
         self.assertIsMissed((instances, '_change', change_anyhow))
