@@ -20,6 +20,7 @@ from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import dictionary_encoding
 from cellsched.hosts import inflight_builds
+from cellsched.hosts import other_providers
 from cellsched.hosts import sharing as sharing_
 from cellsched.hosts import snapshot as snapshot_
 from cellsched.hosts import view as view_
@@ -30,8 +31,6 @@ _LASTING = frozenset({
     'service_disabled', 'forced_down', 'vcpus_total', 'total_usable_ram_mb',
     'total_usable_disk_gb', 'supported_instances', 'traits', 'units',
     'children', 'child_uuids', 'child_units', 'sharing'})
-
-_Units = tuple[tuple[str, int, int, int], ...]
 
 _UNBOUNDED: Mapping[str, tuple[int, int, int]] = {}
 
@@ -132,9 +131,7 @@ class HostTable:
         self._takings: dict[str, list[Taking]] = {}
         # How many changes were in overlays when a node was chosen last.
         self._noted_at: dict[str, int] = {}
-        # Nodes of child providers, with their numbers there.
-        self._children: Mapping[str, tuple[str, int]] = {}
-        self._sharing: Mapping[str, sharing_.SharingProvider] = {}
+        self._others = other_providers.OtherProviders()
         # By resource class, the numbers of child providers with a column.
         self._places: Mapping[str, tuple[int, ...]] = {}
         # Columns that are no published snapshot's.
@@ -228,7 +225,8 @@ class HostTable:
                     or not self._has_room(taken)):
                 return None
             takings = [Taking(node, resources, hosts.now,
-                              self._providers(node, resources))
+                              self._others.given(
+                                  node, self._children(node), resources))
                        for node, resources in taken]
             snapshot, overlay, earlier = self._published
             for taking in takings:
@@ -298,7 +296,10 @@ class HostTable:
         if columns_.AT in resource:
             uuid = columns_.sharing_provider(resource)
             if uuid is not None:
-                return self._shared_room(uuid, resource)
+                return self._others.room(uuid, resource) - sum(
+                    amount for takings in self._takings.values()
+                    for taking in takings for name, amount
+                    in taking.resources if name == resource)
         row = self._rows.get(node)
         column = self._columns.get(columns_.ROOM + resource)
         if row is None or column is None:
@@ -307,29 +308,10 @@ class HostTable:
             amount for taking in self._takings.get(node, ())
             for name, amount in taking.resources if name == resource)
 
-    def _shared_room(self, uuid: str, resource: str) -> float:
-        provider = self._sharing.get(uuid)
-        if provider is None:
-            return 0.0
-        return provider.room.get(
-            resource.partition(columns_.AT)[0], 0.0) - sum(
-            amount for takings in self._takings.values()
-            for taking in takings
-            for name, amount in taking.resources if name == resource)
-
-    def _providers(
-        self, node: str, resources: tuple[tuple[str, int], ...]
-    ) -> tuple[str, ...]:
-        """Return the providers of which something is taken on a host."""
-        found = {node: None}
-        for name, _ in resources:
-            _, _, place = name.partition(columns_.AT)
-            if place.isdigit():
-                uuids = self._value('child_uuids', self._rows[node])
-                found[uuids[int(place) - 1]] = None
-            elif place:
-                found[place] = None
-        return tuple(found)
+    def _children(self, node: str) -> tuple[str, ...]:
+        """Return the child providers of a host; none of one that has gone."""
+        row = self._rows.get(node)
+        return () if row is None else self._value('child_uuids', row)
 
     def _value(self, name: str, row: int) -> Any:
         """Return what a coded column says of a host."""
@@ -375,8 +357,8 @@ class HostTable:
             snapshot = snapshot_.Snapshot(
                 before.version + 1, self.specs, columns, dict(self._encodings),
                 dict(self._rows) if self._rows_changed else before.rows,
-                self.cells.copy(), self._sharing, self._places,
-                self._children,
+                self.cells.copy(), self._others.sharing, self._places,
+                self._others.children,
                 {} if lasting else before.kept,
                 {} if self._rows_changed else {
                     # Decisions add to it meanwhile.
@@ -438,22 +420,19 @@ class HostTable:
 
         :returns: columns to be set with them
         """
-        units = []
-        known = dict(self._children)
+        units, changes = [], []
         for node, row, uuids in zip(nodes, rows.tolist(), given):
             before = self._value('child_uuids', row)
             if uuids == before:
                 units.append(self._value('child_units', row))
                 continue
-            _forget(known, before, node)
-            known.update({
-                uuid: (node, number)
-                for number, uuid in enumerate(uuids, start=1)})
+            changes.append((node, before, uuids))
             for name in self._columns:
                 if name.startswith(columns_.ROOM) and columns_.AT in name:
                     self._writable(name)[row] = 0
             units.append(((),) * len(uuids))
-        self._children = known
+        if changes:
+            self._others.replace(changes)
         return {'child_units': units}
 
     def _put(self, name: str, rows: snapshot_.Column, given: Any) -> None:
@@ -489,11 +468,9 @@ class HostTable:
             stay = np.ones(self._length, dtype=bool)
             stay[list(gone)] = False
             left = self.written('uuid')[~stay]
-            known = dict(self._children)
-            for row in gone:
-                _forget(known, self._value('child_uuids', row),
-                        self._columns['uuid'][row])
-            self._children = known
+            self._others.replace([
+                (self._columns['uuid'][row],
+                 self._value('child_uuids', row), ()) for row in gone])
             self._inflight_builds.forget(left)
             for uuid in left:
                 self._noted_at.pop(uuid, None)
@@ -556,11 +533,12 @@ class HostTable:
             self._writable(columns_.ROOM + resource + place)[row] = room
 
     def _set_other(
-        self, uuid: str, left: Mapping[str, float], units: _Units
+        self, uuid: str, left: Mapping[str, float],
+        units: other_providers.Units,
     ) -> None:
         """Set what is taken of a provider that is no host."""
-        node, number = self._children.get(uuid, ('', 0))
-        if not node and uuid not in self._sharing:
+        node, number = self._others.children.get(uuid, ('', 0))
+        if not node and uuid not in self._others.sharing:
             return
         self._fold()
         for takings in ([self._takings.get(node, [])] if node
@@ -569,8 +547,7 @@ class HostTable:
                 taking.doubted |= uuid in taking.providers
         self._changed = True
         if not node:
-            self._sharing = {**self._sharing, uuid: dataclasses.replace(
-                self._sharing[uuid], room=left, units=units)}
+            self._others.set_room(uuid, left, units)
             return
         row = self._rows[node]
         self._set_room(row, left, f'{columns_.AT}{number}')
@@ -601,14 +578,8 @@ class HostTable:
         :returns: those that are new
         """
         with self._lock:
-            known = self._sharing
-            self._sharing = {
-                uuid: dataclasses.replace(
-                    each, room=known[uuid].room, units=known[uuid].units)
-                if uuid in known else each
-                for uuid, each in providers.items()}
             self._changed = self._lasting_changed = True
-            return [uuid for uuid in providers if uuid not in known]
+            return self._others.set_sharing(providers)
 
     def settle(self, before: float) -> None:
         """Count no more builds that were begun before then.
@@ -634,27 +605,12 @@ class HostTable:
                     continue
                 self._changed = True
                 for name, amount in view_.changes(taking.resources):
-                    if columns_.AT in name and self._fold_shared(name, amount):
+                    if columns_.AT in name and self._others.add(name, amount):
                         continue
                     if name.startswith(columns_.ROOM):
                         self._room_column(name.removeprefix(columns_.ROOM))
                     self._writable(name)[row] += amount
                 self._inflight_builds.add(node, taking.at)
-
-    def _fold_shared(self, name: str, amount: int) -> bool:
-        """Change the room of a sharing provider, if it is that of one."""
-        uuid = columns_.sharing_provider(name)
-        if uuid is None:
-            return False
-        provider = self._sharing.get(uuid)
-        if provider is not None:
-            resource = name.removeprefix(columns_.ROOM).partition(
-                columns_.AT)[0]
-            self._sharing = {**self._sharing, uuid: dataclasses.replace(
-                provider, room={
-                    **provider.room,
-                    resource: provider.room.get(resource, 0) + amount})}
-        return True
 
     def _place(self, uuids: Sequence[str]) -> snapshot_.Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
@@ -712,15 +668,6 @@ class HostTable:
                     *self._places.get(resource, ()), int(number))}
 
 
-def _forget(
-    children: dict[str, tuple[str, int]], uuids: Iterable[str], node: str
-) -> None:
-    """Remove child providers of a node that are no other's by now."""
-    for uuid in uuids:
-        if children.get(uuid, ('', 0))[0] == node:
-            del children[uuid]
-
-
 def _left(
     capacity: Mapping[str, int], used: Mapping[str, int]
 ) -> dict[str, float]:
@@ -729,7 +676,9 @@ def _left(
             for resource in capacity.keys() | used.keys()}
 
 
-def _bounds(units: Mapping[str, tuple[int, int, int]]) -> _Units:
+def _bounds(
+    units: Mapping[str, tuple[int, int, int]]
+) -> other_providers.Units:
     """Return bounds as the columns of units have them."""
     return tuple((name, *units[name]) for name in sorted(units))
 

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Providers beside the hosts of a table: their children, and shared ones."""
+
+from cellsched.hosts import other_providers
+from cellsched.hosts import sharing
+from tests.unit import base
+
+
+class TestOtherProviders(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.others = other_providers.OtherProviders()
+        self.others.set_sharing(
+            {'pool': sharing.SharingProvider('pool', 'rack')})
+        self.others.set_room('pool', {'DISK_GB': 5}, ())
+
+    def test_mappings_that_were_given_stay_as_they_are(self):
+        children, shared = self.others.children, self.others.sharing
+
+        self.others.replace([('n', (), ('a', 'b'))])
+        self.others.add('room:DISK_GB@pool', -2)
+
+        self.assertEqual({}, children)
+        self.assertEqual({'a': ('n', 1), 'b': ('n', 2)},
+                         self.others.children)
+        self.assertEqual({'DISK_GB': 5}, shared['pool'].room)
+        self.assertEqual(3, self.others.room('pool', 'DISK_GB@pool'))
+
+    def test_child_that_is_another_nodes_stays_there(self):
+        self.others.replace([('n', (), ('a',)), ('m', (), ('a',))])
+
+        self.others.replace([('n', ('a',), ())])
+
+        self.assertEqual({'a': ('m', 1)}, self.others.children)
+
+    def test_names_of_other_rooms_are_not_its_own(self):
+        self.assertFalse(self.others.add('room:DISK_GB', -2))
+        self.assertFalse(self.others.add('room:DISK_GB@1', -2))
+        self.assertTrue(self.others.add('room:DISK_GB@gone', -2))
+        self.assertEqual(0, self.others.room('gone', 'DISK_GB'))
+
+    def test_what_is_taken_is_told_by_its_providers(self):
+        self.assertEqual(
+            ('n', 'b', 'pool'), self.others.given('n', ('a', 'b'), [
+                ('VCPU', 1), ('VGPU@2', 1), ('X@2', 1), ('DISK_GB@pool', 1)]))
