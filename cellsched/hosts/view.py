@@ -324,8 +324,9 @@ class Hosts:
 
     def gives(self, resource: str) -> bool:
         """Return whether others than hosts themselves may give a class."""
-        return bool(self.children_with(resource)) or any(
-            resource in each.room for each in self.sharing.values())
+        snapshot = self.columns.snapshot
+        return resource in snapshot.places or bool(snapshot.sharing) and any(
+            resource in each.room for each in snapshot.sharing.values())
 
     def row_of_provider(self, uuid: str) -> int | None:
         """Return the row in the table of a host or of its child provider."""
