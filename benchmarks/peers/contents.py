@@ -2,13 +2,16 @@
 """Hosts of a deployment, written where Nova and Placement keep them.
 
 A host is its service and compute node in the database of its cell, its
-mapping in the API database, and its provider in Placement. Hosts differ in
-size, and run nothing yet. They have no NUMA topology and no PCI devices, and
-their providers only the two traits that Nova's requests ask for, where real
-ones have dozens: all of that is to the advantage of Nova.
+mapping in the API database, and its provider in Placement, with child
+providers where it has some. The hosts made here differ in size, and run
+nothing yet. They have no NUMA topology and no PCI devices, and their providers
+only the two traits that Nova's requests ask for, where real ones have dozens;
+what is used of a host is one consumer's, where real ones have one for each
+server: all of that is to the advantage of Nova.
 """
 
 import datetime
+import itertools
 import json
 import random
 import uuid
@@ -54,6 +57,7 @@ def make_hosts(count, cells, seed=0):
             'vcpus': vcpus,
             'memory_mb': vcpus * 1024 * random_source.choice([4, 6, 8]),
             'local_gb': vcpus * random_source.choice([25, 50, 100]),
+            'used': {name: 0 for name, *_ in INVENTORIES}, 'children': [],
         })
     return made
 
@@ -90,12 +94,16 @@ def write_cell(url, hosts):
             'created_at': now, 'updated_at': now, 'deleted': 0,
             'uuid': host['uuid'], 'host': host['host'],
             'hypervisor_hostname': host['host'], 'vcpus': host['vcpus'],
-            'vcpus_used': 0, 'memory_mb': host['memory_mb'],
-            'memory_mb_used': 512,
-            'free_ram_mb': host['memory_mb'] - 512,
-            'local_gb': host['local_gb'], 'local_gb_used': 0,
-            'free_disk_gb': host['local_gb'],
-            'disk_available_least': host['local_gb'],
+            'vcpus_used': host['used']['VCPU'],
+            'memory_mb': host['memory_mb'],
+            'memory_mb_used': 512 + host['used']['MEMORY_MB'],
+            'free_ram_mb':
+                host['memory_mb'] - 512 - host['used']['MEMORY_MB'],
+            'local_gb': host['local_gb'],
+            'local_gb_used': host['used']['DISK_GB'],
+            'free_disk_gb': host['local_gb'] - host['used']['DISK_GB'],
+            'disk_available_least':
+                host['local_gb'] - host['used']['DISK_GB'],
             'hypervisor_type': 'QEMU', 'hypervisor_version': 7002000,
             'current_workload': 0, 'running_vms': 0,
             'cpu_info': CPU_INFO, 'supported_instances': SUPPORTED,
@@ -107,32 +115,73 @@ def write_cell(url, hosts):
 
 
 def write_providers(url, hosts):
-    """Write the providers of all hosts, with inventories and traits."""
-    engine = servers.engine(url)
-    with engine.connect() as connection:
-        classes, traits = (
-            dict(connection.execute(sqlalchemy.select(
-                model.name, model.id)).all())
-            for model in (placement_models.ResourceClass,
-                          placement_models.Trait))
+    """Write the providers of all hosts, with inventories and traits.
+
+    Placement knows their classes and traits already.
+    """
     hosts = [host for members in hosts for host in members]
-    rows = {
+    providers = list(make_providers(hosts))
+    classes, traits = (
+        known(url, model) for model in (placement_models.ResourceClass,
+                                        placement_models.Trait))
+    insert(url, {
         placement_models.ResourceProvider: [{
-            'id': id_, 'uuid': host['uuid'], 'name': host['host'],
-            'generation': 1, 'root_provider_id': id_,
-        } for id_, host in enumerate(hosts, 1)],
+            'id': id_, 'uuid': provider['uuid'], 'name': provider['name'],
+            'generation': 1, 'root_provider_id': root,
+            'parent_provider_id': None if id_ == root else root,
+        } for id_, root, provider in providers],
         placement_models.Inventory: [{
             'resource_provider_id': id_,
-            'resource_class_id': classes[name], 'total': host[field],
-            'reserved': reserved, 'min_unit': 1, 'max_unit': host[field],
+            'resource_class_id': classes[name], 'total': total,
+            'reserved': reserved, 'min_unit': 1, 'max_unit': total,
             'step_size': 1, 'allocation_ratio': ratio,
-        } for id_, host in enumerate(hosts, 1)
-            for name, field, reserved, ratio in INVENTORIES],
+        } for id_, _, provider in providers
+            for name, total, reserved, ratio in provider['inventories']],
         placement_models.ResourceProviderTrait: [{
             'resource_provider_id': id_, 'trait_id': traits[name],
-        } for id_ in range(1, len(hosts) + 1) for name in TRAITS],
-    }
-    insert(url, rows)
+        } for id_, _, provider in providers for name in provider['traits']],
+        placement_models.Project: [{'external_id': 'project'}],
+        placement_models.User: [{'external_id': 'user'}],
+        placement_models.Consumer: [{
+            'uuid': consumer(root), 'project_id': 1, 'user_id': 1,
+            'generation': 1,
+        } for root in sorted({root for _, root, provider in providers
+                              if any(provider['used'].values())})],
+        placement_models.Allocation: [{
+            'resource_provider_id': id_, 'consumer_id': consumer(root),
+            'resource_class_id': classes[name], 'used': used,
+        } for id_, root, provider in providers
+            for name, used in provider['used'].items() if used],
+    })
+
+
+def make_providers(hosts):
+    """Yield the providers of hosts: id, that of the root, and what it has."""
+    ids = itertools.count(1)
+    for host in hosts:
+        root = next(ids)
+        yield root, root, {
+            'uuid': host['uuid'], 'name': host['host'], 'traits': TRAITS,
+            'used': host['used'],
+            'inventories': [(name, host[field], reserved, ratio)
+                            for name, field, reserved, ratio in INVENTORIES]}
+        for child in host['children']:
+            yield next(ids), root, {
+                **child, 'inventories': [
+                    (name, total, 0, 1.0)
+                    for name, total in child['inventories'].items()]}
+
+
+def consumer(root):
+    """Return the uuid of whoever uses what is used of a host."""
+    return str(uuid.UUID(int=root, version=4))
+
+
+def known(url, model):
+    """Return the ids of resource classes or traits by their names."""
+    with servers.engine(url).connect() as connection:
+        return dict(connection.execute(sqlalchemy.select(
+            model.name, model.id)).all())
 
 
 def insert(url, rows):

@@ -18,10 +18,10 @@ connects to everything, is not among the samples.
 import native  # noqa: F401
 
 import argparse
+import contextlib
 import json
 import logging
 import pathlib
-import shutil
 import signal
 import sys
 import tempfile
@@ -64,15 +64,16 @@ max_placement_results = {results}
 
 
 def main(argv=None):
-    args = parse(argv)
+    return tell(run, parse(argv))
+
+
+def tell(function, args):
+    """Print what a function returns as JSON, and return the exit status."""
     logging.basicConfig(level=logging.ERROR)
     # What was started must be stopped in that case, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    started, directory = [], pathlib.Path(tempfile.mkdtemp())
     try:
-        # The user that PostgreSQL runs as must reach its directory.
-        directory.chmod(0o755)
-        samples, reading = run(args, directory, started)
+        print(json.dumps(function(args)))
     except (OSError, RuntimeError, exception.NovaException) as exc:
         print(f'{sys.argv[0]}: {exc}', file=sys.stderr)
         return 1
@@ -80,20 +81,6 @@ def main(argv=None):
         # So is NoValidHost wrapped for the caller of the service.
         print(f'{sys.argv[0]}: {exc.exc_info[1]}', file=sys.stderr)
         return 1
-    finally:
-        for server in reversed(started):
-            server.stop()
-        shutil.rmtree(directory)
-    print(json.dumps({
-        'samples': samples,
-        'reading': reading,
-        'hosts': args.hosts,
-        'cells': args.cells,
-        'instances': args.instances,
-        'placement_results': args.placement_results,
-        'databases': 'PostgreSQL, one database for each cell, fsync on',
-        'nova': version.version_string(),
-    }))
     return 0
 
 
@@ -118,35 +105,66 @@ def parse(argv):
     return args
 
 
-def run(args, directory, started):
+def run(args):
     """Return the samples of requests and of reading the hosts."""
-    postgres = servers.PostgreSQL(directory / 'postgres')
-    started.append(postgres)
-    placement = servers.Placement(
-        directory / 'placement', postgres.create('placement'))
-    started.append(placement)
     hosts = contents.make_hosts(args.hosts, args.cells)
-    deploy(args, directory, postgres, placement, hosts)
-    manager = scheduler.SchedulerManager()
-    # It asks for the instances of all hosts in the background: that must not
-    # go on while something is timed.
-    thread_pool_factory.reset_all_executors()
-    for members in hosts:
-        for host in members:
-            manager.host_manager._instance_info[host['host']] = {
-                'instances': {}, 'updated': True}
-    select(manager, args.instances)
-    return ([select(manager, args.instances) for _ in range(args.repeat)],
-            [read(manager, hosts) for _ in range(args.reading)])
+    with deployment(hosts, args.placement_results) as manager:
+        select(manager, args.instances)
+        samples = [select(manager, args.instances)[0]
+                   for _ in range(args.repeat)]
+        reading = [read(manager, hosts) for _ in range(args.reading)]
+    return {
+        'samples': samples,
+        'reading': reading,
+        'hosts': args.hosts,
+        'cells': args.cells,
+        'instances': args.instances,
+        'placement_results': args.placement_results,
+        'databases': 'PostgreSQL, one database for each cell, fsync on',
+        'nova': version.version_string(),
+    }
 
 
-def deploy(args, directory, postgres, placement, hosts):
+@contextlib.contextmanager
+def deployment(hosts, results, own=None):
+    """Yield Nova's manager over servers of its own, which know these hosts.
+
+    :param hosts: a list of hosts for each cell
+    :param results: how many candidates Nova asks Placement for at most
+    :param own: custom ``resource_classes`` and ``traits`` that they have
+    """
+    with contextlib.ExitStack() as stack:
+        directory = pathlib.Path(stack.enter_context(
+            tempfile.TemporaryDirectory()))
+        # The user that PostgreSQL runs as must reach its directory.
+        directory.chmod(0o755)
+        postgres = servers.PostgreSQL(directory / 'postgres')
+        stack.callback(postgres.stop)
+        placement = servers.Placement(
+            directory / 'placement', postgres.create('placement'))
+        stack.callback(placement.stop)
+        for kind, names in (own or {}).items():
+            for name in names:
+                placement.create(kind, name)
+        deploy(directory, postgres, placement, hosts, results)
+        manager = scheduler.SchedulerManager()
+        # It asks for the instances of all hosts in the background: that must
+        # not go on while something is timed.
+        thread_pool_factory.reset_all_executors()
+        for members in hosts:
+            for host in members:
+                manager.host_manager._instance_info[host['host']] = {
+                    'instances': {}, 'updated': True}
+        yield manager
+
+
+def deploy(directory, postgres, placement, hosts, results):
     """Make the databases and what is in them, and configure Nova."""
     file = directory / 'nova.conf'
     cell0 = postgres.create('cell0')
     file.write_text(CONFIGURATION.format(
         directory=directory, main=cell0, api=postgres.create('api'),
-        placement=placement.url, results=args.placement_results))
+        placement=placement.url, results=results))
     config.parse_args(['nova-scheduler'], default_config_files=[str(file)])
     objects.register_all()
     for database in ('main', 'api'):
@@ -162,11 +180,14 @@ def deploy(args, directory, postgres, placement, hosts):
     contents.write_providers(postgres.url('placement'), hosts)
 
 
-def select(manager, count):
-    """Return how long a request takes in seconds."""
+def select(manager, count, **flavor):
+    """Return how long a request takes in seconds, and the hosts it gets.
+
+    :param flavor: what differs from the usual flavor
+    """
     ctxt = context.RequestContext('user', 'project', is_admin=True)
     uuids = [str(uuid.uuid4()) for _ in range(count)]
-    spec = make_request(ctxt, uuids)
+    spec = make_request(ctxt, uuids, flavor)
     start = time.perf_counter()
     selections = manager.select_destinations(
         ctxt, spec_obj=spec, instance_uuids=uuids, return_objects=True,
@@ -178,7 +199,7 @@ def select(manager, count):
         if not manager.placement_client.delete_allocation_for_instance(
                 ctxt, consumer, force=True):
             raise RuntimeError(f'{consumer} had no allocation')
-    return elapsed
+    return elapsed, [hosts[0].service_host for hosts in selections]
 
 
 def read(manager, hosts):
@@ -194,13 +215,14 @@ def read(manager, hosts):
     return elapsed
 
 
-def make_request(ctxt, uuids):
+def make_request(ctxt, uuids, flavor):
     return objects.RequestSpec(
         ctxt, project_id='project', user_id='user',
-        flavor=objects.Flavor(
-            id=1, flavorid='medium', name='medium', vcpus=2, memory_mb=4096,
-            root_gb=20, ephemeral_gb=0, swap=0, rxtx_factor=1.0,
-            is_public=True, disabled=False, extra_specs={}),
+        flavor=objects.Flavor(**{
+            'id': 1, 'flavorid': 'medium', 'name': 'medium', 'vcpus': 2,
+            'memory_mb': 4096, 'root_gb': 20, 'ephemeral_gb': 0, 'swap': 0,
+            'rxtx_factor': 1.0, 'is_public': True, 'disabled': False,
+            'extra_specs': {}, **flavor}),
         image=objects.ImageMeta.from_dict({
             'id': str(uuid.uuid4()),
             'properties': {'hw_architecture': 'x86_64'}}),

@@ -129,6 +129,14 @@ class Placement(Server):
             env={'OS_PLACEMENT_CONFIG_DIR': str(directory)})
         self.wait(self._answers)
 
+    def create(self, kind, name):
+        """Create a custom one of ``resource_classes`` or ``traits``."""
+        urllib.request.urlopen(urllib.request.Request(
+            f'{self.url}/{kind}/{name}', method='PUT', headers={
+                'X-Auth-Token': 'admin',
+                'OpenStack-API-Version': 'placement 1.39'},
+        ), timeout=60).close()
+
     def _answers(self):
         try:
             urllib.request.urlopen(self.url, timeout=60).close()
