@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions over hosts with child providers, beside plain ones there.
+"""Decisions over hosts with child providers, beside plain ones and Nova's.
 
-Parameters: ``hosts``; ``children`` of each, of which each has two of the six
-resource classes that the host itself has not; ``requests``, the extra specs of
-each beside a plain one of the same size, by what it is called.
+Parameters: ``hosts`` and ``cells``, of which fewer are to Nova's advantage;
+``children`` of each host, of which each has two of the six resource classes
+that the host itself has not; ``requests``, the extra specs of each beside a
+plain one of the same size, by what it is called; and in ``nova`` how often
+Nova does each, see ``peers``.
 
-One sample of each is taken in turn, on a table that nothing changes.
+One sample of each is taken in turn, on a table that nothing changes. Nova's
+are of the whole of its ``select_destinations``, with Placement over the same
+inventories and as much of them in use. It claims what it chose, which is no
+part of a decision: that is told apart. It is an error if a host that Placement
+names does not pass here, or if it names all that it has, which are fewer than
+Nova asks for at most, and others pass here.
 """
 
-import time
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
 import uuid
 
 import numpy as np
@@ -17,6 +28,7 @@ from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import provider_groups
 from cellsched.testing import builders
 import decision
+from peers import environment
 
 #: Of each kind of child provider, the classes and how much it has at most.
 KINDS = (
@@ -26,26 +38,38 @@ KINDS = (
     {'CUSTOM_DEVICE': 8, 'CUSTOM_LICENCE': 16},
 )
 
+#: What can be used of each host itself.
+ROOM = {'VCPU': 256, 'MEMORY_MB': 262144, 'DISK_GB': 4000}
+
+#: The same as a host has it: CPUs are offered four times, and of memory it
+#: keeps something for itself.
+SIZE = {'vcpus': 64, 'memory_mb': 262144 + 512, 'local_gb': 4000}
+
+FLAVOR = {'vcpus': 4, 'memory_mb': 8192, 'root_gb': 40}
+
 SEED = 5
 
 
 def run(parameters, repeat):
-    """Return samples by request, taken in turns."""
-    table = make(parameters['hosts'], parameters['children'])
-    made = decision.make()
-    size = {'vcpus': 4, 'memory_mb': 8192, 'root_gb': 40}
-    requests = {'plain': builders.request(**size), **{
-        name: builders.request(**size, extra_specs=specs)
-        for name, specs in parameters['requests'].items()}}
+    """Return samples by request, taken in turns, and their ratios."""
+    hosts = make_hosts(parameters['hosts'], parameters['cells'],
+                       parameters['children'])
+    specs = {'plain': {}, **parameters['requests']}
+    nova = ask_nova(hosts, specs, parameters) if parameters.get('nova') else {}
+    table, made = make_table(hosts), decision.make()
+    requests = {name: builders.request(**FLAVOR, extra_specs=each)
+                for name, each in specs.items()}
     samples = {name: [] for name in requests}
-    for request in requests.values():
+    for name, request in requests.items():
         choose(made, table, request)
+        check(made, table, request, nova.get(name, []))
     for _ in range(repeat):
         for name, request in requests.items():
-            began = time.perf_counter()
-            choose(made, table, request)
-            samples[name].append(time.perf_counter() - began)
-    return samples
+            samples[name].append(decision.timed(choose, made, table, request))
+    for name, theirs in nova.items():
+        for part in ('whole', 'candidates', 'claim'):
+            samples[f'nova {name}, {part}'] = [each[part] for each in theirs]
+    return samples, ratios(samples, requests)
 
 
 def choose(made, table, request):
@@ -62,32 +86,96 @@ def choose(made, table, request):
         table.reuse(hosts)
 
 
-def make(count, children):
-    """Return a table of hosts that are partly taken."""
+def check(made, table, request, theirs):
+    """Make sure that the same hosts pass on both sides."""
+    rows = made.candidates(table.view(builders.NOW), request).rows
+    names = set(table['host'][rows])
+    for each in theirs:
+        wrong = {each['chosen'], *each['hosts']} - names
+        if each['all']:
+            wrong |= names - set(each['hosts'])
+        if wrong:
+            raise RuntimeError(
+                f'{len(wrong)} hosts pass here or with Placement, not on '
+                f'both sides, among them {min(wrong)}')
+
+
+def ratios(samples, requests):
+    """Return how many times as long one takes as another."""
+    medians = {name: statistics.median(times)
+               for name, times in samples.items()}
+    found = {f'{name} over plain': medians[name] / medians['plain']
+             for name in requests if name != 'plain'}
+    for name in requests:
+        if f'nova {name}, whole' in medians:
+            whole = medians[f'nova {name}, whole']
+            claim = medians[f'nova {name}, claim']
+            found[f'nova over {name}'] = whole / medians[name]
+            found[f'nova over {name}, without its claim'] = (
+                whole - claim) / medians[name]
+    return found
+
+
+def make_hosts(count, cells, children):
+    """Return hosts that are partly used, as both sides read them."""
     random = np.random.default_rng(SEED)
-    uuids = [str(uuid.UUID(int=row + 1)) for row in range(count)]
-    table = builders.table(
-        count, uuid=uuids, vcpus_total=64, total_usable_ram_mb=262144,
-        total_usable_disk_gb=4000,
-        cell=[f'cell{row % 80}' for row in range(count)],
-        child_uuids=[tuple(child(row, number) for number in range(children))
-                     for row in range(count)],
-        children=[tuple((0, frozenset({f'CUSTOM_KIND{number % len(KINDS)}'}))
-                        for number in range(children))] * count)
     shares = random.random((count, children + 1)) * 0.9
-    for row in range(count):
-        share = shares[row, 0]
-        table.set_usage(
-            uuids[row], {'VCPU': 256, 'MEMORY_MB': 262144, 'DISK_GB': 4000},
-            {'VCPU': int(256 * share), 'MEMORY_MB': int(262144 * share),
-             'DISK_GB': int(4000 * share)}, 1)
-        for number in range(children):
-            has = KINDS[number % len(KINDS)]
-            table.set_usage(child(row, number), has, {
-                name: int(amount * shares[row, number + 1])
-                for name, amount in has.items()}, 1)
+    return [{
+        'host': f'host-{row:06}', 'cell': row % cells,
+        'uuid': str(uuid.UUID(int=row + 1)), **SIZE,
+        'used': part(ROOM, shares[row, 0]),
+        'children': [make_child(row, number, shares[row, number + 1])
+                     for number in range(children)],
+    } for row in range(count)]
+
+
+def make_child(row, number, share):
+    kind = number % len(KINDS)
+    return {'uuid': str(uuid.UUID(int=(row + 1) * 1000 + 10 ** 9 + number)),
+            'name': f'host-{row:06}_{number}',
+            'traits': [f'CUSTOM_KIND{kind}'], 'inventories': KINDS[kind],
+            'used': part(KINDS[kind], share)}
+
+
+def part(amounts, share):
+    return {name: int(amount * share) for name, amount in amounts.items()}
+
+
+def make_table(hosts):
+    """Return the table of a scheduler that knows these hosts."""
+    table = builders.table(
+        len(hosts), uuid=[host['uuid'] for host in hosts],
+        host=[host['host'] for host in hosts],
+        vcpus_total=SIZE['vcpus'], total_usable_ram_mb=ROOM['MEMORY_MB'],
+        total_usable_disk_gb=ROOM['DISK_GB'],
+        cell=[f'cell{host["cell"]}' for host in hosts],
+        child_uuids=[tuple(child['uuid'] for child in host['children'])
+                     for host in hosts],
+        children=[tuple((0, frozenset(child['traits']))
+                        for child in host['children']) for host in hosts])
+    for host in hosts:
+        table.set_usage(host['uuid'], ROOM, host['used'], 1)
+        for child in host['children']:
+            table.set_usage(
+                child['uuid'], child['inventories'], child['used'], 1)
     return table
 
 
-def child(row, number):
-    return str(uuid.UUID(int=(row + 1) * 1000 + 10 ** 9 + number))
+def ask_nova(hosts, specs, parameters):
+    """Return what Nova says of each sample, by request."""
+    cells = [[] for _ in range(parameters['cells'])]
+    for host in hosts:
+        cells[host['cell']].append(host)
+    script = pathlib.Path(__file__).parent / 'peers' / 'nova_providers.py'
+    with tempfile.TemporaryDirectory() as directory:
+        file = pathlib.Path(directory) / 'given.json'
+        file.write_text(json.dumps(
+            {'hosts': cells, 'size': FLAVOR, 'requests': specs}),
+            encoding='utf-8')
+        done = subprocess.run(
+            [environment.make(environment.DEFAULT), script, file,
+             '--repeat', str(parameters['nova'])],
+            capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f'Nova failed: {done.stderr.strip()[-2000:]}')
+    return json.loads(done.stdout)

@@ -12,7 +12,7 @@ too, by their names: a pair, then.
 to be reached by the median, ``p99_ms`` is not to be exceeded, ``floors`` is
 how many times the floor's median the median may be, and ``above_floor_ms`` by
 how much it may be longer. ``p99_medians`` is how many times the median p99 may
-be.
+be. A figure may be ``at_least`` or ``at_most`` a number.
 """
 
 import argparse
@@ -44,7 +44,9 @@ BARS = {'per_second': 'at least {} per second',
         'p99_ms': 'p99 at most {} ms',
         'floors': 'at most {} floors',
         'above_floor_ms': 'at most {} ms above the floor',
-        'p99_medians': 'p99 at most {} times the median'}
+        'p99_medians': 'p99 at most {} times the median',
+        'at_least': 'at least {}',
+        'at_most': 'at most {}'}
 
 
 def main(argv=None):
@@ -84,8 +86,7 @@ def main(argv=None):
         samples, more = samples if isinstance(samples, tuple) else (
             samples, {})
         results += summaries(name, samples, workload.get('bars') or {})
-        figures += [{'workload': name, 'what': what, 'value': round(value, 3)}
-                    for what, value in more.items()]
+        figures += values(name, more, workload.get('bars') or {})
     show = show_json if args.format == 'json' else show_table
     show(results, figures)
     return 0
@@ -175,13 +176,23 @@ def summaries(name, samples, bars):
     return lines
 
 
+def values(name, figures, bars):
+    """Return a line for each figure that is no time."""
+    return [{'workload': name, 'what': what, 'value': round(value, 3),
+             'bar': judge({'at_least': value, 'at_most': value},
+                          bars.get(what) or {})}
+            for what, value in figures.items()]
+
+
 def judge(line, bar):
     """Return what is asked for, and whether it was met."""
     met = {'per_second': lambda found, asked: found >= asked,
            'p99_ms': lambda found, asked: found <= asked,
            'floors': lambda found, asked: found <= asked,
            'above_floor_ms': lambda found, asked: found <= asked,
-           'p99_medians': lambda found, asked: found <= asked}
+           'p99_medians': lambda found, asked: found <= asked,
+           'at_least': lambda found, asked: found >= asked,
+           'at_most': lambda found, asked: found <= asked}
     return '; '.join(
         f'{BARS[name].format(asked)}: '
         f'{"met" if met[name](line[name], asked) else "MISSED"}'
@@ -216,7 +227,8 @@ def show_table(results, figures):
         console.width = 160
     console.print(table)
     for each in figures:
-        print(f'{each["workload"]}: {each["what"]}: {each["value"]}')
+        bar = f' ({each["bar"]})' if each['bar'] else ''
+        print(f'{each["workload"]}: {each["what"]}: {each["value"]}{bar}')
 
 
 if __name__ == '__main__':

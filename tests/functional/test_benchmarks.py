@@ -58,6 +58,24 @@ class TestBenchmarks(base.TestCase):
                          (figure['workload'], figure['what']))
         self.assertGreater(figure['value'], 0)
 
+    def test_ratios_are_held_against_bars(self):
+        done = self.benchmark(
+            '--workload', 'providers-10000', '--repeat', '1',
+            '--parameter', 'hosts=40', '--parameter', 'nova=0', '-f', 'json')
+
+        self.assertEqual(0, done.returncode, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual(['plain', 'eight', 'group', 'groups'],
+                         [line['what'] for line in found['results']])
+        figures = {line['what']: line for line in found['figures']}
+        self.assertEqual(
+            {'eight over plain', 'group over plain', 'groups over plain'},
+            set(figures))
+        self.assertGreater(figures['eight over plain']['value'], 0)
+        self.assertIn(figures['eight over plain']['bar'],
+                      ('at most 2: met', 'at most 2: MISSED'))
+        self.assertIsNone(figures['groups over plain']['bar'])
+
     def test_table_is_for_people(self):
         done = self.benchmark('--workload', 'decision-1000', '--repeat', '1')
 

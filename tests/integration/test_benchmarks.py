@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from tests.integration import base
+from tests.integration.nova import caller
 from tests.integration import servers
 
 RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
@@ -70,6 +71,29 @@ class TestBenchmarks(base.TestCase):
         [longest] = found['figures']
         self.assertGreaterEqual(
             1000 * longest['value'] + 1, times['p99_ms'])
+
+    def test_hosts_with_child_providers_pass_as_with_placement(self):
+        base.installed(caller.python)
+
+        found = self.benchmark(
+            'providers-10000', hosts=60, cells=2, nova=1)
+
+        times = {line['what']: line for line in found['results']}
+        for name in ('plain', 'eight', 'group', 'groups'):
+            whole = times[f'nova {name}, whole']
+            self.assertEqual(1, whole['samples'])
+            self.assertGreater(
+                whole['median_ms'],
+                times[f'nova {name}, candidates']['median_ms']
+                + times[f'nova {name}, claim']['median_ms'])
+        figures = {line['what']: line for line in found['figures']}
+        for name in ('eight', 'group'):
+            ratio = figures[f'nova over {name}, without its claim']
+            self.assertIn(ratio['bar'],
+                          ('at least 500: met', 'at least 500: MISSED'))
+            self.assertLess(0, ratio['value'])
+            self.assertLess(ratio['value'],
+                            figures[f'nova over {name}']['value'])
 
     def benchmark(self, name: str, **parameters: int | str) -> dict[str, Any]:
         own = [word for name_, value in parameters.items()
