@@ -27,7 +27,9 @@ class ShowCapacity(base.Lister):
 
     The enabled filters say which hosts take one, and these are as many as
     there is room for there. What filters would say of the next ones does not
-    count, as where only so many may share a host.
+    count, as where only so many may share a host. Each cell is counted as if
+    the others took nothing; where hosts of several cells share a provider,
+    such as a pool of storage, fewer fit in all than the sum.
 
     A bar chart is drawn above the table on a terminal, or with ``--chart``.
     ``--plot`` draws one into a file, and needs ``cellsched[plot]``. Ends with
@@ -64,16 +66,17 @@ class ShowCapacity(base.Lister):
         snapshot = host.snapshot_of(self.app, args.snapshot)
         from cellsched.scheduler import planning
 
-        cells, rejections = planning.room(self.app.conf, snapshot, request)
+        found = planning.room(self.app.conf, snapshot, request)
+        cells = found.cells
         names = {each.cell: snapshot.cells.get(each.cell, each.cell)
                  for each in cells}
         cells.sort(key=lambda each: names[each.cell])
         rows = [(names[each.cell], *each[1:]) for each in cells]
-        total = [sum(amounts) for amounts in zip(
-            *(each[1:] for each in cells))] or [0, 0, 0]
+        total = (sum(each.hosts for each in cells),
+                 sum(each.passing for each in cells), found.servers)
         if not total[-1]:
             self.exit_code = FITS_NOWHERE
-            for each in rejections:
+            for each in found.rejections:
                 self.app.warn(f'{each.hosts} hosts: {each.reason}')
         bars = [chart.Bar(names[each.cell], 'servers', each.servers, total[-1])
                 for each in cells]

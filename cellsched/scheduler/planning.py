@@ -13,6 +13,7 @@ from cellsched.claims import memory
 from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.hosts import document as document_
+from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
@@ -46,7 +47,8 @@ class CellRoom(NamedTuple):
     :param cell: the cell's uuid
     :param hosts: compute nodes that the cell has
     :param passing: those that pass all filters
-    :param servers: how many servers these have room for
+    :param servers: how many servers these have room for, where those of
+        other cells take nothing of what is shared
     """
 
     cell: str
@@ -55,15 +57,28 @@ class CellRoom(NamedTuple):
     servers: int
 
 
+class Room(NamedTuple):
+    """The room of all cells for servers of one kind.
+
+    :param cells: in the order of their first hosts
+    :param servers: how many servers all cells have room for together; fewer
+        than the sum, where hosts of several cells share what they take
+    :param rejections: what rejected the other hosts
+    """
+
+    cells: list[CellRoom]
+    servers: int
+    rejections: list[candidates.Rejection]
+
+
 def room(
     conf: cfg.ConfigOpts, snapshot: document_.HostDocument,
     request: objects.RequestSpec,
-) -> tuple[list[CellRoom], list[candidates.Rejection]]:
+) -> Room:
     """Return how many servers of one kind fit each cell, and what rejects.
 
     The configured filters are asked once, as for a single server: what they
     would say of the next ones, as to how many share a host, does not count.
-    Cells come in the order of their first hosts.
 
     :raises cellsched.exception.InvalidField: something asked for makes no
         sense, or is read by no filter
@@ -77,16 +92,26 @@ def room(
     hosts = snapshot.table.view(snapshot.now)
     found = pipeline.candidates(hosts, request)
     cells = hosts['cell']
-    passing = np.zeros(len(hosts), dtype='int64')
-    passing[found.rows] = 1
-    counts = capacity.counts(hosts, request) * passing
     codes, first = np.unique(cells, return_index=True)
-    return [
-        CellRoom(hosts.value('cell', code), *(
-            int(amounts[cells == code].sum())
-            for amounts in (np.ones_like(passing), passing, counts)))
-        for code in codes[np.argsort(first)]
-    ], pipeline.rejections(request, found)
+    rooms = []
+    for code in codes[np.argsort(first)]:
+        rows = found.rows[cells[found.rows] == code]
+        rooms.append(CellRoom(
+            hosts.value('cell', code), int(np.count_nonzero(cells == code)),
+            len(rows), _servers(hosts, rows, request)))
+    servers = sum(each.servers for each in rooms)
+    if hosts.sharing:
+        # Alone each may have what all of them share.
+        servers = max(_servers(hosts, found.rows, request), max(
+            (each.servers for each in rooms), default=0))
+    return Room(rooms, servers, pipeline.rejections(request, found))
+
+
+def _servers(
+    hosts: view.Hosts, rows: view.Column, request: objects.RequestSpec
+) -> int:
+    """Return how many servers the hosts in some rows have room for."""
+    return int(capacity.counts(hosts.at(rows), request).sum())
 
 
 class Still:

@@ -73,13 +73,9 @@ def _all_together(
     hosts: view.Hosts, place: int, wants: assignment.ProviderDemand
 ) -> list[_Part] | None:
     """Return which providers give groups, and amounts beside them."""
-    places = _places(hosts, place, wants)
-    offers = [provider_offers.Offers(group, 1, False)
-              for group in wants.demand.groups]
-    row = int(hosts.table_rows(place))
-    found = assignment.assign(places, wants, [
-        frozenset(offer.outside(hosts, row, places)) if offer.restricts
-        else frozenset[int]() for offer in offers])
+    places = providers(hosts, place, wants)
+    found = assignment.assign(
+        places, wants, outside(hosts, place, wants, places))
     if found is None:
         return None
     amounts = dict(wants.amounts)
@@ -149,10 +145,34 @@ class ProviderAllocations:
         return cls({}, held, mappings)
 
 
-def _places(
+def outside(
+    hosts: view.Hosts, place: int, wants: assignment.ProviderDemand,
+    places: Sequence[assignment.Provider],
+) -> list[frozenset[int]]:
+    """Return for each group which providers of a host it must not have.
+
+    That is what its tree and its aggregates say.
+
+    :param places: the providers, as :func:`providers` returns them
+    """
+    row = int(hosts.table_rows(place))
+    return [
+        frozenset(offer.outside(hosts, row, places)) if offer.restricts
+        else frozenset[int]() for offer in (
+            provider_offers.Offers(group, 1, False)
+            for group in wants.demand.groups)]
+
+
+def providers(
     hosts: view.Hosts, place: int, wants: assignment.ProviderDemand
 ) -> list[assignment.Provider]:
-    """Return the providers of one host, with what they have left."""
+    """Return the providers of one host, with what they have left.
+
+    The host comes first, its child providers by their numbers, and then the
+    sharing ones.
+
+    :param place: where the host is among these
+    """
     classes = wants.classes
     traits, units, children, child_units, sharing = hosts.values_at(
         place, 'traits', 'units', 'children', 'child_units', 'sharing')

@@ -21,6 +21,7 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.objects import resources
 from cellsched.scheduler.decision import provider_groups
+from cellsched.scheduler.decision import server_counts
 
 #: What the host physically has, which is the most that one server may take.
 _SIZES = {
@@ -177,9 +178,14 @@ class Capacity(_Comparison):
 def counts(hosts: view.Hosts, request: objects.RequestSpec) -> view.Column:
     """Return how many such servers each host has room for.
 
-    Only room is asked about, and neither size nor any filter. Where nothing
-    is asked for, there is room for as many as can be counted.
+    Only room is asked about, and no filter. Together the servers of all
+    hosts take no more of a sharing provider than it has left; see
+    :mod:`.server_counts`. Where nothing is asked for, there is room for as
+    many as can be counted.
     """
+    wants = provider_groups.asked(hosts, request, request.resources())
+    if wants is not None:
+        return server_counts.counts(hosts, wants)
     found = np.full(len(hosts), resources.AMOUNT_MAX)
     for resource, amount in request.resources().items():
         found = np.minimum(found, hosts.room(resource) // amount)

@@ -7,6 +7,7 @@ from cellsched.cli import host
 from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit.cli import base
+from tests.unit.scheduler.decision import test_provider_groups
 
 SIZE = ('--vcpus', 1, '--ram', 1000)
 
@@ -50,6 +51,20 @@ class TestCapacity(base.CommandTestCase):
             ('North', 1, 0, 0), ('South', 2, 1, 4), ('all cells', 3, 1, 4),
         ]), self.rows('--availability-zone', 'east'))
         self.assertEqual(4, self.rows('--ignore-host', 'b')[1][-1][-1])
+
+    def test_what_cells_share_counts_once_in_all(self):
+        groups = test_provider_groups
+        hosts = groups.make(
+            [[groups.Provider()] for _ in range(3)], [{0}, {0}, {0}],
+            [groups.Provider((11, 0))], cell=['south', 'north', 'north'])
+        with self.path.open('w') as file:
+            host._write(document.dump(document.HostDocument(
+                hosts, builders.NOW, {'north': 'North'})), file)
+
+        # Each host has room for 8, but for what they share.
+        self.assertEqual((0, [
+            ('North', 2, 2, 5), ('south', 1, 1, 5), ('all cells', 3, 3, 5),
+        ]), self.rows('--extra-spec', 'resources:CUSTOM_A=2'))
 
     def test_none_ends_with_2_and_says_why(self):
         ran = self.capacity('-f', 'json', size=(

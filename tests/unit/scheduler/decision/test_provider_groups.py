@@ -42,12 +42,13 @@ class Provider:
         return 'Provider({}, {}, {}, {})'.format(*self.said)
 
 
-def make(hosts, zones=(), pools=()):
+def make(hosts, zones=(), pools=(), **columns):
     """Return a table.
 
     :param hosts: of each the root and its children
     :param zones: of each the aggregates, as numbers
     :param pools: the sharing providers of the aggregates, in order
+    :param columns: what else is said of hosts
     """
     table = builders.table(
         len(hosts), uuid=[uuid_of(host) for host in range(len(hosts))],
@@ -61,7 +62,7 @@ def make(hosts, zones=(), pools=()):
                     for numbers in zones] or ((),) * len(hosts),
         sharing=[tuple(POOLS[number] for number in numbers
                        if number < len(pools))
-                 for numbers in zones] or ((),) * len(hosts))
+                 for numbers in zones] or ((),) * len(hosts), **columns)
     table.set_sharing({
         POOLS[number]: sharing.SharingProvider(
             f'pool{number}', ZONES[number].uuid, pool.traits)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of servers that fit hosts whose providers give a part each.
+
+It is counted host after host, as one server after the other would be placed
+on each. What hosts share counts once: what one host's servers take of it the
+next ones lack.
+
+An amount that only its own resource class decides about is counted by a
+division. Groups, and what may want the same providers as they do, are given
+to providers one server after the other; hosts that have as much left of that
+are counted once.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+import numpy as np
+
+from cellsched.hosts import view
+from cellsched.objects import resources
+from cellsched.scheduler.decision import allocation
+from cellsched.scheduler.decision import assignment
+
+#: Servers that are counted on one host where they are counted one by one.
+ONE_BY_ONE_MAX = 10_000
+
+#: What servers take of sharing providers, by uuid and resource class.
+_Shared = dict[tuple[str, str], int]
+
+
+def counts(
+    hosts: view.Hosts, wants: assignment.ProviderDemand
+) -> view.Column:
+    """Return how many such servers each host has room for.
+
+    Together they take no more of a sharing provider than it has left.
+    """
+    counter = _Counter(hosts, wants)
+    return np.array([counter.count(place) for place in range(len(hosts))],
+                    dtype='int64')
+
+
+class _Counter:
+    """Counts host after host.
+
+    :ivar left: what is left of sharing providers
+    """
+
+    def __init__(
+        self, hosts: view.Hosts, wants: assignment.ProviderDemand
+    ) -> None:
+        self._hosts = hosts
+        self._wants = wants
+        self._left = {
+            (uuid, resource): hosts.shared_room(uuid, resource)
+            for uuid in hosts.sharing for resource in wants.classes}
+        # What one server takes that is counted one by one; what is left
+        # beyond that times their number makes no difference.
+        self._known: dict[object, tuple[int, _Shared]] = {}
+
+    def count(self, place: int) -> int:
+        """Return how many fit the host in a place, and have them take it."""
+        places = [
+            each._replace(room=tuple(
+                (resource, self._left[each.name, resource])
+                for resource, _ in each.room)) if each.is_sharing else each
+            for each in allocation.providers(self._hosts, place, self._wants)]
+        alone, together = _split(self._wants, places[0].traits)
+        number = ONE_BY_ONE_MAX if _is_any(together) else resources.AMOUNT_MAX
+        for resource, amount in alone:
+            number = min(number, sum(
+                copies for _, copies in _copies(
+                    places, resource, amount, self._wants.forbidden)))
+        taken: _Shared = {}
+        if number and _is_any(together):
+            number, taken = self._one_by_one(place, places, together, number)
+        for resource, amount in alone:
+            left = number
+            for each, copies in _copies(
+                    places, resource, amount, self._wants.forbidden):
+                used = min(left, copies)
+                left -= used
+                if each.is_sharing and used:
+                    taken = {**taken, (each.name, resource): used * amount}
+        for key, total in taken.items():
+            self._left[key] -= total
+        return number
+
+    def _one_by_one(
+        self, place: int, places: Sequence[assignment.Provider],
+        wants: assignment.ProviderDemand, most: int,
+    ) -> tuple[int, _Shared]:
+        """Return how many fit, no more than so many, and what they share."""
+        total = _totals(wants)
+        places = [each._replace(room=tuple(
+            (resource, min(room, most * total[resource])
+             if each.is_sharing else room)
+            for resource, room in each.room if resource in total))
+            for each in places]
+        outside = allocation.outside(self._hosts, place, wants, places)
+        key = wants, most, tuple(places), tuple(outside)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _placed(places, wants, outside, most)
+        return found
+
+
+def _split(
+    wants: assignment.ProviderDemand, has: frozenset[str]
+) -> tuple[list[tuple[str, int]], assignment.ProviderDemand]:
+    """Return amounts that are alone with their classes, and all the rest.
+
+    :param has: the traits of the host itself
+    """
+    required = wants.required - has
+    grouped = {resource for group in wants.demand.groups
+               for resource, _ in group.resources}
+    alone = [(resource, amount) for resource, amount in wants.amounts
+             if not required and resource not in grouped]
+    return alone, wants._replace(required=required, amounts=tuple(
+        each for each in wants.amounts if each not in alone))
+
+
+def _is_any(wants: assignment.ProviderDemand) -> bool:
+    return bool(wants.amounts or wants.demand.groups)
+
+
+def _copies(
+    places: Iterable[assignment.Provider], resource: str, amount: int,
+    forbidden: frozenset[str],
+) -> Iterator[tuple[assignment.Provider, int]]:
+    """Yield how often each provider gives an amount, in their order."""
+    for place in places:
+        room = dict(place.room).get(resource, 0.0)
+        if room >= amount and forbidden.isdisjoint(place.traits) and (
+                assignment.admits(place.units, resource, amount)):
+            yield place, int(room // amount)
+
+
+def _placed(
+    places: Sequence[assignment.Provider], wants: assignment.ProviderDemand,
+    outside: Sequence[frozenset[int]], most: int,
+) -> tuple[int, _Shared]:
+    """Return how many servers fit one after the other, and what they share."""
+    left = list(places)
+    number = 0
+    while number < most:
+        found = assignment.assign(left, wants, outside)
+        if found is None:
+            break
+        amounts = dict(wants.amounts)
+        for resource, chosen in found.amounts.items():
+            left[chosen] = _without(
+                left[chosen], ((resource, amounts[resource]),))
+        for group in wants.demand.groups:
+            chosen = found.groups[group.suffix]
+            left[chosen] = _without(left[chosen], group.resources)
+        number += 1
+    return number, {
+        (before.name, resource): int(room - dict(after.room)[resource])
+        for before, after in zip(places, left) if before.is_sharing
+        for resource, room in before.room
+        if room != dict(after.room)[resource]}
+
+
+def _without(
+    place: assignment.Provider, amounts: Iterable[tuple[str, int]]
+) -> assignment.Provider:
+    less = dict(amounts)
+    return place._replace(room=tuple(
+        (resource, room - less.get(resource, 0))
+        for resource, room in place.room))
+
+
+def _totals(wants: assignment.ProviderDemand) -> dict[str, int]:
+    """Return what one server takes of each class."""
+    total: dict[str, int] = {}
+    for amounts in (wants.amounts, *(
+            group.resources for group in wants.demand.groups)):
+        for resource, amount in amounts:
+            total[resource] = total.get(resource, 0) + amount
+    return total
