@@ -97,6 +97,13 @@ class TestServerCounts(base.TestCase):
 
         self.assertEqual(5, assign.call_count)
 
+    def test_hosts_that_are_alike_differ_in_their_trees(self):
+        hosts = [[Provider(), Provider((4, 0))] for _ in range(2)]
+        request = ask(groups=[
+            {**group(2), 'in_tree': groups_.uuid_of(1, 1)}])
+
+        self.assertEqual([0, 2], counts(make(hosts), request))
+
     def test_what_has_no_end_is_counted_to_a_bound(self):
         request = ask(groups=[group(1)])
         request.flavor.extra_specs |= {
