@@ -121,7 +121,8 @@ class Demo(base.Lister):
             world = deployment.Deployment(
                 directory, scenario.cells, scenario.aggregates,
                 scenario.options, groups_agents=True,
-                started=lambda: advance(next(started)))
+                started=lambda: advance(next(started)),
+                sharing=scenario.sharing)
             try:
                 world.start()
             except exception.ConfigurationInvalid as exc:
@@ -242,23 +243,18 @@ def _compare(
 
 
 def _use(world: 'deployment.Deployment') -> list[chart.Bar]:
-    """Return a bar for each resource of each cell."""
-    from cellsched.db.cell import compute_nodes
+    """Return a bar for each resource of each cell, and of what is shared."""
+    from cellsched import context as context_
 
-    parts = world.api.parts
-    usages = {usage.provider: usage for usage in parts.claims.usages().usages}
     totals: dict[tuple[str, str], list[int]] = collections.defaultdict(
         lambda: [0, 0])
-    for cell in parts.cells.real():
-        with parts.targets.database(cell).reader() as connection:
-            nodes = compute_nodes.list_with_services(connection)
-        for usage in (usages[node.uuid] for node in nodes):
-            for resource, capacity in usage.capacity.items():
-                total = totals[cell.name, resource]
-                total[0] += usage.used.get(resource, 0)
-                total[1] += capacity
-    return [chart.resource_bar(cell, resource, used, capacity)
-            for (cell, resource), (used, capacity) in sorted(totals.items())]
+    for each in world.api.providers.list(context_.admin()).providers:
+        for resource, has in each.inventories.items():
+            total = totals[each.cell or each.name, resource]
+            total[0] += has.used
+            total[1] += has.inventory.capacity
+    return [chart.resource_bar(where, resource, used, capacity)
+            for (where, resource), (used, capacity) in sorted(totals.items())]
 
 
 def _default() -> pathlib.Path:

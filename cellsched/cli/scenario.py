@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 
+from cellsched.api import provider_fields
 from cellsched.compute import children
 from cellsched import document as document_
 from cellsched import exception
@@ -75,6 +76,10 @@ SCHEMA = _record({
         'metadata': {'type': 'object',
                      'additionalProperties': {'type': 'string'}},
     }, ['name'])),
+    'sharing_providers': _list(_record({
+        'name': _NAME, 'aggregate': _NAME, 'inventories': _TOTALS,
+        'traits': _list({'type': 'string'}),
+    }, ['name', 'aggregate', 'inventories'])),
     'flavors': _list(_record({
         'name': _NAME, 'vcpus': {**_AMOUNT, 'minimum': 1},
         'ram': {**_AMOUNT, 'minimum': 1}, 'disk': _AMOUNT,
@@ -147,6 +152,7 @@ class Scenario:
     flavors: Sequence[Mapping[str, Any]]
     requests: Sequence[Request]
     options: deployment.Options
+    sharing: Sequence[deployment.DeployedSharingProvider] = ()
 
 
 def load(path: pathlib.Path) -> Scenario:
@@ -177,7 +183,9 @@ def load(path: pathlib.Path) -> Scenario:
                     for aggregate in document.get('aggregates', ())},
         flavors=document['flavors'],
         requests=[Request(**request) for request in document['requests']],
-        options=document.get('options', {}))
+        options=document.get('options', {}),
+        sharing=[deployment.DeployedSharingProvider(**each)
+                 for each in document.get('sharing_providers', ())])
 
 
 def _host(
@@ -206,11 +214,15 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
             hosts[name] = cell['name']
     _check_unique(path, document, 'cells', reserved=('cell0', 'api', 'claims'))
     _check_unique(path, document, 'aggregates')
+    _check_unique(path, document, 'sharing_providers')
     _check_unique(path, document, 'flavors')
     aggregates = {each['name'] for each in document.get('aggregates', ())}
     for number, aggregate in enumerate(document.get('aggregates', ())):
         _check_known(path, ('aggregates', number, 'hosts'),
                      aggregate.get('hosts', ()), hosts)
+    for number, shared in enumerate(document.get('sharing_providers', ())):
+        _check_known(path, ('sharing_providers', number, 'aggregate'),
+                     [shared['aggregate']], aggregates)
     for number, cell in enumerate(document['cells']):
         for place, host in enumerate(cell['hosts']):
             _check_known(path, ('cells', number, 'hosts', place,
@@ -245,6 +257,16 @@ def _check_resources(
                 raise document_.invalid(
                     path, (*field, 'providers'),
                     f'{exc.field}: {exc.expected}') from None
+    for number, shared in enumerate(document.get('sharing_providers', ())):
+        try:
+            provider_fields.changed({}, {
+                name: {'total': total}
+                for name, total in shared['inventories'].items()})
+            provider_fields.check_traits('traits', shared.get('traits', ()))
+        except exception.InvalidField as exc:
+            raise document_.invalid(
+                path, ('sharing_providers', number, exc.field), exc.expected,
+            ) from None
     for number, flavor in enumerate(document['flavors']):
         try:
             resources.asked(flavor.get('extra_specs'))

@@ -31,9 +31,11 @@ from cellsched.conf import view
 from cellsched.db import api as api_schema
 from cellsched.db.api import aggregates
 from cellsched.db.api import cell_mappings
+from cellsched.db.api import shared_providers
 from cellsched.db import cell as cell_schema
 from cellsched.db import schema as schema_
 from cellsched import objects
+from cellsched.objects import resources
 from cellsched.testing import migrated
 
 #: Services that are waited for at the same time.
@@ -68,6 +70,21 @@ class DeployedHost:
 
 
 @dataclasses.dataclass(frozen=True)
+class DeployedSharingProvider:
+    """A provider that the hosts of an aggregate share.
+
+    :param aggregate: the aggregate's name
+    :param inventories: totals by resource class
+    :param traits: names
+    """
+
+    name: str
+    aggregate: str
+    inventories: Mapping[str, int]
+    traits: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class DeployedCell:
     """A cell and its hosts."""
 
@@ -89,6 +106,7 @@ class Deployment:
         more hosts than a process has room for services; they report less
         often, the more there are
     :param started: is called for each agent that has started
+    :param sharing: what hosts of aggregates share
     """
 
     def __init__(
@@ -99,6 +117,7 @@ class Deployment:
         database_url: Callable[[str], str] | None = None,
         groups_agents: bool = False,
         started: Callable[[], None] = lambda: None,
+        sharing: Sequence[DeployedSharingProvider] = (),
     ) -> None:
         self.directory = directory
         self.cells = cells
@@ -109,6 +128,7 @@ class Deployment:
         self._database_url = database_url or self._sqlite
         self._groups_agents = groups_agents
         self._started = started
+        self._sharing = sharing
         # Nobody else in this process may hear what is said here.
         self._world = uuidutils.generate_uuid(dashed=False)
         self._services: list[assembly.Service] = []
@@ -270,10 +290,22 @@ class Deployment:
         with parts.database.writer() as connection:
             for mapping in mappings:
                 cell_mappings.create(connection, mapping, parts.clock.now())
+            uuids = {}
             for name, (hosts, metadata) in self._all_aggregates().items():
+                uuids[name] = uuidutils.generate_uuid()
                 aggregates.create(
-                    connection, uuidutils.generate_uuid(), name, hosts,
-                    metadata, parts.clock.now())
+                    connection, uuids[name], name, hosts, metadata,
+                    parts.clock.now())
+            sharing = [shared_providers.SharedProvider(
+                uuidutils.generate_uuid(), each.name, uuids[each.aggregate],
+                frozenset(each.traits), {
+                    name: resources.Inventory(total)
+                    for name, total in each.inventories.items()})
+                for each in self._sharing]
+            for each in sharing:
+                shared_providers.create(connection, each, parts.clock.now())
+        for each in sharing:
+            parts.claims.set_inventory(each.uuid, each.inventories)
 
     def _all_aggregates(
         self,

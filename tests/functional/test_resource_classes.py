@@ -12,17 +12,29 @@ from cellsched.testing import deployment
 from tests.functional import base
 from tests.unit.cli import base as cli_base
 
-SCENARIO = (pathlib.Path(__file__).resolve().parents[2]
-            / 'etc/cellsched/scenarios/resource-classes.yaml')
+SCENARIOS = (pathlib.Path(__file__).resolve().parents[2]
+             / 'etc/cellsched/scenarios')
 
 
 class TestScenario(cli_base.CommandTestCase):
 
-    def test_shipped_scenario_ends_as_it_expects(self):
+    def play(self, name):
         ran = self.run_app(
-            app.Shell, 'demo', '--scenario', SCENARIO, '-f', 'json')
+            app.Shell, 'demo', '--scenario', SCENARIOS / name, '-f', 'json')
 
         self.assertEqual(0, ran.code, ran.err)
+        return ran
+
+    def test_scenario_of_classes_ends_as_it_expects(self):
+        self.play('resource-classes.yaml')
+
+    def test_scenario_of_providers_ends_as_it_expects(self):
+        ran = self.play('typed-resources.yaml')
+
+        # The use of what is shared, and of what is below hosts, is drawn too.
+        self.assertIn('300 of 300 GB', ran.err)
+        self.assertRegex(ran.err, 'pool +DISK_GB')
+        self.assertRegex(ran.err, 'VGPU .* 3 of 4')
 
 
 class TestResourceClasses(base.TestCase):

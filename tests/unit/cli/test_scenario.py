@@ -212,6 +212,35 @@ class TestLoad(base.TestCase):
                 f'cells[0].hosts[0].providers{field}', expected,
                 'cells', 0, 'hosts', 0, 'providers', said)
 
+    def test_aggregates_share_the_providers_that_are_said(self):
+        said = {'name': 'pool', 'aggregate': 'a',
+                'inventories': {'DISK_GB': 5}, 'traits': ['CUSTOM_X']}
+
+        found = self.load(('aggregates', [{'name': 'a'}]),
+                          ('sharing_providers', [said]))
+
+        self.assertEqual(
+            [deployment.DeployedSharingProvider(**said)], found.sharing)
+
+    def test_sharing_provider_is_one_that_could_be_created(self):
+        good = {'name': 'pool', 'aggregate': 'a', 'inventories': {}}
+        aggregates = ('aggregates', [{'name': 'a'}])
+        for field, expected, said in (
+                ('[0]', 'aggregate is missing', [{'name': 'p'}]),
+                ('[0].aggregate', 'one of a, not b',
+                 [{**good, 'aggregate': 'b'}]),
+                ('[1].name', 'not taken, not pool', [good, good]),
+                ('[0].inventories', 'CUSTOM_',
+                 [{**good, 'inventories': {'GPU': 1}}]),
+                ('[0].traits', 'CUSTOM_',
+                 [{**good, 'traits': ['FAST']}])):
+            error = self.assertRaises(
+                exception.InvalidField, self.load, aggregates,
+                ('sharing_providers', said))
+
+            self.assertEqual(f'sharing_providers{field}', error.field)
+            self.assertIn(expected, error.expected)
+
     def test_names_that_stand_for_nothing_are_refused(self):
         self.assertRefused(
             'requests[0].flavor', 'one of small, not big',
