@@ -105,9 +105,13 @@ def _request(document: Mapping[str, Any]) -> Iterator[str]:
     asked = document.get('request_id')
     yield (f'Decision of {document["decided_at"]} on {servers}'
            + (f', request {asked}' if asked else ''))
-    resources = ', '.join(f'{amount} {name}' for name, amount
-                          in request['resources'].items())
-    yield f'Each: {request["flavor"] or "no flavor"} ({resources})'
+    yield (f'Each: {request["flavor"] or "no flavor"} '
+           f'({_amounts(request["resources"])})')
+    for group in request.get('groups', ()):
+        traits = [*group['required'],
+                  *(f'no {trait}' for trait in group['forbidden'])]
+        yield (f'Group {group["suffix"]}: {_amounts(group["resources"])}'
+               + (f' with {", ".join(traits)}' if traits else ''))
     for name in ('project_id', 'availability_zone', 'image', 'group',
                  'group_policy', 'force_hosts', 'force_nodes', 'ignore_hosts',
                  'hints', 'destination'):
@@ -160,6 +164,18 @@ def _picks(
             for pick in picks[:_LISTED_MAX]])
     if len(picks) > _LISTED_MAX:
         yield (f'and {len(picks) - _LISTED_MAX} more, which -f json shows')
+    given = [(pick['instance'], each['group'],
+              each['name'] or each['provider'], _amounts(each['resources']))
+             for pick in picks[:_LISTED_MAX]
+             for each in pick['first'].get('providers', ())]
+    if given:
+        yield ''
+        yield from table(('Server', 'Group', 'Provider', 'Gives'), given)
+
+
+def _amounts(resources: Mapping[str, int]) -> str:
+    return ', '.join(f'{amount} {name}'
+                     for name, amount in resources.items())
 
 
 def _weights(detailed: Mapping[str, Any]) -> Iterator[str]:

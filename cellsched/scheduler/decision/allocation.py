@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
+from typing import NamedTuple
 
 from cellsched.hosts import columns
 from cellsched.hosts import view
@@ -87,6 +88,19 @@ def _all_together(
          group.resources) for group in wants.demand.groups]
 
 
+class ProviderPart(NamedTuple):
+    """The part of what a server asks for that one provider gives.
+
+    :param suffix: of the group that it is for; empty for what has no number
+    :param provider: uuid of the provider
+    :param resources: pairs of a resource class and an amount
+    """
+
+    suffix: str
+    provider: str
+    resources: tuple[tuple[str, int], ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class ProviderAllocations:
     """The providers that give a server what it asks for.
@@ -96,11 +110,13 @@ class ProviderAllocations:
     :param allocations: amounts by resource class, by provider
     :param mappings: providers by suffix; those of what has no number have
         an empty one
+    :param parts: each part that is asked for, with its provider
     """
 
     resources: Mapping[str, int]
     allocations: Mapping[str, Mapping[str, int]]
     mappings: Mapping[str, list[str]]
+    parts: Sequence[ProviderPart] = ()
 
     @classmethod
     def of(
@@ -113,9 +129,11 @@ class ProviderAllocations:
         taken: dict[str, int] = {}
         allocations: dict[str, dict[str, int]] = {}
         mappings: dict[str, list[str]] = {}
+        named: list[ProviderPart] = []
         for suffix, name, amounts in parts:
             uuid = name if name and not name.isdigit() else uuids[
                 int(name or 0)]
+            named.append(ProviderPart(suffix, uuid, amounts))
             known = mappings.setdefault(suffix, [])
             if uuid not in known:
                 known.append(uuid)
@@ -124,7 +142,7 @@ class ProviderAllocations:
                 taken[key] = taken.get(key, 0) + amount
                 given = allocations.setdefault(uuid, {})
                 given[resource] = given.get(resource, 0) + amount
-        return cls(taken, allocations, mappings)
+        return cls(taken, allocations, mappings, named)
 
     @classmethod
     def kept(

@@ -15,7 +15,8 @@ from cellsched.scheduler.explanation import decision_record as decision_
 
 VERSION = 1
 
-#: Of what users wrote: characters of a text, values of a hint, hints.
+#: Of what users wrote: characters of a text, values of a hint and numbered
+#: groups, hints.
 _TEXT_MAX = 255
 _VALUES_MAX = 20
 _HINTS_MAX = 20
@@ -55,6 +56,7 @@ def summary(request: objects.RequestSpec, instances: int) -> dict[str, Any]:
         'instances': instances,
         'flavor': _text(flavor.get('name')),
         'resources': request.resources(),
+        'groups': _groups(request),
         'image': _text(image.get('id')) if image else None,
         'availability_zone': _text(request.get('availability_zone')),
         'hints': _hints(request.get('scheduler_hints') or {}),
@@ -67,6 +69,16 @@ def summary(request: objects.RequestSpec, instances: int) -> dict[str, Any]:
     if target is not None:
         found['destination'] = _destination(target)
     return found
+
+
+def _groups(request: objects.RequestSpec) -> list[dict[str, Any]]:
+    """Return the numbered groups, the first few."""
+    return [
+        {'suffix': group.suffix,
+         'resources': dict(group.resources[:_VALUES_MAX]),
+         'required': _texts(sorted(group.required), _VALUES_MAX),
+         'forbidden': _texts(sorted(group.forbidden), _VALUES_MAX)}
+        for group in request.group_demand().groups[:_VALUES_MAX]]
 
 
 def _destination(target: objects.Destination) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cellsched.filters import base
 from cellsched.hosts import view
+from cellsched.scheduler.decision import allocation
 from cellsched.scheduler.decision import candidates as candidates_
 from cellsched.scheduler.decision import ranking as ranking_
 
@@ -24,13 +25,18 @@ class Count:
 
 @dataclasses.dataclass
 class Place:
-    """A host with its weight and what it is made of."""
+    """A host with its weight and what it is made of.
+
+    :param providers: what its providers give, where others than the host
+        itself give something; see :func:`providers`
+    """
 
     host: str
     node: str
     cell: str
     weight: float
     shares: Sequence[ranking_.WeightShare] = ()
+    providers: Sequence[dict[str, Any]] = ()
 
 
 @dataclasses.dataclass
@@ -83,7 +89,8 @@ class Decision:
 def _told(place: Place | None) -> dict[str, Any] | None:
     return None if place is None else {
         **vars(place),
-        'shares': [dict(vars(share)) for share in place.shares]}
+        'shares': [dict(vars(share)) for share in place.shares],
+        'providers': list(place.providers)}
 
 
 def pick(
@@ -95,6 +102,30 @@ def pick(
     return Pick(
         instance, len(ranking), _place(hosts, ranking, row, detailed),
         None if other is None else _place(hosts, ranking, other, detailed))
+
+
+def providers(
+    hosts: view.Hosts, row: int, allocated: allocation.ProviderAllocations
+) -> list[dict[str, Any]]:
+    """Return what the providers of a host give, to be told.
+
+    Each has ``group``, the suffix, which is empty for what has no number;
+    ``provider``, a uuid; ``name``, or None where it is not known here, as of
+    what is below a host; and ``resources``. Nothing is told where the host
+    itself gives all.
+    """
+    root, nodename = hosts.values_at(row, 'uuid', 'nodename')
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for part in allocated.parts:
+        found.setdefault((part.suffix, part.provider), {}).update(
+            part.resources)
+    if {*found} <= {('', root)}:
+        return []
+    names = {root: nodename, **{
+        uuid: each.name for uuid, each in hosts.sharing.items()}}
+    return [
+        {'group': suffix, 'provider': uuid, 'name': names.get(uuid),
+         'resources': amounts} for (suffix, uuid), amounts in found.items()]
 
 
 def counts(

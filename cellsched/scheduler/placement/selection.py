@@ -205,6 +205,8 @@ class Selector:
             assert allocated or self._wanted is None, 'its host passed'
             if allocated is not None:
                 self._allocations[len(self._rows)] = allocated
+                self._picks[-1].first.providers = decision_.providers(
+                    self._hosts, row, allocated)
             self._hosts.take(row, self._resources if allocated is None
                              else allocated.resources, uuid)
             self._last_taken = row

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions that are kept, as they are told."""
 
+import dataclasses
 import json
 
 import yaml
@@ -32,14 +33,16 @@ class TestExplain(base.CommandTestCase):
             self.api.database, samples.cell('north')).uuid
         self.one, self.two = samples.uuids(2)
 
-    def keep(self, *uuids, at=1.0, version=1, request_id='req-1', **fields):
+    def keep(self, *uuids, at=1.0, version=1, request_id='req-1',
+             extra_specs=None, **fields):
         decided = decision_.Decision(**{
             'hosts': 3, 'stages': [
                 decision_.Count('ComputeFilter', 3, 2, 'is down')],
             'picks': [], **fields})
         made = decision_document.of(
-            decided, builders.request(hints={'a': 'b'}), uuids, request_id,
-            samples.NOW)
+            decided, builders.request(
+                hints={'a': 'b'}, extra_specs=extra_specs or {}),
+            uuids, request_id, samples.NOW)
         with self.api.database.writer() as connection:
             decisions.create(connection, [decisions.DecisionRow(
                 request_id, at, uuids,
@@ -98,6 +101,39 @@ class TestExplain(base.CommandTestCase):
         self.assertIn(self.two, ran.out)
         for uuid in (self.one, self.two):
             self.assertIn(uuid, both.out)
+
+    def test_providers_of_the_host_are_told_where_several_give(self):
+        first = place('n1', self.cell, RAMWeigher=0.5)
+        first.providers = [
+            {'group': '', 'provider': self.two, 'name': 'n1',
+             'resources': {'VCPU': 1, 'MEMORY_MB': 512}},
+            {'group': '_GPU', 'provider': self.two, 'name': None,
+             'resources': {'VGPU': 1}}]
+        self.keep(self.one, picks=[decision_.Pick(self.one, 1, first)],
+                  extra_specs={'resources_GPU:VGPU': '1',
+                               'trait_GPU:CUSTOM_FAST': 'required',
+                               'trait_GPU:CUSTOM_OLD': 'forbidden'})
+
+        lines = [' '.join(line.split())
+                 for line in self.explain(self.one).out.splitlines()]
+
+        for line in ('Group _GPU: 1 VGPU with CUSTOM_FAST, no CUSTOM_OLD',
+                     'Server Group Provider Gives',
+                     f'{self.one} n1 1 VCPU, 512 MEMORY_MB',
+                     f'{self.one} _GPU {self.two} 1 VGPU'):
+            self.assertIn(line, lines)
+
+    def test_decision_of_a_release_that_knew_no_groups_is_told(self):
+        self.keep_choice(self.one)
+        with self.api.database.writer() as connection:
+            [row] = decisions.find(connection, self.one, 1)
+            document = json.loads(row.text)
+            del document['request']['groups']
+            del document['picks'][0]['first']['providers']
+            decisions.create(connection, [dataclasses.replace(
+                row, decided_at=2.0, text=json.dumps(document))], samples.NOW)
+
+        self.assertIn('n1 was the only one', self.explain(self.one).out)
 
     def test_refusal_is_told_with_hosts_and_cells(self):
         self.keep(

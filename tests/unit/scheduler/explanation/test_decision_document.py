@@ -22,7 +22,8 @@ class TestSummary(base.TestCase):
             'project_id': 'project', 'user_id': 'user', 'instances': 2,
             'flavor': 'small', 'image': '00000000-0000-0000-0000-000000000002',
             'resources': {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 1},
-            'availability_zone': 'north', 'hints': {'a': ['b', 'c']},
+            'groups': [], 'availability_zone': 'north',
+            'hints': {'a': ['b', 'c']},
             'group': '00000000-0000-0000-0000-000000000003',
             'group_policy': 'affinity', 'force_hosts': ['x'],
             'force_nodes': [], 'ignore_hosts': ['y']},
@@ -31,13 +32,31 @@ class TestSummary(base.TestCase):
                 hints={'a': ['b', 'c']}, group={'policy': 'affinity'},
                 force_hosts=['x'], ignore_hosts=['y']))
 
+    def test_numbered_groups_are_what_was_asked_for_too(self):
+        found = self.summary(extra_specs={
+            'resources1:VGPU': '2', 'trait1:CUSTOM_FAST': 'required',
+            'trait1:CUSTOM_OLD': 'forbidden'})
+
+        self.assertEqual([{
+            'suffix': '1', 'resources': {'VGPU': 2},
+            'required': ['CUSTOM_FAST'], 'forbidden': ['CUSTOM_OLD']}],
+            found['groups'])
+
     def test_what_users_wrote_is_cut_to_a_size(self):
         found = self.summary(
             hints={f'{"k" * 1000}{number}': ['v' * 1000] * 1000
                    for number in range(1000)},
-            ignore_hosts=['h' * 1000] * 1000, project_id='p' * 10_000)
+            ignore_hosts=['h' * 1000] * 1000, project_id='p' * 10_000,
+            requested_resources=[
+                {'requester_id': str(number), 'resources': {
+                    f'CUSTOM_{other}': 1 for other in range(60)},
+                 'required_traits': [
+                     f'CUSTOM_{other}' for other in range(60)]}
+                for number in range(60)])
 
         self.assertGreater(200_000, len(json.dumps(found)))
+        self.assertEqual(20, len(found['groups']))
+        self.assertEqual('… 40 more', found['groups'][0]['required'][-1])
         self.assertEqual('… 980 more', found['ignore_hosts'][-1])
 
     def test_texts_are_cut_at_their_end(self):

@@ -102,7 +102,8 @@ class TestDecision(base.TestCase):
 
     def test_it_holds_every_field(self):
         share = ranking.WeightShare('W', 1.0, 0.5, 2.0, 1.0)
-        first = decision_record.Place('h1', 'n1', 'c1', 2.0, [share])
+        first = decision_record.Place(
+            'h1', 'n1', 'c1', 2.0, [share], [{'group': '1'}])
         second = decision_record.Place('h2', 'n2', 'c2', 1.0)
         made = decision_record.Decision(
             2, [decision_record.Count('F', 2, 1, 'is full')],
@@ -116,7 +117,8 @@ class TestDecision(base.TestCase):
             'picks': [{'instance': 'i', 'candidates': 2, 'first': {
                 'host': 'h1', 'node': 'n1', 'cell': 'c1', 'weight': 2.0,
                 'shares': [{'by': 'W', 'raw': 1.0, 'scaled': 0.5,
-                            'multiplier': 2.0, 'weight': 1.0}]}, 'second': {
+                            'multiplier': 2.0, 'weight': 1.0}],
+                'providers': [{'group': '1'}]}, 'second': {
                 'host': 'h2', 'node': 'n2', 'cell': 'c2', 'weight': 1.0,
-                'shares': []}}],
+                'shares': [], 'providers': []}}],
             'examples': {'F': ['h']}}, made.to_dict())

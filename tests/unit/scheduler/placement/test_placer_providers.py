@@ -10,6 +10,7 @@ from cellsched import exception
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import required_traits
 from tests.unit.db import samples
+from tests.unit.hosts import world
 from tests.unit import racing
 from tests.unit.scheduler import schedulers
 
@@ -84,6 +85,33 @@ class TestGroups(ProvidersCase):
         self.assertEqual({'resources': {'VGPU': 2}},
                          said['allocations'][of['a1-gpu0']])
         self.assertEqual(of['a1'], selection.compute_node_uuid)
+
+    def test_what_each_provider_gives_is_recorded(self):
+        self.share(100, 'a1')
+        self.world.claims.set_inventory(self.world.providers['a1'], {
+            'VCPU': claims_base.Inventory(8),
+            'MEMORY_MB': claims_base.Inventory(8192)})
+        self.loader.refresh(world.CONTEXT)
+
+        self.place(root_gb=5, **self.gpus(
+            2, **{'trait1:CUSTOM_FAST': 'required'}))
+        self.place(vcpus=1, root_gb=0)
+
+        parted, plain = (
+            decision.picks[0].first
+            for *_, decision in self.world.records)
+        of = self.world.providers
+        self.assertEqual([
+            {'group': '', 'provider': of['a1'], 'name': 'a1',
+             'resources': {'VCPU': 4, 'MEMORY_MB': 1}},
+            {'group': '', 'provider': POOL, 'name': 'pool',
+             'resources': {'DISK_GB': 5}},
+            {'group': '1', 'provider': of['a1-gpu0'], 'name': None,
+             'resources': {'VGPU': 2}}],
+            sorted(parted.providers, key=lambda each: (
+                each['group'], each['name'] or '')))
+        # The host itself gives all of it.
+        self.assertEqual((), tuple(plain.providers))
 
     def test_next_one_is_decided_on_what_is_left_of_each_provider(self):
         wishes = self.gpus(3)
