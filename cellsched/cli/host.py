@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from cliff import columns
 
 from cellsched.cli import base
+from cellsched.cli import host_providers
 from cellsched.cli import progress
 from cellsched import exception
 
@@ -69,6 +70,10 @@ class ListHosts(base.Lister):
 class ShowHost(base.ShowOne):
     """Show a host, or a node of it, with all that filters can read.
 
+    Its providers are what is below it, such as its devices, and what it
+    shares with others, with what is left of each. Agents' names of what is
+    below a host are not here; ``provider show`` has them.
+
     Example::
 
         cellsched host show n1
@@ -77,7 +82,7 @@ class ShowHost(base.ShowOne):
     kinds = base.DECISIONS
 
     app: 'app_.Shell'
-    columns = (*_COLUMNS, 'Columns')
+    columns = (*_COLUMNS, 'Providers', 'Columns')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -101,8 +106,10 @@ class ShowHost(base.ShowOne):
                     sorted(table['nodename'][row] for row in rows)))
         [row] = exact or rows
         [shown] = _rows(snapshot, [row], self.app.conf.service_down_time)
-        return self.columns, (*shown.values(), _Values(
-            _values(snapshot, row)))
+        providers = host_providers.of(table.view(snapshot.now), row)
+        return self.columns, (
+            *shown.values(), host_providers.Providers(providers),
+            _Values(_values(snapshot, row)))
 
 
 class ExportHosts(base.Command):
@@ -141,10 +148,13 @@ class ExportHosts(base.Command):
 
 
 class _Values(columns.FormattableColumn[dict[str, Any]]):
+    """Columns; for people without those that tell of other providers."""
 
     def human_readable(self) -> str:
-        return '\n'.join(f'{name}={value}'
-                         for name, value in self.machine_readable().items())
+        return '\n'.join(
+            f'{name}={value}'
+            for name, value in self.machine_readable().items()
+            if not host_providers.is_told(name))
 
 
 def read(app: 'app_.App', path: pathlib.Path) -> 'document_.HostDocument':

@@ -10,6 +10,7 @@ from cellsched import exception
 from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit.cli import base
+from tests.unit.scheduler.decision import test_provider_groups
 
 
 class TestHost(base.CommandTestCase):
@@ -67,6 +68,47 @@ class TestHost(base.CommandTestCase):
             'json').data['Node'])
         self.assertIn('vcpus_used=4', self.shell(
             'host', 'show', 'b', '--snapshot', self.path).out)
+
+    def test_show_has_the_providers_of_a_host(self):
+        groups = test_provider_groups
+        hosts = groups.make(
+            [[groups.Provider((1, 0), parent=None), groups.Provider((2, 0), [
+                'CUSTOM_T', 'CUSTOM_S']), groups.Provider((0, 0), parent=1)],
+             [groups.Provider(), groups.Provider((1, 1))]],
+            [{0}, set()], [groups.Provider((9, 0), ['CUSTOM_S'])],
+            host=['a', 'b'], nodename=['a', 'b'])
+        with self.path.open('w') as file:
+            host._write(document.dump(document.HostDocument(
+                hosts, builders.NOW, {})), file)
+
+        def show(name, *options):
+            return self.shell(
+                'host', 'show', name, '--snapshot', self.path, *options)
+
+        first, second = groups.uuid_of(0, 1), groups.uuid_of(0, 2)
+        found = show('a', '-f', 'json').data
+        self.assertEqual([
+            {'number': 1, 'name': None, 'uuid': first,
+             'parent': groups.uuid_of(0), 'room': {'CUSTOM_A': 2},
+             'traits': ['CUSTOM_S', 'CUSTOM_T']},
+            {'number': 2, 'name': None, 'uuid': second, 'parent': first,
+             'room': {}, 'traits': []},
+            {'number': None, 'name': 'pool0', 'uuid': groups.POOLS[0],
+             'parent': None, 'room': {'CUSTOM_A': 9},
+             'traits': ['CUSTOM_S']}], found['Providers'])
+        self.assertEqual(2, found['Columns']['room:CUSTOM_A@1'])
+        self.assertEqual(['CUSTOM_A', 'CUSTOM_B'], list(
+            show('b', '-f', 'json').data['Providers'][0]['room']))
+        out = show('a').out
+        for text in (f'1, {first}: 2 CUSTOM_A left; CUSTOM_S, CUSTOM_T',
+                     f'2, {second}: nothing left',
+                     'pool0, shared: 9 CUSTOM_A left; CUSTOM_S',
+                     'room:CUSTOM_A=1'):
+            self.assertIn(text, out)
+        self.assertNotIn('room:CUSTOM_A@1', out)
+        self.assertNotIn('child_uuids', out)
+        for formatter in ('yaml', 'shell', 'value', 'table'):
+            self.assertIn('pool0', show('a', '-f', formatter).out)
 
     def test_host_of_several_nodes_asks_for_one(self):
         ran = self.shell('host', 'show', 'a', '--snapshot', self.path)
