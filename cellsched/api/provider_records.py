@@ -22,6 +22,11 @@ class ClassUsage(NamedTuple):
     inventory: resources.Inventory
     used: int
 
+    @property
+    def is_over(self) -> bool:
+        """Whether more is taken than there is, so that no more is given."""
+        return self.used > self.inventory.capacity
+
 
 @dataclasses.dataclass(frozen=True)
 class ProviderRecord:
@@ -50,6 +55,16 @@ class ProviderRecord:
     inventories: Mapping[str, ClassUsage] = dataclasses.field(
         default_factory=dict)
     consumers: int = 0
+
+    @property
+    def over_capacity(self) -> list[str]:
+        """The resource classes of which more is taken than there is, sorted.
+
+        Their inventories shrank. What is taken stays, and nothing more is
+        given of them.
+        """
+        return [name for name, has in sorted(self.inventories.items())
+                if has.is_over]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,8 +69,10 @@ class ListProviders(base.Lister):
     A root is a compute node, a child is a part of one, and a sharing provider
     is shared by the hosts of an aggregate. Of each resource class it shows
     what is taken and how much may be in all, and how many traits there are;
-    other formats than the table have all fields and names. A cell that does
-    not answer is named, and its providers are missing.
+    other formats than the table have all fields and names. Over capacity are
+    classes of which more is taken than there is since their inventory shrank;
+    servers keep what they have, and no more is given. A cell that does not
+    answer is named, and its providers are missing.
 
     Examples::
 
@@ -82,7 +84,7 @@ class ListProviders(base.Lister):
 
     app: 'app_.Shell'
     columns = ('Name', 'UUID', 'Kind', 'Parent', 'Root', 'Cell', 'Aggregate',
-               'Inventories', 'Traits')
+               'Inventories', 'Over Capacity', 'Traits')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -97,7 +99,8 @@ class ListProviders(base.Lister):
         return self.columns, [
             (each.name, each.uuid, each.kind, each.parent or '', each.root,
              each.cell or '', each.aggregate or '',
-             _Inventories(_fields(each)), _Count(sorted(each.traits)))
+             _Inventories(_fields(each)), _Lines(each.over_capacity),
+             _Count(sorted(each.traits)))
             for each in read(self.app, parsed_args.kind)]
 
 
@@ -108,7 +111,8 @@ class _One(base.ShowOne):
 
     app: 'app_.Shell'
     columns = ('name', 'uuid', 'kind', 'parent', 'root', 'host', 'cell',
-               'aggregate', 'consumers', 'inventories', 'traits')
+               'aggregate', 'consumers', 'inventories', 'over_capacity',
+               'traits')
 
     def _values(
         self, found: 'provider_records.ProviderRecord'
@@ -117,7 +121,8 @@ class _One(base.ShowOne):
             found.name, found.uuid, found.kind, found.parent or '',
             found.root, found.host or '', found.cell or '',
             found.aggregate or '', found.consumers,
-            _AllFields(_fields(found)), _Lines(sorted(found.traits)))
+            _AllFields(_fields(found)), _Lines(found.over_capacity),
+            _Lines(sorted(found.traits)))
 
 
 class ShowProvider(_One):

@@ -87,9 +87,21 @@ class TestSharing(sharing.TestCase):
 
         changed = self.update(inventories={'DISK_GB': None})
 
-        self.assertEqual((0, 30), (
+        self.assertEqual((0, 30, ['DISK_GB']), (
             changed.inventories['DISK_GB'].inventory.total,
-            changed.inventories['DISK_GB'].used))
+            changed.inventories['DISK_GB'].used, changed.over_capacity))
+
+    def test_inventory_that_shrank_is_over_until_as_much_is_there(self):
+        made = self.create(inventories={
+            'DISK_GB': {'total': 40}, 'CUSTOM_X': {'total': 1}})
+        self.claim(made.uuid, DISK_GB=30)
+
+        for total, over in ((31, []), (30, []), (29, ['DISK_GB'])):
+            self.assertEqual(over, self.update(inventories={
+                'DISK_GB': {'total': total}}).over_capacity)
+        self.assertRaises(
+            exception.ClaimRefused, self.claim, made.uuid, DISK_GB=1)
+        self.claim(made.uuid, CUSTOM_X=1)
 
     def test_deleted_provider_is_gone_and_has_nothing(self):
         made = self.create()

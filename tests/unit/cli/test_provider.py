@@ -77,7 +77,8 @@ class TestProvider(ProviderTestCase):
         self.assertEqual(
             {'Name': 'pool1', 'UUID': made['uuid'], 'Kind': 'sharing',
              'Parent': '', 'Root': made['uuid'], 'Cell': '',
-             'Aggregate': 'rack1', 'Traits': ['CUSTOM_SSD'], 'Inventories': {
+             'Aggregate': 'rack1', 'Traits': ['CUSTOM_SSD'],
+             'Over Capacity': [], 'Inventories': {
                  'DISK_GB': {
                      'total': 1000, 'reserved': 0, 'allocation_ratio': 1.0,
                      'min_unit': 1, 'max_unit': 2147483647, 'step_size': 1,
@@ -99,7 +100,7 @@ class TestProvider(ProviderTestCase):
 
         out = self.provider('list', '--kind', 'sharing').out
 
-        self.assertIn('DISK_GB 30/1000 | 1 ', out)
+        self.assertIn('DISK_GB 30/1000 |               | 1 ', out)
 
     def test_provider_is_created_and_shown(self):
         made = self.create_pool(
@@ -135,6 +136,24 @@ class TestProvider(ProviderTestCase):
             (changed['name'], changed['uuid'], [*changed['inventories']],
              changed['traits']))
         self.assertEqual(changed, self.run_json('show', 'pool9'))
+
+    def test_inventory_that_shrank_below_its_use_is_marked(self):
+        made = self.create_pool('pool1', '--resource', 'CUSTOM_X=3')
+        self.claim(made['uuid'], DISK_GB=30)
+
+        changed = self.run_json('set', 'pool1', '--resource', 'DISK_GB=20')
+
+        self.assertEqual(
+            (['DISK_GB'], 20, 30), (
+                changed['over_capacity'],
+                *(changed['inventories']['DISK_GB'][name]
+                  for name in ('capacity', 'used'))))
+        [listed] = self.run_json('list', '--kind', 'sharing')
+        self.assertEqual(['DISK_GB'], listed['Over Capacity'])
+        self.assertIn('| DISK_GB       | 0 ',
+                      self.provider('list', '--kind', 'sharing').out)
+        self.assertEqual([], self.run_json(
+            'set', 'pool1', '--resource', 'DISK_GB=30')['over_capacity'])
 
     def test_deleted_provider_is_gone(self):
         self.create_pool()

@@ -124,6 +124,32 @@ class TestGroups(ProvidersCase):
 
         self.assertIn('lack a provider of 3 VGPU (by 2 VGPU)', str(error))
 
+    def test_inventory_that_shrank_below_its_use_gives_no_more(self):
+        [uuid] = samples.uuids(1)
+        fast = {'trait1:CUSTOM_FAST': 'required'}
+        self.place(uuids=[uuid], vcpus=1, **self.gpus(4, **fast))
+        self.world.claims.set_inventory(
+            self.world.providers['a1-gpu0'], {
+                'VGPU': claims_base.Inventory(2)})
+        self.loader.refresh(world.CONTEXT)
+
+        self.assertEqual([-2, 4], sorted(
+            self.room(self.loader, 'a1', f'VGPU@{number}')
+            for number in (1, 2)))
+        self.assertEqual({'VGPU': 4}, self.held(uuid)['a1-gpu0'])
+        for expected in ('b1', 'b1', 'b1', 'b1'):
+            self.assertEqual([[expected]], schedulers.hosts(
+                self.place(vcpus=1, **self.gpus(1, **fast))))
+        error = self.assertRaises(
+            exception.NoValidHost, self.place, vcpus=1,
+            **self.gpus(1, **fast))
+        self.assertIn('by 1 VGPU', str(error))
+
+        self.world.claims.release([uuid])
+        self.loader.refresh(world.CONTEXT)
+        self.assertEqual([['a1']], schedulers.hosts(
+            self.place(vcpus=1, **self.gpus(2, **fast))))
+
     def test_several_of_one_request_are_decided_one_after_the_other(self):
         places = self.place(count=4, vcpus=1, **self.gpus(4))
 
