@@ -24,7 +24,7 @@ class ClassUsage(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether more is taken than there is, so that no more is given."""
+        """Return whether more is taken than there is."""
         return self.used > self.inventory.capacity
 
 

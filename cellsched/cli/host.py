@@ -108,7 +108,7 @@ class ShowHost(base.ShowOne):
         [shown] = _rows(snapshot, [row], self.app.conf.service_down_time)
         providers = host_providers.of(table.view(snapshot.now), row)
         return self.columns, (
-            *shown.values(), host_providers.Providers(providers),
+            *shown.values(), host_providers.HostProviders(providers),
             _Values(_values(snapshot, row)))
 
 

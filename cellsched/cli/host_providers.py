@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _TOLD = frozenset({'children', 'child_uuids', 'child_units', 'sharing'})
 
 
-class Providers(columns.FormattableColumn[list[dict[str, Any]]]):
+class HostProviders(columns.FormattableColumn[list[dict[str, Any]]]):
     """Child and sharing providers; for people, a line for each."""
 
     def human_readable(self) -> str:

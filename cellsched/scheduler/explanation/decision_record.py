@@ -111,8 +111,9 @@ def providers(
 
     Each has ``group``, the suffix, which is empty for what has no number;
     ``provider``, a uuid; ``name``, or None where it is not known here, as of
-    what is below a host; and ``resources``. Nothing is told where the host
-    itself gives all.
+    what is below a host; and ``resources``. What has no number comes first,
+    the host's own before others'. Nothing is told where the host itself gives
+    all.
     """
     root, nodename = hosts.values_at(row, 'uuid', 'nodename')
     found: dict[tuple[str, str], dict[str, int]] = {}
@@ -125,7 +126,8 @@ def providers(
         uuid: each.name for uuid, each in hosts.sharing.items()}}
     return [
         {'group': suffix, 'provider': uuid, 'name': names.get(uuid),
-         'resources': amounts} for (suffix, uuid), amounts in found.items()]
+         'resources': found[suffix, uuid]} for suffix, uuid in sorted(
+            found, key=lambda key: (key[0] != '', key[1] != root))]
 
 
 def counts(

@@ -10,6 +10,7 @@ from cellsched.hosts import document
 from cellsched import objects
 from cellsched.testing import builders
 from tests.unit.cli import base
+from tests.unit.scheduler.decision import test_provider_groups
 
 
 class PlanTestCase(base.CommandTestCase):
@@ -87,6 +88,36 @@ class TestPlan(PlanTestCase):
                 (['--count', 3], ['b', 'a', 'c']),
                 (['--disk', 60, '--count', 2], ['b', 'a'])):
             self.assertEqual((0, planned), self.planned(*argv), argv)
+
+    def test_providers_that_give_a_part_are_told(self):
+        groups = test_provider_groups
+        hosts = groups.make(
+            [[groups.Provider(), groups.Provider((4, 0), ['CUSTOM_T'])]],
+            [{0}], [groups.Provider((0, 9))], host=['a'], nodename=['a'])
+        with self.path.open('w') as file:
+            host._write(document.dump(document.HostDocument(
+                hosts, builders.NOW, {})), file)
+        wishes = ('--extra-spec', 'resources1:CUSTOM_A=3',
+                  '--extra-spec', 'trait1:CUSTOM_T=required',
+                  '--extra-spec', 'resources:CUSTOM_B=2')
+
+        lines = [' '.join(line.split())
+                 for line in self.plan(*wishes).out.splitlines()]
+        data = self.plan(*wishes, '-f', 'json').data
+
+        self.assertIn('Group 1: 3 CUSTOM_A with CUSTOM_T', lines)
+        for end in ('a 512 MEMORY_MB, 1 VCPU', 'pool0 2 CUSTOM_B',
+                    f'1 {groups.uuid_of(0, 1)} 3 CUSTOM_A'):
+            self.assertTrue(any(line.endswith(f' {end}') for line in lines),
+                            (end, lines))
+        self.assertEqual(
+            ['a', 'pool0', None],
+            [each['name'] for each in data['picks'][0]['first']['providers']])
+
+        ran = self.plan('--extra-spec', 'resources1:CUSTOM_A=5')
+        self.assertEqual(2, ran.code)
+        self.assertIn('lacks a provider of 5 CUSTOM_A (by 1 CUSTOM_A)',
+                      ran.out)
 
     def test_request_of_a_file_is_planned(self):
         plain = {'flavor': {'vcpus': 1, 'memory_mb': 512, 'root_gb': 1},
