@@ -122,15 +122,37 @@ class GroupCapacity(_Stage):
     def shortfall(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> tuple[view.Column, str]:
-        if self.number == 1 and len(self.wants.resources) == 1:
-            [(resource, amount)] = self.wants.resources
-            return amount - provider_offers.most_room(
-                hosts, resource, self.wants.required, self.wants.forbidden,
-            ), resources.words(resource)[1]
+        if self.number == 1 and self.wants.resources and len(hosts):
+            found = self._missing(hosts)
+            if found is not None:
+                return found
         count = self.offers.count(hosts)
         missing = self.number - (np.full(len(hosts), self.number)
                                  if count is None else count)
         return missing, 'provider' if self.number == 1 else 'providers'
+
+    def _missing(
+        self, hosts: view.Hosts
+    ) -> tuple[view.Column, str] | None:
+        """Return by how much hosts miss the class that the nearest misses.
+
+        A host misses most the class of which the greatest share is missing;
+        it counts for no other. None where some host has enough of each of
+        several classes, and no provider that has all of them.
+        """
+        classes = self.wants.resources
+        missing = np.array([np.maximum(
+            amount - provider_offers.most_room(
+                hosts, resource, self.wants.required, self.wants.forbidden), 0)
+            for resource, amount in classes])
+        shares = missing / np.array([[amount] for _, amount in classes])
+        worst = shares.argmax(axis=0)
+        least = shares.max(axis=0)
+        if len(classes) > 1 and not least.all():
+            return None
+        nearest = worst[least.argmin()]
+        return (np.where(worst == nearest, missing[nearest], 0),
+                resources.words(classes[nearest][0])[1])
 
 
 class ProviderFit(_Stage):

@@ -274,3 +274,31 @@ class TestColumns(base.TestCase):
             self.assertGreaterEqual(room, amount)
         for group in request.group_demand().groups:
             self.assertEqual(1, len(allocated.mappings[group.suffix]))
+
+
+class TestShortfall(base.TestCase):
+
+    def nearest(self, *hosts):
+        """Return the nearest miss of 2 CUSTOM_A and 4 CUSTOM_B of one."""
+        hosts = make(hosts).view(builders.NOW)
+        request = ask(groups=[{
+            'resources': {'CUSTOM_A': 2, 'CUSTOM_B': 4}}])
+        stages = tuple(capacity.stages(hosts, request))
+        found = candidates.FilteredHosts(
+            hosts, None, len(hosts)).through(stages, request)
+        [rejection] = candidates.Candidates(
+            stages, found).rejections(request)
+        return rejection.nearest
+
+    def test_it_is_of_the_class_that_the_nearest_host_lacks(self):
+        self.assertEqual(
+            candidates.Nearest(1, 1, 'CUSTOM_B'), self.nearest(
+                [Provider(), Provider((1, 4))],
+                [Provider(), Provider((9, 3))],
+                [Provider(), Provider((2, 2)), Provider((9, 0))]))
+
+    def test_it_is_a_provider_where_none_has_all_that_is_there(self):
+        self.assertEqual(
+            candidates.Nearest(2, 1, 'provider'), self.nearest(
+                [Provider(), Provider((2, 0)), Provider((0, 4))],
+                [Provider(), Provider((1, 4))]))
