@@ -52,19 +52,35 @@ class TestCapacity(base.CommandTestCase):
         ]), self.rows('--availability-zone', 'east'))
         self.assertEqual(4, self.rows('--ignore-host', 'b')[1][-1][-1])
 
-    def test_what_cells_share_counts_once_in_all(self):
+    def share(self, hosts, pool):
+        """Have a pool of CUSTOM_A shared by hosts in the south and north."""
         groups = test_provider_groups
-        hosts = groups.make(
-            [[groups.Provider()] for _ in range(3)], [{0}, {0}, {0}],
-            [groups.Provider((11, 0))], cell=['south', 'north', 'north'])
+        table = groups.make(
+            hosts, [{0}] * len(hosts), [groups.Provider((pool, 0))],
+            cell=['south', *['north'] * (len(hosts) - 1)])
         with self.path.open('w') as file:
             host._write(document.dump(document.HostDocument(
-                hosts, builders.NOW, {'north': 'North'})), file)
+                table, builders.NOW, {'north': 'North'})), file)
+
+    def test_what_cells_share_counts_once_in_all(self):
+        self.share([[test_provider_groups.Provider()] for _ in range(3)], 11)
 
         # Each host has room for 8, but for what they share.
         self.assertEqual((0, [
             ('North', 2, 2, 5), ('south', 1, 1, 5), ('all cells', 3, 3, 5),
         ]), self.rows('--extra-spec', 'resources:CUSTOM_A=2'))
+
+    def test_all_cells_have_room_for_no_fewer_than_one_of_them(self):
+        groups = test_provider_groups
+        # A server in the south takes twice as much of what is shared.
+        self.share([[groups.Provider()], [
+            groups.Provider(), groups.Provider((8, 0), ['CUSTOM_T'])]], 8)
+
+        self.assertEqual([8, 4, 8], [row[-1] for row in self.rows(
+            '--extra-spec', 'resources1:CUSTOM_A=1',
+            '--extra-spec', 'resources2:CUSTOM_A=1',
+            '--extra-spec', 'trait2:CUSTOM_T=forbidden',
+            '--extra-spec', 'group_policy=none')[1]])
 
     def test_none_ends_with_2_and_says_why(self):
         ran = self.capacity('-f', 'json', size=(
