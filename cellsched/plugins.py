@@ -26,6 +26,7 @@ DRIVERS = 'cellsched.scheduler.drivers'
 FILTERS = 'cellsched.scheduler.filters'
 NETWORKS = 'cellsched.network'
 QUOTA = 'cellsched.quota'
+RESOURCE_CLASSES = 'cellsched.resource_classes'
 VIRT = 'cellsched.virt'
 WEIGHERS = 'cellsched.scheduler.weighers'
 
@@ -41,6 +42,7 @@ KINDS = {
     'filter': FILTERS,
     'network': NETWORKS,
     'quota': QUOTA,
+    'resource_class': RESOURCE_CLASSES,
     'virt': VIRT,
     'weigher': WEIGHERS,
 }

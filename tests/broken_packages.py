@@ -22,6 +22,7 @@ from cellsched.claims import base as claims
 from cellsched.filters import base as filters
 from cellsched.filters import rows
 from cellsched.network import base as networks
+from cellsched.objects import resource_class
 from cellsched.quota import base as quota
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.virt import base as virt
@@ -81,6 +82,15 @@ class NoFilter:
     pass
 
 
+class Wordy(resource_class.ResourceClass):
+    word = 'licences' * 9
+
+
+class UnmakableClass(resource_class.ResourceClass):
+    def __init__(self):
+        raise SystemExit('not today')
+
+
 NO_CLASS = 7
 NO_COLUMNS = [7]
 """,
@@ -111,6 +121,10 @@ _BROKEN = {
         'leaving': 'leaving:Quotas', 'partial': 'partial:AbstractQuotas'},
     'cellsched.hosts.columns': {
         'leaving': 'leaving:COLUMNS', 'odd': 'partial:NO_COLUMNS'},
+    'cellsched.resource_classes': {
+        'CUSTOM_LEAVING': 'leaving:Class', 'CUSTOM_WORDY': 'partial:Wordy',
+        'CUSTOM_NO_CLASS': 'partial:NO_CLASS',
+        'CUSTOM_UNMAKABLE': 'partial:UnmakableClass'},
     'cellsched.cli': {
         'broken': 'leaving:Command', 'server.list': 'leaving:Command',
         'no.command': 'partial:NO_CLASS'},
@@ -151,6 +165,7 @@ from oslo_config import cfg
 from cellsched.cli import base
 from cellsched.filters import base as filters
 from cellsched.hosts import columns
+from cellsched.objects import resource_class
 from cellsched.weighers import base as weighers
 
 COLUMNS = (columns.Column('gpus', columns.WHOLE, 3, 'graphics processors'),)
@@ -179,6 +194,16 @@ class GpuWeigher(weighers.Weigher):
         return hosts['gpus']
 
 
+class Seats(resource_class.ResourceClass):
+    '''Licences, which are sold by the five.'''
+
+    word = 'licences'
+    unit = 'seats'
+
+    def amount_taken(self, amount):
+        return -(-amount // 5) * 5
+
+
 class Hello(base.Command):
     '''Say hello.'''
 
@@ -198,6 +223,7 @@ def write_working(directory: pathlib.Path) -> None:
         'cellsched.scheduler.filters': {'GpuFilter': 'plugins:GpuFilter'},
         'cellsched.scheduler.weighers': {'GpuWeigher': 'plugins:GpuWeigher'},
         'cellsched.hosts.columns': {'gpus': 'plugins:COLUMNS'},
+        'cellsched.resource_classes': {'CUSTOM_SEATS': 'plugins:Seats'},
         'cellsched.cli': {'hello': 'plugins:Hello'}})
 
 

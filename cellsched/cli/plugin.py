@@ -124,6 +124,7 @@ def _check(kind: str, field: str, found: Any) -> None:
     from cellsched.filters import registry as filters
     from cellsched.hosts import column_providers
     from cellsched.network import base as network
+    from cellsched.objects import resource_classes
     from cellsched.quota import base as quota
     from cellsched.scheduler.drivers import base as drivers
     from cellsched.virt import base as virt
@@ -131,7 +132,7 @@ def _check(kind: str, field: str, found: Any) -> None:
 
     checks: dict[str, Callable[[str, Any], object]] = {
         'columns': column_providers.check, 'filter': filters.check,
-        'weigher': weighers.check}
+        'resource_class': resource_classes.check, 'weigher': weighers.check}
     bases: dict[str, type] = {
         'claims': claims.ClaimStore, 'driver': drivers.SchedulerDriver,
         'network': network.NetworkAPI, 'quota': quota.QuotaDriver,

@@ -9,15 +9,11 @@ import os_resource_classes
 
 from cellsched.cli import base
 from cellsched.cli import provider
+from cellsched.objects import resources
 from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.cli import app as app_
-
-#: Units, by how names of classes end that are counted in them.
-_UNITS = {
-    '_GB': 'GB', '_MB': 'MB', '_KB': 'kB',
-    '_KILOBIT_PER_SEC': 'kbit/s', '_KILOPACKET_PER_SEC': 'kpacket/s'}
 
 
 class ListResourceClasses(base.Lister):
@@ -51,5 +47,5 @@ class ListResourceClasses(base.Lister):
 
 
 def _unit(name: str) -> str:
-    return next((unit for end, unit in _UNITS.items() if name.endswith(end)),
-                '')
+    _, unit = resources.words(name)
+    return '' if unit == name else unit

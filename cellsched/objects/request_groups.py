@@ -326,6 +326,7 @@ def _given(field: str, said: Any) -> tuple[tuple[str, int], ...]:
     if not isinstance(said, dict) or len(said) > PARTS_MAX:
         raise _refuse(
             field, f'amounts of at most {PARTS_MAX} resource classes')
+    amounts = {}
     for name, amount in said.items():
         shown = f'{field}.{_shown(name)}'
         if not isinstance(name, str) or not resources.is_known(name):
@@ -333,7 +334,9 @@ def _given(field: str, said: Any) -> tuple[tuple[str, int], ...]:
         if type(amount) is not int or not (
                 0 <= amount <= resources.AMOUNT_MAX):
             raise _refuse(shown, resources.AMOUNTS)
-    return _amounts(said)
+        amounts[name] = resources.taken(
+            name, amount, functools.partial(_refuse, shown))
+    return _amounts(amounts)
 
 
 def _same_subtree(level: Any) -> tuple[frozenset[str], ...]:

@@ -1,45 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource classes: what there is of them, and what a flavor asks for.
+"""Resources: what there is of each class, and what a flavor asks for."""
 
-Names are those of os-resource-classes, and others that begin with
-``CUSTOM_``.
-"""
-
+from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import functools
 import math
 import re
 from typing import NamedTuple
 
-import os_resource_classes
-
 from cellsched import exception
+from cellsched.objects import resource_classes
 
 #: The prefix of extra specs that ask the server's host for an amount.
 AMOUNT = 'resources:'
 
-#: The largest amount of anything, in its unit.
-AMOUNT_MAX = 2 ** 31 - 1
+AMOUNT_MAX = resource_classes.AMOUNT_MAX
 
-#: For people: which classes there are, and which amounts.
-CLASSES = ('a resource class of os-resource-classes, or CUSTOM_ and capital '
-           'letters, digits and _')
+#: For people: which classes there are, which amounts, and why nobody can say
+#: what an amount takes.
+CLASSES = resource_classes.CLASSES
 AMOUNTS = f'a whole number from 0 to {AMOUNT_MAX}'
-
-_STANDARD = frozenset(os_resource_classes.STANDARDS)
-_CUSTOM = re.compile(r'CUSTOM_[A-Z0-9_]{1,248}')
+FAILED = 'a resource class whose plug-in works; the log says why it does not'
+TOO_MUCH = f'what takes at most {AMOUNT_MAX}, as the class counts it'
 
 #: No amount has more digits; Python takes its time with very many.
 _AMOUNT = re.compile(r'[0-9]{1,10}')
-
-
-#: For people: what is lacking, and the unit, by resource class.
-_WORDS = {
-    'DISK_GB': ('disk', 'GB'),
-    'MEMORY_MB': ('memory', 'MB'),
-    'PCPU': ('dedicated CPUs', 'PCPU'),
-    'VCPU': ('CPUs', 'VCPU'),
-}
 
 
 class Units(NamedTuple):
@@ -82,14 +68,8 @@ class Inventory:
                 and amount % self.step_size == 0)
 
 
-def is_known(name: str) -> bool:
-    """Return whether a text is the name of a resource class."""
-    return name in _STANDARD or _CUSTOM.fullmatch(name) is not None
-
-
-def words(name: str) -> tuple[str, str]:
-    """Return what people call a resource class, and its unit."""
-    return _WORDS.get(name, (name, name))
+is_known = resource_classes.is_known
+words = resource_classes.words
 
 
 def asked(extra_specs: Mapping[str, str] | None) -> dict[str, int]:
@@ -107,7 +87,7 @@ def asked(extra_specs: Mapping[str, str] | None) -> dict[str, int]:
 
 
 def amount_of(key: str, name: str, said: str) -> int:
-    """Return the amount that an extra spec asks for.
+    """Return the amount that an extra spec takes.
 
     :param key: the extra spec
     :param name: the resource class, as it is in the key
@@ -117,11 +97,29 @@ def amount_of(key: str, name: str, said: str) -> int:
     """
     if not is_known(name):
         raise refuse(key, CLASSES)
-    if isinstance(said, str) and _AMOUNT.fullmatch(said):
-        amount = int(said)
-        if amount <= AMOUNT_MAX:
-            return amount
-    raise refuse(key, AMOUNTS)
+    amount = int(said) if (
+        isinstance(said, str) and _AMOUNT.fullmatch(said)) else -1
+    if not 0 <= amount <= AMOUNT_MAX:
+        raise refuse(key, AMOUNTS)
+    return taken(name, amount, functools.partial(refuse, key))
+
+
+def taken(
+    name: str, amount: int,
+    refused: Callable[[str], exception.InvalidField],
+) -> int:
+    """Return what a demand takes of an inventory, as its class says it.
+
+    :param refused: returns the error of what was expected
+    :raises cellsched.exception.InvalidField: the class cannot say it, or says
+        more than :data:`AMOUNT_MAX`
+    """
+    found = resource_classes.taken(name, amount)
+    if found is None:
+        raise refused(FAILED)
+    if found > AMOUNT_MAX:
+        raise refused(TOO_MUCH)
+    return found
 
 
 def refuse(key: str, expected: str) -> exception.InvalidField:

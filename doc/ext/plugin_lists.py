@@ -38,11 +38,13 @@ def describe(name: str, plugin: type) -> list[str]:
     reason = getattr(plugin, 'reason', None)
     if reason:
         lines += [f'   Reason: "This host {reason}."', '']
+    unit = getattr(plugin, 'unit', '')
     for title, values in (
+            ('Unit', [unit] if unit else []),
             ('Options', [f':oslo.config:option:`{plugin.group}.{opt.dest}`'
                          if plugin.group != 'DEFAULT' else
                          f':oslo.config:option:`{opt.dest}`'
-                         for opt in plugin.opts()]),
+                         for opt in getattr(plugin, 'opts', list)()]),
             ('Scheduler hints', sorted(
                 f'``{hint}``'
                 for hint in getattr(plugin, 'hints', None) or ())),

@@ -6,6 +6,8 @@ import sys
 
 import fixtures
 
+from cellsched.objects import resource_classes
+
 
 class Installed(fixtures.Fixture):
     """Has entry points be found that are in a directory.
@@ -22,10 +24,12 @@ class Installed(fixtures.Fixture):
         self._write(self.directory)
         self.useFixture(fixtures.MonkeyPatch(
             'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {}))
+        resource_classes.load.cache_clear()
         self.addCleanup(self._forget)
         sys.path.insert(0, str(self.directory))
 
     def _forget(self):
+        resource_classes.load.cache_clear()
         sys.path.remove(str(self.directory))
         packages = {path.name for path in self.directory.iterdir()}
         for name in [*sys.modules]:

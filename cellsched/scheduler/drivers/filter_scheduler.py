@@ -17,6 +17,7 @@ from cellsched.hosts import column_providers
 from cellsched.inventory import doubt
 from cellsched.inventory import loader
 from cellsched import objects
+from cellsched.objects import resource_classes
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import prefilters
@@ -45,6 +46,8 @@ class FilterScheduler(base.SchedulerDriver):
     ) -> None:
         super().__init__(conf, parts)
         pipeline_ = self.make_pipeline()
+        # One that is broken is told of now, and not by the first request.
+        resource_classes.load()
         self.hints = pipeline_.hints | {request_validation.REBUILD}
         self.loader = loader.InventoryLoader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,

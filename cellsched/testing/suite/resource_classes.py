@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that every resource class must pass."""
+
+import inspect
+from typing import Any
+from typing import ClassVar
+from typing import TYPE_CHECKING
+import unittest
+
+from cellsched.objects import resource_classes
+from cellsched import plugins
+
+# A suite is mixed into the test case of whoever runs it; a test case itself
+# would be run where it is imported.
+if TYPE_CHECKING:
+    _Case = unittest.TestCase
+else:
+    _Case = object
+
+#: Small ones, those around powers of two and of ten, and the largest.
+AMOUNTS = sorted({
+    *range(1, 70), *(base ** power + more for base in (2, 10)
+                     for power in range(1, 31) for more in (-1, 0, 1)
+                     if 1 <= base ** power + more < 2 ** 31 - 1),
+    2 ** 31 - 1})
+
+
+class ResourceClassSuite(_Case):
+    """The contract of a subclass of ``resource_class.ResourceClass``."""
+
+    #: The class under test.
+    plugin: ClassVar[Any]
+
+    #: The name of its entry point.
+    name: ClassVar[str]
+
+    def test_class_has_documentation(self) -> None:
+        self.assertTrue(inspect.getdoc(self.plugin))
+        self.assertTrue(vars(self.plugin).get('__doc__'))
+
+    def test_entry_point_has_the_name_of_a_resource_class(self) -> None:
+        self.assertTrue(resource_classes.is_known(self.name), self.name)
+        self.assertIs(self.plugin, plugins.load(
+            plugins.RESOURCE_CLASSES, self.name))
+
+    def test_it_can_be_used(self) -> None:
+        resource_classes.check(self.name, self.plugin)
+        self.plugin()
+
+    def test_demand_takes_a_whole_number_of_at_least_what_it_says(
+            self) -> None:
+        made = self.plugin()
+        for amount in AMOUNTS:
+            taken = made.amount_taken(amount)
+            self.assertIs(int, type(taken), amount)
+            self.assertGreaterEqual(taken, amount)
+
+    def test_same_demand_takes_the_same_everywhere(self) -> None:
+        made, other = self.plugin(), self.plugin()
+        first = [made.amount_taken(amount) for amount in AMOUNTS]
+        self.assertEqual(first, [
+            other.amount_taken(amount) for amount in reversed(AMOUNTS)][::-1])
+
+    def test_larger_demand_takes_no_less(self) -> None:
+        made = self.plugin()
+        taken = [made.amount_taken(amount) for amount in AMOUNTS]
+        self.assertEqual(sorted(taken), taken)
+
+    def test_what_was_taken_can_be_asked_for_as_it_is(self) -> None:
+        made = self.plugin()
+        for amount in AMOUNTS:
+            taken = made.amount_taken(amount)
+            if taken < 2 ** 31:
+                self.assertEqual(taken, made.amount_taken(taken))

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resource classes as plug-ins."""
+
+from importlib import metadata
+
+import fixtures
+import os_resource_classes
+import stevedore
+
+from cellsched import exception
+from cellsched.objects import resource_class
+from cellsched.objects import resource_classes
+from cellsched.objects import resources
+from cellsched.objects import standard_classes
+from cellsched import plugins
+from cellsched.testing import builders
+from cellsched.testing.suite import resource_classes as suite
+from tests import broken_packages
+from tests.unit import base
+from tests.unit import installing
+
+GROUP = {'requester_id': 'port', 'resources': {'CUSTOM_SEATS': 6}}
+
+
+class Fallible(resource_class.ResourceClass):
+    """Says what is wanted of it."""
+
+    says = None
+
+    def amount_taken(self, amount):
+        if isinstance(self.says, BaseException):
+            raise self.says
+        return self.says
+
+
+class Overridden(resource_class.ResourceClass):
+    """Has the name of a standard class."""
+
+    word = 'nonsense'
+
+
+class TestCase(base.TestCase):
+
+    def install(self, *points):
+        """Make entry points be there: pairs of a name and a target."""
+        cache = dict(stevedore.ExtensionManager.ENTRY_POINT_CACHE)
+        cache[plugins.RESOURCE_CLASSES] = [
+            metadata.EntryPoint(name, target, plugins.RESOURCE_CLASSES)
+            for name, target in points]
+        self.useFixture(fixtures.MonkeyPatch(
+            'stevedore.ExtensionManager.ENTRY_POINT_CACHE', cache))
+        resource_classes.load.cache_clear()
+        self.addCleanup(resource_classes.load.cache_clear)
+
+    def asked(self, name, amount):
+        return resources.asked({f'resources:{name}': str(amount)})
+
+    def refused(self, name, amount=1):
+        error = self.assertRaises(
+            exception.InvalidField, self.asked, name, amount)
+        self.assertEqual(f'extra_specs.resources:{name}', error.field)
+        return error.expected
+
+
+class TestStandard(TestCase):
+
+    def test_each_class_of_the_library_is_there(self):
+        self.assertEqual({*os_resource_classes.STANDARDS},
+                         {*standard_classes.STANDARD})
+
+    def test_entry_points_name_them(self):
+        self.assertEqual(
+            {name: type(each)
+             for name, each in standard_classes.STANDARD.items()},
+            plugins.load_shipped(plugins.RESOURCE_CLASSES))
+
+    def test_demand_takes_what_it_says(self):
+        for name, each in standard_classes.STANDARD.items():
+            self.assertEqual(suite.AMOUNTS, [
+                each.amount_taken(amount) for amount in suite.AMOUNTS], name)
+
+    def test_they_are_documented(self):
+        for each in standard_classes.STANDARD.values():
+            self.assertTrue(vars(type(each)).get('__doc__'))
+
+    def test_words_are_those_that_people_use(self):
+        for name, wanted in {
+                'VCPU': ('CPUs', 'VCPU'), 'MEMORY_MB': ('memory', 'MB'),
+                'NUMA_MEMORY_MB': ('NUMA_MEMORY_MB', 'MB'),
+                'NET_BW_EGR_KILOBIT_PER_SEC': (
+                    'outgoing bandwidth', 'kbit/s'),
+                'VGPU': ('VGPU', 'VGPU')}.items():
+            self.assertEqual(wanted, resources.words(name))
+
+    def test_none_of_others_goes_before_one(self):
+        self.install(
+            ('VGPU', f'{__name__}:Overridden'),
+            ('VCPU', 'tests.nonsense:Class'), ('VCPU', 'tests.nonsense:Other'))
+
+        self.assertEqual({'VGPU': 3, 'VCPU': 2}, resources.asked(
+            {'resources:VGPU': '3', 'resources:VCPU': '2'}))
+        self.assertEqual(('VGPU', 'VGPU'), resources.words('VGPU'))
+
+
+class TestInstalled(TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(installing.Installed(broken_packages.write_working))
+
+    def test_words_are_its_own(self):
+        self.assertEqual(('licences', 'seats'),
+                         resources.words('CUSTOM_SEATS'))
+
+    def test_request_takes_what_the_class_says(self):
+        for amount, taken in (0, 0), (1, 5), (5, 5), (6, 10), (11, 15):
+            request = builders.request(extra_specs={
+                'resources:CUSTOM_SEATS': str(amount)})
+            self.assertEqual(
+                taken, request.resources().get('CUSTOM_SEATS', 0))
+
+    def test_groups_of_flavors_and_of_requests_take_what_it_says(self):
+        request = builders.request(extra_specs={
+            'resources1:CUSTOM_SEATS': '2', 'resources1:CUSTOM_PLAIN': '2'},
+            requested_resources=[GROUP])
+
+        self.assertEqual(
+            [(('CUSTOM_PLAIN', 2), ('CUSTOM_SEATS', 5)),
+             (('CUSTOM_SEATS', 10),)],
+            [each.resources for each in request.group_demand().groups])
+
+    def test_amount_that_takes_too_much_is_refused(self):
+        self.assertIn('takes at most 2147483647',
+                      self.refused('CUSTOM_SEATS', 2 ** 31 - 1))
+        error = self.assertRaises(
+            exception.InvalidField, builders.request(requested_resources=[
+                GROUP | {'resources': {'CUSTOM_SEATS': 2 ** 31 - 1}},
+            ]).group_demand)
+        self.assertEqual('requested_resources[0].resources.CUSTOM_SEATS',
+                         error.field)
+
+    def test_class_without_a_plugin_takes_what_is_asked(self):
+        self.assertEqual({'CUSTOM_OTHER': 7}, self.asked('CUSTOM_OTHER', 7))
+        self.assertEqual(('CUSTOM_CACHE_MB', 'MB'),
+                         resources.words('CUSTOM_CACHE_MB'))
+        self.assertEqual(('CUSTOM_OTHER', 'CUSTOM_OTHER'),
+                         resources.words('CUSTOM_OTHER'))
+
+
+class TestBroken(TestCase):
+
+    def test_broken_ones_are_named_in_the_log_and_give_nothing(self):
+        self.useFixture(installing.Installed(broken_packages.write_broken))
+
+        for name in ('CUSTOM_LEAVING', 'CUSTOM_WORDY', 'CUSTOM_NO_CLASS',
+                     'CUSTOM_UNMAKABLE'):
+            self.assertEqual(resources.FAILED, self.refused(name))
+            self.assertIn(f'cellsched.resource_classes {name}: ',
+                          self.logs.output)
+            self.assertEqual((name, name), resources.words(name))
+        self.assertEqual({'CUSTOM_OTHER': 7}, self.asked('CUSTOM_OTHER', 7))
+
+    def test_name_of_two_packages_is_named_and_gives_nothing(self):
+        self.install(('CUSTOM_A', f'{__name__}:Fallible'),
+                     ('CUSTOM_A', f'{__name__}:Overridden'))
+
+        self.assertEqual(resources.FAILED, self.refused('CUSTOM_A'))
+        self.assertIn('CUSTOM_A: a name of one plug-in, not of '
+                      f'{__name__}:Fallible, {__name__}:Overridden',
+                      self.logs.output)
+
+    def test_name_that_is_none_of_a_class_is_named(self):
+        self.install(('seats', f'{__name__}:Fallible'))
+
+        self.assertEqual({}, resource_classes.load().usable)
+        self.assertIn('cellsched.resource_classes seats: the name of',
+                      self.logs.output)
+
+    def test_class_that_fails_or_answers_nonsense_gives_nothing(self):
+        self.install(('CUSTOM_A', f'{__name__}:Fallible'))
+        for said in (None, 'much', 2.0, True, 0, 1, -5, ValueError('odd'),
+                     SystemExit('odd')):
+            self.useFixture(fixtures.MonkeyPatch(
+                f'{__name__}.Fallible.says', said))
+
+            self.assertEqual(resources.FAILED, self.refused('CUSTOM_A', 2))
+        self.assertIn('Resource class CUSTOM_A failed', self.logs.output)
+        self.assertIn('SystemExit: odd', self.logs.output)
+        self.assertIn("2 is asked for, and 'much' is no", self.logs.output)
+
+
+class TestSuite(suite.ResourceClassSuite, base.TestCase):
+    """The suite for plug-ins of others."""
+
+    plugin = standard_classes.Memory
+    name = 'MEMORY_MB'
