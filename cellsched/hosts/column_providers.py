@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 from cellsched import exception
+from cellsched.hosts import column_sources
 from cellsched.hosts import columns
 from cellsched import plugins
 
@@ -47,4 +48,5 @@ def check(field: str, said: Any) -> list[columns.Column]:
             raise exception.ConfigurationInvalid(
                 field=field, expected='columns with names of their own; '
                 f'{column.name} is one of every table')
+        column_sources.check(field, column)
     return found

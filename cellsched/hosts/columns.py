@@ -24,12 +24,18 @@ class Column:
     :param default: value of a host that has not said its own; of a column of
         text that may be None too
     :param doc: what it is, with its unit
+    :param source: where agents report it: ``stats.NAME`` for a statistic,
+        ``metrics.NAME`` for a metric, ``traits.NAME`` for whether the node
+        has a trait; None for a column that a plug-in does not have filled.
+        Numbers may be texts too, and texts are printable and have at most 255
+        characters; whatever else a host says, it has the default
     """
 
     name: str
     dtype: str
     default: Any
     doc: str
+    source: str | None = None
 
     @property
     def stored(self) -> str:

@@ -44,6 +44,8 @@ class CellFollower:
     ) -> None:
         self.cell = cell
         self._table = table
+        self._sourced = tuple(
+            [each for each in table.specs.values() if each.source])
         self._lock = lock
         self._aggregate_groups = aggregate_groups
         self._discovery = discovery
@@ -188,7 +190,7 @@ class CellFollower:
         """
         uuids = [row.uuid for row in rows]
         hosts = [row.host for row in rows]
-        values = node_columns.of_nodes(rows, self.cell.uuid)
+        values = node_columns.of_nodes(rows, self.cell.uuid, self._sourced)
         table = self._table
         with self._lock:
             if self._forgotten:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From rows of a cell's database to columns of the host table."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import datetime
 import json
@@ -9,6 +10,7 @@ from typing import Any
 
 from oslo_log import log
 
+from cellsched.hosts import column_sources
 from cellsched.hosts import columns
 from cellsched.objects import child_providers
 
@@ -21,11 +23,17 @@ _COUNTS = frozenset({'failed_builds', 'image_props', 'io_workload'})
 _NUMBER_MAX = 2 ** 53
 
 
-def of_nodes(rows: Sequence[Any], cell: str) -> dict[str, Any]:
-    """Return the columns that rows of compute nodes fill."""
+def of_nodes(
+    rows: Sequence[Any], cell: str, sourced: Iterable[columns.Column] = ()
+) -> dict[str, Any]:
+    """Return the columns that rows of compute nodes fill.
+
+    :param sourced: columns of plug-ins, which have sources
+    """
     stats = [_object(row, 'stats') for row in rows]
     children = [_children(row) for row in rows]
-    return {
+    traits = _traits(rows)
+    return _sourced(sourced, rows, stats, traits) | {
         'children': [*map(_numbered, children)],
         'child_uuids': [tuple(each.uuid for each in said)
                         for said in children],
@@ -35,7 +43,7 @@ def of_nodes(rows: Sequence[Any], cell: str) -> dict[str, Any]:
                      for row in rows],
         'host_ip': [row.host_ip or None for row in rows],
         'cell': cell,
-        'traits': _traits(rows),
+        'traits': traits,
         'vcpus_total': [row.vcpus for row in rows],
         'total_usable_ram_mb': [row.memory_mb for row in rows],
         'unreserved_ram_mb': [
@@ -64,6 +72,26 @@ def of_nodes(rows: Sequence[Any], cell: str) -> dict[str, Any]:
         'stats': [_lasting(each) for each in stats],
         'metrics': [row.metrics or '' for row in rows],
     }
+
+
+def _sourced(
+    sourced: Iterable[columns.Column], rows: Sequence[Any],
+    stats: Sequence[dict[str, Any]], traits: Iterable[frozenset[str]],
+) -> dict[str, list[Any]]:
+    """Return the columns that say where they come from."""
+    sourced = tuple(sourced)
+    if not sourced:
+        return {}
+    return column_sources.filled(sourced, {
+        column_sources.STATS: stats,
+        column_sources.METRICS: [_metrics(row) for row in rows],
+        column_sources.TRAITS: [dict.fromkeys(each, True)
+                                for each in traits]})
+
+
+def _metrics(row: Any) -> dict[str, Any]:
+    return {each['name']: each.get('value') for each in _list(row, 'metrics')
+            if isinstance(each, dict) and isinstance(each.get('name'), str)}
 
 
 def of_services(

@@ -180,6 +180,22 @@ class TestCells(loading.LoaderTestCase):
 
         self.assertEqual('green', self.value('a1', 'colour'))
 
+    def test_extra_columns_are_filled_from_where_they_say(self):
+        extra = columns.Column('celsius', 'float64', -1.0, 'how hot it is',
+                               'stats.temperature')
+        self.loader = self.world.loader(extra_columns=[extra])
+        self.save('cell1', 'a1', stats='{"temperature": 40}')
+
+        self.refresh()
+        self.assertEqual((40.0, -1.0), (self.value('a1', 'celsius'),
+                                        self.value('b1', 'celsius')))
+
+        self.save('cell1', 'a1', stats='{}')
+        self.save('cell2', 'b1', stats='{"temperature": "39.5"}')
+        self.refresh()
+        self.assertEqual((-1.0, 39.5), (self.value('a1', 'celsius'),
+                                        self.value('b1', 'celsius')))
+
 
 class TestMapping(loading.LoaderTestCase):
 

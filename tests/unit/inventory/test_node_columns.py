@@ -31,11 +31,21 @@ POOLS = {'nova_object.data': {'objects': [
 BAD = ('{', 'null', '"text"', '3', 'nan', '[' * 100_000, '\x00')
 
 
-def node(**values):
+#: Columns of plug-ins, with what they hold where nobody says anything.
+SOURCED = (
+    columns.Column('celsius', 'float64', -300.0, 'heat', 'stats.heat'),
+    columns.Column('fans', columns.WHOLE, -1, 'fans', 'stats.fans'),
+    columns.Column('rack', columns.CODED, None, 'rack', 'stats.rack'),
+    columns.Column('load', 'float32', -1.0, 'load', 'metrics.load.1'),
+    columns.Column('has_t', 'bool', False, 'trait', 'traits.T'))
+NOTHING = {each.name: each.default for each in SOURCED}
+
+
+def node(sourced=(), **values):
     """Return the columns of a node, and check that a table takes them."""
     made = node_columns.of_nodes(
-        [types.SimpleNamespace(**NODE | values)], 'cell')
-    table.HostTable().put(['u'], made)
+        [types.SimpleNamespace(**NODE | values)], 'cell', sourced)
+    table.HostTable((*columns.STANDARD, *sourced)).put(['u'], made)
     return {name: value if name == 'cell' else value[0]
             for name, value in made.items()}
 
@@ -152,6 +162,51 @@ class TestNodes(base.TestCase):
                         {'nova_object.data': {'count': 'many'}}]}}):
             self.assertEqual(0, node(
                 pci_stats=json.dumps(bad))['free_pci_devices'], bad)
+
+
+class TestSources(base.TestCase):
+
+    def said(self, **values):
+        made = node(SOURCED, **values)
+        return {name: made[name] for name in NOTHING}
+
+    def test_columns_are_filled_from_where_they_say(self):
+        self.assertEqual(
+            {'celsius': 21.5, 'fans': 4, 'rack': 'r7', 'load': 0.25,
+             'has_t': True},
+            self.said(stats='{"heat": 21.5, "fans": "4", "rack": "r7"}',
+                      metrics='[{"name": "load.1", "value": 0.25}]'))
+
+    def test_node_that_does_not_say_it_has_the_default(self):
+        for empty in '{}', '', None:
+            self.assertEqual(
+                NOTHING, self.said(stats=empty, metrics=None, traits='["U"]'))
+
+    def test_report_that_is_no_json_says_nothing(self):
+        for bad in BAD:
+            self.assertEqual(
+                NOTHING, self.said(stats=bad, metrics=bad, traits=bad))
+        for bad in ('[3, [], {}, {"name": "load.1"}, {"name": ["load.1"]}]',
+                    '[{"value": 1}]', '[{"name": null, "value": 1}]'):
+            self.assertEqual(-1.0, self.said(metrics=bad)['load'], bad)
+
+    def test_value_that_a_column_cannot_hold_is_none(self):
+        for bad in ('null', '[]', '{}', '"much"', '""', '[1]', '1e999',
+                    'NaN', '-Infinity', '9' * 400, '"nan"', '"inf"',
+                    '9007199254740994', '"' + '9' * 4000 + '"'):
+            said = self.said(stats=f'{{"heat": {bad}, "fans": {bad}}}')
+            self.assertEqual((-300.0, -1), (said['celsius'], said['fans']),
+                             bad)
+        for bad in ('7', 'null', '["r"]', '"\\u0000"', '"\\ud800"', '"a\\nb"',
+                    '"' + 'x' * 256 + '"'):
+            self.assertIsNone(
+                self.said(stats=f'{{"rack": {bad}}}')['rack'], bad)
+
+    def test_standard_columns_are_as_without_them(self):
+        said = node(SOURCED)
+
+        self.assertEqual(node(), {
+            name: said[name] for name in said if name not in NOTHING})
 
 
 class TestServices(base.TestCase):

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns that are filled from what agents report of a node.
+
+A host that says nothing of a column, or nothing that the column can hold, has
+the column's default.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import re
+from typing import Any
+
+import numpy as np
+from oslo_utils import strutils
+
+from cellsched import exception
+from cellsched.hosts import columns
+from cellsched.hosts import snapshot_schema
+
+#: Parts of a report that are looked into.
+STATS, METRICS, TRAITS = PARTS = ('stats', 'metrics', 'traits')
+
+#: The most characters of a text; it is to be printable, too.
+TEXT_MAX = 255
+
+_SOURCE = re.compile(rf'({"|".join(PARTS)})\.(.{{1,255}})')
+
+
+def check(field: str, column: columns.Column) -> None:
+    """Make sure that a column can be filled from its source.
+
+    :param field: what an error calls its plug-in
+    :raises cellsched.exception.ConfigurationInvalid: it cannot
+    """
+    if column.source is None:
+        return
+    if not (isinstance(column.source, str)
+            and _SOURCE.fullmatch(column.source)):
+        raise exception.ConfigurationInvalid(
+            field=field, expected=f'a source of column {column.name} of the '
+            f'form {", ".join(f"{part}.NAME" for part in PARTS)}')
+    try:
+        holds = (isinstance(column.default, str | None)
+                 if column.dtype == columns.CODED
+                 else np.dtype(column.stored).kind in 'biufO')
+    except TypeError:
+        holds = False
+    if not holds:
+        raise exception.ConfigurationInvalid(
+            field=field, expected=f'numbers, truth values or texts in column '
+            f'{column.name}, which has a source')
+
+
+def filled(
+    sourced: Iterable[columns.Column],
+    parts: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> dict[str, list[Any]]:
+    """Return what nodes say of columns, by the columns' names.
+
+    :param sourced: columns with sources
+    :param parts: by the part of a report, one of each node
+    """
+    found: dict[str, list[Any]] = {}
+    for column in sourced:
+        assert column.source is not None
+        part, _, name = column.source.partition('.')
+        read = _reader(column)
+        values = found[column.name] = []
+        for each in parts[part]:
+            value = None
+            try:
+                value = read(each[name])
+            except (KeyError, OverflowError, TypeError, ValueError):
+                pass
+            values.append(column.default if value is None else value)
+    return found
+
+
+def _reader(column: columns.Column) -> Callable[[Any], Any]:
+    """Return what reads a value.
+
+    It returns None, or raises ``OverflowError``, ``TypeError`` or
+    ``ValueError``, for one that the column cannot hold.
+    """
+    if column.dtype in (columns.CODED, 'object'):
+        return _text
+    dtype = np.dtype(column.stored)
+    if dtype.kind == 'b':
+        return _truth
+    bounds = np.iinfo(dtype) if dtype.kind in 'iu' else np.finfo(dtype)
+    most = min(float(bounds.max), snapshot_schema.NUMBER_MAX)
+    least = max(float(bounds.min), -snapshot_schema.NUMBER_MAX)
+    kind: type[float] = float
+    if column.dtype == columns.WHOLE or dtype.kind in 'iu':
+        kind = int
+
+    def read(said: Any) -> float | None:
+        number = kind(said)
+        # No number is between any two.
+        return number if least <= number <= most else None
+    return read
+
+
+def _truth(said: Any) -> bool:
+    return (said if isinstance(said, bool)
+            else strutils.bool_from_string(said, strict=True))
+
+
+def _text(said: Any) -> str | None:
+    return said if (isinstance(said, str) and len(said) <= TEXT_MAX
+                    and said.isprintable()) else None
