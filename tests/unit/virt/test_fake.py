@@ -11,13 +11,16 @@ from cellsched import exception
 from cellsched import objects
 from cellsched.objects import resources
 from cellsched.testing import clock
+from cellsched.testing.suite import virt as suite
 from cellsched.virt import base as virt
 from cellsched.virt import fake
 from tests.unit import base
 from tests.unit.db import samples
 
 
-class TestFakeDriver(base.TestCase):
+class TestFakeDriver(suite.DriverSuite, base.TestCase):
+
+    plugin = fake.FakeDriver
 
     def setUp(self):
         super().setUp()
@@ -34,6 +37,12 @@ class TestFakeDriver(base.TestCase):
         for name, value in options.items():
             conf.set_override(name, value, 'fake_virt')
         return fake.FakeDriver(conf, self.clock)
+
+    def make_driver(self):
+        return self.driver(
+            inventories={'VGPU': 2}, providers=json.dumps({
+                'card': {'inventories': {'CUSTOM_X': 1}, 'parent': 'slot'},
+                'slot': {}}))
 
     def test_it_is_a_driver(self):
         self.assertIsInstance(self.driver(), virt.ComputeDriver)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that every virtualisation driver must pass.
+
+::
+
+    class TestMyDriver(virt.DriverSuite, unittest.TestCase):
+
+        plugin = my_driver.MyDriver
+
+        def make_driver(self):
+            return my_driver.MyDriver(conf, clock)
+"""
+
+import inspect
+from typing import Any
+from typing import ClassVar
+from typing import TYPE_CHECKING
+import unittest
+import uuid
+
+from cellsched.claims import validation
+from cellsched.compute import children
+from cellsched import objects
+from cellsched import plugins
+from cellsched.virt import base
+
+# A suite is mixed into the test case of whoever runs it; a test case itself
+# would be run where it is imported.
+if TYPE_CHECKING:
+    _Case = unittest.TestCase
+else:
+    _Case = object
+
+
+class DriverSuite(_Case):
+    """Tests of a driver, which ``make_driver`` makes."""
+
+    #: The class under test.
+    plugin: ClassVar[Any]
+
+    def make_driver(self) -> base.ComputeDriver:
+        """Return the driver of a host without servers."""
+        raise NotImplementedError
+
+    def make_instance(self) -> objects.Instance:
+        """Return a server that the host can take."""
+        return objects.Instance(
+            uuid=str(uuid.uuid4()), project_id='project', user_id='user')
+
+    def start(
+        self, driver: base.ComputeDriver, instance: objects.Instance
+    ) -> None:
+        driver.spawn(instance, min(driver.nodes()))
+
+    def test_entry_point_names_a_driver(self) -> None:
+        known = [plugins.load_class(
+            plugins.VIRT, point.name, base.ComputeDriver)
+            for point in plugins.entry_points(plugins.VIRT)
+            if point.value.endswith(f':{self.plugin.__qualname__}')]
+        self.assertIn(self.plugin, known)
+
+    def test_it_is_documented_with_its_options(self) -> None:
+        self.assertTrue(inspect.getdoc(self.plugin))
+        self.assertTrue(vars(self.plugin).get('__doc__'))
+        for option in self.plugin.opts():
+            self.assertTrue((option.help or '').strip(), option.name)
+
+    def test_node_says_what_it_has(self) -> None:
+        nodes = self.make_driver().nodes()
+        self.assertTrue(nodes)
+        for name, node in nodes.items():
+            self.assertTrue(name)
+            self.assertIsInstance(node, base.NodeResources)
+            for amount in node.vcpus, node.memory_mb, node.local_gb:
+                self.assertIs(int, type(amount))
+                self.assertGreaterEqual(amount, 0)
+            validation.check_inventory(name, node.inventories)
+
+    def test_child_providers_are_below_their_node(self) -> None:
+        for name, node in self.make_driver().nodes().items():
+            children.check(name, node.providers)
+
+    def test_names_stay_as_they_are(self) -> None:
+        first, again = (
+            {name: {*node.providers} for name, node in driver.nodes().items()}
+            for driver in (self.make_driver(), self.make_driver()))
+        self.assertEqual(first, again)
+
+    def test_server_runs_until_it_is_destroyed(self) -> None:
+        driver = self.make_driver()
+        instance = self.make_instance()
+        self.assertEqual([], driver.list_instances())
+
+        self.start(driver, instance)
+        self.assertEqual([instance.uuid], driver.list_instances())
+
+        driver.destroy(instance)
+        self.assertEqual([], driver.list_instances())
+
+    def test_spawn_of_what_runs_changes_nothing(self) -> None:
+        driver = self.make_driver()
+        instance = self.make_instance()
+        self.start(driver, instance)
+
+        self.start(driver, instance)
+
+        self.assertEqual([instance.uuid], driver.list_instances())
+
+    def test_destroy_of_what_is_not_there_succeeds(self) -> None:
+        driver = self.make_driver()
+        instance = self.make_instance()
+        driver.destroy(instance)
+        self.start(driver, instance)
+        driver.destroy(instance)
+        driver.destroy(instance)
+
+        self.assertEqual([], driver.list_instances())
+
+    def test_inventories_are_not_less_for_servers_that_run(self) -> None:
+        driver = self.make_driver()
+        before = driver.nodes()
+
+        self.start(driver, self.make_instance())
+
+        # Claims say what is taken. What is there stays.
+        after = driver.nodes()
+        for name, node in before.items():
+            self.assertEqual(node.inventories, after[name].inventories)
+            self.assertEqual(
+                {each: child.inventories
+                 for each, child in node.providers.items()},
+                {each: child.inventories
+                 for each, child in after[name].providers.items()})

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory in huge pages."""
+
+import unittest
+
+from cellsched.testing import builders
+from cellsched.testing.suite import resource_classes
+from third_party_class import huge_pages
+
+
+class TestHugePages(resource_classes.ResourceClassSuite, unittest.TestCase):
+
+    plugin = huge_pages.HugePages
+    name = 'CUSTOM_HUGE_PAGES_MB'
+
+    def test_server_takes_whole_pages(self):
+        for wanted, taken in (1, 1024), (1024, 1024), (1025, 2048):
+            request = builders.request(extra_specs={
+                f'resources:{self.name}': str(wanted)})
+
+            self.assertEqual(taken, request.resources()[self.name])
