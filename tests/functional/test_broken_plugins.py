@@ -41,6 +41,9 @@ class TestInstalled(base.TestCase):
         self.assertIn('A weigher is left out of all_weighers: Configuration: '
                       '[filter_scheduler] weight_classes: AbstractWeigher: a '
                       'class that has score', self.logs.output)
+        self.assertIn('Resource class cannot be used: Configuration: '
+                      'cellsched.resource_classes CUSTOM_LEAVING: ',
+                      self.logs.output)
         self.assertNotIn('LeavingFilter', self.logs.output)
 
     def test_service_is_stopped_by_what_it_is_told_to_use(self):

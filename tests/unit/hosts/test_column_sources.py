@@ -58,6 +58,9 @@ class TestFilled(base.TestCase):
     def test_truth_values_are_read_from_words_too(self):
         self.assertEqual([True, False, True, True, False],
                          read('bool', True, False, 'yes', 1, 'maybe'))
+        self.assertEqual([True, False], column_sources.filled(
+            [column('bool', True)],
+            {'stats': [{'x': 'maybe'}, {'x': 'no'}]})['mine'])
 
     def test_texts_can_be_shown(self):
         for kind, default in ('object', None), (columns.CODED, ''):

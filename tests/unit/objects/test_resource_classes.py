@@ -39,6 +39,12 @@ class Overridden(resource_class.ResourceClass):
     word = 'nonsense'
 
 
+class Torn(resource_class.ResourceClass):
+    """Has a unit of two lines."""
+
+    unit = 'M\nB'
+
+
 class TestCase(base.TestCase):
 
     def install(self, *points):
@@ -174,6 +180,13 @@ class TestBroken(TestCase):
 
         self.assertEqual({}, resource_classes.load().usable)
         self.assertIn('cellsched.resource_classes seats: the name of',
+                      self.logs.output)
+
+    def test_words_that_cannot_be_shown_are_named(self):
+        self.install(('CUSTOM_A', f'{__name__}:Torn'))
+
+        self.assertEqual({'CUSTOM_A'}, resource_classes.load().broken)
+        self.assertIn('CUSTOM_A: a unit of at most 40 printable characters',
                       self.logs.output)
 
     def test_class_that_fails_or_answers_nonsense_gives_nothing(self):
