@@ -28,7 +28,7 @@ OTHERS = {'image.properties.hw_numa_cpus.*', 'image.properties.hw_numa_mem.*',
           'image.properties.trait:*', 'image.properties.architecture',
           'image.properties.hypervisor_type', 'image.properties.vm_mode',
           'image.properties.hypervisor_version_requires',
-          'flavor.extra_specs.unscoped'}
+          'flavor.extra_specs.unscoped', 'requested_resources.other'}
 
 DEDICATED = {'hw:cpu_policy': 'dedicated'}
 TPM = {'hw:tpm_version': '2.0'}
