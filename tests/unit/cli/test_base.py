@@ -16,9 +16,9 @@ from tests.unit.cmd import processes
 #: was asked for.
 METADATA = """
 import sys
+import traceback
 
 from cellsched.cli import app
-from cellsched import plugins
 
 
 class Finder:
@@ -31,12 +31,13 @@ class Finder:
 
     @classmethod
     def find_distributions(cls, context):
-        cls.asked += context.name is None
+        cls.asked += context.name is None and not any(
+            'stevedore' in frame.filename
+            for frame in traceback.extract_stack())
         return ()
 
 
-# It reads entry points once, where no file of its cache has them.
-plugins.names(app.Shell.namespace)
+# stevedore reads entry points where no file of its cache has them.
 sys.meta_path.append(Finder)
 code = app.Shell().run(sys.argv[1:])
 print('asked', Finder.asked, 'times')
