@@ -99,8 +99,6 @@ class Wishes(base.TestCase):
         for name, asked in (
                 ('hw:numa_nodes', {'flavor': {
                     **base.SMALL, 'extra_specs': {'hw:numa_nodes': '1'}}}),
-                ('resources1:VGPU', {'flavor': {
-                    **base.SMALL, 'extra_specs': {'resources1:VGPU': '1'}}}),
                 ('hw_cpu_policy', {'image': {'properties': {
                     'hw_cpu_policy': 'dedicated'}}}),
                 ('numa_topology', {'numa_memory_mb': 512})):
@@ -109,10 +107,12 @@ class Wishes(base.TestCase):
                 self.assertIn(name, error['message'])
 
     def test_resource_class_that_no_host_has_is_refused_by_its_name(self):
-        for error in self.refused_by_all(flavor={
-                **base.SMALL, 'extra_specs': {'resources:VGPU': '1'}}):
-            self.assertIn(NO_VALID_HOST, error['mro'])
-            self.assertIn('lack VGPU (by 1 VGPU)', error['message'])
+        for name, reason in (('resources', 'lack VGPU (by 1 VGPU)'), (
+                'resources1', 'lack a provider of 1 VGPU (by 1 VGPU)')):
+            for error in self.refused_by_all(flavor={
+                    **base.SMALL, 'extra_specs': {f'{name}:VGPU': '1'}}):
+                self.assertIn(NO_VALID_HOST, error['mro'])
+                self.assertIn(reason, error['message'])
 
     def test_hint_that_a_filter_reads_is_followed(self):
         others = base.new(4)
