@@ -302,3 +302,50 @@ class TestShortfall(base.TestCase):
             candidates.Nearest(2, 1, 'provider'), self.nearest(
                 [Provider(), Provider((2, 0)), Provider((0, 4))],
                 [Provider(), Provider((1, 4))]))
+
+
+class TestMany(base.TestCase):
+    """What a tree of candidates would explode of."""
+
+    def equal(self, rooms):
+        """Return a table of hosts with children that differ in room only."""
+        return make([[Provider((), (), None), *(
+            Provider((room, 0), (), 0) for room in each)] for each in rooms])
+
+    def test_devices_of_eight_equal_children_are_counted(self):
+        table = self.equal([[1] * 8, [1] * 5 + [0] * 3, [0] * 8])
+        groups = [{'resources': {'CUSTOM_A': 1}}] * 6
+
+        self.assertEqual([0], passing(table, ask({}, groups, 'isolate')))
+        self.assertEqual([0, 1], passing(
+            table, ask({}, groups[:5], 'isolate')))
+
+    def test_groups_that_want_the_same_children_are_told_apart(self):
+        # The larger ones need all children that have room for two.
+        table = self.equal([[2] * 4 + [1] * 4, [2] * 3 + [1] * 5])
+        groups = [{'resources': {'CUSTOM_A': 2}}] * 4 + [
+            {'resources': {'CUSTOM_A': 1}}] * 4
+
+        self.assertEqual([0], passing(table, ask({}, groups, 'isolate')))
+
+    def test_request_that_could_take_for_ever_is_refused_in_time(self):
+        table = self.equal([[3] * 16])
+        groups = [{'resources': {'CUSTOM_A': 2}}] * 16 + [
+            {'resources': {'CUSTOM_A': 1}, 'required_traits': ['CUSTOM_S']}]
+
+        self.assertEqual([], passing(table, ask({}, groups, 'isolate')))
+
+    def test_dedicated_and_shared_cpus_are_apart(self):
+        table = builders.table(2)
+        for row, dedicated in enumerate((0, 2)):
+            table.set_usage(
+                str(uuid.UUID(int=row + 1)),
+                {'VCPU': 4, 'PCPU': dedicated, 'MEMORY_MB': 512,
+                 'DISK_GB': 10}, {}, 0)
+
+        for wanted, rows in (({'PCPU': 2}, [1]), ({'PCPU': 3}, []),
+                             ({}, [0, 1])):
+            request = builders.request(vcpus=4, extra_specs={
+                f'resources:{name}': str(amount)
+                for name, amount in wanted.items()})
+            self.assertEqual(rows, passing(table, request), wanted)
