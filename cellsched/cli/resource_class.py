@@ -9,7 +9,6 @@ import os_resource_classes
 
 from cellsched.cli import base
 from cellsched.cli import provider
-from cellsched.objects import resources
 from cellsched import plugins
 
 if TYPE_CHECKING:
@@ -47,5 +46,8 @@ class ListResourceClasses(base.Lister):
 
 
 def _unit(name: str) -> str:
+    # The help of all commands imports this module.
+    from cellsched.objects import resources
+
     _, unit = resources.words(name)
     return '' if unit == name else unit
