@@ -86,7 +86,13 @@ class Commits:
             capture_output=True, text=True, check=True).stdout.splitlines()
         wrote, found = {}, collections.Counter()
         for line in lines:
-            kind, transaction, what = _RECORD.match(line).groups()
+            record = _RECORD.match(line)
+            if record is None:
+                if line.startswith('rmgr:'):
+                    raise RuntimeError(f'pg_waldump says {line!r}')
+                # A record that is told in several lines goes on here.
+                continue
+            kind, transaction, what = record.groups()
             if kind == 'Transaction' and what.startswith('COMMIT'):
                 parts = _PARTS.search(what)
                 mine = [transaction, *(parts[1].split() if parts else ())]
