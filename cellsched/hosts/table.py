@@ -225,8 +225,7 @@ class HostTable:
                     or not self._has_room(taken)):
                 return None
             takings = [Taking(node, resources, hosts.now,
-                              self._others.given(
-                                  node, self._children(node), resources))
+                              self._given(node, resources))
                        for node, resources in taken]
             snapshot, overlay, earlier = self._published
             for taking in takings:
@@ -308,10 +307,16 @@ class HostTable:
             amount for taking in self._takings.get(node, ())
             for name, amount in taking.resources if name == resource)
 
-    def _children(self, node: str) -> tuple[str, ...]:
-        """Return the child providers of a host; none of one that has gone."""
+    def _given(
+        self, node: str, resources: tuple[tuple[str, int], ...]
+    ) -> tuple[str, ...]:
+        """Return the providers of which something is taken on a host."""
         row = self._rows.get(node)
-        return () if row is None else self._value('child_uuids', row)
+        if row is None or not any(
+                columns_.AT in name for name, _ in resources):
+            return node,
+        return self._others.given(
+            node, self._value('child_uuids', row), resources)
 
     def _value(self, name: str, row: int) -> Any:
         """Return what a coded column says of a host."""

@@ -322,11 +322,13 @@ class Hosts:
         return self.memo('most children', lambda hosts: int(hosts.each(
             'children', len, 'int64').max(initial=0)))
 
-    def gives(self, resource: str) -> bool:
-        """Return whether others than hosts themselves may give a class."""
+    def given_by_others(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those resource classes that not only hosts may give."""
         snapshot = self.columns.snapshot
-        return resource in snapshot.places or bool(snapshot.sharing) and any(
-            resource in each.room for each in snapshot.sharing.values())
+        return frozenset([
+            name for name in names if name in snapshot.places
+            or snapshot.sharing and any(
+                name in each.room for each in snapshot.sharing.values())])
 
     def row_of_provider(self, uuid: str) -> int | None:
         """Return the row in the table of a host or of its child provider."""

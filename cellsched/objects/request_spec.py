@@ -57,6 +57,10 @@ class Destination(base.Object):
     }
 
 
+#: Fields that say of groups of resources, beside the flavor.
+_BESIDE_FLAVOR = 'requested_resources', 'request_level_params'
+
+
 @base.Registry.register
 class RequestSpec(base.Object):
     """A request for one or more servers of one size.
@@ -152,6 +156,6 @@ class RequestSpec(base.Object):
 
         :raises cellsched.exception.InvalidField: names what makes no sense
         """
+        more = self.values_of(_BESIDE_FLAVOR)
         return request_groups.asked(
-            self.flavor.get('extra_specs'), self.get('requested_resources'),
-            self.get('request_level_params'))
+            self.flavor.get('extra_specs'), *more.values())

@@ -204,7 +204,7 @@ def stages(
     wants = provider_groups.asked(hosts, request, amounts)
     if wants is not None:
         _check(amounts)
-        given = frozenset(filter(hosts.gives, amounts))
+        given = hosts.given_by_others(amounts)
         others = provider_groups.stages(wants, given)
         amounts = {resource: amount for resource, amount in amounts.items()
                    if resource not in given}

@@ -38,7 +38,14 @@ def _names(*names: str) -> frozenset[str]:
             f'flavor.extra_specs.hw:{each}', f'image.properties.hw_{each}'))
 
 
-class PackedVirtqueue(required_traits.RequiredTraits):
+class _DeviceTraits(required_traits.RequiredTraits):
+    """Rejects hosts without a device; see the classes below."""
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(self.required(request))
+
+
+class PackedVirtqueue(_DeviceTraits):
     """Reject hosts without packed virtqueues, where they are asked for.
 
     ``hw:virtio_packed_ring`` or ``hw_virtio_packed_ring`` asks.
@@ -54,7 +61,7 @@ class PackedVirtqueue(required_traits.RequiredTraits):
         return {'COMPUTE_NET_VIRTIO_PACKED'}
 
 
-class EphemeralEncryption(required_traits.RequiredTraits):
+class EphemeralEncryption(_DeviceTraits):
     """Reject hosts that cannot encrypt the disks that they make.
 
     ``hw:ephemeral_encryption`` or ``hw_ephemeral_encryption`` asks for it,
@@ -71,7 +78,7 @@ class EphemeralEncryption(required_traits.RequiredTraits):
             request, 'ephemeral_encryption_format', _FORMATS)
 
 
-class VirtioSound(required_traits.RequiredTraits):
+class VirtioSound(_DeviceTraits):
     """Reject hosts without virtio sound devices, where one is asked for.
 
     ``hw:sound_model`` or ``hw_sound_model`` asks, as ``virtio``. Of other
@@ -86,7 +93,7 @@ class VirtioSound(required_traits.RequiredTraits):
         return model & {_SOUND_MODELS['virtio']}
 
 
-class VTPM(required_traits.RequiredTraits):
+class VTPM(_DeviceTraits):
     """Reject hosts that cannot emulate the TPM that is asked for.
 
     ``hw:tpm_version`` or ``hw_tpm_version`` asks for one, ``1.2`` or ``2.0``;

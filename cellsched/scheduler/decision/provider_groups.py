@@ -50,8 +50,8 @@ def asked(
     :param amounts: what it takes without a number
     """
     demand = request.group_demand()
-    if demand is request_groups.NO_GROUPS and not any(
-            map(hosts.gives, amounts)):
+    if demand is request_groups.NO_GROUPS and not hosts.given_by_others(
+            amounts):
         return None
     return assignment.ProviderDemand(
         tuple(amounts.items()), demand, *required_traits.unnumbered(request))

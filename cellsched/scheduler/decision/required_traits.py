@@ -91,7 +91,7 @@ class Traits(RequiredTraits):
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
         required, forbidden = self.required(request), _forbidden(request)
-        if not any(hosts.gives(name) for name in request.resources()):
+        if not hosts.given_by_others(request.resources()):
             return hosts.each('traits', lambda has: (
                 required <= has and forbidden.isdisjoint(has)))
         kept = hosts.each('traits', forbidden.isdisjoint)
