@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 
 from cellsched import clock as clock_
+from cellsched import exception
 from cellsched import objects
 from cellsched.objects import resources
 
@@ -74,6 +75,20 @@ def membership(
                       group.rules.get('max_server_per_host', 1), member)
 
 
+def joined(group: str, host: str, member: str) -> Membership:
+    """Return a membership that somebody has, whatever the policy is.
+
+    It is one that no policy refuses, so that whoever holds something in a
+    store can be made a member in another one, wherever others are.
+
+    :param group: uuid of the group
+    :param host: where the member is
+    :param member: uuid of the instance
+    """
+    return Membership(
+        group, host, ANTI_AFFINITY, resources.AMOUNT_MAX, member)
+
+
 @dataclasses.dataclass(frozen=True)
 class Claim:
     """The resources that one consumer takes from one provider.
@@ -82,7 +97,8 @@ class Claim:
     :param provider: uuid of who gives, which is a compute node's
     :param resources: amounts, at least 1, by resource class
     :param group: what the consumer is in a server group, the same in all its
-        claims of a batch; :meth:`ClaimStore.held` does not tell it
+        claims of a batch; :meth:`ClaimStore.memberships` tells it, and
+        :meth:`ClaimStore.held` does not
     """
 
     consumer: str
@@ -270,6 +286,35 @@ class ClaimStore(abc.ABC):
     @abc.abstractmethod
     def held(self, consumers: Iterable[str]) -> dict[str, list[Claim]]:
         """Return what each of these consumers holds, if it holds anything."""
+
+    def memberships(self, consumers: Iterable[str]) -> dict[str, Membership]:
+        """Return what each of these consumers is in a group, if in any.
+
+        Whoever holds nothing is in none. What is returned is made by
+        :func:`joined`, and ``member`` is never empty: a store need not
+        remember what the policy was.
+
+        A store that promises ``GROUPS`` must tell; for others there is
+        nothing to do.
+
+        :raises cellsched.exception.ConfigurationInvalid: the store remembers
+            memberships and does not tell them
+        """
+        if Trait.GROUPS in self.traits:
+            raise exception.ConfigurationInvalid(
+                field='[claims] store',
+                expected='one that tells who is in which server group; '
+                         f'{type(self).__name__} has no memberships()')
+        return {}
+
+    def is_same(self, other: 'ClaimStore') -> bool:
+        """Return whether another store keeps its claims where this one does.
+
+        May connect to both, and changes nothing. A store whose claims other
+        processes see should tell, however differently the two were
+        configured.
+        """
+        return other is self
 
     @abc.abstractmethod
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:

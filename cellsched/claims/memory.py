@@ -106,6 +106,13 @@ class MemoryClaims(base.ClaimStore):
         with self._lock:
             return self._holdings(consumers)
 
+    def memberships(
+        self, consumers: Iterable[str]
+    ) -> dict[str, base.Membership]:
+        with self._lock:
+            return {consumer: self._joined(consumer) for consumer in consumers
+                    if consumer in self._groups}
+
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
@@ -171,6 +178,11 @@ class MemoryClaims(base.ClaimStore):
             self._groups[claim.consumer] = joins.group
             self._members.setdefault(joins.group, {})[claim.consumer] = (
                 joins.member or claim.consumer, joins.host)
+
+    def _joined(self, consumer: str) -> base.Membership:
+        group = self._groups[consumer]
+        member, host = self._members[group][consumer]
+        return base.joined(group, host, member)
 
     def _leave(self, consumer: str) -> None:
         group = self._groups.pop(consumer, None)

@@ -21,6 +21,7 @@ from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.claims import base
+from cellsched.claims.sql import group_members
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import recount as recount_
 from cellsched.claims.sql import schema
@@ -29,6 +30,7 @@ from cellsched.claims.sql import transactions
 from cellsched.claims import validation
 from cellsched.db import feed
 from cellsched.db import guarded_statements
+from cellsched.db import same_database
 from cellsched.db import session
 from cellsched.db import statements as statements_
 from cellsched import exception
@@ -150,6 +152,22 @@ class SQLClaims(base.ClaimStore):
                 return queries.held(connection, consumers)
 
         return _repeat(attempt)
+
+    def memberships(
+        self, consumers: Iterable[str]
+    ) -> dict[str, base.Membership]:
+        consumers = list(consumers)
+
+        def attempt() -> dict[str, base.Membership]:
+            with self._database.reader() as connection:
+                return group_members.told(connection, consumers)
+
+        return _repeat(attempt)
+
+    def is_same(self, other: base.ClaimStore) -> bool:
+        return isinstance(other, SQLClaims) and (
+            other._database is self._database
+            or same_database.is_same(self._database, other._database))
 
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]

@@ -29,13 +29,17 @@ _LOCK = sa.update(_locks).where(
     _locks.c.number == sa.bindparam('which')).values(
     times=_locks.c.times + 1)
 
-_MEMBERS = sa.select(
+#: Those that hold something.
+_HOLDING = sa.select(
     _members.c.group_uuid, _members.c.consumer, _members.c.member,
     _members.c.host,
 ).join_from(_members, _allocations, sa.and_(
     _allocations.c.consumer == _members.c.consumer,
-    _allocations.c.ordinal == 0),
-).where(statements.in_list(_members.c.group_uuid))
+    _allocations.c.ordinal == 0))
+
+_MEMBERS = _HOLDING.where(statements.in_list(_members.c.group_uuid))
+
+_TOLD = _HOLDING.where(statements.in_list(_members.c.consumer))
 
 _LEAVE = statements.deletion(
     _members.c.consumer, statements.in_list(_members.c.consumer))
@@ -82,6 +86,16 @@ def join(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
         {'consumer': consumer, 'group_uuid': joins.group,
          'member': joins.member or consumer, 'host': joins.host}
         for consumer, joins in sorted(joining.items())])
+
+
+def told(
+    connection: sa.Connection, consumers: Iterable[str]
+) -> dict[str, base.Membership]:
+    """Return what consumers that hold something are in groups."""
+    return {consumer: base.joined(group, host, member)
+            for chunk in statements.chunks(consumers)
+            for group, consumer, member, host in connection.execute(
+                _TOLD, {'these': chunk})}
 
 
 def free(connection: sa.Connection, consumers: Iterable[str]) -> None:

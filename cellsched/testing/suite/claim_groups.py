@@ -2,6 +2,7 @@
 """Tests of claim stores that promise to keep policies of groups."""
 
 from collections.abc import Sequence
+import dataclasses
 import random
 import uuid
 
@@ -121,6 +122,37 @@ class ClaimGroups(GroupCase):
 
         [held] = store.held([claim.consumer])[claim.consumer]
         self.assertIsNone(held.group)
+
+    def test_memberships_are_told_of_who_holds_something(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        moved, other = str(uuid.uuid4()), str(uuid.uuid4())
+        first = self.member(group, 'h1', 'anti-affinity')
+        second = self.member(group, 'h2', 'anti-affinity', 3, member=moved)
+        alone = self.make_claim(self.hosts['h3'], VCPU=1)
+        left = self.member(group, 'h3', 'anti-affinity')
+        everybody = [claim.consumer for claim in (first, second, alone, left)]
+        store.claim([first, second, alone, left])
+        store.release([left.consumer])
+
+        self.assertEqual(
+            {first.consumer: base.joined(group, 'h1', first.consumer),
+             second.consumer: base.joined(group, 'h2', moved)},
+            store.memberships([*everybody, other]))
+
+        store.transfer(second.consumer, other)
+        self.assertEqual({other: base.joined(group, 'h2', moved)},
+                         store.memberships([second.consumer, other]))
+
+    def test_membership_that_was_told_is_refused_nowhere(self) -> None:
+        store, group = self.make_grouping(), str(uuid.uuid4())
+        store.claim([self.member(group, 'h1', 'anti-affinity')])
+        late = self.make_claim(self.hosts['h1'], VCPU=1)
+
+        store.claim([dataclasses.replace(
+            late, group=base.joined(group, 'h1', late.consumer))])
+
+        after = self.member(group, 'h1', 'anti-affinity', 2)
+        self.assertViolates(store, [after], after, 'h1')
 
     def test_member_that_holds_something_else_is_a_conflict(self) -> None:
         store, group = self.make_grouping(), str(uuid.uuid4())

@@ -6,6 +6,7 @@ from typing import Any
 import uuid
 
 from cellsched.claims import base
+from cellsched.claims import memory
 from cellsched import exception
 from cellsched.testing.suite import claim_cases
 
@@ -203,6 +204,16 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
         self.assertFalse(self.make_store().recount(str(uuid.uuid4())))
 
     # Processes.
+
+    def test_peer_is_the_same_store(self) -> None:
+        store = self.make_store()
+        self.need(store, base.Trait.SHARED)
+        peer = self.make_peer(store)
+
+        self.assertTrue(store.is_same(store))
+        self.assertTrue(store.is_same(peer) and peer.is_same(store))
+        # Whoever it is, its claims are somewhere else.
+        self.assertFalse(store.is_same(memory.MemoryClaims()))
 
     def test_peer_sees_what_was_taken(self) -> None:
         store = self.make_store()
