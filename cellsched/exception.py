@@ -48,6 +48,7 @@
     ├── ClaimRefused                 the provider has no room
     │   └── GroupPolicyViolated      or the server group wants none there
     ├── ClaimConflict                the consumer holds something else
+    ├── ClaimsNotCopied              to another store; says why
     ├── BrokerRefused                the user, the password, the virtual host
     ├── CellUnreachable
     ├── CellsDown                    names those that do not answer
@@ -422,6 +423,13 @@ class GroupPolicyViolated(ClaimRefused):
 
 class ClaimConflict(CellschedException):
     msg_fmt = 'Consumer %(consumer)s holds a different claim.'
+    code = 409
+
+
+class ClaimsNotCopied(CellschedException):
+    """Claims stay in their store alone; ``reason`` says why."""
+
+    msg_fmt = 'No claims were copied: %(reason)s'
     code = 409
 
 

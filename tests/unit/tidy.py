@@ -56,9 +56,9 @@ PLUGINS = {
 }
 
 #: Modules among the plug-ins that are none: contracts, and what some share.
-NO_PLUGINS = ('attribute_kinds', 'attributes', 'base', 'deallocation',
-              'extra_specs_ops', 'image_needs', 'moves', 'registry', 'rows',
-              'validation')
+NO_PLUGINS = ('attribute_kinds', 'attributes', 'base', 'comparison',
+              'copying', 'deallocation', 'extra_specs_ops', 'image_needs',
+              'moves', 'registry', 'rows', 'validation')
 
 #: Who may import it, by the top of the module's name.
 RESERVED = {

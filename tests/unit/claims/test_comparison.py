@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores that do not say the same, before a copy and after it."""
+
+from cellsched.claims import base
+from cellsched.claims import copying
+from cellsched.claims import memory
+from cellsched import exception
+from tests.unit.claims import copies
+
+
+class TestTargetThatIsAnother(copies.CopyingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        copies.fill(self.source)
+
+    def assertRefused(self, *texts, source=None):
+        before = copies.facts(self.target)
+        with self.assertRaises(exception.ClaimsNotCopied) as caught:
+            self.copy(source)
+        for text in texts:
+            self.assertIn(text, str(caught.exception))
+        self.assertEqual(before, copies.facts(self.target))
+
+    def test_consumer_that_holds_something_else(self):
+        self.target.set_inventory('p', {'VCPU': base.Inventory(8)})
+        self.target.claim([base.Claim('c1', 'p', {'VCPU': 3})])
+
+        self.assertRefused(
+            'consumer c1: 64 MEMORY_MB and 2 VCPU of p, 64 MEMORY_MB and 2 '
+            'VCPU of q in the source, 3 VCPU of p in the target')
+
+    def test_consumer_that_the_source_does_not_know(self):
+        self.target.set_inventory('p', {'VCPU': base.Inventory(8)})
+        self.target.claim([base.Claim('other', 'p', {'VCPU': 3})])
+
+        self.assertRefused('consumer other: nothing in the source')
+
+    def test_consumer_that_is_in_another_group(self):
+        joins = base.Membership('g', 'h', base.AFFINITY)
+        claim = base.Claim('m', 'p', {'VCPU': 1})
+        self.source.claim([claim])
+        self.target.set_inventory('p', {'VCPU': base.Inventory(8)})
+        self.target.claim([base.Claim('m', 'p', {'VCPU': 1}, joins)])
+
+        self.assertRefused(
+            'consumer m', 'member m of server group g on host h in the target')
+
+    def test_provider_that_the_source_does_not_know(self):
+        self.target.set_inventory('other', {'VCPU': base.Inventory(8)})
+
+        self.assertRefused(
+            'provider other: nothing in the source, VCPU total 8 in the '
+            'target')
+
+    def test_a_few_are_named_and_the_others_counted(self):
+        self.target.set_inventory('p', {'VCPU': base.Inventory(20)})
+        self.target.claim([base.Claim(f'other{number}', 'p', {'VCPU': 1})
+                           for number in range(9)])
+
+        self.assertRefused('consumer other0', 'consumer other4',
+                           '; and 4 more')
+
+    def test_provider_without_anything_is_no_matter(self):
+        self.target.set_inventory('other', {'VCPU': base.Inventory(8)})
+        self.target.set_inventory('other', {})
+
+        self.copy()
+
+        self.assertEqual([], self.differences())
+
+    def test_store_itself(self):
+        self.target = self.source
+
+        self.assertRefused('the store that they are in')
+
+    def test_store_itself_by_another_path(self):
+        self.source = self.stores.store('named')
+        (self.directory / 'link').symlink_to(self.directory / 'named')
+        self.target = self.stores.store('link')
+
+        self.assertRefused('the store that they are in')
+
+    def test_consumer_that_comes_to_hold_something_else_is_a_conflict(self):
+        copier = copying.ClaimCopier(self.source, self.target, 2)
+        copier.check()
+        self.target.set_inventory('p', {'VCPU': base.Inventory(8)})
+        self.target.claim([base.Claim('c3', 'p', {'VCPU': 1})])
+
+        with self.assertRaises(exception.ClaimConflict) as caught:
+            copier.copy()
+
+        self.assertEqual('c3', caught.exception.consumer)
+        self.assertEqual(
+            {'p': {'VCPU': 1}}, copies.facts(self.target)['held']['c3'])
+
+
+class TestDifferences(copies.CopyingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        copies.fill(self.source)
+        self.copy()
+
+    def test_claim_that_is_lost(self):
+        self.target.release(['c4'])
+
+        self.assertEqual(
+            [('provider', 'r'), ('consumer', 'c4')], self.differences())
+
+    def test_claim_that_came(self):
+        self.target.claim([base.Claim('d', 'r', {'VCPU': 1})])
+
+        self.assertEqual(
+            [('provider', 'r'), ('consumer', 'd')], self.differences())
+
+    def test_many_that_came_are_told_once_each(self):
+        names = [*(f'a{number}' for number in range(5)),
+                 *(f'c1{number}' for number in range(5)), 'd']
+        self.target.claim(
+            [base.Claim(name, 'r', {'VCPU': 1}) for name in names[:10]])
+        self.source.claim([base.Claim('d', 'r', {'VCPU': 1})])
+
+        self.assertEqual(
+            [('provider', 'r'), *(('consumer', name) for name in names)],
+            self.differences())
+
+    def test_figures_that_do_not_follow_from_claims(self):
+        self.target = memory.MemoryClaims()
+        self.copy()
+        self.target._consumers['p'] += 1
+        self.target._used['q']['VCPU'] += 1
+
+        self.assertEqual(
+            [('provider', 'p'), ('provider', 'q')], self.differences())
+
+    def test_store_that_does_not_tell_what_providers_have(self):
+        class Forgetful(memory.MemoryClaims):
+
+            def inventories(self, providers=None):
+                return {}
+
+        self.target = Forgetful()
+        self.copy()
+
+        self.assertEqual([('provider', name) for name in 'pqr'],
+                         self.differences())
+
+    def test_claim_that_is_of_another(self):
+        self.target.transfer('c4', 'c9')
+
+        self.assertEqual(
+            [('consumer', 'c4'), ('consumer', 'c9')], self.differences())
+
+    def test_member_that_left_its_group(self):
+        joins = base.Membership('g', 'h', base.AFFINITY)
+        for store, group in ((self.source, joins), (self.target, None)):
+            store.claim([base.Claim('m', 'p', {'VCPU': 1}, group)])
+
+        self.assertEqual([('consumer', 'm')], self.differences())
+
+    def test_inventory_that_changed(self):
+        known = self.source.inventories()['q']
+        for changed in (
+                {'VCPU': base.Inventory(9, 2, 2.0, 1, 4, 1)},
+                {'VCPU': base.Inventory(8, 1, 2.0, 1, 3, 1)},
+                {'VCPU': base.Inventory(8, 1, 2.0)},
+                {'CUSTOM': base.Inventory(1)}):
+            self.target.set_inventory('q', {**known, **changed})
+            self.assertEqual([('provider', 'q')], self.differences())
+
+        self.target.set_inventory('q', known)
+        self.assertEqual([], self.differences())
+
+    def test_provider_that_is_known_to_one(self):
+        self.source.set_inventory('s', {'VCPU': base.Inventory(1)})
+        self.target.set_inventory('t', {'VCPU': base.Inventory(1)})
+        self.source.set_inventory('empty', {})
+
+        self.assertEqual(
+            [('provider', 's'), ('provider', 't')], self.differences())
+
+    def test_store_may_keep_no_more_than_what_claims_are_checked_by(self):
+        class Brief(memory.MemoryClaims):
+
+            def inventories(self, providers=None):
+                return base.ClaimStore.inventories(self, providers)
+
+        self.target = Brief()
+
+        self.copy()
+
+        self.assertNotEqual(
+            copies.facts(self.source), copies.facts(self.target))
+        self.assertEqual([], self.differences())
