@@ -51,6 +51,9 @@ TOGETHER = {'root': {'VCPU': 2, 'MEMORY_MB': 4096},
 ROOMS = {**TOGETHER, **ALONE}
 ROOM = 2 ** 31 - 1
 
+#: Whom all is for; ids of the length that Keystone's have.
+PROJECT, USER = 'a' * 32, 'b' * 32
+
 KINDS = {'floor': ALONE, '4 providers': TOGETHER}
 
 
@@ -136,7 +139,8 @@ def serve(pipe, url):
 
 def batch(demand, host):
     consumer = str(uuid.uuid4())
-    return [claims.Claim(consumer, host[name], resources)
+    return [claims.Claim(consumer, host[name], resources,
+                         project_id=PROJECT, user_id=USER)
             for name, resources in demand.items()]
 
 

@@ -99,24 +99,34 @@ class Claim:
     :param group: what the consumer is in a server group, the same in all its
         claims of a batch; :meth:`ClaimStore.memberships` tells it, and
         :meth:`ClaimStore.held` does not
+    :param project_id: id of the project that it is for, of 1 to 255
+        characters, the same in all its claims of a batch; None where it is
+        not known
+    :param user_id: id of the user that it is for, likewise
     """
 
     consumer: str
     provider: str
     resources: Mapping[str, int]
     group: Membership | None = None
+    project_id: str | None = None
+    user_id: str | None = None
 
 
 def of_selection(
     uuid: str, selection: objects.Selection,
     group: objects.InstanceGroup | None = None,
+    project_id: str | None = None, user_id: str | None = None,
 ) -> list[Claim]:
     """Return the claims of an instance that a selection stands for.
 
     :param group: the instance's server group, whatever its policy
+    :param project_id: id of its project; empty, or None, if it has none
+    :param user_id: id of its user, likewise
     """
     joins = membership(group, selection.service_host, uuid)
-    return [Claim(uuid, provider, resources, joins)
+    return [Claim(uuid, provider, resources, joins, project_id or None,
+                  user_id or None)
             for provider, resources in selection.wanted().items()]
 
 
@@ -229,6 +239,10 @@ class ClaimStore(abc.ABC):
         so that a caller may repeat itself after a lost reply. What is
         returned counts claims, and may be less after such a loss.
 
+        The project and the user are remembered with the claim. They are no
+        part of what is held: a repeat that names others, or none, is one all
+        the same, and leaves them as they are.
+
         A claim that fits must not fail because something else changed: room
         is checked by a predicate in the write itself, not by a generation.
 
@@ -269,10 +283,11 @@ class ClaimStore(abc.ABC):
         """Let one consumer hold what another one held; return whether it did.
 
         In one step that nobody sees the middle of, ``target`` gives back what
-        it holds, if anything, and holds what ``source`` held, which holds
-        nothing afterwards. No room is needed for it: what is taken of a
-        provider stays the same or gets less. So a server that was moved keeps
-        what it was to have, and gives back what it had.
+        it holds, if anything, and holds what ``source`` held, for the same
+        project and user; ``source`` holds nothing afterwards. No room is
+        needed for it: what is taken of a provider stays the same or gets
+        less. So a server that was moved keeps what it was to have, and gives
+        back what it had.
 
         Where ``source`` holds nothing, nothing changes, and what is returned
         is False; so to do it twice does it once. Must not lose to others who
@@ -285,7 +300,10 @@ class ClaimStore(abc.ABC):
 
     @abc.abstractmethod
     def held(self, consumers: Iterable[str]) -> dict[str, list[Claim]]:
-        """Return what each of these consumers holds, if it holds anything."""
+        """Return what each of these consumers holds, if it holds anything.
+
+        Each claim has the project and the user that it was taken for.
+        """
 
     def memberships(self, consumers: Iterable[str]) -> dict[str, Membership]:
         """Return what each of these consumers is in a group, if in any.

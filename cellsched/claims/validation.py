@@ -26,6 +26,14 @@ RATIO_MAX = 1e6
 #: Characters in the name of a host.
 HOST_MAX = 255
 
+#: Ids of projects and users: whatever an identity service calls them. A
+#: database keeps neither NUL nor half of a character.
+ID_MAX = 255
+_UNKEPT = re.compile('[\0\ud800-\udfff]')
+
+#: Fields of which a consumer has one value in a batch.
+_OF_CONSUMER = ('group', 'project_id', 'user_id')
+
 #: Members of groups: group, consumer, member and host of each.
 Members = Iterable[tuple[str, str, str, str]]
 
@@ -36,7 +44,7 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
     :raises cellsched.exception.InvalidField: names the field and its bound
     """
     seen = set()
-    joins: dict[str, base.Membership | None] = {}
+    first: dict[str, base.Claim] = {}
     for claim in claims:
         where = f'claim of {claim.consumer!r:.80}'
         _expect(_is(_UUID, claim.consumer), where, 'consumer', 'a uuid')
@@ -47,11 +55,30 @@ def check_claims(claims: Sequence[base.Claim]) -> None:
         _check_classes(claim.resources, where)
         for resource, amount in claim.resources.items():
             _check_amount(amount, where, resource, 1)
-        if claim.group != joins.setdefault(claim.consumer, claim.group):
-            _expect(False, where, 'group', 'one for all of its claims')
+        other = first.setdefault(claim.consumer, claim)
+        if other is claim:
+            if claim.project_id is not None:
+                check_id(where, 'project_id', claim.project_id)
+            if claim.user_id is not None:
+                check_id(where, 'user_id', claim.user_id)
+        else:
+            for field in _OF_CONSUMER:
+                _expect(getattr(claim, field) == getattr(other, field),
+                        where, field, 'one for all of its claims')
         if claim.group is not None:
             _check_membership(claim.group, where)
         seen.add((claim.consumer, claim.provider))
+
+
+def check_id(where: str, field: str, value: Any) -> None:
+    """Make sure that a value can be the id of a project or of a user.
+
+    :raises cellsched.exception.InvalidField: it cannot
+    """
+    good = isinstance(value, str) and 0 < len(value) <= ID_MAX and (
+        # Nearly all are ASCII, which takes less time to see.
+        value.isascii() and '\0' not in value or not _UNKEPT.search(value))
+    _expect(good, where, field, f'an id of 1 to {ID_MAX} characters')
 
 
 def check_transfer(source: str, target: str) -> None:

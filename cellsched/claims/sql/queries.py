@@ -23,6 +23,7 @@ _UNBOUNDED = base.Units()
 _HELD = sa.select(
     _allocations.c.consumer, _allocations.c.provider,
     _allocations.c.resource_class, _allocations.c.amount,
+    _allocations.c.project_id, _allocations.c.user_id,
 ).where(statements.in_list(_allocations.c.consumer)).order_by(
     _allocations.c.consumer, _allocations.c.ordinal)
 
@@ -43,14 +44,18 @@ def held(
     :param lock: lock the rows, in the order of consumers
     """
     found: dict[str, dict[str, dict[str, int]]] = {}
+    owners: dict[str, list[str | None]] = {}
     for chunk in statements.chunks(consumers):
-        for consumer, provider, resource, amount in connection.execute(
+        for consumer, provider, resource, amount, *owner in connection.execute(
                 _HELD_LOCKED if lock else _HELD, {'these': chunk}):
+            # The row that has it comes first.
+            owners.setdefault(consumer, owner)
             found.setdefault(consumer, {}).setdefault(
                 provider, {})[resource] = amount
-    return {consumer: [base.Claim(consumer, provider, resources)
-                       for provider, resources in holds.items()]
-            for consumer, holds in found.items()}
+    return {consumer: [
+        base.Claim(consumer, provider, resources, None, *owners[consumer])
+        for provider, resources in holds.items()]
+        for consumer, holds in found.items()}
 
 
 def consumers(

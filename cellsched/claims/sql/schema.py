@@ -56,7 +56,8 @@ inventories = sa.Table(
 )
 
 #: What consumers hold. ``ordinal`` counts a consumer's rows from 0, so that
-#: the key keeps a consumer from taking two different things at once.
+#: the key keeps a consumer from taking two different things at once. Whom it
+#: is for is in its row 0 alone, so that a claim has no more rows for it.
 allocations = sa.Table(
     'allocations', METADATA,
     sa.Column('consumer', _text(36), primary_key=True),
@@ -64,6 +65,8 @@ allocations = sa.Table(
     sa.Column('provider', _text(36), nullable=False),
     sa.Column('resource_class', _text(255), nullable=False),
     sa.Column('amount', sa.BigInteger, nullable=False),
+    sa.Column('project_id', sa.String(255)),
+    sa.Column('user_id', sa.String(255)),
 )
 
 #: What consumers are in server groups with hard policies. One that holds
@@ -89,4 +92,4 @@ group_locks = sa.Table(
 FEED = feed.Feed('feed_lanes', METADATA, LANES)
 
 SCHEMA = schema_.Schema(
-    'claims', 'cellsched.claims.sql', METADATA, 'd90f3a6c52e1')
+    'claims', 'cellsched.claims.sql', METADATA, '2f6a91c07d3e')

@@ -137,7 +137,7 @@ def _together(
 ) -> tuple[str, dict[str, Any]]:
     """Return the statement for a consumer of several providers."""
     parameters: dict[str, Any] = {
-        'consumer': claims[0].consumer,
+        'consumer': claims[0].consumer, **statements_.owner(claims[0]),
         'in_lane': schema.FEED.lane(claims[0].consumer)}
     rows = list(statements_.rows(claims))
     for place, row in enumerate(rows):
@@ -256,7 +256,8 @@ def _statement_together(providers: int, rows: int) -> sa.Update:
          'ordinal': sa.literal_column(f'{place}'),
          'provider': bind(f'provider{place}'),
          'resource_class': bind(f'resource{place}'),
-         'amount': bind(f'amount{place}')} for place in range(rows)
+         'amount': bind(f'amount{place}'),
+         **statements_.owner_of(place)} for place in range(rows)
     ]).returning(sa.literal_column('1')).cte('inserted')
     theirs = _providers.c.uuid.in_(
         [bind(f'uuid{number}') for number in range(providers)])

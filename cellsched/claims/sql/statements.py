@@ -79,6 +79,9 @@ def _share(resource: str, amounts: list[int]) -> ClassDemand:
 _inventories = schema.inventories
 _allocations = schema.allocations
 
+#: What the first row of a consumer says for all, and the others do not.
+_OWNER = ('project_id', 'user_id')
+
 
 def rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
     """Yield the batch's allocations in the order in which all lock them."""
@@ -89,8 +92,15 @@ def rows(claims: Iterable[base.Claim]) -> Iterator[dict[str, Any]]:
         for resource, amount in sorted(claim.resources.items()):
             yield {'consumer': consumer, 'ordinal': ordinal,
                    'provider': claim.provider, 'resource_class': resource,
-                   'amount': amount}
+                   'amount': amount,
+                   'project_id': None if ordinal else claim.project_id,
+                   'user_id': None if ordinal else claim.user_id}
             ordinal += 1
+
+
+def owner(claim: base.Claim) -> dict[str, str | None]:
+    """Return whom a claim is for, as the first row of its consumer has it."""
+    return {'project_id': claim.project_id, 'user_id': claim.user_id}
 
 
 def inserting(
@@ -99,9 +109,14 @@ def inserting(
     """Return how PostgreSQL inserts a batch: it reads arrays faster."""
     if _are_alike(claims):
         amounts = sorted(claims[0].resources.items())
-        return _INSERT_ALIKE, {
+        of_one = len({(claim.project_id, claim.user_id)
+                      for claim in claims}) == 1
+        return _INSERT_ALIKE_OF_ONE if of_one else _INSERT_ALIKE, {
             'consumer': [claim.consumer for claim in claims],
             'provider': [claim.provider for claim in claims],
+            **(owner(claims[0]) if of_one else {
+                'project_id': [claim.project_id for claim in claims],
+                'user_id': [claim.user_id for claim in claims]}),
             'ordinal': list(range(len(amounts))),
             'resource_class': [resource for resource, _ in amounts],
             'amount': [amount for _, amount in amounts]}
@@ -113,7 +128,8 @@ def inserting(
 def inserting_one(claim: base.Claim) -> tuple[sa.Insert, Mapping[str, Any]]:
     """Return how a claim is inserted by what also has its parameters."""
     return _insert_one(len(claim.resources)), {
-        'consumer': claim.consumer, 'provider': claim.provider}
+        'consumer': claim.consumer, 'provider': claim.provider,
+        **owner(claim)}
 
 
 def parameters(
@@ -224,18 +240,29 @@ def _are_alike(claims: Sequence[base.Claim]) -> bool:
 def _unnested(names: Sequence[str]) -> sa.TableValuedAlias:
     """Return rows of parameters that are arrays, one for each column."""
     return sa.func.unnest(*(
-        sa.bindparam(f'{name}', type_=sa.ARRAY(
-            sa.Text() if isinstance(_allocations.c[name].type, sa.String)
-            else _allocations.c[name].type))
-        for name in names)).table_valued(*names).render_derived()
+        _array(_allocations.c[name]) for name in names
+    )).table_valued(*names).render_derived()
+
+
+def _array(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    array = sa.ARRAY(
+        sa.Text() if isinstance(column.type, sa.String) else column.type)
+    parameter = sa.bindparam(f'{column.name}', type_=array)
+    # Of nothing but NULL a driver does not say what it is an array.
+    return sa.cast(parameter, array) if column.nullable else parameter
 
 
 def _insert_from(*sources: sa.TableValuedAlias) -> sa.Insert:
     """Return the statement that inserts each row of one with each of another.
 
-    They go in the order in which all lock them.
+    They go in the order in which all lock them. Whom all are for is a
+    parameter, if no source says it.
     """
-    given = {column.name: column for source in sources for column in source.c}
+    given: dict[str, sa.ColumnElement[Any]] = {
+        name: sa.bindparam(name, type_=sa.Text()) for name in _OWNER}
+    given |= {column.name: column for source in sources for column in source.c}
+    for name in _OWNER:
+        given[name] = sa.case((given['ordinal'] == 0, given[name]))
     names = list(_allocations.c.keys())
     first, *others = sources
     each: sa.FromClause = first
@@ -255,12 +282,22 @@ def _insert_one(classes: int) -> sa.Insert:
         {'consumer': bind('consumer'), 'provider': bind('provider'),
          'ordinal': sa.literal_column(f'{number}'),
          'resource_class': bind(f'resource0_{number}'),
-         'amount': bind(f'amount0_{number}')}
+         'amount': bind(f'amount0_{number}'), **owner_of(number)}
         for number in range(classes)])
+
+
+def owner_of(ordinal: int) -> dict[str, sa.ColumnElement[Any]]:
+    """Return what a row is given of the parameters of :func:`owner`."""
+    return {name: sa.null() if ordinal else sa.bindparam(name)
+            for name in _OWNER}
 
 
 _INSERT_ARRAYS = _insert_from(_unnested(list(_allocations.c.keys())))
 
-_INSERT_ALIKE = _insert_from(
+_INSERT_ALIKE_OF_ONE = _insert_from(
     _unnested(['consumer', 'provider']),
+    _unnested(['ordinal', 'resource_class', 'amount']))
+
+_INSERT_ALIKE = _insert_from(
+    _unnested(['consumer', 'provider', *_OWNER]),
     _unnested(['ordinal', 'resource_class', 'amount']))

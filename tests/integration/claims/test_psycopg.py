@@ -6,6 +6,7 @@ what a process does often.
 """
 
 from cellsched.testing.suite import claim_groups
+from cellsched.testing.suite import claim_owners
 from cellsched.testing.suite import claim_races
 from tests.integration import base
 from tests.integration.claims import test_at_once
@@ -22,8 +23,8 @@ class ByPsycopg:
 
 
 class TestRaces(ByPsycopg, test_sql.OnPostgreSQL, model.ModelTests,
-                claim_groups.ClaimGroups, claim_races.ClaimRaces,
-                base.TestCase):
+                claim_groups.ClaimGroups, claim_owners.ClaimOwners,
+                claim_races.ClaimRaces, base.TestCase):
     """What the whole suite says of the other driver is not said again."""
 
 

@@ -150,6 +150,27 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
             error = self.assertRaises(exception.SchemaOutOfDate, call)
             self.assertIn('cellsched-manage claims_db sync', str(error))
 
+    def test_only_the_first_row_of_a_consumer_has_its_owner(self):
+        one, two = (self.make_provider(self.store, VCPU=100, GB=100)
+                    for _ in range(2))
+        for batch in (
+                # One, several that are alike, others, and one consumer's.
+                [self.make_owned(one, ('a', 'b'), VCPU=1, GB=1)],
+                [self.make_owned(one, ('a', 'b'), VCPU=1, GB=1)
+                 for _ in range(2)],
+                [self.make_owned(one, ('a', 'b'), VCPU=number, GB=1)
+                 for number in (1, 2)],
+                [self.make_owned(each, ('a', 'b'), 'c', VCPU=1, GB=1)
+                 for each in (one, two)]):
+            self.store.claim(batch)
+
+        with self.make_database().reader() as connection:
+            rows = connection.execute(sa.select(
+                schema.allocations.c.ordinal > 0,
+                schema.allocations.c.project_id,
+                schema.allocations.c.user_id)).all()
+        self.assertEqual({(False, 'a', 'b'), (True, None, None)}, {*rows})
+
     def test_batches_of_many_providers_never_deadlock(self):
         providers = [self.make_provider(self.store, VCPU=1000, GB=1000)
                      for _ in range(40)]

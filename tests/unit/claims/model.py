@@ -31,12 +31,17 @@ _joins = strategies.none() | strategies.tuples(
     strategies.sampled_from(base.HARD_POLICIES), strategies.integers(1, 2),
     _numbers)
 
+#: Whom a consumer is for: its project and user.
+_owners = strategies.tuples(*(
+    strategies.sampled_from((None, 'a', 'b')) for _ in range(2)))
+
 #: Calls of a store: (name, arguments), with numbers for uuids.
 CALLS = strategies.lists(strategies.one_of(
     strategies.tuples(strategies.just('claim'), strategies.lists(
         strategies.tuples(_consumers, _numbers, _amounts), max_size=4,
         unique_by=lambda claim: claim[:2]),
-        strategies.lists(_joins, min_size=5, max_size=5)),
+        strategies.lists(_joins, min_size=5, max_size=5),
+        strategies.lists(_owners, min_size=5, max_size=5)),
     strategies.tuples(
         strategies.just('release'), strategies.lists(_consumers, max_size=3)),
     strategies.tuples(strategies.just('transfer'), strategies.lists(
@@ -57,11 +62,14 @@ class Model:
         self.inventories = {}
         #: Group, member and host of consumers.
         self.members = {}
+        #: Project and user of consumers.
+        self.owners = {}
 
-    def claim(self, claims, joins):
+    def claim(self, claims, joins, owners):
         """Return None, or ``conflict``, or what may be refused.
 
         :param joins: what each consumer is in a group, by its number
+        :param owners: whom each consumer is for, by its number
         """
         wanted = {}
         for consumer, provider, resources in claims:
@@ -76,6 +84,7 @@ class Model:
                 if joins[consumer] and consumer not in self.held:
                     policy, _, host = joins[consumer]
                     self.members[consumer] = policy, consumer, host
+                self.owners.setdefault(consumer, owners[consumer])
             self.held = {**wanted, **self.held}
         return refused or None
 
@@ -118,11 +127,13 @@ class Model:
         for consumer in consumers:
             self.held.pop(consumer, None)
             self.members.pop(consumer, None)
+            self.owners.pop(consumer, None)
 
     def transfer(self, source, target):
         if source in self.held:
             self.held = {**self.held, target: self.held[source]}
             del self.held[source]
+            self.owners[target] = self.owners.pop(source)
             self.members.pop(target, None)
             if source in self.members:
                 # It stays the member that it was.
@@ -183,14 +194,14 @@ class ModelTests:
             self._compare(prefix, model)
         self._follow(token, followed, prefix, model)
 
-    def _claim(self, prefix, claims, joins):
+    def _claim(self, prefix, claims, joins, owners):
         groups = [each and base.Membership(
             f'{prefix}{each[0][:2]}', f'h{each[2]}', each[0], each[1])
             for each in joins]
         try:
             self.store.claim([
                 base.Claim(f'{prefix}c{consumer}', f'{prefix}p{provider}',
-                           resources, groups[consumer])
+                           resources, groups[consumer], *owners[consumer])
                 for consumer, provider, resources in claims])
         except exception.ClaimConflict:
             return 'conflict'
@@ -203,11 +214,17 @@ class ModelTests:
 
     def _compare(self, prefix, model):
         consumers = [f'{prefix}c{number}' for number in range(5)]
+        told = self.store.held(consumers)
         held = {
             int(consumer[-1]): {int(claim.provider[-1]): claim.resources
                                 for claim in claims}
-            for consumer, claims in self.store.held(consumers).items()}
+            for consumer, claims in told.items()}
         self.assertEqual(model.held, held)
+        self.assertEqual(
+            {consumer: {owner} for consumer, owner in model.owners.items()},
+            {int(consumer[-1]): {(claim.project_id, claim.user_id)
+                                 for claim in claims}
+             for consumer, claims in told.items()})
         # Nobody comes between these in the order of bytes.
         self.assertEqual(
             [f'{prefix}c{number}' for number in sorted(held)],

@@ -143,6 +143,19 @@ class TestMembership(tests.TestCase):
         [joined] = base.of_selection('i', selection, group)
 
         self.assertIsNone(alone.group)
+        self.assertIsNone(alone.project_id)
         self.assertEqual(
             base.Membership(group.uuid, 'h', 'affinity', 1, 'i'),
             joined.group)
+
+    def test_claims_of_a_selection_have_its_project_and_user(self):
+        selection = objects.Selection(
+            compute_node_uuid='p', service_host='h',
+            allocation_request=objects.Selection.allocation(
+                'p', {'VCPU': 1}))
+        for said, expected in (('x', 'x'), ('', None), (None, None)):
+            [claim] = base.of_selection(
+                'i', selection, project_id=said, user_id=said and 'u')
+
+            self.assertEqual((expected, expected and 'u'),
+                             (claim.project_id, claim.user_id))

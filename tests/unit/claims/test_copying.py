@@ -317,13 +317,13 @@ def _make(store, calls):
     """Make calls of a store, some of which are refused."""
     for name, *args in calls:
         if name == 'claim':
-            claims, joins = args
+            claims, joins, owners = args
             groups = [each and base.Membership(
                 each[0], f'h{each[2]}', each[0], each[1]) for each in joins]
             try:
                 store.claim([
                     base.Claim(f'c{consumer}', f'p{provider}', amounts,
-                               groups[consumer])
+                               groups[consumer], *owners[consumer])
                     for consumer, provider, amounts in claims])
             except (exception.ClaimConflict, exception.ClaimRefused):
                 pass

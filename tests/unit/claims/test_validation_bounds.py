@@ -48,6 +48,15 @@ class TestBounds(tests.TestCase):
             "claim of 'c'", 'provider', 'each one once, not p again',
             validation.check_claims, self.claims() * 2)
 
+    def test_ids_of_project_and_user(self):
+        for field in 'project_id', 'user_id':
+            for good in None, 'x', 'x' * 255, '\ud7ff\ue000', '\n':
+                validation.check_claims(self.claims(**{field: good}))
+            for bad in '', 'x' * 256, 'x\0', '\ud800', '\udfff':
+                self.assertRefused(
+                    "claim of 'c'", field, 'an id of 1 to 255 characters',
+                    validation.check_claims, self.claims(**{field: bad}))
+
     def test_membership(self):
         good = base.Membership('g', 'h', base.AFFINITY)
         for fields in ({'host': 'h' * 255}, {'group': 'g' * 36},

@@ -40,6 +40,14 @@ class TestHostile(tests.TestCase):
                 self.assertEqual(("claim of 'c'", name),
                                  (error.where, error.field))
 
+    def test_ids_of_project_and_user_are_texts(self):
+        for bad in 7, 1.5, True, b'c', ['c'], {'c': 1}, ('c',), object():
+            for field in 'project_id', 'user_id':
+                error = self.refused(validation.check_claims, [base.Claim(
+                    'c', 'p', {'VCPU': 1}, **{field: bad})])
+                self.assertEqual(("claim of 'c'", field),
+                                 (error.where, error.field))
+
     def test_amounts_are_whole_numbers(self):
         for bad in NO_AMOUNTS:
             error = self.refused(

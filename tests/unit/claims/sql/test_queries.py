@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the statements that read look at."""
 
+import re
+import textwrap
+
 from cellsched.claims import base as claims
 from cellsched.claims import sql
 from tests.unit.claims.sql import base
 from tests.unit.db import recording
+from tests.unit import tidy
+
+PAGE = tidy.ROOT / 'doc/source/admin/providers.rst'
 
 
 class TestCost(base.TestCase):
@@ -42,3 +48,50 @@ class TestCost(base.TestCase):
             'providers_lane_position_idx' in step for step in plan), plan)
         self.assertFalse(any(
             step.startswith('SCAN') for step in plan), plan)
+
+
+class TestOwners(base.TestCase):
+
+    def claim(self, consumer, provider, owner, **resources):
+        return claims.Claim(consumer, provider, resources, None, *owner)
+
+    def test_query_of_the_page_sums_up_what_projects_hold(self):
+        [query] = re.findall(r'code-block:: sql\n\n((?:   .*\n)+)',
+                             PAGE.read_text())
+        database = self.make_database()
+        store = sql.SQLClaims(database)
+        for provider in 'pq':
+            store.set_inventory(provider, {
+                'GB': claims.Inventory(9), 'VCPU': claims.Inventory(9)})
+        store.claim([
+            self.claim('a', 'p', ('x', 'u'), VCPU=1, GB=2),
+            self.claim('a', 'q', ('x', 'u'), VCPU=1),
+            self.claim('b', 'q', ('x', 'v'), VCPU=3),
+            self.claim('c', 'q', ('y', 'u'), VCPU=2),
+            self.claim('d', 'q', (None, None), VCPU=1)])
+
+        with database.reader() as connection:
+            rows = connection.exec_driver_sql(textwrap.dedent(query)).all()
+
+        self.assertEqual(
+            [('p', 'GB', 'x', 2), ('p', 'VCPU', 'x', 1),
+             ('q', 'VCPU', None, 1), ('q', 'VCPU', 'x', 4),
+             ('q', 'VCPU', 'y', 2)], rows)
+
+    def test_only_the_first_row_of_a_consumer_has_its_owner(self):
+        database = self.make_database()
+        store = sql.SQLClaims(database)
+        for provider in 'pq':
+            store.set_inventory(provider, {
+                'GB': claims.Inventory(9), 'VCPU': claims.Inventory(9)})
+        store.claim([self.claim('a', each, ('x', 'u'), VCPU=1, GB=2)
+                     for each in 'qp'])
+
+        with database.reader() as connection:
+            rows = connection.exec_driver_sql(
+                'SELECT ordinal, project_id, user_id FROM allocations '
+                'ORDER BY ordinal').all()
+
+        self.assertEqual(
+            [(0, 'x', 'u'), *((number, None, None) for number in (1, 2, 3))],
+            rows)

@@ -5,6 +5,8 @@ from alembic import autogenerate
 from alembic.runtime import migration
 import sqlalchemy as sa
 
+from cellsched.claims import base as claims
+from cellsched.claims import sql
 from cellsched.claims.sql import schema
 from tests.unit.claims.sql import base
 
@@ -32,3 +34,20 @@ class TestSchema(base.TestCase):
             dialect=url.get_dialect(_is_async=False)()))
 
         self.assertEqual(2, text.count('VARCHAR(36) COLLATE "C"'), text)
+
+    def test_claim_of_who_knows_of_no_projects_is_nobody_s(self):
+        database = self.make_database(synced=False)
+        old = sa.text(
+            'INSERT INTO allocations (consumer, ordinal, provider, '
+            "resource_class, amount) VALUES (:consumer, 0, 'p', 'VCPU', 1)")
+        for version, consumer in (('d90f3a6c52e1', 'before'),
+                                  ('head', 'since')):
+            schema.SCHEMA.sync(database, version)
+            with database.writer() as connection:
+                connection.execute(old, {'consumer': consumer})
+        store = sql.SQLClaims(database)
+
+        self.assertEqual(
+            {each: [claims.Claim(each, 'p', {'VCPU': 1})]
+             for each in ('before', 'since')},
+            store.held(['before', 'since']))

@@ -9,8 +9,10 @@ from cellsched.claims.sql import statements
 from tests.unit import base
 
 
-def claim(provider, consumer='c', **resources):
-    return claims.Claim(consumer, provider, resources)
+def claim(provider, consumer='c', project_id=None, **resources):
+    return claims.Claim(
+        consumer, provider, resources, None, project_id,
+        project_id and f'user of {project_id}')
 
 
 class TestAnyOf(base.TestCase):
@@ -57,21 +59,34 @@ class TestInserting(base.TestCase):
         self.assertEqual(
             {'consumer': ['d', 'c'], 'provider': ['p', 'q'],
              'ordinal': [0, 1], 'resource_class': ['GB', 'VCPU'],
-             'amount': [5, 1]},
-            self.given(claim('p', 'd', VCPU=1, GB=5),
+             'amount': [5, 1],
+             'project_id': ['x', None], 'user_id': ['user of x', None]},
+            self.given(claim('p', 'd', 'x', VCPU=1, GB=5),
                        claim('q', 'c', GB=5, VCPU=1)))
+
+    def test_claims_that_are_alike_and_for_one_project_name_it_once(self):
+        given = self.given(claim('p', 'd', 'x', VCPU=1),
+                           claim('q', 'c', 'x', VCPU=1))
+
+        self.assertEqual(('x', 'user of x'),
+                         (given['project_id'], given['user_id']))
 
     def test_consumer_on_two_providers_has_an_ordinal_for_each_row(self):
         self.assertEqual(
             {'consumer': ['b', 'c', 'c'], 'ordinal': [0, 0, 1],
              'provider': ['p', 'p', 'q'], 'resource_class': ['VCPU'] * 3,
-             'amount': [1, 1, 1]},
-            self.given(claim('q', VCPU=1), claim('p', VCPU=1),
+             'amount': [1, 1, 1], 'project_id': [None, 'x', None],
+             'user_id': [None, 'user of x', None]},
+            self.given(claim('q', 'c', 'x', VCPU=1),
+                       claim('p', 'c', 'x', VCPU=1),
                        claim('p', 'b', VCPU=1)))
 
     def test_claims_of_other_amounts_have_rows_of_their_own(self):
         self.assertEqual(
             {'consumer': ['b', 'b', 'c'], 'ordinal': [0, 1, 0],
              'provider': ['p', 'p', 'p'],
-             'resource_class': ['GB', 'VCPU', 'VCPU'], 'amount': [3, 2, 1]},
-            self.given(claim('p', VCPU=1), claim('p', 'b', VCPU=2, GB=3)))
+             'resource_class': ['GB', 'VCPU', 'VCPU'], 'amount': [3, 2, 1],
+             'project_id': ['y', None, 'x'],
+             'user_id': ['user of y', None, 'user of x']},
+            self.given(claim('p', 'c', 'x', VCPU=1),
+                       claim('p', 'b', 'y', VCPU=2, GB=3)))
