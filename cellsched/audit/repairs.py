@@ -188,7 +188,8 @@ class Repairs:
             assert not size.grouped
             taken = {row.provider: size.resources}
         member = claims_base.membership(group, row.host, facts.uuid)
-        return [claims_base.Claim(consumer, provider, resources, member)
+        return [claims_base.Claim(consumer, provider, resources, member,
+                                  row.project_id or None, row.user_id or None)
                 for provider, resources in taken.items()]
 
     def _bury(self, finding: findings.Finding, facts: facts_.Facts) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 import re
 from typing import Any
 
+from cellsched.claims import validation as claims_validation
 from cellsched import exception
 from cellsched import objects
 
@@ -22,10 +23,13 @@ REBUILD = '_nova_check_type'
 #: Fields of a request that name hosts or nodes.
 _HOST_LISTS = ('ignore_hosts', 'force_hosts', 'force_nodes')
 
+#: Fields of a request that say whom it is for.
+_OWNERS = ('project_id', 'user_id')
+
 #: Fields of a request that are checked.
 _CHECKED = (
     'flavor', 'scheduler_hints', 'image', 'num_instances', 'instance_uuid',
-    'instance_group', 'requested_destination', *_HOST_LISTS)
+    'instance_group', 'requested_destination', *_OWNERS, *_HOST_LISTS)
 
 #: What every flavor says.
 _REQUIRED = ('vcpus', 'memory_mb', 'root_gb')
@@ -94,6 +98,10 @@ def check(
                       f'a whole number from 1 to {_AMOUNT_MAX}')
     if said['instance_uuid'] is not None:
         check_ids('spec_obj.instance_uuid', [said['instance_uuid']])
+    for name in _OWNERS:
+        if said[name]:
+            claims_validation.check_id(
+                'select_destinations', f'spec_obj.{name}', said[name])
     for name in _HOST_LISTS:
         check_length(f'spec_obj.{name}', said[name], listed)
     _check_group(said['instance_group'], listed)

@@ -22,18 +22,21 @@ class Alternates:
         self._claims = claims
 
     def claim_first(
-        self, uuid: str, hosts: list[objects.Selection],
+        self, instance: objects.Instance, hosts: list[objects.Selection],
         group: objects.InstanceGroup | None,
     ) -> objects.Selection | None:
         """Claim the first host that has room; drop it and those before it.
 
         What the build holds is on the host that it leaves.
         """
+        uuid = instance.uuid
         self._claims.release([uuid])
         while hosts:
             chosen = hosts.pop(0)
             try:
-                self._claim(claims_base.of_selection(uuid, chosen, group))
+                self._claim(claims_base.of_selection(
+                    uuid, chosen, group, instance.get('project_id'),
+                    instance.get('user_id')))
             except exception.ClaimRefused as exc:
                 LOG.info('%s is passed over for %s: %s',
                          chosen.service_host, uuid, exc)

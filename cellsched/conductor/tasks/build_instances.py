@@ -107,8 +107,7 @@ class BuildInstances:
                 f'Exceeded max scheduling attempts {self._attempts_max} for '
                 f'instance {instance.uuid}. Last exception: {last_reason}'))
         chosen = self._alternates.claim_first(
-            instance.uuid, hosts,
-            spec.get('instance_group') if spec else None)
+            instance, hosts, spec.get('instance_group') if spec else None)
         if chosen is None:
             raise exception.MaxRetriesExceeded(reason=(
                 'Exhausted all hosts available for retrying build failures '

@@ -400,6 +400,8 @@ class Placer:
     ) -> list[claims_base.Claim]:
         """Return the claims of what was chosen."""
         resources, group = request.resources(), request.get('instance_group')
+        project_id = request.get('project_id') or None
+        user_id = request.get('user_id') or None
         batch = []
         for uuid, (first, *_) in zip(uuids, choice.places):
             if uuid in located.kept:
@@ -407,8 +409,8 @@ class Placer:
             node = first.compute_node_uuid
             joins = claims_base.membership(group, first.service_host, uuid)
             batch += [claims_base.Claim(
-                located.consumers.get(uuid, uuid), provider, amounts, joins)
-                for provider, amounts in (
+                located.consumers.get(uuid, uuid), provider, amounts, joins,
+                project_id, user_id) for provider, amounts in (
                     first.wanted() if choice.is_parted
                     else {node: resources}).items()]
         return batch

@@ -53,6 +53,22 @@ class TestClaiming(base.TestCase):
         self.repairs.repair(found, facts)
         self.assertEqual({self.providers['a1']: base.SIZE}, self.held(uuid))
 
+    def test_what_is_claimed_is_for_the_server_s_project_and_user(self):
+        for make, owner in ((self.unclaimed, ('whose', 'who')),
+                            (self.elsewhere, ('whose', None)),
+                            (self.unclaimed, (None, None)),
+                            (self.unclaimed, ('', ''))):
+            uuid = make()
+            self.change_row(
+                uuid, 'cell1', project_id=owner[0], user_id=owner[1])
+
+            self.repairs.repair(*self.found(uuid))
+
+            [claim] = self.claims.held([uuid])[uuid]
+            self.assertEqual(
+                (self.providers['a1'], owner[0] or None, owner[1] or None),
+                (claim.provider, claim.project_id, claim.user_id))
+
     def test_server_whose_row_is_gone_claims_nothing(self):
         uuid = self.unclaimed()
         found, facts = self.found(uuid)

@@ -46,6 +46,14 @@ class TestCheck(base.TestCase):
                 else:
                     self.assertRefused(f'spec_obj.flavor.{name}', spec)
 
+    def test_ids_of_project_and_user_are_bounded(self):
+        for name in 'project_id', 'user_id':
+            for good in (None, '', 'x' * 255, 'a project', '\u00e4'):
+                self.check(builders.request(**{name: good}))
+            for bad in 'x' * 256, 'x\0', '\ud800':
+                self.assertRefused(
+                    f'spec_obj.{name}', builders.request(**{name: bad}))
+
     def test_number_of_servers_is_bounded(self):
         for number in (0, -1, MOST + 1):
             self.assertRefused('spec_obj.num_instances',

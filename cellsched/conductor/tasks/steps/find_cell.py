@@ -54,7 +54,7 @@ class FindCell(saga.Step):
         gone, *others = build.selections
         left = [each for each in others if each.service_host in cells]
         chosen = self._alternates.claim_first(
-            build.uuid, left, build.spec.get('instance_group'))
+            build.instance, left, build.spec.get('instance_group'))
         if chosen is None:
             build.end(build_.Outcome.PUT_OFF, exception.HostMappingNotFound(
                 host=gone.service_host))

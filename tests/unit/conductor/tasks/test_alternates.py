@@ -3,11 +3,14 @@
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import alternates
 from cellsched import exception
+from cellsched import objects
 from tests.unit.conductor import base
 from tests.unit.db import samples
 
 
 class TestAlternates(base.TestCase):
+
+    owner = {'project_id': 'p', 'user_id': 'u'}
 
     def setUp(self):
         super().setUp()
@@ -21,7 +24,8 @@ class TestAlternates(base.TestCase):
             self.uuid, self.selection(host)))
 
     def claim_first(self):
-        chosen = self.alternates.claim_first(self.uuid, self.hosts, None)
+        chosen = self.alternates.claim_first(
+            objects.Instance(uuid=self.uuid, **self.owner), self.hosts, None)
         return chosen and chosen.service_host
 
     def test_first_one_with_room_is_claimed_in_place_of_the_last(self):
@@ -30,6 +34,17 @@ class TestAlternates(base.TestCase):
                              (self.claim_first(), self.holds(self.uuid)))
         self.assertEqual((None, None, []), (
             self.claim_first(), self.holds(self.uuid), self.hosts))
+
+    def test_it_is_claimed_for_the_project_and_user_of_the_server(self):
+        for owner, expected in (
+                (self.owner, ('p', 'u')), ({}, (None, None)),
+                ({'project_id': '', 'user_id': None}, (None, None))):
+            self.owner = owner
+            self.hosts = [self.selection('a2')]
+            self.claim_first()
+
+            [held] = self.claims.held([self.uuid])[self.uuid]
+            self.assertEqual(expected, (held.project_id, held.user_id))
 
     def test_host_with_room_is_claimed_once(self):
         claim, made = self.claims.claim, []

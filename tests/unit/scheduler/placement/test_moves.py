@@ -39,6 +39,15 @@ class TestMoves(schedulers.PlacingTestCase):
                          self.held())
         self.assertTableIsRight()
 
+    def test_claim_of_a_move_is_for_the_same_project_and_user(self):
+        self.move(ignore_hosts=['a1'])
+
+        self.assertEqual(
+            {self.uuids[0]: ('project', 'user'),
+             self.moved: ('project', 'user')},
+            {name: (claim.project_id, claim.user_id) for name, [claim]
+             in self.world.claims.held(moves.names(self.uuids)).items()})
+
     def test_instance_goes_where_it_is_sent(self):
         for wishes in (
                 {'requested_destination': objects.Destination(

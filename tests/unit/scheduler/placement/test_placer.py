@@ -29,9 +29,20 @@ class TestPlace(schedulers.PlacingTestCase):
         self.assertEqual({}, chosen.to_dict()['limits'])
         [claim] = self.world.claims.held([uuid])[uuid]
         self.assertEqual(
-            [claim], claims_base.of_selection(uuid, chosen))
+            [claim], claims_base.of_selection(
+                uuid, chosen, project_id='project', user_id='user'))
         self.assertEqual({'VCPU': 2, 'MEMORY_MB': 1}, claim.resources)
         self.assertTableIsRight()
+
+    def test_request_of_nobody_is_claimed_for_nobody(self):
+        for said in {'project_id': None, 'user_id': None}, {
+                'project_id': '', 'user_id': ''}:
+            [uuid] = samples.uuids(1)
+
+            self.place(uuids=[uuid], **said)
+
+            [claim] = self.world.claims.held([uuid])[uuid]
+            self.assertEqual((None, None), (claim.project_id, claim.user_id))
 
     def test_batch_is_placed_in_order_and_claimed_at_once(self):
         uuids = samples.uuids(3)

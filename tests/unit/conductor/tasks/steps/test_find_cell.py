@@ -55,6 +55,9 @@ class TestFindCell(leased.StepTestCase):
             (build.cell.name,
              [each.service_host for each in build.selections],
              self.holds(build.uuid)))
+        [held] = self.claims.held([build.uuid])[build.uuid]
+        self.assertEqual(
+            ('project', 'user'), (held.project_id, held.user_id))
 
     def test_alternates_that_left_or_are_full_are_passed_over(self):
         self.fill('a2')
