@@ -66,6 +66,7 @@ class TestResourceClasses(base.TestCase):
         self.assertIn('lack CUSTOM_X (the nearest by 1 CUSTOM_X)', late.reason)
 
         self.delete(first.uuid)
+        self.assertLeftNothing(first.uuid)
         [next_] = self.built(flavor='asking')
         self.assertEqual(('ACTIVE', 'a2'), (next_.status, next_.host))
 

@@ -56,6 +56,7 @@ class TestClass(TestCase):
                       third.reason)
 
         self.delete(first.uuid)
+        self.assertLeftNothing(first.uuid)
         [third] = self.built(flavor='less')
         self.assertEqual(('ACTIVE', 1024),
                          (third.status, self.claimed(third.uuid)))

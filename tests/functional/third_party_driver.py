@@ -50,6 +50,7 @@ class TestDriver(base.TestCase):
 
         [slot] = self.slots(built[0].uuid)
         self.delete(built[0].uuid)
+        self.assertLeftNothing(built[0].uuid)
         [again] = self.built(flavor='design')
         self.assertEqual('ACTIVE', again.status)
         self.assertEqual({slot}, self.slots(again.uuid))
