@@ -234,6 +234,10 @@ def _load_columns(
             known = {said: snapshot_schema.children(
                 'columns.children', said) for said in set(column)}
             column = [known[said] for said in column]
+        elif name in ('child_uuids', 'sharing'):
+            for said in set(column):
+                for uuid in said:
+                    snapshot_schema.text(f'columns.{name}', uuid, 36)
         elif name == 'child_units':
             for said in set(column):
                 for units in said:

@@ -92,10 +92,11 @@ def check_room(name: str, count: int, most: int) -> None:
 
 def check_units(field: str, units: Any) -> None:
     """Make sure that a host's bounds on amounts can be compared with them."""
-    if not all(isinstance(each, tuple) and len(each) == 4
-               and isinstance(each[0], str)
-               and all(type(bound) is int and bound >= 1
-                       for bound in each[1:]) for each in units):
+    if not isinstance(units, tuple) or not all(
+            isinstance(each, tuple) and len(each) == 4
+            and isinstance(each[0], str)
+            and all(type(bound) is int and bound >= 1
+                    for bound in each[1:]) for each in units):
         raise invalid(field, 'lists of a resource class, and of the least, '
                              'the most and the step of an amount, from 1 on')
 

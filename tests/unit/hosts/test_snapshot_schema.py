@@ -189,6 +189,20 @@ class TestColumns(ReadingTestCase):
 
 class TestDocuments(ReadingTestCase):
 
+    def test_bad_child_providers_are_refused_by_their_column(self):
+        for name, said in (
+                ('child_units', [None]), ('child_units', [[['VGPU', 1]]]),
+                ('child_uuids', [None]), ('child_uuids', [['x']]),
+                ('sharing', [1]), ('children', [[0, 'T']])):
+            document = copy.deepcopy(GOOD)
+            document['columns'][name]['values'][0] = said
+
+            error = self.assertRaises(
+                exception.InvalidField, document_.load, document)
+
+            self.assertTrue(
+                error.field.startswith(f'columns.{name}'), error.field)
+
     @hypothesis.given(st.sampled_from(places(GOOD)), ANYTHING)
     @hypothesis.settings(max_examples=100, deadline=None)
     def test_document_with_anything_in_it_is_read_or_refused(self, path, said):
