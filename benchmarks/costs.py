@@ -90,7 +90,7 @@ class Commits:
             if record is None:
                 if line.startswith('rmgr:'):
                     raise RuntimeError(f'pg_waldump says {line!r}')
-                # A record that is told in several lines goes on here.
+                # What does not begin so is no record.
                 continue
             kind, transaction, what = record.groups()
             if kind == 'Transaction' and what.startswith('COMMIT'):

@@ -329,11 +329,14 @@ class TestMany(base.TestCase):
         self.assertEqual([0], passing(table, ask({}, groups, 'isolate')))
 
     def test_request_that_could_take_for_ever_is_refused_in_time(self):
-        table = self.equal([[3] * 16])
-        groups = [{'resources': {'CUSTOM_A': 2}}] * 16 + [
-            {'resources': {'CUSTOM_A': 1}, 'required_traits': ['CUSTOM_S']}]
+        # No two children are alike, and none is below another one.
+        table = self.equal([[*range(10, 26)]])
+        groups = [{'resources': {'CUSTOM_A': amount}}
+                  for amount in range(1, 9)]
 
-        self.assertEqual([], passing(table, ask({}, groups, 'isolate')))
+        self.assertEqual([0], passing(table, ask({}, groups, 'isolate')))
+        self.assertEqual([], passing(table, ask(
+            {}, groups, 'isolate', [range(8)])))
 
     def test_dedicated_and_shared_cpus_are_apart(self):
         table = builders.table(2)
