@@ -2,7 +2,6 @@
 """The planner, which decides as schedulers do and takes nothing."""
 
 import functools
-import random as random_
 
 from oslo_config import cfg
 
@@ -15,11 +14,6 @@ from cellsched.scheduler.explanation import recorder
 
 class PlannerParts(api_database.APIDatabaseParts):
     """The parts of what decides."""
-
-    @functools.cached_property
-    def random(self) -> random_.Random:
-        """The source of chance."""
-        return random_.Random()
 
     @functools.cached_property
     def decisions(self) -> recorder.Recorder:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
+from cellsched.claims import listing
 
 #: Times to go through all claims for providers that change meanwhile.
 _WALKS_MAX = 3
@@ -58,15 +59,13 @@ def _add_up(
     sums: dict[str, collections.Counter[str]] = collections.defaultdict(
         collections.Counter)
     holders: collections.Counter[str] = collections.Counter()
-    after = ''
-    while consumers := store.consumers(after, page):
+    for consumers in listing.pages(store, page):
         held = store.held(consumers)
         for claims in held.values():
             for claim in claims:
                 sums[claim.provider].update(claim.resources)
                 holders[claim.provider] += 1
         seen(held)
-        after = consumers[-1]
     return sums, holders
 
 

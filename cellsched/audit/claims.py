@@ -9,6 +9,7 @@ from cellsched.audit import claim_holders
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.audit import repairs
+from cellsched.claims import listing
 from cellsched.db.cell import audit_queries
 
 LOG = log.getLogger(__name__)
@@ -76,11 +77,9 @@ class LeakedClaims:
         """
         store = self._reader.claims
         assert store is not None
-        after = ''
-        while consumers := store.consumers(after, self._reader.page):
+        for consumers in listing.pages(store, self._reader.page):
             known = self._reader.known(consumers)
             yield [uuid for uuid in consumers if uuid in known]
-            after = consumers[-1]
         for pages in self._reader.cell_pages(audit_queries.moved_after):
             for uuids in pages.values():
                 yield list(dict.fromkeys(uuids))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import enum
+import random as random_
 from typing import Any
 from typing import ClassVar
 from typing import Protocol
@@ -32,6 +33,9 @@ class Trait(enum.Enum):
     DURABLE = 'durable'  #: Claims outlive the process that took them.
     SHARED = 'shared'    #: Every process sees a claim once it is taken.
     GROUPS = 'groups'    #: Hard policies of server groups hold, in any race.
+    FEED = 'feed'        #: What changed is told without a look at the rest.
+    #: All consumers are told, and not only those of each provider.
+    CONSUMER_LIST = 'consumer_list'
 
 
 #: What a server group can insist on, and not only wish for.
@@ -179,6 +183,10 @@ class ClaimStoreParts(Protocol):
     def clock(self) -> clock_.Clock:
         """The process's clock."""
 
+    @property
+    def random(self) -> random_.Random:
+        """The source of chance, for whoever must not retry in step."""
+
 
 class ClaimStore(abc.ABC):
     """Remembers who holds what on which provider.
@@ -188,7 +196,12 @@ class ClaimStore(abc.ABC):
     that anyone can see, what is taken of a resource class is at most its
     capacity, unless the inventory itself was made smaller.
 
-    Methods may block, and may be called from several threads at a time.
+    Methods may block, and may be called from several threads at a time. Where
+    the store does not answer in time they raise
+    :class:`cellsched.exception.DatabaseUnreachable`, with ``schema`` being
+    ``claims``. What was asked for may have been done then, or may yet be done;
+    the caller repeats it, or releases it, when the store answers again. Before
+    a store says so it must have tried to find out.
     """
 
     #: What this store promises; checked against ``[claims] require``.
@@ -319,10 +332,8 @@ class ClaimStore(abc.ABC):
             memberships and does not tell them
         """
         if Trait.GROUPS in self.traits:
-            raise exception.ConfigurationInvalid(
-                field='[claims] store',
-                expected='one that tells who is in which server group; '
-                         f'{type(self).__name__} has no memberships()')
+            raise self._untold(
+                'memberships', 'who is in which server group')
         return {}
 
     def is_same(self, other: 'ClaimStore') -> bool:
@@ -334,9 +345,11 @@ class ClaimStore(abc.ABC):
         """
         return other is self
 
-    @abc.abstractmethod
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         """Return consumers that hold something, in the order of their bytes.
+
+        A store that promises ``CONSUMER_LIST`` must tell; others need not, and
+        :mod:`.listing` has a way that does with either.
 
         Whoever wants all of them asks for those after the last one that it
         was told, until there are none. It is told each that holds something
@@ -346,7 +359,31 @@ class ClaimStore(abc.ABC):
         :param limit: how many at most, at least 1; fewer than this are
             returned only where there are no more
         :raises cellsched.exception.InvalidField: the limit is below 1
+        :raises cellsched.exception.ConfigurationInvalid: the store does not
+            tell
         """
+        raise self._untold('consumers', 'all consumers')
+
+    def consumers_of(self, provider: str) -> list[str]:
+        """Return who holds something of a provider, in any order.
+
+        A store that does not promise ``CONSUMER_LIST`` must tell; others need
+        not. Of a provider that it never heard of there are none. Must tell
+        each that holds something there all the time, and may tell any that
+        does so for a part of it.
+
+        :raises cellsched.exception.ConfigurationInvalid: the store does not
+            tell
+        """
+        raise self._untold('consumers_of', 'who holds what of a provider')
+
+    def _untold(
+        self, method: str, what: str
+    ) -> exception.ConfigurationInvalid:
+        return exception.ConfigurationInvalid(
+            field='[claims] store',
+            expected=f'one that tells {what}; {type(self).__name__} has no '
+                     f'{method}()')
 
     @abc.abstractmethod
     def set_inventory(
@@ -404,7 +441,9 @@ class ClaimStore(abc.ABC):
         """Return the providers that changed since a token, or all of them.
 
         Must return every change that was visible to anyone before the call.
-        Costs in proportion to what it returns.
+        Where a store promises ``FEED``, it costs in proportion to what it
+        returns; elsewhere it may look at something of each provider, such as
+        a generation, and is called as often all the same.
 
         :param since: the ``token`` of an earlier answer
         :param providers: uuids; only these, whether they changed or not;

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import heapq
+import itertools
 from typing import Any
 
 from cellsched.claims import base
+from cellsched.claims import listing
 
 PROVIDER, CONSUMER = 'provider', 'consumer'
 
@@ -84,7 +87,7 @@ class StoreComparison:
                 yield StoreDifference(PROVIDER, provider, _texts(
                     _NOTHING, fact.shown()))
         looked(len(providers))
-        for names in pages(target, self._batch):
+        for names in listing.pages(target, self._batch):
             yield from self._compare(names, looked)
 
     def _compare(
@@ -105,20 +108,12 @@ class StoreComparison:
 
     def _together(self) -> Iterator[list[str]]:
         """Yield consumers that hold something in either store, in order."""
-        after = ''
-        while True:
-            both = [store.consumers(after, self._batch)
-                    for store in self._stores]
-            # Behind the end of a page that is full there may be more.
-            end = min((page[-1] for page in both
-                       if len(page) == self._batch), default=None)
-            names = sorted({name for page in both for name in page
-                            if end is None or name <= end})
-            if names:
-                yield names
-            if end is None:
-                return
-            after = end
+        merged = heapq.merge(*(
+            itertools.chain.from_iterable(listing.pages(store, self._batch))
+            for store in self._stores))
+        names = (name for name, _ in itertools.groupby(merged))
+        while page := list(itertools.islice(names, self._batch)):
+            yield page
 
 
 #: What is said of what a store does not have.
@@ -183,14 +178,6 @@ def _providers(store: base.ClaimStore) -> dict[str, _Provider]:
 
 def _some(amounts: Mapping[str, int]) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if amount}
-
-
-def pages(store: base.ClaimStore, limit: int) -> Iterator[list[str]]:
-    """Yield the consumers of a store that hold something."""
-    after = ''
-    while names := store.consumers(after, limit):
-        yield names
-        after = names[-1]
 
 
 def contents(claims: Iterable[base.Claim]) -> dict[str, base.Claim]:

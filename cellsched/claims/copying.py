@@ -15,6 +15,7 @@ import itertools
 
 from cellsched.claims import base
 from cellsched.claims import comparison
+from cellsched.claims import listing
 from cellsched import exception
 from cellsched.objects import resources
 
@@ -109,7 +110,7 @@ class ClaimCopier:
             self._target.set_inventory(provider, inventories[provider])
             looked(1)
         consumers = claims = new = left = 0
-        for names in comparison.pages(self._source, self._batch):
+        for names in listing.pages(self._source, self._batch):
             held = self._source.held(names)
             joins = self._source.memberships(names)
             if not self._comparison.groups:

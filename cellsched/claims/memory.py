@@ -24,7 +24,9 @@ class MemoryClaims(base.ClaimStore):
     alone sees it, so it serves tests and simulations only.
     """
 
-    traits = frozenset({base.Trait.ATOMIC, base.Trait.GROUPS})
+    traits = frozenset({
+        base.Trait.ATOMIC, base.Trait.GROUPS, base.Trait.FEED,
+        base.Trait.CONSUMER_LIST})
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

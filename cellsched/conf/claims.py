@@ -23,8 +23,17 @@ conductors and compute agents all need it.
     cfg.ListOpt('require', default=[], help="""
 Promises that the store must make, or the service does not start.
 
-Possible values: ``atomic``, ``durable``, ``shared``, ``groups``. With the
-last, hard policies of server groups hold whoever is placed at the same time.
+Possible values:
+
+* ``atomic``: a batch is taken whole or not at all, whoever dies meanwhile
+* ``durable``: claims outlive the process that took them
+* ``shared``: every process sees a claim once it is taken
+* ``groups``: hard policies of server groups hold, whoever is placed at the
+  same time
+* ``feed``: to hear of what changed costs what changed, however many hosts
+  there are
+* ``consumer_list``: all who hold something are listed, without asking each
+  host
 """),
 ]
 

@@ -4,6 +4,7 @@
 import abc
 from collections.abc import Callable
 import functools
+import random as random_
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -70,6 +71,11 @@ class ProcessParts(abc.ABC):
     @abc.abstractmethod
     def lowest_compute(self) -> 'compute_cap_.Lowest':
         """Return the lowest version of compute services that are called."""
+
+    @functools.cached_property
+    def random(self) -> random_.Random:
+        """The source of chance."""
+        return random_.Random()
 
     @functools.cached_property
     def transports(self) -> 'transport.Transports':

@@ -12,6 +12,7 @@ import unittest
 import uuid
 
 from cellsched.claims import base
+from cellsched.claims import listing
 from cellsched import exception
 
 # A suite is mixed into the test case of whoever runs it; a test case itself
@@ -57,6 +58,10 @@ class ClaimStoreCase(_Case):
         self, claims: Iterable[base.Claim]
     ) -> dict[str, dict[str, int]]:
         return {claim.provider: dict(claim.resources) for claim in claims}
+
+    def consumers(self, store: base.ClaimStore) -> list[str]:
+        """Return all that hold something."""
+        return [name for page in listing.pages(store, 1000) for name in page]
 
     def usage(self, store: base.ClaimStore, provider: str) -> base.Usage:
         usages = store.usages(providers=[provider]).usages

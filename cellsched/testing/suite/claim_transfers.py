@@ -141,6 +141,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     def test_consumers_are_told_in_order_and_in_pieces(self) -> None:
         store = self.make_store()
+        self.need(store, base.Trait.CONSUMER_LIST)
         provider = self.make_provider(store, VCPU=100)
         other = self.make_provider(store, VCPU=100, DISK_GB=100)
         # Whatever a database thinks of their order otherwise.
@@ -165,6 +166,31 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     def test_limit_below_one_is_invalid(self) -> None:
         store = self.make_store()
+        self.need(store, base.Trait.CONSUMER_LIST)
         for limit in 0, -1:
             self.assertRaises(
                 exception.InvalidField, store.consumers, limit=limit)
+
+    # The consumers of a provider.
+
+    def test_each_provider_tells_its_consumers_where_there_is_no_list(
+            self) -> None:
+        store = self.make_store()
+        if base.Trait.CONSUMER_LIST in store.traits:
+            self.skipTest('the store has a list of its consumers')
+        one, two = (self.make_provider(store, VCPU=8) for _ in range(2))
+        gone, moved, *others = (self.make_claim(one, VCPU=1)
+                                for _ in range(4))
+        name = str(uuid.uuid4())
+        both = [base.Claim(name, provider, {'VCPU': 1})
+                for provider in (one, two)]
+        store.claim([gone, moved, *others, *both])
+        store.release([gone.consumer])
+        target = str(uuid.uuid4())
+        store.transfer(moved.consumer, target)
+
+        self.assertEqual(
+            sorted([target, name, *(claim.consumer for claim in others)]),
+            sorted(store.consumers_of(one)))
+        self.assertEqual([name], store.consumers_of(two))
+        self.assertEqual([], store.consumers_of(str(uuid.uuid4())))

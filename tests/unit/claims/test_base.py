@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What claims and inventories are."""
 
+import random
+
 from cellsched import claims
 from cellsched.claims import base
 from cellsched.claims import memory
@@ -19,6 +21,7 @@ class Parts:
 
     clock = clock.Clock()
     databases = session.Databases(clock)
+    random = random.Random()
     secret = None
 
 

@@ -48,7 +48,7 @@ class MortalClaims(sql.SQLClaims):
 class Groupless(memory.MemoryClaims):
     """A store that knows of no server groups."""
 
-    traits = frozenset({base.Trait.ATOMIC})
+    traits = memory.MemoryClaims.traits - {base.Trait.GROUPS}
 
     def memberships(self, consumers):
         return {}

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Listing who holds something in a store, whatever the store can tell."""
+
+from collections.abc import Iterator
+
+from cellsched.claims import base
+from cellsched.claims import validation
+
+
+def pages(store: base.ClaimStore, limit: int) -> Iterator[list[str]]:
+    """Yield all consumers that hold something, in the order of their bytes.
+
+    Each that holds something all the time is among them, and any that does so
+    for a part of it may be. Of a store that cannot list its consumers each
+    provider is asked for its own before the first page, and all of their names
+    are in memory until the last one.
+
+    :param limit: consumers of a page at most; only the last has fewer
+    :raises cellsched.exception.InvalidField: the limit is below 1
+    """
+    validation.check_limit(limit)
+    if base.Trait.CONSUMER_LIST in store.traits:
+        after = ''
+        while names := store.consumers(after, limit):
+            yield names
+            if len(names) < limit:
+                return
+            after = names[-1]
+        return
+    known = {name for usage in store.usages().usages if usage.consumers
+             for name in store.consumers_of(usage.provider)}
+    names = sorted(known)
+    for start in range(0, len(names), limit):
+        yield names[start:start + limit]

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Listing the consumers of stores that can, and of those that cannot."""
+
+from cellsched.audit import capacity
+from cellsched.claims import base as claims
+from cellsched.claims import copying
+from cellsched.claims import listing
+from cellsched.claims import memory
+from cellsched import exception
+from cellsched.testing.suite import claims as suite
+from tests.unit import base
+
+
+class UnlistedClaims(memory.MemoryClaims):
+    """A store that knows the consumers of each provider alone."""
+
+    traits = memory.MemoryClaims.traits - {claims.Trait.CONSUMER_LIST}
+
+    consumers = claims.ClaimStore.consumers
+
+    def consumers_of(self, provider):
+        with self._lock:
+            return [consumer for consumer, held in self._held.items()
+                    if any(claim.provider == provider for claim in held)]
+
+
+class TestUnlistedClaims(suite.ClaimStoreSuite, base.TestCase):
+
+    def make_store(self):
+        return UnlistedClaims()
+
+
+class TestListing(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.stores = memory.MemoryClaims(), UnlistedClaims()
+        for store in self.stores:
+            for provider in 'pq':
+                store.set_inventory(
+                    provider, {'VCPU': claims.Inventory(total=8)})
+            for number in range(5):
+                store.claim([
+                    claims.Claim(f'c{number}', provider, {'VCPU': 1})
+                    for provider in 'pq'[:1 + number % 2]])
+
+    def test_pages_are_the_same_of_either(self):
+        for limit, expected in (
+            (1, [['c0'], ['c1'], ['c2'], ['c3'], ['c4']]),
+            (2, [['c0', 'c1'], ['c2', 'c3'], ['c4']]),
+            (5, [['c0', 'c1', 'c2', 'c3', 'c4']]),
+        ):
+            for store in self.stores:
+                self.assertEqual(expected, [*listing.pages(store, limit)])
+
+    def test_empty_store_has_no_page(self):
+        for store in memory.MemoryClaims(), UnlistedClaims():
+            self.assertEqual([], [*listing.pages(store, 3)])
+
+    def test_limit_below_one_is_invalid(self):
+        for store in self.stores:
+            with self.assertRaises(exception.InvalidField):
+                next(listing.pages(store, 0))
+
+    def test_what_a_store_does_not_tell_is_named(self):
+        listed, unlisted = self.stores
+        for call, name in ((unlisted.consumers, 'consumers()'),
+                           (lambda: listed.consumers_of('p'),
+                            'consumers_of()')):
+            with self.assertRaises(
+                    exception.ConfigurationInvalid) as caught:
+                call()
+            self.assertIn(name, str(caught.exception))
+
+    def test_store_without_a_list_is_copied_and_compared(self):
+        listed, unlisted = self.stores
+        for source, target in ((unlisted, UnlistedClaims()),
+                               (unlisted, memory.MemoryClaims()),
+                               (listed, UnlistedClaims())):
+            copier = copying.ClaimCopier(source, target, 2)
+            copier.check()
+            self.assertEqual(5, copier.copy().consumers)
+            self.assertEqual([], [*copier.compare()])
+            target.release(['c3'])
+            self.assertEqual(
+                ['p', 'q', 'c3'], [each.name for each in copier.compare()])
+
+    def test_store_without_a_list_is_audited(self):
+        store = self.stores[1]
+        self.assertEqual([], capacity.check(store, 2))
+
+        store._used['q'] = {'VCPU': 7}
+
+        self.assertEqual(
+            [('miscounted:VCPU', 'q')],
+            [(each.kind, each.of) for each in capacity.check(store, 2)])
