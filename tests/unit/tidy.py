@@ -59,7 +59,7 @@ PLUGINS = {
 #: Modules among the plug-ins that are none: contracts, and what some share.
 NO_PLUGINS = ('attribute_kinds', 'attributes', 'base', 'comparison',
               'copying', 'deallocation', 'extra_specs_ops', 'image_needs',
-              'listing', 'moves', 'registry', 'rows', 'validation')
+              'listing', 'moves', 'registry', 'remote', 'rows', 'validation')
 
 #: Who may import it, by the top of the module's name.
 RESERVED = {

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What claim stores on servers of their own share: outcomes and attempts.
+
+A store of this kind asks its server through one method of one object, its
+client::
+
+    def send(self, request: Request) -> Answer
+
+A request is a value that a simulation can keep, send twice or answer late, and
+whatever the server says, refusals too, is an answer. Only :class:`NotSent` and
+:class:`OutcomeUnknown` are raised. What the store makes of answers is its own.
+"""
+
+from collections.abc import Iterator
+import random as random_
+
+from cellsched import clock as clock_
+
+#: Seconds that are waited after the first attempt, and at most after a later
+#: one; each time a random part of them.
+FIRST_S = 0.005
+MOST_S = 0.5
+
+
+class NotSent(Exception):
+    """The server did not get the request, which is not done, nor will be."""
+
+
+class OutcomeUnknown(Exception):
+    """The server may have done what it was asked, or may do it later."""
+
+
+def attempts(
+    clock: clock_.Clock, random: random_.Random, patience_s: float
+) -> Iterator[int]:
+    """Yield the numbers of attempts, from 0, and wait between them.
+
+    Who loses waits for a random time, longer after each attempt, so that those
+    who lost together do not meet again. The last attempt is made when the
+    patience is over.
+    """
+    until = clock.monotonic() + patience_s
+    number, most_s = 0, FIRST_S
+    while True:
+        yield number
+        left_s = until - clock.monotonic()
+        if left_s <= 0:
+            return
+        clock.sleep(min(random.uniform(0, most_s), left_s))
+        number += 1
+        most_s = min(2 * most_s, MOST_S)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts to do something on a server."""
+
+import random
+
+from cellsched.claims import remote
+from cellsched.testing import clock
+from tests.unit import base
+
+
+class TestAttempts(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = clock.FakeClock()
+
+    def times(self, seed, patience_s):
+        begin = self.clock.monotonic()
+        return [
+            (number, self.clock.monotonic() - begin)
+            for number in remote.attempts(
+                self.clock, random.Random(seed), patience_s)]
+
+    def test_without_patience_there_is_one_attempt(self):
+        self.assertEqual([(0, 0.0)], self.times(1, 0))
+
+    def test_last_attempt_is_when_patience_ends(self):
+        times = self.times(1, 3.0)
+
+        self.assertEqual([*range(len(times))],
+                         [number for number, _ in times])
+        self.assertAlmostEqual(3.0, times[-1][1])
+        self.assertLess(times[-2][1], 3.0)
+
+    def test_pauses_grow_to_a_bound(self):
+        times = [at for _, at in self.times(7, 60.0)]
+        pauses = [later - at for at, later in zip(times, times[1:])]
+
+        for number, pause in enumerate(pauses):
+            self.assertLessEqual(pause, min(
+                remote.FIRST_S * 2 ** number, remote.MOST_S) + 1e-9)
+        self.assertGreater(max(pauses), remote.MOST_S / 2)
+
+    def test_those_who_lost_together_do_not_wait_the_same(self):
+        self.assertNotEqual(self.times(1, 1.0), self.times(2, 1.0))
