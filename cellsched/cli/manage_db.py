@@ -175,7 +175,8 @@ class SyncClaims(_Sync):
     """Bring the schema of the claim store up to date.
 
     The database is that of ``[claims] connection``, or else of
-    ``[api_database] connection``; it must exist, and may be empty.
+    ``[api_database] connection``; it must exist, and may be empty. A store
+    that is not ``sql`` makes what it needs, and has no other version.
 
     Example::
 
@@ -185,7 +186,27 @@ class SyncClaims(_Sync):
     kinds = (plugins.CLAIMS,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.sync(_claims(self.app), 'claims database', parsed_args.version)
+        if self.app.conf.claims.store == 'sql':
+            self.sync(_claims(self.app), 'claims database',
+                      parsed_args.version)
+        else:
+            self._sync_other(parsed_args.version)
+
+    def _sync_other(self, version: str) -> None:
+        store, name = self.app.parts.claims, self.app.conf.claims.store
+        from cellsched.claims import base as claims_base
+
+        if claims_base.Trait.DURABLE not in store.traits:
+            raise exception.ConfigurationInvalid(
+                field='[claims] store',
+                expected=f'one that keeps its claims; {name} forgets them '
+                         'with its process')
+        if version != 'head':
+            raise exception.InvalidField(
+                where='claims_db sync', field='VERSION',
+                expected=f'head: the store {name} has one version')
+        store.sync()
+        self.app.say(f'claim store {name}: ready')
 
 
 class ClaimsVersion(_Version):

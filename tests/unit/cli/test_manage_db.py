@@ -110,9 +110,10 @@ class TestAPIAndClaims(ManageTestCase):
     def test_store_without_a_schema_has_none_to_sync(self):
         self.write_api_conf(self.sqlite('api'), claims={'store': 'memory'})
 
-        for command in ('sync', 'version'):
+        for command, why in (('sync', 'forgets them'),
+                             ('version', 'has none')):
             self.assertEnds(1, self.manage('claims_db', command),
-                            '[claims] store', 'memory')
+                            '[claims] store', 'memory', why)
 
     def test_missing_connections_are_named(self):
         self.write('api.conf')
