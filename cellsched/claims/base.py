@@ -29,13 +29,28 @@ if TYPE_CHECKING:
 class Trait(enum.Enum):
     """A promise that a store makes and that a deployment may require."""
 
-    ATOMIC = 'atomic'    #: A batch is taken whole or not at all.
-    DURABLE = 'durable'  #: Claims outlive the process that took them.
-    SHARED = 'shared'    #: Every process sees a claim once it is taken.
-    GROUPS = 'groups'    #: Hard policies of server groups hold, in any race.
-    FEED = 'feed'        #: What changed is told without a look at the rest.
-    #: All consumers are told, and not only those of each provider.
+    ATOMIC = 'atomic'
+    DURABLE = 'durable'
+    SHARED = 'shared'
+    GROUPS = 'groups'
+    FEED = 'feed'
     CONSUMER_LIST = 'consumer_list'
+
+
+#: What each promise means, for people.
+MEANINGS: Mapping[Trait, str] = {
+    Trait.ATOMIC:
+        'A batch is taken whole or not at all, whoever dies meanwhile.',
+    Trait.DURABLE: 'Claims outlive the process that took them.',
+    Trait.SHARED: 'Every process sees a claim once it is taken.',
+    Trait.GROUPS:
+        'Hard policies of server groups hold, whoever is placed at the time.',
+    Trait.FEED:
+        'What changed is told at a cost of what changed. Elsewhere something '
+        'of each host is read to find it.',
+    Trait.CONSUMER_LIST:
+        'All consumers are listed. Elsewhere each host is asked for its own.',
+}
 
 
 #: What a server group can insist on, and not only wish for.

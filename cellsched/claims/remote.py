@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What claim stores on servers of their own share: outcomes and attempts.
+"""Outcomes and attempts, for claim stores on servers of their own.
 
 A store of this kind asks its server through one method of one object, its
 client::

@@ -2,9 +2,10 @@
 """List what this project ships, whatever else is installed beside it.
 
 ``plugins`` lists a kind of plug-ins with their docstrings and options,
-``columns`` the columns of the host table, ``object-fields`` the versioned
-objects, ``demands`` what requests can ask of hosts and who reads it, and
-``no-demands`` what else Nova knows.
+``claim-store-traits`` what claim stores promise, ``columns`` the columns of
+the host table, ``object-fields`` the versioned objects, ``demands`` what
+requests can ask of hosts and who reads it, and ``no-demands`` what else Nova
+knows.
 """
 
 import inspect
@@ -13,6 +14,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util import docutils
 
+from cellsched.claims import base as claims_base
 from cellsched.conf import loader
 from cellsched.hosts import columns
 from cellsched import objects
@@ -80,6 +82,21 @@ class Plugins(_Listing):
                 for line in describe(name, plugin)]
 
 
+class ClaimStoreTraits(_Listing):
+
+    def lines(self) -> list[str]:
+        stores = plugins.load_shipped(plugins.CLAIMS)
+        lines = ['.. list-table::', '   :header-rows: 1',
+                 f'   :widths: 16 44{" 10" * len(stores)}', '',
+                 '   * - Promise', '     - Meaning',
+                 *(f'     - ``{name}``' for name in stores)]
+        for trait, meaning in claims_base.MEANINGS.items():
+            lines += [f'   * - ``{trait.value}``', f'     - {meaning}',
+                      *(f'     - {"yes" if trait in store.traits else ""}'
+                        for store in stores.values())]
+        return lines
+
+
 class Columns(_Listing):
 
     def lines(self) -> list[str]:
@@ -142,6 +159,7 @@ def setup(app):
     app.add_directive('demands', Demands)
     app.add_directive('no-demands', NoDemands)
     app.add_directive('plugins', Plugins)
+    app.add_directive('claim-store-traits', ClaimStoreTraits)
     app.add_directive('columns', Columns)
     app.add_directive('object-fields', ObjectFields)
     return {'parallel_read_safe': True}

@@ -83,6 +83,12 @@ class TestClaimStoreParts(tests.TestCase):
         self.assertRaises(AttributeError, getattr, parts, 'secret')
 
 
+class TestTraits(tests.TestCase):
+
+    def test_each_has_a_meaning(self):
+        self.assertEqual([*base.Trait], [*base.MEANINGS])
+
+
 class TestInventory(tests.TestCase):
 
     def test_capacity_is_what_is_not_reserved_times_the_ratio(self):
