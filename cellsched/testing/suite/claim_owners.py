@@ -71,8 +71,8 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
                  for provider in (first, second) for owner in owners]
         unlike = [self.make_owned(first, owner, VCPU=number + 1)
                   for number, owner in enumerate(owners)]
-        parted = [self.make_owned(provider, owner, str(number), VCPU=1)
-                  for number, owner in enumerate(owners)
+        parted = [self.make_owned(provider, owner, consumer, VCPU=1)
+                  for owner in owners for consumer in (str(uuid.uuid4()),)
                   for provider in (first, second)]
         unknown = [self.make_claim(first, VCPU=1) for _ in range(3)]
         batches = [alike, unlike, parted, unknown]
