@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client of Placement: keystoneauth1, and its options."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from keystoneauth1 import adapter as adapter_
+from keystoneauth1 import exceptions as keystone
+from keystoneauth1 import loading
+from oslo_config import cfg
+import requests
+import urllib3
+
+from cellsched.claims.placement import messages
+from cellsched.claims import remote
+from cellsched import exception
+from cellsched import plugins
+from cellsched import urls
+
+#: Seconds in which Placement has to answer, unless the option says otherwise.
+_TIMEOUT_S = 10
+
+#: What is raised before anything is sent.
+_BEFORE = (keystone.AuthorizationFailure, keystone.AuthPluginException,
+           keystone.CatalogException, keystone.DiscoveryFailure,
+           keystone.HttpError)
+
+
+def options() -> list[cfg.Opt]:
+    """Return the options of a service's client, as Nova has them.
+
+    Those of repetitions have no effect: a store has to know of each.
+    """
+    found = [
+        *loading.get_session_conf_options(),
+        *loading.get_auth_common_conf_options(),
+        *loading.get_adapter_conf_options(include_deprecated=False)]
+    cfg.set_defaults(found, timeout=_TIMEOUT_S, service_type='placement',
+                     valid_interfaces=['internal', 'public'])
+    return found
+
+
+class KeystoneClient:
+    """Asks Placement once for each request, with a token of Keystone's."""
+
+    def __init__(self, adapter: adapter_.Adapter) -> None:
+        self._adapter = adapter
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, group: str) -> 'KeystoneClient':
+        """Return a client for a deployment's configuration.
+
+        :raises cellsched.exception.ConfigurationInvalid: names the field
+        """
+        try:
+            auth = loading.load_auth_from_conf_options(conf, group)
+            session = loading.load_session_from_conf_options(
+                conf, group, auth=auth)
+            adapter = _adapter(conf, group, session)
+        except (keystone.ClientException, cfg.Error, ValueError) as exc:
+            raise exception.ConfigurationInvalid(
+                field=f'[{group}]',
+                expected='what a client of Placement needs: '
+                         f'{plugins.said_by(exc)}') from None
+        if auth is None:
+            raise exception.ConfigurationInvalid(
+                field=f'[{group}] auth_type',
+                expected='a way to log in to Keystone, such as password')
+        return cls(adapter)
+
+    @property
+    def url(self) -> str:
+        """The endpoint that is configured, or how it is found."""
+        adapter = self._adapter
+        return urls.mask(adapter.endpoint_override) or (
+            f'the endpoint of {adapter.service_type} in Keystone')
+
+    def send(
+        self, request: messages.PlacementRequest
+    ) -> messages.PlacementAnswer:
+        try:
+            answer = self._adapter.request(
+                request.path, request.method, json=request.body,
+                raise_exc=False, connect_retries=0, status_code_retries=0,
+                microversion=messages.VERSION, redirect=False,
+                headers={'Accept': 'application/json'})
+        except _BEFORE as exc:
+            raise remote.NotSent(_said(exc)) from None
+        except (keystone.ConnectFailure, keystone.ConnectTimeout,
+                keystone.ConnectionError) as exc:
+            kind = (remote.NotSent if _never_connected(exc)
+                    else remote.OutcomeUnknown)
+            raise kind(_said(exc)) from None
+        try:
+            body = answer.json()
+        except ValueError:
+            body = None
+        return messages.PlacementAnswer(answer.status_code, body)
+
+
+def _adapter(
+    conf: cfg.ConfigOpts, group: str, session: Any
+) -> adapter_.Adapter:
+    return loading.load_adapter_from_conf_options(
+        conf, group, session=session)
+
+
+def _said(exc: Exception) -> str:
+    return urls.mask_text(plugins.said_by(exc))
+
+
+def _never_connected(exc: BaseException) -> bool:
+    """Return whether there was no connection to send anything by."""
+    return any(isinstance(each, (
+        requests.exceptions.ConnectTimeout,
+        urllib3.exceptions.NewConnectionError,
+        urllib3.exceptions.NameResolutionError)) for each in _causes(exc))
+
+
+def _causes(exc: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it came from, as far as these say."""
+    seen: set[int] = set()
+    left: list[Any] = [exc]
+    while left:
+        each = left.pop()
+        if isinstance(each, BaseException) and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            left += [each.__cause__, each.__context__,
+                     getattr(each, 'reason', None), *each.args]

@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of OpenStack Placement, as far as claims ask it."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import re
+from typing import Any
+
+from cellsched.claims.placement import messages
+
+Answer = messages.PlacementAnswer
+
+#: Standard resource classes that it knows besides custom ones.
+_STANDARD = ('DISK_GB', 'MEMORY_MB', 'NET_BW_EGR_KILOBIT_PER_SEC', 'PCPU',
+             'VCPU', 'VGPU')
+
+_DEFAULTS = {'reserved': 0, 'allocation_ratio': 1.0, 'min_unit': 1,
+             'max_unit': 2 ** 31 - 1, 'step_size': 1}
+
+_TYPE = re.compile('[A-Z0-9_]{1,255}')
+
+#: Amounts by consumer, provider and resource class.
+_Rows = dict[tuple[str, str, str], int]
+
+
+@dataclasses.dataclass
+class _Provider:
+    name: str
+    generation: int = 0
+    inventories: dict[str, dict[str, Any]] = dataclasses.field(
+        default_factory=dict)
+
+
+@dataclasses.dataclass
+class _Consumer:
+    #: Of two that have the same uuid one after the other.
+    number: int
+    owner: tuple[str, str, str]
+    generation: int = 0
+
+
+@dataclasses.dataclass
+class Begun:
+    """A request of which Placement has read what is concerned."""
+
+    request: messages.PlacementRequest
+    #: What it answers, whatever comes.
+    answer: Answer | None = None
+    providers: dict[str, int] = dataclasses.field(default_factory=dict)
+    consumers: dict[str, tuple[int, int]] = dataclasses.field(
+        default_factory=dict)
+    created: dict[str, int] = dataclasses.field(default_factory=dict)
+    #: Consumer, provider, resource class and amount, in order.
+    wanted: list[tuple[str, str, str, int]] = dataclasses.field(
+        default_factory=list)
+
+
+class _Refused(Exception):
+    """The answer to a request that changes nothing."""
+
+    def __init__(
+        self, status: int, code: str, detail: str, cleans: bool = True
+    ) -> None:
+        super().__init__(detail)
+        #: Whether consumers are removed that the request made.
+        self.cleans = cleans
+        self.answer = Answer(status, {'errors': [{
+            'status': status, 'code': f'placement.{code}',
+            'detail': detail}]})
+
+
+class PlacementModel:
+    """Answers as Placement does, also where that is a mistake.
+
+    A write of allocations first looks at what is concerned, and writes later:
+    others may come between :meth:`begin` and :meth:`finish`. It is repeated
+    then, and what it wrote before counts as what was there. A consumer that
+    it made is removed if it fails, whoever has claimed for it since.
+
+    :param retries: times that Placement makes an attempt
+    """
+
+    def __init__(self, retries: int = 10) -> None:
+        self.providers: dict[str, _Provider] = {}
+        self.consumers: dict[str, _Consumer] = {}
+        self.rows: _Rows = {}
+        self.classes = set(_STANDARD)
+        self._retries = retries
+        self._numbers = 0
+
+    def answer(self, request: messages.PlacementRequest) -> Answer:
+        """Return what it answers to a request that meets no other."""
+        return self.finish(self.begin(request))
+
+    def begin(self, request: messages.PlacementRequest) -> Begun:
+        """Return a request for which there was room a moment ago."""
+        begun = Begun(request)
+        if (request.method, request.path) == ('POST', '/allocations'):
+            try:
+                self._begin(begun)
+                self._attempt(begun, self.rows)
+            except _Refused as refused:
+                begun.answer = refused.answer
+                if refused.cleans:
+                    self._remove_created(begun)
+        return begun
+
+    def finish(self, begun: Begun) -> Answer:
+        """Do what was asked, and return the answer."""
+        if begun.answer is not None:
+            return begun.answer
+        request = begun.request
+        try:
+            if (request.method, request.path) == ('POST', '/allocations'):
+                return self._write(begun)
+            return self._route(request)
+        except _Refused as refused:
+            self._remove_created(begun)
+            return refused.answer
+
+    def _remove_created(self, begun: Begun) -> None:
+        for consumer, number in begun.created.items():
+            there = self.consumers.get(consumer)
+            if there is not None and there.number == number:
+                del self.consumers[consumer]
+
+    # What consumers hold.
+
+    def _begin(self, begun: Begun) -> None:
+        body = begun.request.body or {}
+        for consumer, said in body.items():
+            self._ensure(begun, consumer, said)
+        for consumer, said in body.items():
+            for provider, taken in said['allocations'].items():
+                if provider not in self.providers:
+                    # The consumers that it made stay.
+                    raise _Refused(400, 'undefined_code', (
+                        f"Allocation for resource provider '{provider}' "
+                        'that does not exist.'), cleans=False)
+                begun.wanted += [
+                    (consumer, provider, name, amount)
+                    for name, amount in taken['resources'].items()]
+            if not said['allocations']:
+                begun.wanted += [
+                    (consumer, provider, name, 0)
+                    for holder, provider, name in self.rows
+                    if holder == consumer]
+        begun.providers = {
+            provider: self.providers[provider].generation
+            for _, provider, _, _ in begun.wanted}
+
+    def _ensure(
+        self, begun: Begun, consumer: str, said: Mapping[str, Any]
+    ) -> None:
+        """Make a consumer, if it is to be new."""
+        if not _TYPE.fullmatch(said['consumer_type']):
+            raise _Refused(400, 'undefined_code', 'JSON does not validate')
+        there = self.consumers.get(consumer)
+        generation = said['consumer_generation']
+        if there is None and generation is not None:
+            raise _Refused(409, 'concurrent_update', (
+                'consumer generation conflict - expected null but got '
+                f'{generation}'))
+        if there is not None and there.generation != generation:
+            raise _Refused(409, 'concurrent_update', (
+                'consumer generation conflict - expected '
+                f'{there.generation} but got {generation}'))
+        if there is None:
+            self._numbers += 1
+            there = self.consumers[consumer] = _Consumer(
+                self._numbers, _owner(said))
+            begun.created[consumer] = there.number
+        begun.consumers[consumer] = there.number, there.generation
+
+    def _write(self, begun: Begun) -> Answer:
+        # All attempts are one transaction.
+        rows = self._with_wanted(begun, self.rows)
+        counted = {provider: self.providers[provider].generation
+                   for provider in begun.providers}
+        for _ in range(self._retries):
+            if self._count(begun, counted):
+                self._commit(begun, rows, counted)
+                return Answer(204)
+            begun.providers = {
+                provider: self.providers[provider].generation
+                for provider in begun.providers}
+            rows = self._attempt(begun, rows)
+        raise _Refused(409, 'concurrent_update', (
+            'Inventory and/or allocations changed while attempting to '
+            'allocate'))
+
+    def _attempt(self, begun: Begun, rows: _Rows) -> _Rows:
+        """Return the rows with those that are wanted, if there is room."""
+        unknown = {name for _, _, name, _ in begun.wanted} - self.classes
+        if unknown:
+            raise _Refused(400, 'undefined_code', (
+                f'Unable to allocate inventory No such resource class '
+                f'{min(unknown)}.'))
+        before = _sums(rows)
+        others = _sums(self._others(begun, rows))
+        more: dict[tuple[str, str], int] = {}
+        for _, provider, name, amount in begun.wanted:
+            if not amount:
+                continue
+            where = provider, name
+            more[where] = more.get(where, 0) + amount
+            has = self.providers[provider].inventories.get(name)
+            room = has is not None and (
+                has['total'] - has['reserved']) * has['allocation_ratio']
+            total = others.get(where, 0) + more[where]
+            if (has is None or not has['min_unit'] <= amount <= has['max_unit']
+                    or amount % has['step_size']
+                    or total > room and total > before.get(where, -1)):
+                raise _Refused(409, 'undefined_code', (
+                    'Unable to allocate inventory: …'))
+        return self._with_wanted(begun, rows)
+
+    def _others(self, begun: Begun, rows: _Rows) -> _Rows:
+        consumers = {consumer for consumer, *_ in begun.wanted}
+        return {row: amount for row, amount in rows.items()
+                if row[0] not in consumers}
+
+    def _with_wanted(self, begun: Begun, rows: _Rows) -> _Rows:
+        return self._others(begun, rows) | {
+            (consumer, provider, name): amount
+            for consumer, provider, name, amount in begun.wanted if amount}
+
+    def _count(self, begun: Begun, counted: dict[str, int]) -> bool:
+        """Count providers up in turn; return False at one that changed."""
+        for provider, generation in begun.providers.items():
+            if counted[provider] != generation:
+                return False
+            counted[provider] += 1
+        return True
+
+    def _commit(
+        self, begun: Begun, rows: _Rows, counted: Mapping[str, int]
+    ) -> None:
+        consumers = {consumer for consumer, *_ in begun.wanted}
+        for consumer in consumers:
+            there = self.consumers.get(consumer)
+            if there is None or begun.consumers[consumer] != (
+                    there.number, there.generation):
+                raise _Refused(409, 'concurrent_update', (
+                    'Inventory and/or allocations changed while attempting '
+                    'to allocate: consumer'))
+        self.rows = rows
+        for provider, generation in counted.items():
+            self.providers[provider].generation = generation
+        body = begun.request.body or {}
+        for consumer in consumers:
+            there = self.consumers[consumer]
+            there.generation += 1
+            there.owner = _owner(body[consumer])
+            if not body[consumer]['allocations']:
+                del self.consumers[consumer]
+
+    def _allocations(self, consumer: str) -> Answer:
+        there = self.consumers.get(consumer)
+        found: dict[str, Any] = {}
+        for (holder, provider, name), amount in self.rows.items():
+            if holder == consumer and there is not None:
+                found.setdefault(provider, {
+                    'generation': self.providers[provider].generation,
+                    'resources': {}})['resources'][name] = amount
+        if there is None or not found:
+            return Answer(200, {'allocations': {}})
+        project_id, user_id, kind = there.owner
+        return Answer(200, {
+            'allocations': found, 'consumer_generation': there.generation,
+            'project_id': project_id, 'user_id': user_id,
+            'consumer_type': kind})
+
+    # What providers have.
+
+    def _route(self, request: messages.PlacementRequest) -> Answer:
+        method, path, body = request.method, request.path, request.body or {}
+        parts = path.strip('/').split('/')
+        if method == 'GET' and parts == ['']:
+            return Answer(200, {'versions': [
+                {'id': 'v1.0', 'min_version': '1.0', 'max_version': '1.39'}]})
+        if method == 'GET' and parts[0] == 'allocations':
+            return self._allocations(parts[1])
+        if parts[0] == 'resource_classes':
+            return self._class(method, parts)
+        if method == 'POST':
+            return self._create(body['uuid'], body['name'])
+        if len(parts) == 1:
+            return Answer(200, {'resource_providers': [
+                _listed(uuid, has) for uuid, has in self.providers.items()]})
+        has = self.providers.get(parts[1])
+        if has is None:
+            raise _Refused(404, 'undefined_code', 'No resource provider')
+        if method == 'PUT':
+            return self._set_inventories(parts[1], has, body)
+        told: dict[str, Callable[[], Answer]] = {
+            '': lambda: Answer(200, _listed(parts[1], has)),
+            'inventories': lambda: _inventories(has),
+            'usages': lambda: self._usages(parts[1], has),
+            'allocations': lambda: self._holders(parts[1], has)}
+        return told[parts[2] if len(parts) > 2 else '']()
+
+    def _class(self, method: str, parts: list[str]) -> Answer:
+        if method == 'GET':
+            return Answer(200, {'resource_classes': [
+                {'name': name} for name in sorted(self.classes)]})
+        if not parts[1].startswith('CUSTOM_'):
+            raise _Refused(400, 'undefined_code', 'JSON does not validate')
+        status = 204 if parts[1] in self.classes else 201
+        self.classes.add(parts[1])
+        return Answer(status)
+
+    def _create(self, uuid: str, name: str) -> Answer:
+        if uuid in self.providers or any(
+                each.name == name for each in self.providers.values()):
+            raise _Refused(409, 'duplicate_name', 'Conflicting provider')
+        self.providers[uuid] = _Provider(name)
+        return Answer(200, _listed(uuid, self.providers[uuid]))
+
+    def _set_inventories(
+        self, uuid: str, has: _Provider, body: Mapping[str, Any]
+    ) -> Answer:
+        wanted = {name: {**_DEFAULTS, **said}
+                  for name, said in body['inventories'].items()}
+        if body['resource_provider_generation'] != has.generation:
+            raise _Refused(409, 'concurrent_update',
+                           'resource provider generation conflict')
+        if not self.classes.issuperset(wanted):
+            raise _Refused(400, 'undefined_code', 'Unknown resource class')
+        held = {name for _, provider, name in self.rows if provider == uuid}
+        if any(name in held and name not in wanted
+               for name in has.inventories):
+            raise _Refused(409, 'inventory.inuse', 'inventory in use')
+        has.inventories = wanted
+        has.generation += 1
+        return _inventories(has)
+
+    def _usages(self, uuid: str, has: _Provider) -> Answer:
+        sums = _sums(self.rows)
+        return Answer(200, {
+            'resource_provider_generation': has.generation,
+            'usages': {name: sums.get((uuid, name), 0)
+                       for name in has.inventories}})
+
+    def _holders(self, uuid: str, has: _Provider) -> Answer:
+        found: dict[str, Any] = {}
+        for (consumer, provider, name), amount in self.rows.items():
+            if provider == uuid and consumer in self.consumers:
+                found.setdefault(consumer, {
+                    'consumer_generation': self.consumers[consumer].generation,
+                    'resources': {}})['resources'][name] = amount
+        return Answer(200, {
+            'allocations': found,
+            'resource_provider_generation': has.generation})
+
+
+def _owner(said: Mapping[str, Any]) -> tuple[str, str, str]:
+    return said['project_id'], said['user_id'], said['consumer_type']
+
+
+def _sums(rows: _Rows) -> dict[tuple[str, str], int]:
+    sums: dict[tuple[str, str], int] = {}
+    for (_, provider, name), amount in rows.items():
+        sums[provider, name] = sums.get((provider, name), 0) + amount
+    return sums
+
+
+def _listed(uuid: str, has: _Provider) -> dict[str, Any]:
+    return {'uuid': uuid, 'name': has.name, 'generation': has.generation}
+
+
+def _inventories(has: _Provider) -> Answer:
+    return Answer(200, {
+        'resource_provider_generation': has.generation,
+        'inventories': {name: dict(said)
+                        for name, said in has.inventories.items()}})

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client of Placement, at ports where something else answers."""
+
+import random
+import socket
+import threading
+
+from oslo_config import cfg
+
+from cellsched.claims import base as claims
+from cellsched.claims import placement
+from cellsched.claims.placement import client
+from cellsched.claims.placement import messages
+from cellsched.claims import remote
+from cellsched import clock
+from cellsched.conf import claims as options
+from cellsched import exception
+from tests.unit import base
+from tests.unit import tidy
+
+PASSWORD = 'p@ss:word/secret'
+
+
+class Parts:
+
+    clock = clock.Clock()
+    random = random.Random(1)
+    databases = None
+
+
+class ClientTestCase(base.TestCase):
+
+    def conf(self, **values):
+        path = self.temporary_directory() / 'cellsched.conf'
+        path.write_text('[placement]\n' + ''.join(
+            f'{name} = {value}\n' for name, value in values.items()))
+        conf = cfg.ConfigOpts()
+        options.register_opts(conf)
+        conf.register_opts(
+            placement.PlacementClaims.opts(), group='placement')
+        conf([], default_config_files=[str(path)], default_config_dirs=[])
+        return conf
+
+    def client(self, url, **values):
+        return client.KeystoneClient.from_conf(self.conf(**{
+            'auth_type': 'admin_token', 'endpoint': url, 'token': 'secret',
+            'endpoint_override': url, 'timeout': 1, **values}), 'placement')
+
+    def serve(self, answer):
+        """Return the URL of a server that sends some bytes, and closes."""
+        listening = socket.create_server(('127.0.0.1', 0))
+        self.addCleanup(listening.close)
+        self.asked = []
+
+        def run():
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    asked = connection.recv(65536)
+                    while asked.startswith(b'POST') and b'}' not in asked:
+                        asked += connection.recv(65536)
+                    self.asked.append(asked)
+                    if answer is None:
+                        threading.Event().wait(3)
+                    connection.sendall(answer or b'')
+
+        threading.Thread(target=run, daemon=True).start()
+        return f'http://127.0.0.1:{listening.getsockname()[1]}'
+
+
+class TestClient(ClientTestCase):
+
+    request = messages.PlacementRequest(
+        'POST', '/allocations', {'b': 1, 'a': 2})
+
+    def test_answer_is_its_status_and_json(self):
+        url = self.serve(b'HTTP/1.1 409 Conflict\r\nContent-Length: 8\r\n\r\n'
+                         b'{"a": 1}')
+
+        self.assertEqual(messages.PlacementAnswer(409, {'a': 1}),
+                         self.client(url).send(self.request))
+
+        asked = self.asked[0].decode()
+        self.assertIn('POST /allocations ', asked)
+        self.assertIn(f'placement {messages.VERSION}', asked)
+        # Placement goes through it in this order.
+        self.assertIn('{"b": 1, "a": 2}', asked)
+
+    def test_what_is_no_json_is_nothing(self):
+        url = self.serve(b'HTTP/1.1 502 Bad\r\nContent-Length: 2\r\n\r\n<>')
+
+        self.assertEqual(
+            messages.PlacementAnswer(502), self.client(url).send(self.request))
+        self.assertEqual(1, len(self.asked))
+
+    def test_nobody_who_listens_gets_nothing(self):
+        with socket.create_server(('127.0.0.1', 0)) as free:
+            url = f'http://127.0.0.1:{free.getsockname()[1]}'
+
+        self.assertRaises(
+            remote.NotSent, self.client(url).send, self.request)
+
+    def test_who_does_not_answer_may_have_done_it(self):
+        for answer in (None, b'', b'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n'
+                                  b'\r\n{"a":'):
+            url = self.serve(answer)
+
+            self.assertRaises(
+                remote.OutcomeUnknown, self.client(url).send, self.request)
+            self.assertEqual(1, len(self.asked))
+
+
+class TestConfiguration(ClientTestCase):
+
+    def store(self, **values):
+        return placement.PlacementClaims.from_conf(
+            self.conf(**values), Parts())
+
+    def test_place_comes_from_options_as_nova_has_them(self):
+        conf = self.conf(
+            auth_type='password', auth_url='http://127.0.0.1:1/v3',
+            username='u', password=PASSWORD, project_name='service',
+            region_name='here')
+        store = placement.PlacementClaims.from_conf(conf, Parts())
+
+        self.assertEqual(10, conf.placement.timeout)
+        self.assertEqual(
+            ['internal', 'public'], conf.placement.valid_interfaces)
+        self.assertEqual('placement', conf.placement.service_type)
+        for call in store.check, store.usages:
+            store._retry_timeout_s = 0
+            error = self.assertRaises(exception.DatabaseUnreachable, call)
+            self.assertNotIn(PASSWORD, str(error))
+            self.assertIn('Keystone', error.url)
+
+    def test_example_of_the_manual_is_complete(self):
+        text = (tidy.ROOT / 'doc/source/admin/claim-stores/placement.rst'
+                ).read_text()
+        block = text.split('.. code-block:: ini')[1].split('\n``[claims]')[0]
+        lines = [line.strip() for line in block.split('[placement]')[1]
+                 .splitlines() if '=' in line]
+
+        store = self.store(**dict(line.split(' = ') for line in lines))
+
+        self.assertEqual({claims.Trait.ATOMIC, claims.Trait.DURABLE,
+                          claims.Trait.SHARED}, store.traits)
+
+    def test_store_needs_a_way_to_log_in(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.store)
+
+        self.assertEqual('[placement] auth_type', error.field)
+
+    def test_unknown_way_to_log_in_is_named(self):
+        error = self.assertRaises(
+            exception.ConfigurationInvalid, self.store, auth_type='magic')
+
+        self.assertIn('magic', str(error))
+
+    def test_connection_is_for_other_stores(self):
+        conf = self.conf(auth_type='none')
+        conf.set_override('connection', 'sqlite://', 'claims')
+
+        error = self.assertRaises(
+            exception.ConfigurationInvalid,
+            placement.PlacementClaims.from_conf, conf, Parts())
+        self.assertEqual('[claims] connection', error.field)

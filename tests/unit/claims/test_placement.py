@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in Placement, on a model of it."""
+
+import random
+import threading
+import uuid
+
+from cellsched.claims import base as claims
+from cellsched.claims import placement
+from cellsched.claims.placement import messages
+from cellsched.claims import remote
+from cellsched import clock
+from cellsched import exception
+from cellsched.simulator.servers import placement as servers
+from cellsched.testing.suite import claims as suite
+from tests.unit import base
+from tests.unit.claims import model
+
+
+class Client:
+    """Asks a model, one request at a time."""
+
+    url = 'http://placement'
+
+    def __init__(self, server):
+        self.server = server
+        self.lock = threading.Lock()
+        self.requests = []
+
+    def send(self, request):
+        with self.lock:
+            self.requests.append(f'{request.method} {request.path}')
+            return self.server.answer(request)
+
+
+class OnModel:
+
+    def setUp(self):
+        super().setUp()
+        self.client = Client(servers.PlacementModel())
+        self.store = self.make_peer(None)
+
+    def make_store(self):
+        return self.store
+
+    def make_peer(self, store):
+        return placement.PlacementClaims(
+            self.client, clock.Clock(), random.Random(1))
+
+
+class TestPlacementClaims(
+        OnModel, suite.ClaimStoreSuite, model.ModelTests, base.TestCase):
+
+    def requests_of(self, call, *args):
+        """Return the requests of a call that meets nothing unusual."""
+        before = len(self.client.requests)
+        call(*args)
+        return [each.split()[0] for each in self.client.requests[before:]]
+
+    def test_batch_is_one_request(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        self.store = self.of_one_guard()
+        self.store.claim([self.make_claim(provider, VCPU=1)])
+        batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
+
+        self.assertEqual(['POST'], self.requests_of(self.store.claim, batch))
+
+    def test_release_and_transfer_look_first(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        self.store = self.of_one_guard()
+        batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
+        self.store.claim(batch)
+        names = [claim.consumer for claim in batch]
+
+        self.assertEqual(['GET', 'GET', 'POST'], self.requests_of(
+            self.store.transfer, names[0], str(uuid.uuid4())))
+        self.assertEqual(['GET', 'GET', 'POST'], self.requests_of(
+            self.store.release, names[1:]))
+
+    def test_usages_read_generations_and_what_changed(self):
+        one, two = (self.make_provider(self.store, VCPU=8) for _ in range(2))
+        token = self.store.usages().token
+        self.assertEqual(['GET'], self.requests_of(self.store.usages, token))
+        self.store.claim([self.make_claim(one, VCPU=1)])
+
+        self.assertEqual(
+            ['GET'] * 4, self.requests_of(self.store.usages, token))
+        self.assertEqual(
+            [one], [usage.provider for usage
+                    in self.store.usages(token).usages])
+
+    def test_provider_that_was_removed_is_told_with_nothing(self):
+        one, two = (self.make_provider(self.store, VCPU=8) for _ in range(2))
+        token = self.store.usages().token
+        del self.client.server.providers[one]
+
+        self.assertEqual(
+            [claims.Usage(one, {}, {}, 0)],
+            self.store.usages(token).usages)
+
+    def test_guards_are_nobodys_providers(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        self.store.claim([self.make_claim(provider, VCPU=1)])
+
+        guard, = messages.GUARDS & {*self.client.server.providers}
+        self.assertEqual({provider}, self.told(self.store.usages().usages))
+        self.assertEqual({provider}, {*self.store.inventories()})
+        self.assertEqual([], self.store.usages(providers=[guard]).usages)
+        self.assertEqual([], self.store.consumers_of(guard))
+
+    def test_names_that_are_no_uuids_hold_nothing(self):
+        for name in 'c', 'A' * 36, str(uuid.uuid4()).upper():
+            self.assertEqual({}, self.store.held([name]))
+            self.store.release([name])
+            self.assertFalse(self.store.transfer(name, str(uuid.uuid4())))
+            self.assertEqual([], self.store.consumers_of(name))
+            error = self.assertRaises(
+                exception.InvalidField, self.store.claim,
+                [claims.Claim(name, str(uuid.uuid4()), {'VCPU': 1})])
+            self.assertEqual('consumer', error.field)
+            error = self.assertRaises(
+                exception.InvalidField, self.store.set_inventory, name, {})
+            self.assertEqual('provider', error.field)
+
+    def test_class_that_placement_cannot_have_is_named(self):
+        error = self.assertRaises(
+            exception.InvalidField, self.store.set_inventory,
+            str(uuid.uuid4()), {'GOLD': claims.Inventory(1)})
+
+        self.assertEqual('resource class', error.field)
+
+    def test_transfer_of_what_bounds_admit_no_longer(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        claim, target = self.make_claim(provider, VCPU=3), str(uuid.uuid4())
+        self.store.claim([claim])
+        narrow = {'VCPU': claims.Inventory(8, max_unit=2)}
+        self.store.set_inventory(provider, narrow)
+
+        self.assertTrue(self.store.transfer(claim.consumer, target))
+
+        self.assertUsed(self.store, provider, 1, VCPU=3)
+        self.assertEqual(narrow, self.store.inventories()[provider])
+
+    def test_fractions_are_rounded_as_everywhere(self):
+        provider = self.make_provider(
+            self.store, VCPU=claims.Inventory(100, allocation_ratio=0.29))
+
+        self.store.claim([self.make_claim(provider, VCPU=29)])
+
+        self.assertCapacity(self.store, provider, VCPU=29)
+
+    def test_two_placements_are_not_the_same(self):
+        other = Client(servers.PlacementModel())
+        other.url = 'http://other'
+        store = placement.PlacementClaims(
+            other, clock.Clock(), random.Random(1))
+        self.assertFalse(self.store.is_same(store))
+        other.server = self.client.server
+        self.store.sync()
+        self.assertTrue(self.store.is_same(store))
+
+    def test_server_that_does_not_answer_is_named(self):
+        def send(request):
+            raise remote.NotSent('nobody listens')
+        self.client.send = send
+        store = placement.PlacementClaims(
+            self.client, clock.Clock(), random.Random(1), retry_timeout_s=0)
+
+        for call in store.check, store.sync, store.usages:
+            error = self.assertRaises(exception.DatabaseUnreachable, call)
+            self.assertEqual(
+                ('claims', 'http://placement', 'nobody listens'),
+                (error.schema, error.url, error.reason))
+
+    def test_old_placement_and_something_else_are_refused(self):
+        for status, body, said in (
+                (200, {'versions': [{'max_version': '1.36'}]}, '1.38'),
+                (200, {'versions': []}, 'something else'),
+                (200, {'hello': 1}, 'something else')):
+            self.client.server.answer = (
+                lambda request: messages.PlacementAnswer(status, body))
+
+            error = self.assertRaises(
+                exception.ConfigurationInvalid, self.store.check)
+            self.assertIn(said, str(error))
+
+    def test_usable_placement_is_fit_for_use(self):
+        self.store.check()
+
+    def of_one_guard(self):
+        return placement.PlacementClaims(
+            self.client, clock.Clock(), random.Random(1), guards=1)

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in a Placement that loses, repeats and delays what it is asked."""
+
+import collections
+import random
+import unittest.mock
+
+from cellsched.claims import base as claims
+from cellsched.claims import placement
+from cellsched.claims.placement import guards
+from cellsched.claims.placement import messages
+from cellsched.claims import remote
+from cellsched import exception
+from cellsched.simulator import baton as baton_
+from cellsched.simulator import clocks
+from cellsched.simulator.servers import placement as servers
+from tests.unit import base
+
+PROVIDERS = [f'aaaaaaaa-0000-4000-8000-{number:012}' for number in range(3)]
+UNKNOWN = 'aaaaaaaa-0000-4000-8000-999999999999'
+ROOM = 3
+
+#: Calls of each client in a run, and seconds for which it repeats one.
+CALLS = 6
+RETRY_TIMEOUT_S = 4
+
+#: Seconds that a request may take to the server's end of it.
+LATE_S = 1.5
+
+
+class World:
+    """A run of several clients, one step of one of them at a time.
+
+    :param chance: what a fault's chance is, by its name
+    """
+
+    def __init__(self, seed, chance):
+        self.random = random.Random(seed)
+        self.chance = chance
+        self.server = servers.PlacementModel()
+        self.now = 0.0
+        self.late = []
+        self.activities = []
+        self.errors = []
+        self.crew = baton_.Crew()
+        self.baton = baton_.Baton(self.crew, self.decide)
+        for provider in PROVIDERS:
+            self.answer('POST', '/resource_providers', {
+                'uuid': provider, 'name': provider})
+            self.answer('PUT', f'/resource_providers/{provider}/inventories', {
+                'resource_provider_generation': 0,
+                'inventories': {'VCPU': {'total': ROOM}}})
+
+    def answer(self, *request):
+        return self.server.answer(messages.PlacementRequest(*request))
+
+    def start(self, name, function):
+        def run():
+            try:
+                function()
+            except Exception as exc:
+                self.errors.append(exc)
+        self.activities.append(baton_.Activity(self, name, run))
+
+    def decide(self, current):
+        left = [each for each in self.activities if not each.done]
+        while left:
+            while self.late and (self.late[0][0] <= self.now
+                                 or self.random.random() < 0.05):
+                self.finish(self.late.pop(0)[1])
+            ready = [each for each in left if each.is_ready(self.now)]
+            if ready:
+                return self.random.choice(ready)
+            self.now = min(each.until for each in left)
+        return None
+
+    def finish(self, begun):
+        answer = self.server.finish(begun)
+        used = collections.Counter()
+        for (_, provider, _), amount in self.server.rows.items():
+            used[provider] += amount
+        for provider in PROVIDERS:
+            assert used[provider] <= ROOM, f'{used[provider]} of {ROOM} taken'
+        return answer
+
+    def has(self, fault):
+        return self.random.random() < self.chance.get(fault, 0)
+
+    def send(self, request):
+        """Ask the server, and have something go wrong on the way."""
+        self.baton.pause()
+        if self.has('refused'):
+            raise remote.NotSent('refused')
+        if self.has('lost'):
+            raise remote.OutcomeUnknown('lost')
+        begun = self.server.begin(request)
+        if self.has('late'):
+            self.late.append((self.now + self.random.uniform(
+                0, LATE_S), begun))
+            self.late.sort(key=lambda each: each[0])
+            raise remote.OutcomeUnknown('late')
+        self.baton.pause()
+        if self.has('error'):
+            return messages.PlacementAnswer(502)
+        answer = self.finish(begun)
+        if self.has('twice'):
+            answer = self.finish(self.server.begin(request))
+        self.baton.pause()
+        if self.has('unanswered'):
+            raise remote.OutcomeUnknown('unanswered')
+        return answer
+
+    def run(self):
+        self.baton.run()
+        self.crew.dismiss()
+        if self.errors:
+            raise self.errors[0]
+        for _, begun in self.late:
+            self.finish(begun)
+
+
+class Client:
+    """A process that claims, gives back and transfers, and takes notes."""
+
+    url = 'http://placement'
+
+    def __init__(self, world, number):
+        self.world = world
+        self.number = number
+        self.random = random.Random(world.random.random())
+        self.made = 0
+        #: What each consumer holds; empty where it holds nothing.
+        self.expected = {}
+        clock = clocks.SimulatedClock(
+            lambda: world.now,
+            lambda awaited, seconds: world.baton.wait(
+                awaited, None if seconds is None else world.now + seconds))
+        self.store = placement.PlacementClaims(
+            self, clock, random.Random(number), guards=4,
+            retry_timeout_s=RETRY_TIMEOUT_S)
+
+    def send(self, request):
+        return self.world.send(request)
+
+    def call(self):
+        for _ in range(CALLS):
+            held = [each for each, holds in self.expected.items() if holds]
+            kind = self.random.choice(
+                ('claim', 'claim', 'claim', 'release', 'transfer'))
+            if kind == 'claim' or not held:
+                self.claim()
+            elif kind == 'release':
+                self.release(self.random.sample(held, min(2, len(held))))
+            else:
+                self.transfer(self.random.choice(held))
+
+    def new(self):
+        self.made += 1
+        return f'{self.number:08}-0000-4000-8000-{self.made:012}'
+
+    def claim(self):
+        known = [*PROVIDERS, UNKNOWN]
+        batch = {self.new(): {
+            provider: {'VCPU': self.random.randint(1, 2)} for provider
+            in self.random.sample(known, self.random.randint(1, 2))}
+            for _ in range(self.random.randint(1, 2))}
+        self.expected |= dict.fromkeys(batch, {})
+        try:
+            self.store.claim([
+                claims.Claim(consumer, provider, resources)
+                for consumer, wants in batch.items()
+                for provider, resources in wants.items()])
+        except exception.ClaimRefused:
+            pass
+        except exception.DatabaseUnreachable:
+            self.release(list(batch))
+        else:
+            self.expected |= batch
+
+    def release(self, consumers):
+        while True:
+            try:
+                self.store.release(consumers)
+            except exception.DatabaseUnreachable:
+                continue
+            self.expected |= dict.fromkeys(consumers, {})
+            return
+
+    def transfer(self, source):
+        target = self.new()
+        while True:
+            try:
+                done = self.store.transfer(source, target)
+            except exception.DatabaseUnreachable:
+                continue
+            break
+        # It may have been done by a call that could not tell.
+        del done
+        self.expected[target] = self.expected[source]
+        self.expected[source] = {}
+
+
+class TestFaults(base.TestCase):
+
+    seeds = range(60)
+
+    #: Some of everything.
+    chance = {'refused': 0.03, 'lost': 0.03, 'late': 0.05, 'error': 0.03,
+              'unanswered': 0.05, 'twice': 0.02}
+
+    #: Most of what is written is done late, if at all.
+    late = {'late': 0.3, 'lost': 0.2}
+
+    def run_seed(self, seed, chance):
+        world = World(seed, chance)
+        clients = [Client(world, number) for number in range(3)]
+        for client in clients:
+            world.start(f'client {client.number}', client.call)
+        world.run()
+        held = collections.defaultdict(dict)
+        for (consumer, provider, _), amount in world.server.rows.items():
+            if provider not in messages.GUARDS:
+                held[consumer][provider] = {'VCPU': amount}
+        expected = {
+            consumer: holds for client in clients
+            for consumer, holds in client.expected.items() if holds}
+        self.assertEqual(expected, held, f'seed {seed}')
+        return world
+
+    def test_who_was_told_so_holds_it_and_nobody_else_does(self):
+        for seed in self.seeds:
+            self.run_seed(seed, self.chance)
+
+    def test_what_is_late_is_done_in_time_or_never(self):
+        for seed in self.seeds:
+            self.run_seed(seed, self.late)
+
+    def test_the_same_where_requests_only_meet(self):
+        for seed in self.seeds:
+            world = self.run_seed(seed, {})
+            # Nobody is left whom others could not claim for as for a new one.
+            self.assertEqual(
+                {consumer for consumer, *_ in world.server.rows},
+                {*world.server.consumers})
+
+    def test_writes_without_guards_take_more_than_there_is(self):
+        write = guards.Guards._write
+
+        def unguarded(self, guard, bodies):
+            send = self._server.set_allocations
+            with unittest.mock.patch.object(
+                    self._server, 'set_allocations', lambda sent: send({
+                        consumer: body for consumer, body in sent.items()
+                        if consumer != guard.consumer})):
+                return write(self, guard, bodies)
+
+        self.patch(guards.Guards, '_write', unguarded)
+        with self.assertRaisesRegex(AssertionError, 'taken'):
+            for seed in self.seeds:
+                self.run_seed(seed, {})
+
+    def test_writes_whose_guard_comes_last_take_more_than_there_is(self):
+        def last(self, guard, bodies):
+            sent = {**bodies, guard.consumer: self._body(
+                guard, guard.generation)}
+            answer = self._server.set_allocations(sent)
+            if answer.is_done:
+                guard.generation += 1
+            return answer
+
+        self.patch(guards.Guards, '_write', last)
+        with self.assertRaisesRegex(AssertionError, 'taken'):
+            for seed in self.seeds:
+                self.run_seed(seed, {})
+
+    def test_writes_that_are_not_settled_are_done_after_they_were_given_up(
+            self):
+        self.patch(guards.Guards, 'settle', lambda self, guard: False)
+        self.patch(guards.Guards, 'settle_all', lambda self: None)
+        with self.assertRaises(AssertionError):
+            for seed in self.seeds:
+                self.run_seed(seed, self.late)
