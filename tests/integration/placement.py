@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Placement, started for the tests and gone with them."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+from typing import Any
+import urllib.error
+import urllib.request
+
+import psycopg2
+
+from benchmarks.peers import environment
+from tests.integration import processes
+from tests.integration import servers
+from tests.integration import serving
+
+#: Requests that it answers at a time.
+THREADS = 12
+
+_CONFIGURATION = """\
+[api]
+auth_strategy = noauth2
+[placement_database]
+connection = {url}
+max_pool_size = 20
+max_overflow = 40
+"""
+
+#: Removes what is claimed, and who can give, but for guards, which all tests
+#: use again. Other tables are lists of names.
+_EMPTY = """
+DELETE FROM allocations WHERE resource_provider_id NOT IN
+    (SELECT id FROM resource_providers WHERE name LIKE 'cellsched-guard-%');
+DELETE FROM consumers WHERE uuid NOT IN (SELECT consumer_id FROM allocations);
+DELETE FROM inventories WHERE resource_provider_id NOT IN
+    (SELECT id FROM resource_providers WHERE name LIKE 'cellsched-guard-%');
+UPDATE resource_providers SET root_provider_id = NULL
+    WHERE name NOT LIKE 'cellsched-guard-%';
+DELETE FROM resource_providers WHERE name NOT LIKE 'cellsched-guard-%';
+"""
+
+
+class Placement(serving.Server):
+    """Placement in an environment of its own, on the PostgreSQL of tests.
+
+    It has no parts: its tables are emptied between tests. But for whom it
+    trusts everything is as it is by default, also how often it repeats what
+    it loses to others.
+
+    :param database: the server of its database, otherwise the shared one
+    """
+
+    package = 'postgresql'
+    programs = ()
+    ports = ('http',)
+    port_taken = 'Connection in use'
+
+    def __init__(
+        self, search_path: Sequence[str] | None = None,
+        database: servers.PostgreSQL | None = None,
+    ) -> None:
+        super().__init__(search_path)
+        try:
+            self._python = str(environment.make())
+        except (OSError, ValueError, subprocess.CalledProcessError) as exc:
+            raise serving.NotInstalled(
+                'Placement is not here, and its environment cannot be '
+                f'made: {exc}\n{getattr(exc, "output", "") or ""}') from None
+        self._database = database or servers.shared(servers.PostgreSQL)
+        self._name = f'placement_{os.urandom(4).hex()}'
+
+    def prepare(self) -> None:
+        self.addCleanup(self._database.drop, self._name)
+        (self.directory / 'placement.conf').write_text(
+            _CONFIGURATION.format(url=self._database.url(self._name)))
+        # Several that make the tables at once would meet.
+        processes.run(
+            [str(pathlib.Path(self._python).with_name('placement-manage')),
+             '--config-file', f'{self.directory}/placement.conf',
+             'db', 'sync'], self.directory)
+
+    def make_processes(self) -> list[processes.Process]:
+        return [processes.Process(
+            [self._python, '-m', 'gunicorn', 'placement.wsgi.api',
+             '--bind', f'{serving.ADDRESS}:{self.port["http"]}',
+             '--worker-class', 'gthread', '--threads', str(THREADS),
+             '--keep-alive', '600', '--timeout', '600'],
+            self.directory, name='placement', env=self._environment(),
+            ready=self._answers)]
+
+    def url(self, name: str = '') -> str:
+        return f'http://{serving.ADDRESS}:{self.port["http"]}'
+
+    def drop(self, name: str) -> None:
+        self.empty()
+
+    def description(self) -> dict[str, Any]:
+        return {**super().description(), 'name': self._name}
+
+    def attach(self, description: Mapping[str, Any]) -> None:
+        super().attach(description)
+        self._name = description['name']
+
+    def empty(self) -> None:
+        """Remove all that is claimed, and who can give."""
+        self.execute(_EMPTY)
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """Execute a statement in its database; return the rows, if any."""
+        url = self._database.url(self._name).replace('+psycopg2', '')
+        with contextlib.closing(psycopg2.connect(url)) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+                return cursor.fetchall() if cursor.description else []
+
+    def set_running(self, running: bool) -> None:
+        """Let it go on, or have it do nothing and take connections only."""
+        for pid in processes.inside(self.directory):
+            os.kill(pid, signal.SIGCONT if running else signal.SIGSTOP)
+
+    def _environment(self) -> dict[str, str]:
+        return {'OS_PLACEMENT_CONFIG_DIR': str(self.directory)}
+
+    def _answers(self) -> bool:
+        try:
+            urllib.request.urlopen(self.url(), timeout=60).close()
+        except (urllib.error.URLError, ConnectionError):
+            return False
+        return True
