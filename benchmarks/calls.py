@@ -134,18 +134,44 @@ def child(function, files):
 
     :returns: what it is spoken to by, once it has said that it is ready
     """
+    with children(function, files, 1) as [pipe]:
+        yield pipe
+
+
+@contextlib.contextmanager
+def children(function, files, count):
+    """Run a function in several processes, as :func:`child` does in one."""
+    with contextlib.ExitStack() as stack:
+        pipes = [stack.enter_context(begun(function, files))
+                 for _ in range(count)]
+        for said in [pipe.recv() for pipe in pipes]:
+            if said != 'ready':
+                raise RuntimeError(f'{function.__name__} fails: {said}')
+        yield pipes
+
+
+@contextlib.contextmanager
+def begun(function, files):
     ours, theirs = SPAWN.Pipe()
-    process = SPAWN.Process(target=function, args=(theirs, files))
+    process = SPAWN.Process(target=told, args=(function, theirs, files))
     process.start()
     theirs.close()
     try:
-        if ours.recv() != 'ready':
-            raise RuntimeError(f'{function.__name__} does not start')
         yield ours
     finally:
         ours.close()
         process.join(30)
         process.kill()
+
+
+def told(function, pipe, files):
+    """Run a function; what it fails with is said, too."""
+    try:
+        function(pipe, files)
+    except Exception as exc:
+        with contextlib.suppress(OSError):
+            pipe.send(f'{type(exc).__name__}: {exc}')
+        raise
 
 
 def serve_nothing(pipe, files):

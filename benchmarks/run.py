@@ -224,7 +224,7 @@ def show_table(results, figures):
     console = rich.console.Console()
     if not console.is_terminal:
         # A file has no width to keep to.
-        console.width = 160
+        console.width = 200
     console.print(table)
     for each in figures:
         bar = f' ({each["bar"]})' if each['bar'] else ''
