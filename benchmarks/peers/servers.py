@@ -5,6 +5,7 @@ Both listen on free ports of the loopback interface, keep what they have in a
 temporary directory, and are stopped by the ids of their processes.
 """
 
+import importlib.metadata
 import os
 import pathlib
 import shutil
@@ -27,12 +28,17 @@ SETTINGS = {
     'max_connections': '600',
 }
 
+#: So many processes of so many threads are no less than Placement can use on
+#: a small machine.
+WORKERS, THREADS = 2, 8
+
 PLACEMENT_CONFIGURATION = """\
 [api]
 auth_strategy = noauth2
 [placement_database]
 connection = {url}
-sync_on_startup = true
+max_pool_size = 20
+max_overflow = 40
 """
 
 
@@ -103,6 +109,12 @@ class PostgreSQL(Server):
         return (f'postgresql+psycopg2://postgres@{ADDRESS}:{self._port}/'
                 f'{name}')
 
+    def version(self):
+        with self._engine.connect() as connection:
+            [text] = connection.execute(sqlalchemy.text(
+                'SHOW server_version')).one()
+        return f'PostgreSQL {text.partition(" ")[0]}'
+
     def create(self, name, template='template0'):
         """Make a database, and return its URL."""
         with self._engine.connect() as connection:
@@ -113,21 +125,36 @@ class PostgreSQL(Server):
 
 
 class Placement(Server):
-    """Placement behind a server whose connections stay open."""
+    """Placement behind a server whose connections stay open.
 
-    def __init__(self, directory, database):
+    :param workers: how many processes there are, of so many ``threads``
+    :param options: more of its configuration
+    """
+
+    def __init__(self, directory, database, workers=1, threads=4, options=''):
         directory.mkdir()
-        (directory / 'placement.conf').write_text(
-            PLACEMENT_CONFIGURATION.format(url=database))
+        file = directory / 'placement.conf'
+        file.write_text(
+            PLACEMENT_CONFIGURATION.format(url=database) + options)
+        # Of several processes that make the tables at once, some fail.
+        subprocess.run(
+            [pathlib.Path(sys.executable).with_name('placement-manage'),
+             '--config-file', file, 'db', 'sync'], check=True)
         port = free_port()
         self.url = f'http://{ADDRESS}:{port}'
         self.start(
             [sys.executable, '-m', 'gunicorn', 'placement.wsgi.api',
              '--bind', f'{ADDRESS}:{port}', '--worker-class', 'gthread',
-             '--threads', '4', '--keep-alive', '600', '--timeout', '600'],
+             '--workers', str(workers), '--threads', str(threads),
+             '--keep-alive', '600', '--timeout', '600'],
             directory, signal.SIGTERM,
             env={'OS_PLACEMENT_CONFIG_DIR': str(directory)})
         self.wait(self._answers)
+
+    @staticmethod
+    def version():
+        found = importlib.metadata.version('openstack-placement')
+        return f'Placement {found}'
 
     def create(self, kind, name):
         """Create a custom one of ``resource_classes`` or ``traits``."""

@@ -32,6 +32,7 @@ extensions = [
     'reno.sphinxext',
     'architecture',
     'commands',
+    'exactness',
     'plugin_lists',
 ]
 

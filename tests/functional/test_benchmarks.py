@@ -6,6 +6,9 @@ import pathlib
 import subprocess
 import sys
 
+import yaml
+
+from benchmarks import exactness_figures
 from tests.unit import base
 
 RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
@@ -13,10 +16,13 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 class TestBenchmarks(base.TestCase):
 
-    def benchmark(self, *args):
+    def benchmark(self, *args, script=RUN):
         return subprocess.run(
-            [sys.executable, '-W', 'ignore', str(RUN), *args],
+            [sys.executable, '-W', 'ignore', str(script), *args],
             capture_output=True, text=True, check=False, timeout=300)
+
+    def exactness(self, *args):
+        return self.benchmark(*args, script=RUN.with_name('exactness.py'))
 
     def test_workload_gives_figures_and_their_floor(self):
         done = self.benchmark('--workload', 'decision-1000', '--repeat', '2',
@@ -75,6 +81,64 @@ class TestBenchmarks(base.TestCase):
         self.assertIn(figures['eight over plain']['bar'],
                       ('at most 2: met', 'at most 2: MISSED'))
         self.assertIsNone(figures['groups over plain']['bar'])
+
+    def test_claims_are_held_against_the_same_writes(self):
+        done = self.benchmark(
+            '--workload', 'claims-sqlite', '--repeat', '1',
+            '--parameter', 'clients=[2]', '--parameter', 'claims=4',
+            '--parameter', 'hosts=4', '--parameter', 'hot=1', '-f', 'json')
+
+        self.assertEqual(0, done.returncode, done.stderr)
+        found = json.loads(done.stdout)
+        times = {line['what']: line['median_ms'] for line in found['results']}
+        figures = {line['what']: line['value'] for line in found['figures']}
+        for pattern in 'spread', 'hot':
+            name = f'{pattern}, 2 clients'
+            self.assertAlmostEqual(
+                times[f'{name}, plain'] / times[name],
+                figures[f'{name}, of plain'], 2)
+            self.assertLessEqual(
+                figures[f'{name}, p50 ms'], figures[f'{name}, p99 ms'])
+            for what in ('wasted', 'refused although it fitted', 'oversold'):
+                self.assertEqual(0, figures[f'{name}, last places, {what}'])
+
+    def test_exactness_is_told_in_files(self):
+        files = self.temporary_directory()
+        old = {**dict.fromkeys(exactness_figures.COLUMNS, 1),
+               'server': 'a server'}
+        (files / 'exactness.csv').write_text(exactness_figures.as_csv(
+            [{**old, 'store': store} for store in ('nova', 'sqlite')]))
+
+        done = self.exactness(
+            '--store', 'sqlite', '--schedulers', '2', '--clients', '4',
+            '--hosts', '1', '--rounds', '1', '--directory', files,
+            '-f', 'yaml')
+
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn('round 1 of 1', done.stderr)
+        rows = yaml.safe_load(done.stdout)
+        self.assertEqual(
+            ['sqlite', 2, 26, 26, 0, 0],
+            [rows[0][name] for name in (
+                'store', 'schedulers', 'places', 'claims', 'oversold',
+                'refused_although_it_fitted')])
+        # What is known of others stays.
+        self.assertEqual([{**old, 'store': 'nova'}], rows[1:])
+        self.assertEqual(rows, exactness_figures.read(
+            files / 'exactness.csv'))
+        self.assertEqual(rows, json.loads(
+            (files / 'exactness.json').read_text())['results'])
+        self.assertIn('<svg', (files / 'exactness.svg').read_text())
+
+    def test_mistake_of_exactness_is_told_in_one_line(self):
+        for args in (['--store', 'nonsense'], ['--rounds', '0'],
+                     ['--schedulers', '0'], ['--schedulers', 'x'],
+                     ['--clients', '2', '--schedulers', '3']):
+            done = self.exactness(*args)
+
+            self.assertEqual((2, ''), (done.returncode, done.stdout))
+            self.assertIn('expected' if len(args) > 2 else args[0],
+                          done.stderr.splitlines()[-1])
 
     def test_table_is_for_people(self):
         done = self.benchmark('--workload', 'decision-1000', '--repeat', '1')

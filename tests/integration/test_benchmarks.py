@@ -95,6 +95,40 @@ class TestBenchmarks(base.TestCase):
             self.assertLess(ratio['value'],
                             figures[f'nova over {name}']['value'])
 
+    def test_claims_and_a_batch_are_held_against_the_same_writes(self):
+        found = self.benchmark('claims-postgresql', clients='[2]', claims=8,
+                               hosts=4, hot=1, beside='null')
+
+        figures = {line['what']: line['value'] for line in found['figures']}
+        for pattern in 'spread', 'hot':
+            name = f'{pattern}, 2 clients'
+            self.assertGreater(figures[f'{name}, of plain'], 0)
+            self.assertEqual(0, figures[f'{name}, wasted'])
+            for what in 'refused although it fitted', 'oversold':
+                self.assertEqual(0, figures[f'{name}, last places, {what}'])
+        found = self.benchmark('claims-batch-postgresql', claims=8, batch=4,
+                               hosts=4)
+        self.assertIn('at least 10000 per second',
+                      found['results'][0]['bar'])
+
+    def test_exactness_of_ours_is_told_beside_that_of_nova(self):
+        base.installed(caller.python)
+
+        rows = {row['store']: row for row in json.loads(self.run_command(
+            sys.executable, '-W', 'ignore', str(RUN.with_name(
+                'exactness.py')), '--store', 'postgresql', '--store',
+            'nova-no-retry', '--schedulers', '2', '--clients', '4',
+            '--hosts', '1', '--rounds', '1', '-f', 'json',
+            timeout_s=450.0))['results']}
+
+        self.assertEqual({'postgresql', 'nova-no-retry'}, set(rows))
+        for row in rows.values():
+            self.assertEqual((26, 0), (row['places'], row['oversold']))
+            self.assertGreater(row['p99_ms'], 0)
+        self.assertEqual(26, rows['postgresql']['claims'])
+        self.assertEqual(
+            0, rows['postgresql']['refused_although_it_fitted'])
+
     def benchmark(self, name: str, **parameters: int | str) -> dict[str, Any]:
         own = [word for name_, value in parameters.items()
                for word in ('--parameter', f'{name_}={value}')]

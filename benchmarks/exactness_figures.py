@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of exactness, as they are kept in a file."""
+
+import csv
+import io
+
+#: Figures of a store with some schedulers.
+COLUMNS = ('store', 'server', 'schedulers', 'clients', 'hosts', 'places',
+           'claims', 'oversold', 'refused_although_it_fitted', 'conflicts',
+           'claims_per_second', 'p50_ms', 'p99_ms', 'cpus')
+
+#: Columns that are no numbers.
+TEXTS = COLUMNS[:2]
+
+
+def read(file):
+    """Return the rows of a file."""
+    with open(file, encoding='utf-8', newline='') as lines:
+        return [{name: value if name in TEXTS else number(value)
+                 for name, value in row.items()}
+                for row in csv.DictReader(lines)]
+
+
+def number(text):
+    return float(text) if '.' in text else int(text)
+
+
+def as_csv(rows):
+    """Return the text of a file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Have several of Nova's schedulers give away the last places of few hosts.
+
+Run this by the python that ``environment.py`` prints. It starts PostgreSQL
+and Placement for itself, and a process for each scheduler, in which clients
+are threads that call Nova's own SchedulerManager; see ``nova_select.py`` for
+what runs. It prints a line of JSON with the versions once all are ready, and
+another one for each line that it reads: what became of all requests, how many
+places there were, how often a claim was refused because others were faster,
+and how many units were taken above what there is in the worst state that was
+seen. Then what was taken is given back.
+"""
+
+import native  # noqa: F401
+
+import argparse
+from concurrent import futures
+import contextlib
+import json
+import logging
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+
+from nova import config
+from nova import context
+from nova import objects
+from nova.scheduler import manager as scheduler
+from nova import thread_pool_factory
+from nova import version
+import oslo_messaging
+import sqlalchemy
+
+import nova_select
+import oversold
+import servers
+
+#: Servers that a host has room for, and how many of them it has at first.
+PLACES, TAKEN = 256, 230
+
+#: What each server has, and what hosts have for so many of them.
+FLAVOR = {'vcpus': 1, 'memory_mb': 512, 'root_gb': 1}
+HOST = {'vcpus': PLACES // 4, 'memory_mb': 2 ** 19 + 512, 'local_gb': 10_000,
+        'used': {'VCPU': TAKEN, 'MEMORY_MB': TAKEN * 512, 'DISK_GB': TAKEN},
+        'children': []}
+
+CELLS = 2
+
+#: Seconds between two looks at what is taken.
+INTERVAL_S = 0.02
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        description="Have Nova's schedulers give away the last places.")
+    for name, default in (('hosts', 8), ('schedulers', 1), ('clients', 64)):
+        parser.add_argument(f'--{name}', type=int, default=default)
+    parser.add_argument('--options', default='', help='those of Placement')
+    parser.add_argument('--serve', metavar='FILE',
+                        help='be a scheduler with this configuration')
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.ERROR)
+    (serve if args.serve else run)(args)
+
+
+def run(args):
+    """Run all; lines of the input say when."""
+    hosts = make_hosts(args.hosts)
+    with contextlib.ExitStack() as stack:
+        directory = pathlib.Path(stack.enter_context(
+            tempfile.TemporaryDirectory()))
+        # The user that PostgreSQL runs as must reach its directory.
+        directory.chmod(0o755)
+        postgres = servers.PostgreSQL(directory / 'postgres')
+        stack.callback(postgres.stop)
+        placement = servers.Placement(
+            directory / 'placement', postgres.create('placement'),
+            servers.WORKERS, servers.THREADS, args.options)
+        stack.callback(placement.stop)
+        nova_select.deploy(directory, postgres, placement, hosts, 1000)
+        workers = [stack.enter_context(worker(
+            directory / 'nova.conf',
+            len(range(number, args.clients, args.schedulers))))
+            for number in range(args.schedulers)]
+        for each in workers:
+            hear(each)
+        say({'version': f'Nova {version.version_string()}, '
+                        f'{placement.version()}, {postgres.version()}'})
+        for _ in sys.stdin:
+            say(fill_up(workers, postgres.url('placement'), hosts))
+
+
+def make_hosts(count):
+    made = [[] for _ in range(CELLS)]
+    for number in range(count):
+        made[number % CELLS].append({
+            'host': f'host-{number}', 'uuid': str(uuid.uuid4()), **HOST})
+    return made
+
+
+@contextlib.contextmanager
+def worker(file, clients):
+    """Yield the process of a scheduler."""
+    with subprocess.Popen(
+            [sys.executable, __file__, '--serve', file,
+             '--clients', str(clients)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+def hear(process):
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f'a scheduler failed with {process.wait()}')
+    return json.loads(line)
+
+
+def say(what):
+    print(json.dumps(what), flush=True)
+
+
+def ask(workers, word):
+    for each in workers:
+        each.stdin.write(f'{word}\n')
+        each.stdin.flush()
+    return [hear(each) for each in workers]
+
+
+def fill_up(workers, database, hosts):
+    with observed(database) as seen:
+        said = ask(workers, 'go')
+    ask(workers, 'give back')
+    return {'outcomes': sum((each['outcomes'] for each in said), []),
+            'conflicts': sum(each['conflicts'] for each in said),
+            'places': {host['uuid']: PLACES - TAKEN
+                       for members in hosts for host in members},
+            # What an allocation takes is a whole number.
+            'oversold': round(max(seen))}
+
+
+@contextlib.contextmanager
+def observed(database):
+    """Yield a list of what is oversold, to which looks are added."""
+    seen, stopped = [], threading.Event()
+
+    def look():
+        with servers.engine(database).connect() as connection:
+            connection.execution_options(isolation_level='AUTOCOMMIT')
+            while True:
+                last = stopped.is_set()
+                seen.append(float(connection.execute(
+                    sqlalchemy.text(oversold.OVERSOLD)).scalar_one()))
+                if last:
+                    return
+                stopped.wait(INTERVAL_S)
+
+    with futures.ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            yield seen
+        finally:
+            stopped.set()
+            looking.result()
+
+
+def serve(args):
+    """Be a scheduler whose clients ask when the input says so."""
+    config.parse_args(['nova-scheduler'], default_config_files=[args.serve])
+    objects.register_all()
+    manager = scheduler.SchedulerManager()
+    # It asks for the instances of all hosts in the background: that must not
+    # go on while something is timed.
+    thread_pool_factory.reset_all_executors()
+    conflicts = count_conflicts(manager.placement_client)
+    ctxt = context.RequestContext('user', 'project', is_admin=True)
+    say('ready')
+    taken = []
+    for line in sys.stdin:
+        if line.strip() == 'give back':
+            for consumer in taken:
+                manager.placement_client.delete_allocation_for_instance(
+                    ctxt, consumer, force=True)
+            taken = []
+            say('done')
+            continue
+        conflicts.clear()
+        with futures.ThreadPoolExecutor(args.clients) as pool:
+            found = sum(pool.map(
+                lambda _: ask_until_refused(manager, ctxt),
+                range(args.clients)), [])
+        taken = [consumer for *_, got, consumer in found if got]
+        say({'outcomes': found, 'conflicts': len(conflicts)})
+
+
+def count_conflicts(client):
+    """Return a list to which each refusal of a claim is added."""
+    conflicts, put = [], client.put
+
+    def counting(url, *args, **kwargs):
+        response = put(url, *args, **kwargs)
+        if url.startswith('/allocations/') and response.status_code == 409:
+            conflicts.append(url)
+        return response
+
+    client.put = counting
+    return conflicts
+
+
+def ask_until_refused(manager, ctxt):
+    """Ask for one server after the other; return the outcomes.
+
+    Each has when it began and ended, the host's provider, whether there was
+    one, and the server.
+    """
+    found = []
+    while not found or found[-1][3]:
+        consumer = str(uuid.uuid4())
+        spec = nova_select.make_request(ctxt, [consumer], FLAVOR)
+        start = time.perf_counter()
+        try:
+            [[chosen, *_]] = manager.select_destinations(
+                ctxt, spec_obj=spec, instance_uuids=[consumer],
+                return_objects=True, return_alternates=True)
+            provider = chosen.compute_node_uuid
+        except oslo_messaging.ExpectedException:
+            # So is NoValidHost wrapped for the caller of the service.
+            provider = None
+        found.append((start, time.perf_counter(), provider,
+                      provider is not None, consumer))
+    return found
+
+
+if __name__ == '__main__':
+    sys.exit(main())

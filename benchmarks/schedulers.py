@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedulers in processes of their own, over hosts that all of them want.
+
+Each has the driver that a deployment has, with a table of hosts of its own,
+and what it does from time to time. The databases of the API and of the cells
+are files, which are only read; claims are where the store has them.
+"""
+
+from concurrent import futures
+import contextlib
+import threading
+import time
+import uuid
+
+import calls
+import claims as claims_
+import outcomes
+import populated
+import stores
+from stores import base
+
+from cellsched.assembly import services as assembly
+from cellsched.claims import base as claims
+from cellsched.conf import loader
+from cellsched import context
+from cellsched import exception
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.testing import builders
+
+#: What each server has.
+FLAVOR = {'vcpus': 1, 'memory_mb': 512, 'root_gb': 1}
+DEMAND = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 1}
+
+#: Servers that a host has room for, and how many of them it has at first.
+PLACES, TAKEN = 256, 230
+
+CELLS = 2
+
+#: Nobody reports that hosts are up, however long this takes.
+OPTIONS = '[DEFAULT]\nservice_down_time = 1000000\n'
+
+
+@contextlib.contextmanager
+def running(name, size):
+    """Yield a function that has schedulers fill the hosts, and a version.
+
+    The function returns a :class:`outcomes.Round`, after which the hosts are
+    as they were.
+
+    :param name: of the store
+    :param size: how much there is of everything
+    """
+    kind = stores.kind(name)
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(kind.served())
+        parts = stack.enter_context(populated.parts(
+            size.hosts, CELLS, options=OPTIONS + address['options']))
+        for host in range(size.hosts):
+            parts.claims.claim([claims.Claim(
+                str(uuid.uuid4()), populated.node(host),
+                {each: TAKEN * amount for each, amount in DEMAND.items()})])
+        kind.settle(address)
+        files = [str(each) for each in parts.conf.config_file]
+        observer = stack.enter_context(
+            calls.child(claims_.observe, (name, address)))
+        schedulers = stack.enter_context(calls.children(
+            serve, (name, files), size.schedulers))
+        yield (lambda: fill_up(parts.claims, schedulers, observer, size),
+               kind.version(address))
+
+
+def fill_up(store, schedulers, observer, size):
+    """Have schedulers give away the last places; return how that went."""
+    observer.send('look')
+    for number, scheduler in enumerate(schedulers):
+        scheduler.send(len(range(number, size.clients, len(schedulers))))
+    every, conflicts = zip(*claims_.receive(schedulers))
+    observer.send('stop')
+    [seen] = claims_.receive([observer])
+    every = sum(every, [])
+    winners = [each.consumer for each in every if each.taken]
+    held = store.held(winners)
+    wrong = [each for each in every if each.taken and [
+        claim.provider for claim in held.get(each.consumer, ())
+    ] != [each.provider]]
+    if wrong:
+        raise RuntimeError(f'{len(wrong)} servers do not hold what their '
+                           'clients were told')
+    store.release(winners)
+    places = {populated.node(host): PLACES - TAKEN
+              for host in range(size.hosts)}
+    return outcomes.Round(every, places, sum(conflicts), seen)
+
+
+def serve(pipe, given):
+    """Have clients ask a scheduler until they are refused."""
+    name, files = given
+    parts = assembly.Parts(loader.load(files=files, dirs=[]))
+    parts.claims = stores.kind(name).counting(parts)
+    driver = filter_scheduler.FilterScheduler(parts.conf, parts)
+    stopped = threading.Event()
+    tasks = [threading.Thread(target=repeat, args=(stopped, *task))
+             for task in driver.periodic()]
+    driver.loader.refresh(context.admin())
+    for task in tasks:
+        task.start()
+    pipe.send('ready')
+    try:
+        answer(pipe, driver, parts.claims)
+    finally:
+        # What fails has to end, too.
+        stopped.set()
+        for task in tasks:
+            task.join()
+        parts.close()
+
+
+def answer(pipe, driver, store):
+    """Have as many clients ask as it is told, each time that it is."""
+    with contextlib.suppress(EOFError):
+        while True:
+            clients = pipe.recv()
+            driver.loader.refresh(context.admin())
+            before = store.vain()
+            with futures.ThreadPoolExecutor(clients) as pool:
+                found = list(pool.map(
+                    lambda _: ask_until_refused(driver), range(clients)))
+            pipe.send((sum(found, []), store.vain() - before))
+
+
+def repeat(stopped, task, interval_s):
+    while not stopped.wait(interval_s):
+        task()
+
+
+def ask_until_refused(driver):
+    """Ask for one server after the other; return the outcomes."""
+    found = []
+    while not found or found[-1].taken:
+        consumer = str(uuid.uuid4())
+        request = builders.request(**FLAVOR)
+        request.instance_uuid = consumer
+        start = time.perf_counter()
+        try:
+            [[chosen, *_]] = driver.select_destinations(
+                context.member(base.USER, base.PROJECT), request, [consumer],
+                alternates=2)
+            provider = chosen.compute_node_uuid
+        except exception.NoValidHost:
+            provider = None
+        found.append(outcomes.Outcome(
+            start, time.perf_counter(), provider, provider is not None,
+            consumer))
+    return found
