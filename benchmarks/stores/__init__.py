@@ -13,6 +13,9 @@ KINDS = {
     'sqlite': 'sql:SQLite',
     'postgresql': 'sql:PostgreSQL',
     'mariadb': 'sql:MariaDB',
+    'etcd': 'etcd:Etcd',
+    'cassandra': 'cassandra:Cassandra',
+    'placement': 'placement:Placement',
 }
 
 

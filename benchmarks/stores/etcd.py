@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in etcd, and the same puts by etcd3gw alone."""
+
+import base64
+import contextlib
+import pathlib
+import sys
+import uuid
+
+import etcd3gw
+
+from cellsched.claims import base as claims
+from cellsched.claims.etcd import client
+from cellsched.claims.etcd import protocol
+from stores import base
+
+# The servers that the tests start are good here too.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
+
+from tests.integration import etcd  # noqa: E402
+
+#: What keys of what is plain begin with, so that they are none of the store's.
+PREFIX = b'/plain'
+
+
+class Etcd(base.Kind):
+
+    plain_by = 'the same puts in one transaction of etcd3gw'
+
+    @contextlib.contextmanager
+    def served(self):
+        with etcd.Etcd() as server:
+            url = server.url('claims')
+            version = server.client().status()['version']
+            yield {'version': f'etcd {version}', 'port': server.port[
+                'client0'], 'options': '[claims]\nstore = etcd\n'
+                                       f'connection = {url}\n'}
+
+    def version(self, address):
+        return address['version']
+
+    def counting(self, parts):
+        lost = []
+
+        def notice(request, answer):
+            if puts(request) and not answer.succeeded:
+                lost.append(request)
+
+        base.watch(client.EtcdClient, notice)
+        return base.CountingClaims(parts.claims, lost=lambda: len(lost))
+
+    def plain(self, address):
+        return Plain(address)
+
+
+def puts(request):
+    """Return what a request would put."""
+    if not isinstance(request, protocol.Transaction):
+        return []
+    return [op for op in request.success if isinstance(op, protocol.Put)]
+
+
+class Plain(base.Plain):
+    """The puts of the store's own claims, on no condition."""
+
+    def __init__(self, address):
+        super().__init__()
+        self._address = address
+        self._client = etcd3gw.Etcd3Client(
+            port=address['port'], timeout=60, api_path='/v3/')
+        self._claim = None
+
+    def take(self, takes):
+        for take in takes:
+            if self._claim is None:
+                self._claim = self._learned(take.resources)
+            consumer, provider, ops = self._claim
+
+            def own(data):
+                return data.replace(consumer, take.consumer.encode()).replace(
+                    provider, take.provider.encode())
+
+            self._client.transaction({
+                'compare': [], 'failure': [],
+                'success': [{'request_put': {
+                    'key': encoded(PREFIX + own(op.key)),
+                    'value': encoded(own(op.value))}} for op in ops]})
+
+    def _learned(self, resources):
+        """Return a consumer, a provider, and the puts of the store for it."""
+        consumer, provider = str(uuid.uuid4()), str(uuid.uuid4())
+        seen = []
+        end = base.watch(client.EtcdClient,
+                         lambda request, answer: seen.append(request))
+        with base.opened(self._address) as parts:
+            parts.claims.set_inventory(provider, {
+                name: claims.Inventory(total=amount)
+                for name, amount in resources.items()})
+            seen.clear()
+            parts.claims.claim([claims.Claim(
+                consumer, provider, resources, project_id=base.PROJECT,
+                user_id=base.USER)])
+            ops = [op for request in seen for op in puts(request)]
+            end()
+            parts.claims.release([consumer])
+        return consumer.encode(), provider.encode(), ops
+
+    def give_back(self, takes):
+        """Leave it: nobody reads it."""
+
+
+def encoded(data):
+    return base64.b64encode(data).decode()
