@@ -20,6 +20,9 @@ from cellsched import urls
 #: Seconds in which Placement has to answer, unless the option says otherwise.
 _TIMEOUT_S = 10
 
+#: Names the way to log in.
+_AUTH_TYPE = 'auth_type'
+
 #: What is raised before anything is sent.
 _BEFORE = (keystone.AuthorizationFailure, keystone.AuthPluginException,
            keystone.CatalogException, keystone.DiscoveryFailure,
@@ -29,12 +32,22 @@ _BEFORE = (keystone.AuthorizationFailure, keystone.AuthPluginException,
 def options() -> list[cfg.Opt]:
     """Return the options of a service's client, as Nova has them.
 
-    Those of repetitions have no effect: a store has to know of each.
+    Those of all ways to log in are among them. Those of repetitions have no
+    effect: a store has to know of each.
     """
     found = [
         *loading.get_session_conf_options(),
-        *loading.get_auth_common_conf_options(),
+        *(option for option in loading.get_auth_common_conf_options()
+          if option.dest == _AUTH_TYPE),
         *loading.get_adapter_conf_options(include_deprecated=False)]
+    known = {option.dest for option in found}
+    for name in sorted(loading.get_available_plugin_names()):
+        for option in loading.get_auth_plugin_conf_options(name):
+            if option.dest not in known:
+                known.add(option.dest)
+                # What one of them needs, another has no use for.
+                option.required = False
+                found.append(option)
     cfg.set_defaults(found, timeout=_TIMEOUT_S, service_type='placement',
                      valid_interfaces=['internal', 'public'])
     return found
@@ -53,7 +66,7 @@ class KeystoneClient:
         :raises cellsched.exception.ConfigurationInvalid: names the field
         """
         try:
-            auth = loading.load_auth_from_conf_options(conf, group)
+            auth = _auth(conf[group])
             session = loading.load_session_from_conf_options(
                 conf, group, auth=auth)
             adapter = _adapter(conf, group, session)
@@ -96,6 +109,13 @@ class KeystoneClient:
         except ValueError:
             body = None
         return messages.PlacementAnswer(answer.status_code, body)
+
+
+def _auth(own: cfg.ConfigOpts.GroupAttr) -> Any:
+    """Return how to log in, or None where that is not said."""
+    name = own[_AUTH_TYPE]
+    return name and loading.get_plugin_loader(name).load_from_options_getter(
+        lambda option: own[option.dest])
 
 
 def _adapter(

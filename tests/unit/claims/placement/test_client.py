@@ -7,13 +7,15 @@ import threading
 
 from oslo_config import cfg
 
-from cellsched.claims import base as claims
+from cellsched import claims
+from cellsched.claims import base as claims_base
 from cellsched.claims import placement
 from cellsched.claims.placement import client
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import clock
 from cellsched.conf import claims as options
+from cellsched.conf import loader
 from cellsched import exception
 from tests.unit import base
 from tests.unit import tidy
@@ -69,6 +71,39 @@ class ClientTestCase(base.TestCase):
 
         threading.Thread(target=run, daemon=True).start()
         return f'http://127.0.0.1:{listening.getsockname()[1]}'
+
+
+class TestOptions(ClientTestCase):
+
+    def test_each_way_to_log_in_is_configured_in_a_file(self):
+        """A file with options that are not registered is refused."""
+        for auth_type, more in (
+            ('admin_token', {'endpoint': 'http://p', 'token': 't'}),
+            ('none', {'endpoint': 'http://p'}),
+            ('password', {'auth_url': 'http://k', 'username': 'u',
+                          'password': PASSWORD, 'project_name': 's',
+                          'user_domain_name': 'Default',
+                          'project_domain_name': 'Default'}),
+            ('v3applicationcredential', {
+                'auth_url': 'http://k', 'application_credential_id': 'i',
+                'application_credential_secret': PASSWORD}),
+        ):
+            path = self.temporary_directory() / 'api.conf'
+            path.write_text('[claims]\nstore = placement\n[placement]\n'
+                            f'auth_type = {auth_type}\n' + ''.join(
+                                f'{name} = {value}\n'
+                                for name, value in more.items()))
+            conf = loader.load(files=[str(path)], dirs=[])
+
+            self.assertIsInstance(
+                claims.load(conf, Parts()), placement.PlacementClaims)
+
+    def test_secrets_are_known_as_such(self):
+        secret = {option.dest for option in client.options()
+                  if option.secret}
+
+        self.assertTrue(secret.issuperset({
+            'password', 'token', 'application_credential_secret'}))
 
 
 class TestClient(ClientTestCase):
@@ -145,8 +180,8 @@ class TestConfiguration(ClientTestCase):
 
         store = self.store(**dict(line.split(' = ') for line in lines))
 
-        self.assertEqual({claims.Trait.ATOMIC, claims.Trait.DURABLE,
-                          claims.Trait.SHARED}, store.traits)
+        self.assertEqual({claims_base.Trait.ATOMIC, claims_base.Trait.DURABLE,
+                          claims_base.Trait.SHARED}, store.traits)
 
     def test_store_needs_a_way_to_log_in(self):
         error = self.assertRaises(
