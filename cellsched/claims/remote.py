@@ -31,21 +31,24 @@ class OutcomeUnknown(Exception):
 
 
 def attempts(
-    clock: clock_.Clock, random: random_.Random, patience_s: float
+    clock: clock_.Clock, random: random_.Random, patience_s: float,
+    most_s: float = MOST_S,
 ) -> Iterator[int]:
     """Yield the numbers of attempts, from 0, and wait between them.
 
     Who loses waits for a random time, longer after each attempt, so that those
     who lost together do not meet again. The last attempt is made when the
     patience is over.
+
+    :param most_s: how long one waits at most between two of them
     """
     until = clock.monotonic() + patience_s
-    number, most_s = 0, FIRST_S
+    number, longest_s = 0, FIRST_S
     while True:
         yield number
         left_s = until - clock.monotonic()
         if left_s <= 0:
             return
-        clock.sleep(min(random.uniform(0, most_s), left_s))
+        clock.sleep(min(random.uniform(0, longest_s), left_s))
         number += 1
-        most_s = min(2 * most_s, MOST_S)
+        longest_s = min(2 * longest_s, most_s)
