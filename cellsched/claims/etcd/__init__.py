@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in etcd.
+
+``records`` has the keys and what is in them, ``transactions`` makes requests
+of what is to change, ``batches`` takes what is too large for one of these,
+``providers`` reads and counts, and ``feed`` follows what changes. ``calls``
+sends requests, of ``protocol``, by ``client``, which alone knows etcd's
+library; ``options`` says where.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import random as random_
+from typing import Any
+from typing import ClassVar
+from typing import Self
+
+from oslo_config import cfg
+
+from cellsched.claims import base
+from cellsched.claims.etcd import batches
+from cellsched.claims.etcd import calls
+from cellsched.claims.etcd import feed
+from cellsched.claims.etcd import options
+from cellsched.claims.etcd import protocol
+from cellsched.claims.etcd import providers as providers_
+from cellsched.claims.etcd import records
+from cellsched.claims.etcd import transactions
+from cellsched.claims import remote
+from cellsched.claims import validation
+from cellsched import clock as clock_
+from cellsched import exception
+
+#: What the keys of this release are like.
+_FORMAT = 1
+
+#: Releases of etcd whose gateway has the paths that are used.
+_RELEASE_MIN = (3, 4)
+
+
+class EtcdClaims(base.ClaimStore):
+    """Keep claims in etcd.
+
+    ``[claims] connection`` says where:
+    ``etcd://HOST:PORT,HOST:PORT/PREFIX``, with some or all members of one
+    cluster, or ``etcds://`` for TLS. ``cellsched-manage claims_db sync``
+    prepares the prefix. The extra ``etcd`` installs what this store needs.
+
+    A claim is one transaction, on the condition that its providers are as
+    they were seen last. Where others were faster, the answer says what they
+    are now. Batches that are too large for a transaction are taken in parts,
+    and held from one moment on; what is used is counted from the first part.
+
+    :param client: sends requests; see :mod:`.claims.etcd.protocol`
+    :param prefix: what all keys begin with
+    :param url: of the members, for people
+    :param patience_s: seconds for which a call is tried
+    :param batch_timeout_s: seconds for which a batch of several transactions
+        may keep others waiting
+    :param ops_max: operations that a server takes in a transaction
+    """
+
+    traits = frozenset(base.Trait)
+
+    group: ClassVar[str] = options.GROUP
+
+    def __init__(
+        self, client: protocol.Sender, clock: clock_.Clock,
+        random: random_.Random, prefix: str = options.PREFIX, url: str = '',
+        patience_s: float = 30.0, batch_timeout_s: float = 5.0,
+        ops_max: int = protocol.OPS_MAX,
+    ) -> None:
+        self._url = url
+        self._names = records.Names(prefix)
+        self._calls = calls.Calls(
+            client, self._names, clock, random, url, patience_s, ops_max)
+        self._batches = batches.Batches(self._calls, batch_timeout_s)
+        self._providers = providers_.ProviderFigures(
+            self._calls, self._batches)
+        self._feed = feed.ProviderFeed(self._calls)
+
+    @classmethod
+    def opts(cls) -> list[cfg.Opt]:
+        return options.opts()
+
+    @classmethod
+    def from_conf(
+        cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
+    ) -> Self:
+        # The library is an extra, and a simulation has no need of it.
+        from cellsched.claims.etcd import client
+
+        place = options.place(conf.claims.connection)
+        return cls(
+            client.EtcdClient.from_conf(conf, place), parts.clock,
+            parts.random, place.prefix, str(place), conf.etcd.patience,
+            conf.etcd.batch_timeout, conf.etcd.max_txn_ops)
+
+    # The server.
+
+    def check(self) -> None:
+        answer = self._calls.repeat(
+            lambda: self._calls.send(protocol.MemberStatus()))
+        assert isinstance(answer, protocol.Member)
+        if _numbers(answer.version) < _RELEASE_MIN:
+            raise exception.ConfigurationInvalid(
+                field='[claims] connection',
+                expected=f'etcd 3.4 or later, not {answer.version}')
+        found = self._format()
+        if found.get('version') != _FORMAT:
+            raise exception.SchemaOutOfDate(
+                schema='claims', url=self._url,
+                version=found.get('version'), expected=_FORMAT,
+                command='cellsched-manage claims_db sync')
+
+    def sync(self) -> None:
+        value = records.encoded({
+            'version': _FORMAT,
+            'id': f'{self._calls.random.getrandbits(128):032x}'})
+        self._calls.repeat(lambda: self._calls.transact(protocol.Transaction(
+            (protocol.Compare(self._names.format, 0),),
+            (protocol.Put(self._names.format, value),))))
+
+    def is_same(self, other: base.ClaimStore) -> bool:
+        if not isinstance(other, EtcdClaims):
+            return False
+        return other is self or (
+            bool(self._format()) and self._format() == other._format())
+
+    def _format(self) -> dict[str, Any]:
+        [found] = self._calls.get(protocol.Get(self._names.format)).found
+        return records.decoded(found[0].value) if found else {}
+
+    # Claims.
+
+    def claim(self, claims: Sequence[base.Claim]) -> int:
+        validation.check_claims(claims)
+        _check_providers(claims, transactions.providers_max(
+            self._calls.ops_max))
+        scope = transactions.Scope.of(claims)
+        if not claims:
+            return 0
+        if len(scope) > transactions.keys_max(self._calls.ops_max):
+            return self._batches.claim(claims)
+        view = self._as_seen(scope)
+
+        def attempt() -> int:
+            nonlocal view
+            told, view = view or self._calls.read(scope), None
+            taken = self._taken(claims, told)
+            if taken is None:
+                told = self._calls.read(scope)
+                taken = self._taken(claims, told)
+            if not taken:
+                return 0
+            draft = transactions.Draft(told)
+            for name, consumer in transactions.by_consumer(taken).items():
+                draft.take(name, consumer)
+            _, view = self._calls.change(draft, scope)
+            if view is not None:
+                raise calls.Lost
+            return len(taken)
+
+        return self._calls.repeat(attempt)
+
+    def _as_seen(
+        self, scope: transactions.Scope
+    ) -> transactions.View | None:
+        """Return what a scope has as far as this process knows.
+
+        That is enough to claim on, as the claim depends on its being so.
+        """
+        seen = None if scope.groups else self._calls.seen(scope.providers)
+        if seen is None:
+            return None
+        view = transactions.View(is_fresh=False)
+        view.providers = seen
+        view.consumers = dict.fromkeys(
+            scope.consumers, records.StoredConsumer())
+        return view
+
+    def _taken(
+        self, claims: Sequence[base.Claim], view: transactions.View
+    ) -> list[base.Claim] | None:
+        """Return the claims that are new and can be taken.
+
+        None where that has to be looked up.
+
+        :raises cellsched.claims.etcd.calls.Lost: a batch is in the way
+        """
+        if marks := view.marks():
+            self._batches.settle(marks)
+            raise calls.Lost
+        new = validation.outstanding(claims, view.held())
+        error = batches.refusal(new, view)
+        if error is None:
+            return new
+        if not view.is_fresh:
+            return None
+        if marks := view.all_marks():
+            self._batches.settle(marks)
+            raise calls.Lost
+        raise error
+
+    def release(self, consumers: Iterable[str]) -> None:
+        names = [*dict.fromkeys(consumers)]
+        for chunk in transactions.chunks(names, self._calls.ops_max):
+            self._calls.repeat(lambda: self._release(chunk))
+
+    def _release(self, names: Sequence[str]) -> None:
+        view = self._settled(transactions.Scope(consumers=names))
+        for part in transactions.parts(
+                view.present(), self._calls.ops_max):
+            scope = transactions.Scope.held_by(part)
+            known = batches.known(self._calls, scope)
+            known.consumers = part
+            draft = transactions.Draft(known)
+            for name in part:
+                draft.give_back(name)
+            _, other = self._calls.change(draft, scope)
+            if other is not None:
+                raise calls.Lost
+        self._batches.notice(view.batches)
+
+    def transfer(self, source: str, target: str) -> bool:
+        validation.check_transfer(source, target)
+        tried: records.StoredConsumer | None = None
+
+        def attempt() -> bool:
+            nonlocal tried
+            view = self._settled(
+                transactions.Scope(consumers=[source, target]))
+            moved = view.consumers[source]
+            if not moved.revision:
+                # It may have been this call, if an answer was missing.
+                return tried is not None and tried == dataclasses.replace(
+                    view.consumers[target], revision=tried.revision)
+            scope = dataclasses.replace(
+                transactions.Scope.held_by(view.present()),
+                consumers=[source, target])
+            known = batches.known(self._calls, scope)
+            known.consumers = view.consumers
+            draft = transactions.Draft(known)
+            if view.consumers[target].revision:
+                draft.give_back(target)
+            draft.rename(source, target)
+            try:
+                _, other = self._calls.change(draft, scope)
+            except remote.OutcomeUnknown:
+                tried = moved
+                raise
+            if other is not None:
+                raise calls.Lost
+            return True
+
+        return self._calls.repeat(attempt)
+
+    def _settled(self, scope: transactions.Scope) -> transactions.View:
+        """Return what consumers hold, whom no batch holds anything for."""
+        view = self._calls.read(scope)
+        if marks := view.marks():
+            self._batches.settle(marks, abort=True)
+            raise calls.Lost
+        return view
+
+    def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+        held: dict[str, list[base.Claim]] = {}
+        for view in self._views(consumers):
+            held.update(view.held())
+        return held
+
+    def memberships(
+        self, consumers: Iterable[str]
+    ) -> dict[str, base.Membership]:
+        joined: dict[str, base.Membership] = {}
+        for view in self._views(consumers):
+            joined.update(view.memberships())
+        return joined
+
+    def _views(
+        self, consumers: Iterable[str]
+    ) -> Iterator[transactions.View]:
+        for chunk in transactions.chunks(
+                [*dict.fromkeys(consumers)], self._calls.ops_max):
+            view = self._calls.read(transactions.Scope(consumers=chunk))
+            self._batches.notice(view.batches)
+            yield view
+
+    def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
+        validation.check_limit(limit)
+        told: list[str] = []
+        while len(told) < limit:
+            wanted = min(limit - len(told), providers_.PAGE)
+            page, states = self._calls.get(
+                self._names.all_of(self._names.consumer, after, wanted),
+                self._names.all_of(self._names.batch)).found
+            view = transactions.View()
+            view.consumers = {
+                self._names.name(kv.key): records.StoredConsumer.of(kv)
+                for kv in page}
+            view.batches = transactions.batches(self._names, states)
+            self._batches.notice(view.batches)
+            told += view.held()
+            if len(page) < wanted:
+                break
+            after = self._names.name(page[-1].key)
+        return told
+
+    # Providers.
+
+    def set_inventory(
+        self, provider: str, inventory: Mapping[str, base.Inventory]
+    ) -> None:
+        validation.check_inventory(provider, inventory)
+        self._providers.set_inventory(provider, inventory)
+
+    def inventories(
+        self, providers: Iterable[str] | None = None
+    ) -> dict[str, dict[str, base.Inventory]]:
+        return {name: dict(provider.inventory)
+                for name, provider in self._providers.read(providers)
+                if provider.inventory is not None}
+
+    def usages(
+        self, since: Any = None, providers: Iterable[str] | None = None
+    ) -> base.UsageChanges:
+        if providers is None:
+            return self._feed.changes(since)
+        return base.UsageChanges(since, [
+            provider.usage(name)
+            for name, provider in self._providers.read(providers)])
+
+    def recount(self, provider: str) -> bool:
+        return self._providers.recount(provider)
+
+
+def _check_providers(claims: Sequence[base.Claim], most: int) -> None:
+    """Make sure that a transaction can change all that a consumer holds."""
+    counts: dict[str, int] = {}
+    for claim in claims:
+        count = counts[claim.consumer] = counts.get(claim.consumer, 0) + 1
+        if count > most:
+            raise exception.InvalidField(
+                where=f'claim of {claim.consumer!r:.80}', field='provider',
+                expected=f'at most {most} of one consumer')
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a release, as far as there are some."""
+    numbers: list[int] = []
+    for part in version.split('.')[:2]:
+        if not part.isdecimal():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of a server: attempts, reads, and what was seen last."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import random as random_
+from typing import TypeVar
+
+from cellsched.claims.etcd import protocol
+from cellsched.claims.etcd import records
+from cellsched.claims.etcd import transactions
+from cellsched.claims import remote
+from cellsched import clock as clock_
+from cellsched import exception
+
+#: Seconds that are waited at most before another attempt. Most losers lose to
+#: others that are done in a few milliseconds.
+_WAIT_MOST_S = 0.05
+
+_Outcome = TypeVar('_Outcome')
+
+
+class Lost(Exception):
+    """Somebody else was faster; it is to be tried again."""
+
+
+class Calls:
+    """Sends what a store asks for.
+
+    :param url: of the servers, for people
+    :param patience_s: seconds for which a call is tried
+    :param ops_max: operations that a server takes in a transaction
+    """
+
+    def __init__(
+        self, client: protocol.Sender, names: records.Names,
+        clock: clock_.Clock, random: random_.Random, url: str,
+        patience_s: float, ops_max: int = protocol.OPS_MAX,
+    ) -> None:
+        self.names = names
+        self.clock = clock
+        self.random = random
+        self.ops_max = ops_max
+        self._client = client
+        self._url = url
+        self._patience_s = patience_s
+        #: Providers as they were when this store saw them last.
+        self._seen: dict[str, records.StoredProvider] = {}
+
+    def repeat(self, attempt: Callable[[], _Outcome]) -> _Outcome:
+        """Make attempts until one neither loses nor gets no answer.
+
+        What is attempted must find out what an earlier one has done.
+
+        :raises cellsched.exception.DatabaseUnreachable: none did in time
+        """
+        reason: Exception | None = None
+        for _ in remote.attempts(
+                self.clock, self.random, self._patience_s, _WAIT_MOST_S):
+            try:
+                return attempt()
+            except (Lost, remote.NotSent, remote.OutcomeUnknown) as exc:
+                reason = exc
+        raise exception.DatabaseUnreachable(
+            schema='claims', url=self._url,
+            reason=f'{str(reason) or "others were faster"}, for '
+                   f'{self._patience_s:g} s')
+
+    def send(self, request: protocol.Request) -> protocol.Answer:
+        """Return an answer that is no refusal.
+
+        :raises cellsched.exception.DatabaseError: the server refuses it
+        """
+        answer = self._client.send(request)
+        if isinstance(answer, protocol.Refused):
+            raise exception.DatabaseError(
+                schema='claims', reason=f'etcd refuses a request: '
+                                        f'{answer.reason}')
+        return answer
+
+    def transact(
+        self, transaction: protocol.Transaction
+    ) -> protocol.TransactionOutcome:
+        """Return the outcome of a transaction, which is sent once."""
+        answer = self.send(transaction)
+        assert isinstance(answer, protocol.TransactionOutcome)
+        return answer
+
+    def get(self, *gets: protocol.Get) -> protocol.TransactionOutcome:
+        """Return what is read, all of it at one moment after the call."""
+        return self.repeat(
+            lambda: self.transact(protocol.Transaction(success=gets)))
+
+    def read(self, scope: transactions.Scope) -> transactions.View:
+        """Return what a scope has, of at most so many names."""
+        return self._view(scope, self.get(*scope.reads(self.names)))
+
+    def change(
+        self, draft: transactions.Draft, scope: transactions.Scope
+    ) -> tuple[protocol.TransactionOutcome, transactions.View | None]:
+        """Do what is drafted, or return what the scope has instead."""
+        outcome = self.transact(draft.transaction(self.names, scope))
+        if not outcome.succeeded:
+            return outcome, self._view(scope, outcome)
+        for name, provider in draft.providers.items():
+            self.see(name, provider, outcome.revision)
+        return outcome, None
+
+    def see(
+        self, name: str, provider: records.StoredProvider,
+        revision: int | None = None,
+    ) -> None:
+        """Remember what a provider was at a revision, or at its own."""
+        if revision is not None:
+            provider = records.StoredProvider(
+                revision, provider.inventory, provider.used,
+                provider.consumers, provider.batches)
+        known = self._seen.get(name)
+        # Should a later one go lost, a claim needs one request more.
+        if known is None or known.revision < provider.revision:
+            self._seen[name] = provider
+
+    def forget(self) -> None:
+        """Forget what was seen: revisions have begun again."""
+        self._seen = {}
+
+    def seen(
+        self, names: Iterable[str]
+    ) -> dict[str, records.StoredProvider] | None:
+        """Return what providers were when they were seen last.
+
+        None where one of them never was.
+        """
+        found = {}
+        for name in names:
+            provider = self._seen.get(name)
+            if provider is None:
+                return None
+            found[name] = provider
+        return found
+
+    def _view(
+        self, scope: transactions.Scope, outcome: protocol.TransactionOutcome
+    ) -> transactions.View:
+        view = transactions.View.of(self.names, scope, outcome.found)
+        for name, provider in view.providers.items():
+            if provider.revision:
+                self.see(name, provider)
+        return view

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys of the store, and what their values mean.
+
+Below the prefix of a deployment there are::
+
+    format          what made it, and an id
+    p/              written by every change of a provider: its revision is that
+                    of the last change of any of them
+    p/PROVIDER      inventory, what is used of it, how many consumers use it
+    c/CONSUMER      all that a consumer holds, for whom, and its server group
+    g/GROUP         members of a server group, by consumer
+    s/BATCH         state of a batch that is too large for one transaction
+    w/BATCH         its consumers
+
+Values are JSON. What a provider, a group or a consumer has of batches that are
+not over yet is marked with their ids.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import json
+from typing import Any
+
+from cellsched.claims import base
+from cellsched.claims.etcd import protocol
+from cellsched import exception
+
+#: States of a batch. It is taken at the moment at which it is committed.
+PENDING, COMMITTED, ABORTED = 'pending', 'committed', 'aborted'
+
+#: Fields of an inventory, in their order in a value.
+_FIELDS = tuple(field.name for field in dataclasses.fields(base.Inventory))
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredProvider:
+    """A provider.
+
+    :param revision: of its last change; 0 where there is none
+    :param inventory: None where there is none
+    :param batches: consumers here of batches that are not over, by their ids
+    """
+
+    revision: int = 0
+    inventory: Mapping[str, base.Inventory] | None = None
+    used: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    consumers: int = 0
+    batches: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def taken(
+        self, amounts: Mapping[str, int], sign: int, batch: str
+    ) -> 'StoredProvider':
+        """Return it with one consumer more, or less.
+
+        :param sign: 1, or -1
+        :param batch: id of the one that it is marked with, or ''
+        """
+        used = dict(self.used)
+        for name, amount in amounts.items():
+            used[name] = used.get(name, 0) + sign * amount
+            if not used[name]:
+                del used[name]
+        return dataclasses.replace(
+            self, used=used, consumers=self.consumers + sign,
+            batches=counted(self.batches, batch, sign))
+
+    def usage(self, name: str) -> base.Usage:
+        """Return what the contract tells of it."""
+        inventory = self.inventory or {}
+        return base.Usage(
+            name, {each: has.capacity for each, has in inventory.items()},
+            {**dict.fromkeys(inventory, 0), **self.used}, self.consumers,
+            {each: has.units for each, has in inventory.items()
+             if has.units != base.Units()})
+
+    def value(self) -> bytes:
+        """Return it as a value of a key."""
+        return encoded({
+            'i': {name: _short(has) for name, has in (
+                self.inventory or {}).items()},
+            'u': self.used, 'n': self.consumers, 'b': self.batches})
+
+    @classmethod
+    def of(cls, found: protocol.Found) -> 'StoredProvider':
+        """Return the one that a key has."""
+        read = decoded(found.value)
+        return cls(
+            found.revision, {name: base.Inventory(*fields)
+                             for name, fields in read['i'].items()},
+            read['u'], read['n'], read['b'])
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredConsumer:
+    """A consumer.
+
+    :param revision: of its last change; 0 where it holds nothing
+    :param amounts: by provider and resource class
+    :param joins: its group, host and member there
+    :param batch: id of the one that it belongs to, until that is over
+    """
+
+    revision: int = 0
+    amounts: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict)
+    project_id: str | None = None
+    user_id: str | None = None
+    joins: tuple[str, str, str] | None = None
+    batch: str = ''
+
+    @classmethod
+    def claiming(
+        cls, claims: Iterable[base.Claim], batch: str = ''
+    ) -> 'StoredConsumer':
+        """Return the one that holds claims, which are all its own."""
+        claims = list(claims)
+        first = claims[0]
+        joins = first.group
+        member = None if joins is None else (
+            joins.group, joins.host, joins.member or first.consumer)
+        return cls(
+            0, {claim.provider: dict(claim.resources) for claim in claims},
+            first.project_id, first.user_id, member, batch)
+
+    def claims(self, name: str) -> list[base.Claim]:
+        """Return what it holds as claims."""
+        return [base.Claim(name, provider, dict(amounts), None,
+                           self.project_id, self.user_id)
+                for provider, amounts in self.amounts.items()]
+
+    def value(self) -> bytes:
+        """Return it as a value of a key."""
+        return encoded({
+            'a': self.amounts, 'p': self.project_id, 'u': self.user_id,
+            'g': self.joins, 'b': self.batch})
+
+    @classmethod
+    def of(cls, found: protocol.Found) -> 'StoredConsumer':
+        """Return the one that a key has."""
+        read = decoded(found.value)
+        return cls(found.revision, read['a'], read['p'], read['u'],
+                   read['g'] and tuple(read['g']), read['b'])
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredGroup:
+    """A server group that has members.
+
+    :param revision: of its last change; 0 where it has none
+    :param members: host and member, by consumer
+    :param batches: as those of a provider
+    """
+
+    revision: int = 0
+    members: Mapping[str, tuple[str, str]] = dataclasses.field(
+        default_factory=dict)
+    batches: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def joined(
+        self, consumer: str, member: tuple[str, str] | None, batch: str
+    ) -> 'StoredGroup':
+        """Return it with a consumer, or without it.
+
+        :param member: its host and member; None where it leaves
+        :param batch: id of the one that it is marked with, or ''
+        """
+        members = {name: each for name, each in self.members.items()
+                   if name != consumer}
+        if member is not None:
+            members[consumer] = member
+        return StoredGroup(self.revision, members, counted(
+            self.batches, batch, 1 if member else -1))
+
+    def value(self) -> bytes:
+        """Return it as a value of a key; empty where nobody is in it."""
+        if not self.members:
+            return b''
+        return encoded({'m': self.members, 'b': self.batches})
+
+    @classmethod
+    def of(cls, found: protocol.Found) -> 'StoredGroup':
+        """Return the one that a key has."""
+        read = decoded(found.value)
+        return cls(found.revision, {name: tuple(each) for name, each
+                                    in read['m'].items()}, read['b'])
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchState:
+    """A batch that is too large for one transaction.
+
+    :param revision: of its last change; 0 where it is over
+    :param state: one of :data:`PENDING`, :data:`COMMITTED`, :data:`ABORTED`
+    :param age: the lower, the older; who began again keeps it
+    """
+
+    revision: int = 0
+    state: str = ''
+    age: int = 0
+
+    def value(self) -> bytes:
+        """Return it as a value of a key."""
+        return encoded({'s': self.state, 'a': self.age})
+
+    @classmethod
+    def of(cls, found: protocol.Found) -> 'BatchState':
+        """Return the one that a key has."""
+        read = decoded(found.value)
+        return cls(found.revision, read['s'], read['a'] or found.created)
+
+
+def counted(
+    batches: Mapping[str, int], batch: str, number: int
+) -> Mapping[str, int]:
+    """Return how many of each batch there are, with some more or less."""
+    if not batch:
+        return batches
+    left = {**batches, batch: batches.get(batch, 0) + number}
+    return {name: count for name, count in left.items() if count > 0}
+
+
+class Names:
+    """The keys of a deployment.
+
+    :param prefix: what all of them begin with
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.encode()
+        self.format = self._prefix + b'format'
+        self.tick = self._prefix + b'p/'
+
+    def provider(self, name: str) -> bytes:
+        return self.tick + _encoded(name)
+
+    def consumer(self, name: str) -> bytes:
+        return self._prefix + b'c/' + _encoded(name)
+
+    def group(self, name: str) -> bytes:
+        return self._prefix + b'g/' + _encoded(name)
+
+    def batch(self, name: str) -> bytes:
+        return self._prefix + b's/' + _encoded(name)
+
+    def work(self, name: str) -> bytes:
+        return self._prefix + b'w/' + _encoded(name)
+
+    def all_of(
+        self, kind: Callable[[str], bytes], after: str = '', limit: int = 0
+    ) -> protocol.Get:
+        """Return what reads all keys of a kind.
+
+        :param kind: a method of this
+        :param after: only those after this name
+        """
+        start = kind(after) + b'\0' * bool(after)
+        return protocol.Get(start, kind('')[:-1] + b'0', limit)
+
+    def name(self, key: bytes) -> str:
+        """Return the last part of a key of any kind."""
+        return key[len(self._prefix) + 2:].decode()
+
+
+def _encoded(name: str) -> bytes:
+    # A name that nothing can have is not found, whatever it consists of.
+    return name.encode(errors='surrogatepass')
+
+
+def _short(inventory: base.Inventory) -> list[Any]:
+    """Return fields of an inventory, less those at the end that say nothing.
+
+    Values are read and written with every claim.
+    """
+    fields = [getattr(inventory, name) for name in _FIELDS]
+    usual = [field.default for field in dataclasses.fields(base.Inventory)]
+    while len(fields) > 1 and fields[-1] == usual[len(fields) - 1]:
+        fields.pop()
+    return fields
+
+
+def encoded(value: Any) -> bytes:
+    """Return JSON as a value of a key."""
+    return json.dumps(value, separators=(',', ':')).encode()
+
+
+def decoded(value: bytes) -> dict[str, Any]:
+    """Return the JSON object that a value of a key is.
+
+    :raises cellsched.exception.DatabaseError: it is none
+    """
+    try:
+        read = json.loads(value)
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise exception.DatabaseError(
+            schema='claims', reason=f'a key holds {value!r:.80}, which is '
+                                    f'nothing that was written there')
+    return read

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of etcd, as far as the claim store asks for it."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from cellsched.claims.etcd import protocol
+from cellsched.claims import remote
+
+#: Bytes of a request that are too many, without what gRPC adds.
+_BYTES_MAX = 1536 * 1024
+
+#: gRPC's code of a request that makes no sense.
+_INVALID = 3
+
+
+class EtcdModel:
+    """A cluster, which answers one request after the other.
+
+    :param version: that its members run
+    :param ops_max: operations that it takes in a transaction
+    """
+
+    def __init__(
+        self, version: str = '3.4.23', ops_max: int = protocol.OPS_MAX
+    ) -> None:
+        self.version = version
+        self.ops_max = ops_max
+        self.cluster = '1'
+        self.revision = 1
+        #: Up to this revision only the last change of each key is known.
+        self.compacted = 0
+        self._keys: dict[bytes, protocol.Found] = {}
+        self._written: list[protocol.Found] = []
+
+    def answer(self, request: protocol.Request) -> protocol.Answer:
+        """Do what is asked for, all of it or nothing, and answer.
+
+        :raises cellsched.claims.remote.OutcomeUnknown: what is waited for is
+            not there; a server would not answer
+        """
+        if isinstance(request, protocol.Transaction):
+            return self._transact(request)
+        if isinstance(request, protocol.MemberStatus):
+            return protocol.Member(self.version)
+        return self._changes(request)
+
+    def compact(self) -> None:
+        """Forget all but what keys hold now."""
+        self.compacted = self.revision
+        self._written = []
+
+    def read(self, key: bytes, end: bytes = b'') -> list[protocol.Found]:
+        """Return a key, or those before an end, sorted."""
+        if not end:
+            return [self._keys[key]] if key in self._keys else []
+        return [self._keys[each] for each in sorted(self._keys)
+                if key <= each < end]
+
+    def _transact(
+        self, request: protocol.Transaction
+    ) -> protocol.TransactionOutcome | protocol.Refused:
+        reason = _fault(request, self.ops_max)
+        if reason:
+            return protocol.Refused(_INVALID, reason)
+        succeeded = all(
+            self._revision(each.key) == each.revision
+            for each in request.compares)
+        ops = request.success if succeeded else request.failure
+        after = self.revision + 1
+        found = []
+        for op in ops:
+            if isinstance(op, protocol.Get):
+                limit = op.limit or None
+                found.append(tuple(self.read(op.key, op.end)[:limit]))
+            elif isinstance(op, protocol.Put):
+                self.revision = after
+                known = self._keys.get(op.key)
+                self._keys[op.key] = protocol.Found(
+                    op.key, op.value, after, known.created if known else after)
+                self._written.append(self._keys[op.key])
+            elif self._keys.pop(op.key, None) is not None:
+                self.revision = after
+        return protocol.TransactionOutcome(
+            succeeded, self.cluster, self.revision, tuple(found))
+
+    def _revision(self, key: bytes) -> int:
+        return self._keys[key].revision if key in self._keys else 0
+
+    def _changes(
+        self, request: protocol.Changes
+    ) -> protocol.Changed | protocol.Compacted:
+        if request.after + 1 < self.compacted:
+            return protocol.Compacted(self.compacted)
+        written = tuple(
+            kv for kv in self._since(request.after)
+            if request.key <= kv.key < request.end)
+        if not written or written[-1].revision < request.until:
+            raise remote.OutcomeUnknown('nothing of the kind was written')
+        return protocol.Changed(written[-1].revision, written)
+
+    def _since(self, revision: int) -> Iterator[protocol.Found]:
+        start = len(self._written)
+        while start and self._written[start - 1].revision > revision:
+            start -= 1
+        return iter(self._written[start:])
+
+
+def _fault(request: protocol.Transaction, ops_max: int) -> str:
+    """Return why a server refuses a transaction, if it does."""
+    for part in request.compares, request.success, request.failure:
+        if len(part) > ops_max:
+            return 'etcdserver: too many operations in txn request'
+    for ops in request.success, request.failure:
+        keys = [op.key for op in ops if not isinstance(op, protocol.Get)]
+        if len(keys) > len(set(keys)):
+            return 'etcdserver: duplicate key given in txn request'
+    if _size(request.success) + _size(request.failure) > _BYTES_MAX:
+        return 'etcdserver: request is too large'
+    return ''
+
+
+def _size(ops: Sequence[protocol.Op]) -> int:
+    return sum(len(op.key) + (len(op.value) if isinstance(op, protocol.Put)
+                              else 0) for op in ops)

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores whose requests go lost, are repeated, come late, or end with them."""
+
+import collections
+import contextlib
+import itertools
+import json
+import random
+
+from cellsched.claims import base as claims
+from cellsched.claims import etcd
+from cellsched.claims.etcd import options
+from cellsched.claims.etcd import records
+from cellsched.claims.etcd import transactions
+from cellsched.claims import remote
+from cellsched import exception
+from cellsched.simulator import baton
+from cellsched.simulator.servers import etcd as servers
+from cellsched.testing import clock
+from tests.unit import base
+
+SEEDS = range(40)
+STORES = 4
+OPS_MAX = 16
+HOSTS = [f'h{number}' for number in range(6)]
+VCPU = 12
+
+_NAMES = records.Names(options.PREFIX)
+
+
+class Died(BaseException):
+    """The process of a store has ended."""
+
+
+class World:
+    """A model, stores that use it in turns, and what goes wrong."""
+
+    def __init__(self, seed, is_faulty=True):
+        self.random = random.Random(seed)
+        self.model = servers.EtcdModel(ops_max=OPS_MAX)
+        self.is_faulty = is_faulty
+        self.late = []
+        #: Batches that somebody claims now, and names that a caller other
+        #: than their own has claimed again, or released.
+        self.claiming = []
+        self.shared = set()
+        self.released = set()
+        self.errors = []
+        self.deaths = 0
+        self.baton = None
+        self._activities = []
+
+    def store(self, can_die=True):
+        return etcd.EtcdClaims(
+            Client(self, can_die), Clock(self),
+            random.Random(self.random.random()), patience_s=1000,
+            ops_max=OPS_MAX)
+
+    def run(self, functions):
+        """Run functions until all have ended, each in turns with others."""
+        def guarded(function):
+            def call():
+                try:
+                    function()
+                except Died:
+                    pass
+                except Exception as exc:
+                    self.errors.append(exc)
+            return call
+
+        self._activities = [
+            baton.Activity(self, str(number), guarded(function))
+            for number, function in enumerate(functions)]
+        crew = baton.Crew()
+        self.baton = baton.Baton(crew, self._decide)
+        self.baton.run()
+        crew.dismiss()
+        self.baton = None
+        for exc in self.errors:
+            raise exc
+
+    def _decide(self, current):
+        left = [each for each in self._activities if not each.done]
+        return self.random.choice(left) if left else None
+
+    def pause(self):
+        if self.baton is not None:
+            self.baton.pause()
+
+    def answer(self, request):
+        answer = self.model.answer(request)
+        try:
+            check(self.model)
+            self.check_whole()
+        except AssertionError as exc:
+            self.errors.append(exc)
+        return answer
+
+    def check_whole(self):
+        """Check that batches are held whole or not at all."""
+        for batch in self.claiming:
+            names = [claim.consumer for claim in batch]
+            if self.released.isdisjoint(names):
+                scope = transactions.Scope(consumers=names)
+                view = transactions.View.of(_NAMES, scope, [
+                    self.model.read(each.key, each.end)
+                    for each in scope.reads(_NAMES)])
+                held = len(view.held())
+                assert held in (0, len(names)), f'{held} of {names} are held'
+
+    def deliver(self):
+        """Let the server do what came late."""
+        while self.late:
+            self.answer(self.late.pop(self.random.randrange(len(self.late))))
+
+
+class Client:
+
+    def __init__(self, world, can_die):
+        self._world = world
+        self._can_die = can_die
+
+    def send(self, request):
+        world = self._world
+        world.pause()
+        if world.late and world.random.random() < 0.2:
+            world.answer(world.late.pop(0))
+        fault = world.random.random() if world.is_faulty else 1
+        if fault < 0.03:
+            raise remote.NotSent
+        if fault < 0.06:
+            raise remote.OutcomeUnknown
+        if fault < 0.12:
+            world.late.append(request)
+            raise remote.OutcomeUnknown
+        if fault < 0.125 and self._can_die:
+            world.late += [request] * world.random.randint(0, 1)
+            world.deaths += 1
+            raise Died
+        answer = world.answer(request)
+        if fault < 0.18:
+            world.pause()
+            raise remote.OutcomeUnknown
+        if fault < 0.24:
+            world.answer(request)
+        world.pause()
+        return answer
+
+
+class Clock(clock.FakeClock):
+
+    def __init__(self, world):
+        super().__init__()
+        self._world = world
+
+    def sleep(self, seconds):
+        super().sleep(seconds)
+        self._world.pause()
+
+
+def check(model):
+    """Check what is to be so after every request."""
+    used, counts = collections.Counter(), collections.Counter()
+    members = collections.defaultdict(dict)
+    for kv in model.read(b'/cellsched/c/', b'/cellsched/c0'):
+        consumer = records.StoredConsumer.of(kv)
+        for provider, amounts in consumer.amounts.items():
+            used[provider] += amounts['VCPU']
+            counts[provider] += 1
+        if consumer.joins:
+            group, host, member = consumer.joins
+            members[group][_NAMES.name(kv.key)] = [host, member]
+    for kv in model.read(b'/cellsched/p/0', b'/cellsched/p0'):
+        name, provider = _NAMES.name(kv.key), records.StoredProvider.of(kv)
+        told = provider.used.get('VCPU', 0)
+        assert told <= VCPU, f'{name} has {told} used'
+        assert (told, provider.consumers) == (used[name], counts[name]), (
+            f'{name} says {provider}, not {used[name]}')
+    told = {_NAMES.name(kv.key): json.loads(kv.value)['m']
+            for kv in model.read(b'/cellsched/g/', b'/cellsched/g0')}
+    assert told == members, f'{told} are not {dict(members)}'
+    for group, there in told.items():
+        hosts = [host for host, _ in there.values()]
+        assert len(hosts) == len(set(hosts)), f'{group} has {hosts}'
+
+
+class Caller:
+    """Claims, moves and releases at random, and knows what it was told."""
+
+    def __init__(self, world, number):
+        self._world = world
+        self._random = world.random
+        self._store = world.store()
+        self._names = (f'{number}-{each}' for each in itertools.count())
+        #: What its consumers hold, None where it was not told.
+        self.held = {}
+        self.refused = 0
+
+    def run(self):
+        for _ in range(6):
+            held = [name for name, provider in self.held.items() if provider]
+            choice = self._random.random()
+            if self._world.claiming and choice > 0.7:
+                self._meddle(self._random.choice(self._world.claiming))
+            elif held and choice < 0.2:
+                self._release(self._random.sample(held, 1))
+            elif held and choice < 0.35:
+                self._transfer(self._random.choice(held))
+            else:
+                self._claim(self._random.choice((1, 2, 12, 20)))
+
+    def _claim(self, count):
+        batch = [
+            claims.Claim(
+                next(self._names), self._random.choice(HOSTS),
+                {'VCPU': 1 if count > 2 else self._random.randint(1, 4)})
+            for _ in range(count)]
+        if self._random.random() < 0.3:
+            first = batch[0]
+            batch[0] = claims.Claim(
+                first.consumer, first.provider, first.resources,
+                claims.Membership('g', first.provider, 'anti-affinity'))
+        self.held.update((claim.consumer, None) for claim in batch)
+        self._world.claiming.append(batch)
+        try:
+            self._store.claim(batch)
+        except (exception.ClaimRefused, exception.GroupPolicyViolated):
+            self.refused += 1
+            self.held.update((claim.consumer, ()) for claim in batch)
+        else:
+            self.held.update(
+                (claim.consumer, (claim.provider, claim.resources['VCPU']))
+                for claim in batch)
+        self._world.claiming.remove(batch)
+        if not self._world.shared.isdisjoint(self.held):
+            self.held.update(
+                (name, None) for name in self._world.shared & self.held.keys())
+
+    def _meddle(self, batch):
+        """Do what somebody does who does not know of the other one."""
+        names = {claim.consumer for claim in batch}
+        self._world.shared |= names
+        if self._random.random() < 0.5:
+            self._world.released |= names
+            self._store.release(names)
+        else:
+            with contextlib.suppress(
+                    exception.ClaimRefused, exception.GroupPolicyViolated):
+                self._store.claim(batch)
+
+    def _release(self, names):
+        before = {name: self.held[name] for name in names}
+        self.held.update(dict.fromkeys(before))
+        self._store.release(names)
+        self.held.update(dict.fromkeys(before, ()))
+
+    def _transfer(self, source):
+        target = next(self._names)
+        holds = self.held[source]
+        self.held.update({source: None, target: None})
+        if not self._store.transfer(source, target):
+            raise AssertionError(f'{source} held {holds}')
+        self.held.update({source: (), target: holds})
+
+
+class TestFaults(base.TestCase):
+
+    def test_whatever_happens_nothing_is_taken_twice_or_lost(self):
+        totals = collections.Counter()
+        for seed in SEEDS:
+            with self.subTest(seed=seed):
+                totals += self.check_seed(seed)
+        self.assertLess(10, totals['refused'])
+        self.assertLess(10, totals['died'])
+        self.assertLess(100, totals['held'])
+
+    def check_seed(self, seed):
+        world = World(seed)
+        world.is_faulty = False
+        for host in HOSTS:
+            world.store().set_inventory(
+                host, {'VCPU': claims.Inventory(VCPU)})
+        world.is_faulty = True
+        callers = [Caller(world, number) for number in range(STORES)]
+        world.run([caller.run for caller in callers])
+        world.deliver()
+        world.is_faulty = False
+        self.check_held(world, callers)
+        self.check_cleared(world, callers)
+        return collections.Counter(
+            refused=sum(caller.refused for caller in callers),
+            died=world.deaths,
+            held=sum(bool(held) for caller in callers
+                     for held in caller.held.values()))
+
+    def check_held(self, world, callers):
+        store = world.store()
+        names = [name for caller in callers for name in caller.held]
+        told = {name: (each.provider, each.resources['VCPU'])
+                for name, [each] in store.held(names).items()}
+        for caller in callers:
+            for name, held in caller.held.items():
+                if held is not None:
+                    self.assertEqual(held, told.get(name, ()), name)
+
+    def check_cleared(self, world, callers):
+        """Check that what dead stores left can be cleared by others."""
+        made = Clock(world)
+        store = etcd.EtcdClaims(
+            Client(world, False), made, random.Random(0), ops_max=OPS_MAX)
+        names = [name for caller in callers for name in caller.held]
+        store.release(names)
+        store.held(names)
+        made.advance(6)
+        store.held(names)
+        for host in HOSTS:
+            self.assertFalse(store.recount(host))
+        self.assertEqual([], [
+            kv for kv in world.model.read(b'/cellsched/', b'/cellsched0')
+            if not kv.key.startswith(b'/cellsched/p/')])
+        self.assertEqual(
+            {0}, {usage.used['VCPU'] for usage in store.usages().usages})
