@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in etcd, on a real server."""
+
+import random
+
+from cellsched.claims import etcd
+from cellsched.claims.etcd import client
+from cellsched.claims.etcd import options
+from cellsched import clock
+from cellsched.testing.suite import claims as suite
+from tests.integration import base
+from tests.integration import etcd as servers
+
+
+class OnEtcd:
+    """Makes stores below a prefix of a server, which tests share."""
+
+    def setUp(self):
+        super().setUp()
+        self.url = self.part_of(servers.Etcd).url('claims')
+        self.store = self.make_store()
+
+    def make_client(self, timeout_s=20.0):
+        made = client.EtcdClient(options.place(self.url), timeout_s)
+        self.addCleanup(made.close)
+        return made
+
+    def make_store(self):
+        store = etcd.EtcdClaims(
+            self.make_client(), clock.Clock(), random.Random(),
+            options.place(self.url).prefix, self.url)
+        store.sync()
+        store.check()
+        return store
+
+    def make_peer(self, store):
+        return self.make_store()
+
+
+class TestEtcdClaims(OnEtcd, suite.ClaimStoreSuite, base.TestCase):
+    pass
