@@ -17,6 +17,10 @@ from cellsched import exception
 #: others that are done in a few milliseconds.
 _WAIT_MOST_S = 0.05
 
+#: Who loses lets at most so many others have their turn, each of whom takes as
+#: long as the attempt took.
+_TURNS_MAX = 8
+
 _Outcome = TypeVar('_Outcome')
 
 
@@ -55,11 +59,19 @@ class Calls:
         :raises cellsched.exception.DatabaseUnreachable: none did in time
         """
         reason: Exception | None = None
+        losses = 0
         for _ in remote.attempts(
                 self.clock, self.random, self._patience_s, _WAIT_MOST_S):
+            began = self.clock.monotonic()
             try:
                 return attempt()
-            except (Lost, remote.NotSent, remote.OutcomeUnknown) as exc:
+            except Lost as exc:
+                reason = exc
+                losses += 1
+                took_s = self.clock.monotonic() - began
+                self.clock.sleep(self.random.uniform(
+                    0, took_s * min(2 ** losses, _TURNS_MAX)))
+            except (remote.NotSent, remote.OutcomeUnknown) as exc:
                 reason = exc
         raise exception.DatabaseUnreachable(
             schema='claims', url=self._url,
