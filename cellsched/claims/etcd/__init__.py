@@ -34,6 +34,9 @@ from cellsched.claims import validation
 from cellsched import clock as clock_
 from cellsched import exception
 
+#: Claims of others that a claim of a contended provider is prepared for.
+_GUESSES = 3
+
 #: What the keys of this release are like.
 _FORMAT = 1
 
@@ -156,15 +159,31 @@ class EtcdClaims(base.ClaimStore):
                 taken = self._taken(claims, told)
             if not taken:
                 return 0
-            draft = transactions.Draft(told)
-            for name, consumer in transactions.by_consumer(taken).items():
-                draft.take(name, consumer)
-            _, view = self._calls.change(draft, scope)
+            outcome, view = self._calls.change(
+                _taking(taken, told), scope, self._guesses(taken, told))
             if view is not None:
                 raise calls.Lost
+            if not (told.is_fresh or outcome.alternative):
+                # Nobody has changed them since they were seen.
+                self._calls.contended.difference_update(scope.providers)
             return len(taken)
 
         return self._calls.repeat(attempt)
+
+    def _guesses(
+        self, claims: Sequence[base.Claim], view: transactions.View
+    ) -> Iterator[transactions.Draft]:
+        """Yield drafts of claims for what others may have done meanwhile.
+
+        That is only tried where others are known to be at work.
+        """
+        if len(view.consumers) > 1 or view.groups or (
+                self._calls.contended.isdisjoint(view.providers)):
+            return
+        for guess in transactions.guesses(view, claims, _GUESSES):
+            if batches.refusal(claims, guess) is not None:
+                return
+            yield _taking(claims, guess)
 
     def _as_seen(
         self, scope: transactions.Scope
@@ -335,6 +354,15 @@ class EtcdClaims(base.ClaimStore):
 
     def recount(self, provider: str) -> bool:
         return self._providers.recount(provider)
+
+
+def _taking(
+    claims: Sequence[base.Claim], view: transactions.View
+) -> transactions.Draft:
+    draft = transactions.Draft(view)
+    for name, consumer in transactions.by_consumer(claims).items():
+        draft.take(name, consumer)
+    return draft
 
 
 def _check_providers(claims: Sequence[base.Claim], most: int) -> None:

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import dataclasses
 import random as random_
 from typing import TypeVar
 
@@ -48,6 +49,8 @@ class Calls:
         self._client = client
         self._url = url
         self._patience_s = patience_s
+        #: Providers that others changed when this store tried to.
+        self.contended: set[str] = set()
         #: Providers as they were when this store saw them last.
         self._seen: dict[str, records.StoredProvider] = {}
 
@@ -108,13 +111,22 @@ class Calls:
         return self._view(scope, self.get(*scope.reads(self.names)))
 
     def change(
-        self, draft: transactions.Draft, scope: transactions.Scope
+        self, draft: transactions.Draft, scope: transactions.Scope,
+        others: Iterable[transactions.Draft] = (),
     ) -> tuple[protocol.TransactionOutcome, transactions.View | None]:
-        """Do what is drafted, or return what the scope has instead."""
-        outcome = self.transact(draft.transaction(self.names, scope))
+        """Do what is drafted, or return what the scope has instead.
+
+        :param others: drafts of the same for what the scope may be otherwise
+        """
+        drafts = [draft, *others]
+        first, *rest = [
+            each.transaction(self.names, scope) for each in drafts]
+        outcome = self.transact(dataclasses.replace(first, alternatives=tuple(
+            (each.compares, each.success) for each in rest)))
         if not outcome.succeeded:
+            self.contended.update(scope.providers)
             return outcome, self._view(scope, outcome)
-        for name, provider in draft.providers.items():
+        for name, provider in drafts[outcome.alternative].written().items():
             self.see(name, provider, outcome.revision)
         return outcome, None
 
@@ -124,9 +136,7 @@ class Calls:
     ) -> None:
         """Remember what a provider was at a revision, or at its own."""
         if revision is not None:
-            provider = records.StoredProvider(
-                revision, provider.inventory, provider.used,
-                provider.consumers, provider.batches)
+            provider = dataclasses.replace(provider, revision=revision)
         known = self._seen.get(name)
         # Should a later one go lost, a claim needs one request more.
         if known is None or known.revision < provider.revision:

@@ -8,6 +8,7 @@ answer is missing the next request goes to another one.
 
 import base64
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 import json
 import os
@@ -36,8 +37,6 @@ _UNAUTHENTICATED = 16
 
 #: What a member says to what it does not even begin with.
 _NOT_BEGUN = 'too many requests'
-
-_COMPARES = {'target': 'MOD', 'result': 'EQUAL'}
 
 
 class EtcdClient:
@@ -305,12 +304,26 @@ def _said(error: exceptions.Etcd3Exception) -> protocol.Refused:
 
 
 def _transaction(request: protocol.Transaction) -> dict[str, Any]:
-    return {
-        'compare': [{'key': _encoded(each.key), **_COMPARES,
-                     'mod_revision': each.revision}
-                    for each in request.compares],
-        'success': [_op(each) for each in request.success],
-        'failure': [_op(each) for each in request.failure]}
+    failure = [_op(each) for each in request.failure]
+    for compares, success in reversed(request.alternatives):
+        failure = [{'request_txn': _branches(compares, success, failure)}]
+    return _branches(request.compares, request.success, failure)
+
+
+def _branches(
+    compares: Iterable[protocol.Compare], success: Iterable[protocol.Op],
+    failure: list[dict[str, Any]],
+) -> dict[str, Any]:
+    return {'compare': [_compare(each) for each in compares],
+            'success': [_op(each) for each in success],
+            'failure': failure}
+
+
+def _compare(compare: protocol.Compare) -> dict[str, Any]:
+    told = {'key': _encoded(compare.key), 'result': 'EQUAL'}
+    if compare.value is not None:
+        return {**told, 'target': 'VALUE', 'value': _encoded(compare.value)}
+    return {**told, 'target': 'MOD', 'mod_revision': compare.revision}
 
 
 def _op(op: protocol.Op) -> dict[str, Any]:
@@ -326,13 +339,19 @@ def _op(op: protocol.Op) -> dict[str, Any]:
 
 
 def _outcome(told: Any) -> protocol.TransactionOutcome:
-    header = told['header']
+    header, alternative = told['header'], 0
+    while not told.get('succeeded') and (
+            nested := told.get('responses')) and 'response_txn' in nested[0]:
+        told = nested[0]['response_txn']
+        alternative += 1
+    succeeded = told.get('succeeded', False)
     return protocol.TransactionOutcome(
-        told.get('succeeded', False), str(header['cluster_id']),
+        succeeded, str(header['cluster_id']),
         int(header['revision']), tuple(
             tuple(map(_found, each['response_range'].get('kvs', ())))
             for each in told.get('responses', ())
-            if 'response_range' in each))
+            if 'response_range' in each),
+        alternative if succeeded else 0)
 
 
 def _found(told: Any) -> protocol.Found:

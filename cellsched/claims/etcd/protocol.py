@@ -21,10 +21,13 @@ class Compare:
     """The condition that a key was changed last by a revision.
 
     :param revision: 0 where there is to be no such key
+    :param value: what the key is to hold, whatever the revision is; None
+        where the revision says it
     """
 
     key: bytes
     revision: int
+    value: bytes | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,11 +67,14 @@ class Transaction:
     :param compares: conditions that must all be true
     :param success: what is done if they are
     :param failure: what is done if they are not
+    :param alternatives: conditions and operations to be tried in their order
+        before the failure
     """
 
     compares: tuple[Compare, ...] = ()
     success: tuple[Op, ...] = ()
     failure: tuple[Op, ...] = ()
+    alternatives: tuple[tuple[tuple[Compare, ...], tuple[Op, ...]], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,12 +98,15 @@ class TransactionOutcome:
     :param cluster: id of the cluster
     :param revision: of the whole store
     :param found: what was read, by the place of the :class:`Get` among others
+    :param alternative: number of the one that was done, from 1; 0 where none
+        was
     """
 
     succeeded: bool
     cluster: str
     revision: int
     found: tuple[tuple[Found, ...], ...] = ()
+    alternative: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

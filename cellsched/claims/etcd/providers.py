@@ -91,7 +91,8 @@ class ProviderFigures:
                 return False
             if known.batches:
                 self._batches.settle(known.batches)
-            counted = records.StoredProvider(known.revision, known.inventory)
+            counted = records.StoredProvider(
+                known.revision, known.inventory, changes=known.changes)
             for kv in self._all(self._names.consumer):
                 consumer = records.StoredConsumer.of(kv)
                 if name in consumer.amounts:

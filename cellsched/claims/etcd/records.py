@@ -41,6 +41,7 @@ class StoredProvider:
     :param revision: of its last change; 0 where there is none
     :param inventory: None where there is none
     :param batches: consumers here of batches that are not over, by their ids
+    :param changes: how often it was written, so that no value comes twice
     """
 
     revision: int = 0
@@ -48,6 +49,7 @@ class StoredProvider:
     used: Mapping[str, int] = dataclasses.field(default_factory=dict)
     consumers: int = 0
     batches: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    changes: int = 0
 
     def taken(
         self, amounts: Mapping[str, int], sign: int, batch: str
@@ -80,7 +82,8 @@ class StoredProvider:
         return encoded({
             'i': {name: _short(has) for name, has in (
                 self.inventory or {}).items()},
-            'u': self.used, 'n': self.consumers, 'b': self.batches})
+            'u': self.used, 'n': self.consumers, 'b': self.batches,
+            'c': self.changes})
 
     @classmethod
     def of(cls, found: protocol.Found) -> 'StoredProvider':
@@ -89,7 +92,7 @@ class StoredProvider:
         return cls(
             found.revision, {name: base.Inventory(*fields)
                              for name, fields in read['i'].items()},
-            read['u'], read['n'], read['b'])
+            read['u'], read['n'], read['b'], read['c'])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,7 +285,7 @@ def _short(inventory: base.Inventory) -> list[Any]:
 
 def encoded(value: Any) -> bytes:
     """Return JSON as a value of a key."""
-    return json.dumps(value, separators=(',', ':')).encode()
+    return json.dumps(value, separators=(',', ':'), sort_keys=True).encode()
 
 
 def decoded(value: bytes) -> dict[str, Any]:

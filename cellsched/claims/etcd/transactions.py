@@ -229,14 +229,19 @@ class Draft:
             self._groups[group] = dataclasses.replace(
                 it, batches=records.counted(it.batches, batch, -1))
 
+    def written(self) -> dict[str, records.StoredProvider]:
+        """Return providers as they are to be written."""
+        return {name: dataclasses.replace(
+            provider, changes=self._view.providers[name].changes + 1)
+            for name, provider in self.providers.items()}
+
     def transaction(
         self, names: records.Names, scope: Scope
     ) -> protocol.Transaction:
         """Return what does it, or else reads all of the scope."""
         view = self._view
         compares = [
-            *(protocol.Compare(names.provider(name),
-                               view.providers[name].revision)
+            *(_as_it_was(names.provider(name), view.providers[name])
               for name in scope.providers),
             *(protocol.Compare(names.consumer(name),
                                view.consumers[name].revision)
@@ -249,7 +254,7 @@ class Draft:
             tuple(compares), tuple(self._writes(names)), scope.reads(names))
 
     def _writes(self, names: records.Names) -> Iterator[protocol.Op]:
-        for name, provider in self.providers.items():
+        for name, provider in self.written().items():
             yield protocol.Put(names.provider(name), provider.value())
         for name, consumer in self.consumers.items():
             yield _written(names.consumer(name),
@@ -318,6 +323,38 @@ def parts(
         keys |= more
     if part:
         yield part
+
+
+def guesses(
+    view: View, claims: Sequence[base.Claim], count: int
+) -> Iterator[View]:
+    """Yield what a view may be by now, if others take the same meanwhile.
+
+    :param claims: of one consumer, for all providers that the view has
+    """
+    for _ in range(count):
+        guess = View(is_fresh=False)
+        guess.consumers = view.consumers
+        guess.providers = dict(view.providers)
+        for claim in claims:
+            provider = view.providers[claim.provider]
+            guess.providers[claim.provider] = dataclasses.replace(
+                provider.taken(claim.resources, 1, ''),
+                revision=-1, changes=provider.changes + 1)
+        yield guess
+        view = guess
+
+
+def _as_it_was(
+    key: bytes, provider: records.StoredProvider
+) -> protocol.Compare:
+    """Return the condition that a provider is what a view has.
+
+    What is guessed has no revision. No two values are the same.
+    """
+    if provider.revision < 0:
+        return protocol.Compare(key, 0, provider.value())
+    return protocol.Compare(key, provider.revision)
 
 
 def _written(key: bytes, value: bytes) -> protocol.Op:

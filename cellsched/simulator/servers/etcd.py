@@ -63,10 +63,12 @@ class EtcdModel:
         reason = _fault(request, self.ops_max)
         if reason:
             return protocol.Refused(_INVALID, reason)
-        succeeded = all(
-            self._revision(each.key) == each.revision
-            for each in request.compares)
-        ops = request.success if succeeded else request.failure
+        branches = [(request.compares, request.success),
+                    *request.alternatives]
+        number = next((number for number, (compares, _) in enumerate(branches)
+                       if all(map(self._holds, compares))), None)
+        succeeded = number is not None
+        ops = request.failure if number is None else branches[number][1]
         after = self.revision + 1
         found = []
         for op in ops:
@@ -82,10 +84,13 @@ class EtcdModel:
             elif self._keys.pop(op.key, None) is not None:
                 self.revision = after
         return protocol.TransactionOutcome(
-            succeeded, self.cluster, self.revision, tuple(found))
+            succeeded, self.cluster, self.revision, tuple(found), number or 0)
 
-    def _revision(self, key: bytes) -> int:
-        return self._keys[key].revision if key in self._keys else 0
+    def _holds(self, compare: protocol.Compare) -> bool:
+        found = self._keys.get(compare.key)
+        if compare.value is not None:
+            return found is not None and found.value == compare.value
+        return compare.revision == (found.revision if found else 0)
 
     def _changes(
         self, request: protocol.Changes
@@ -108,14 +113,16 @@ class EtcdModel:
 
 def _fault(request: protocol.Transaction, ops_max: int) -> str:
     """Return why a server refuses a transaction, if it does."""
-    for part in request.compares, request.success, request.failure:
-        if len(part) > ops_max:
+    branches = [(request.compares, request.success), *request.alternatives,
+                ((), request.failure)]
+    for branch in branches:
+        if max(map(len, branch)) > ops_max:
             return 'etcdserver: too many operations in txn request'
-    for ops in request.success, request.failure:
+    for _, ops in branches:
         keys = [op.key for op in ops if not isinstance(op, protocol.Get)]
         if len(keys) > len(set(keys)):
             return 'etcdserver: duplicate key given in txn request'
-    if _size(request.success) + _size(request.failure) > _BYTES_MAX:
+    if sum(_size(ops) for _, ops in branches) > _BYTES_MAX:
         return 'etcdserver: request is too large'
     return ''
 

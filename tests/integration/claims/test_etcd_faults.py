@@ -279,8 +279,9 @@ class TestModel(FaultCase):
             if isinstance(answer, protocol.TransactionOutcome):
                 kinds[answer.succeeded] += 1
                 self.assertEqual(
-                    (expected.succeeded, expected.found),
-                    (answer.succeeded, answer.found))
+                    (expected.succeeded, expected.found,
+                     expected.alternative),
+                    (answer.succeeded, answer.found, answer.alternative))
             else:
                 kinds[type(answer)] += 1
                 self.assertEqual(expected.code, answer.code)
@@ -297,8 +298,11 @@ class TestModel(FaultCase):
             for key in chance.sample(keys, chance.randint(0, 2)):
                 found = model.read(key)
                 revision = found[0].revision if found else 0
-                yield protocol.Compare(
-                    key, revision + (chance.random() < 0.3))
+                if chance.random() < 0.3:
+                    yield protocol.Compare(key, 0, chance.choice((b'', b'x')))
+                else:
+                    yield protocol.Compare(
+                        key, revision + (chance.random() < 0.3))
 
         def ops():
             for key in chance.sample(keys, chance.randint(0, 4)):
@@ -317,7 +321,9 @@ class TestModel(FaultCase):
                 yield protocol.Put(keys[0], b'1')
 
         return protocol.Transaction(
-            tuple(compares()), tuple(ops()), tuple(ops()))
+            tuple(compares()), tuple(ops()), tuple(ops()), tuple(
+                (tuple(compares()), tuple(ops()))
+                for _ in range(chance.randint(0, 2))))
 
     def test_compacted_changes_are_told_to_be(self):
         sender = self.make_client()
