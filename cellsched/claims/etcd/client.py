@@ -32,8 +32,10 @@ _Answer = TypeVar('_Answer')
 #: The path of the gateway from etcd 3.4 on.
 _PATH = '/v3/'
 
-#: gRPC's code of a login that does not hold any more.
+#: gRPC's code of a login that does not hold any more, and what a member says
+#: where there was none.
 _UNAUTHENTICATED = 16
+_NO_USER = 'user name is empty'
 
 #: What a member says to what it does not even begin with.
 _NOT_BEGUN = 'too many requests'
@@ -139,7 +141,8 @@ class EtcdClient:
     ) -> protocol.Answer:
         answer = self._answer(member, request)
         if (isinstance(answer, protocol.Refused) and self._user is not None
-                and answer.code == _UNAUTHENTICATED):
+                and (answer.code == _UNAUTHENTICATED
+                     or _NO_USER in answer.reason)):
             refused = self._log_in(member)
             if refused is not None:
                 return refused
@@ -182,6 +185,11 @@ class EtcdClient:
         watch = self._watch
         if watch is None or watch.position != request.after:
             self._stop_watching()
+            if self._user is not None:
+                # A watch does not say that its login does not hold.
+                refused = self._log_in(member)
+                if refused is not None:
+                    return refused
             watch = self._watch = _Watch(member, request, self._timeout_s)
         try:
             return watch.read(request.until)

@@ -246,6 +246,38 @@ class TestMember(FaultCase):
         self.assertIn(self.url, str(error))
 
 
+class TestUsers(FaultCase):
+
+    def test_user_of_etcd_is_logged_in_and_again_when_need_be(self):
+        admin = self.server.client()
+        for path, body in (
+                ('user/add', {'name': 'root', 'password': 'secret'}),
+                ('user/grant', {'user': 'root', 'role': 'root'}),
+                ('enable', {})):
+            admin.post(admin.get_url(f'auth/{path}'), json=body)
+        endpoints = options.place(self.url)
+        sender = client.EtcdClient(endpoints, user=('root', 'secret'))
+        self.addCleanup(sender.close)
+        store = etcd.EtcdClaims(
+            sender, clock.Clock(), random.Random(), endpoints.prefix)
+        store.sync()
+        # Tokens are forgotten by a member that is started again.
+        self.server.kill()
+        for process in self.server.processes:
+            process.start()
+        store.check()
+        self.make_hosts(store, 1)
+        self.assertEqual(1, len(store.usages().usages))
+
+        for user in None, ('root', 'wrong'):
+            other = client.EtcdClient(endpoints, user=user)
+            self.addCleanup(other.close)
+            answer = other.send(protocol.Transaction(
+                success=(protocol.Get(b'a'),)))
+            self.assertIsInstance(answer, protocol.Refused)
+            self.assertNotIn('wrong', answer.reason)
+
+
 class TestCluster(FaultCase):
 
     kind = servers.EtcdCluster
