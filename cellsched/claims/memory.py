@@ -69,6 +69,8 @@ class MemoryClaims(base.ClaimStore):
             return len(taken)
 
     def release(self, consumers: Iterable[str]) -> None:
+        # Who tells them may ask this store for them.
+        consumers = list(consumers)
         with self._lock:
             released: list[base.Claim] = []
             for consumer in consumers:
@@ -105,12 +107,14 @@ class MemoryClaims(base.ClaimStore):
             )[:limit]
 
     def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+        consumers = list(consumers)
         with self._lock:
             return self._holdings(consumers)
 
     def memberships(
         self, consumers: Iterable[str]
     ) -> dict[str, base.Membership]:
+        consumers = list(consumers)
         with self._lock:
             return {consumer: self._joined(consumer) for consumer in consumers
                     if consumer in self._groups}

@@ -15,10 +15,13 @@ Names are entry points in ``cellsched.claims``. ``memory`` forgets with its
 process and serves tests and simulations only.
 """),
     cfg.StrOpt('connection', secret=True, help="""
-Where the store is; for ``sql``, a SQLAlchemy URL.
+Where the store is.
 
-Unset, the store is the database of ``[api_database] connection``. Schedulers,
-conductors and compute agents all need it.
+Schedulers, conductors and compute agents all need it. For ``sql`` it is a
+SQLAlchemy URL, and unset it is the database of ``[api_database] connection``;
+for ``etcd``, ``etcd://HOST:PORT,HOST:PORT/PREFIX``; for ``cassandra``,
+``cassandra://USER:PASSWORD@HOST:PORT,HOST:PORT/KEYSPACE``. Of ``placement``
+the options of ``[placement]`` say where it is, and this one stays unset.
 """),
     cfg.ListOpt('require', default=[], help="""
 Promises that the store must make, or the service does not start.

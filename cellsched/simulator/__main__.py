@@ -7,6 +7,7 @@ import sys
 
 from cellsched import clock
 from cellsched.simulator import arena
+from cellsched.simulator import claim_servers
 from cellsched.simulator import faults
 from cellsched.simulator import simulation
 
@@ -18,10 +19,12 @@ def main() -> int:
         logging.disable(logging.CRITICAL)
     now = clock.Clock().monotonic
     shared = arena.Arena()
+    claims = (claim_servers.KINDS[arguments.claims]
+              if arguments.claims else None)
     began, steps, failed = now(), 0, 0
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         outcome = simulation.Simulation(
-            shared, seed, arguments.faults, arguments.rate).run()
+            shared, seed, arguments.faults, arguments.rate, claims).run()
         steps += outcome.steps
         if outcome.failure or arguments.trace:
             print(outcome.text(arguments.last))
@@ -45,7 +48,9 @@ def _arguments() -> argparse.Namespace:
         '--faults', type=lambda text: [kind for kind in text.split(',')
                                        if kind],
         help='what may go wrong, in place of what the seed says: '
-             + ', '.join(faults.KINDS))
+             + ', '.join((*faults.KINDS, *faults.SERVER_KINDS)))
+    parser.add_argument('--claims', choices=sorted(claim_servers.KINDS),
+                        help='the claim store, on a model of its server')
     parser.add_argument('--rate', type=float,
                         help='how often, between 0 and 1, likewise')
     parser.add_argument('--trace', action='store_true',

@@ -28,6 +28,11 @@ KINDS = (
     'build',
 )
 
+#: What may go wrong beside it where claims are on a server of their own: it is
+#: down for a while; a request to it is lost, or its answer; it comes late, or
+#: twice.
+SERVER_KINDS = ('claims', 'request', 'answer', 'late', 'twice')
+
 #: Processes that die in one run.
 _DEATHS_MAX = 3
 
@@ -114,6 +119,18 @@ class Faults:
             raise stores.unreachable(store, 'gone')
         return 'lost' if self.happens('lost') else None
 
+    def send(self, now: float) -> stores.Fate:
+        """Return what becomes of a request to the claim store's server."""
+        if self._is_down('claims', 'claims', now):
+            return stores.Fate.NOT_SENT
+        for kind, fate in (('request', stores.Fate.LOST),
+                           ('answer', stores.Fate.UNANSWERED),
+                           ('late', stores.Fate.LATE),
+                           ('twice', stores.Fate.TWICE)):
+            if self.happens(kind, 0.5):
+                return fate
+        return stores.Fate.ANSWERED
+
     def deliver(
         self, letter: network.Letter, now: float
     ) -> list[network.Letter]:
@@ -141,7 +158,12 @@ class Faults:
         return self._down.get(name, 0.0) > now
 
 
-def draw(chance: random.Random) -> list[str]:
-    """Return what may go wrong in a run: little, some or a lot of it."""
+def draw(
+    chance: random.Random, more: Collection[str] = ()
+) -> list[str]:
+    """Return what may go wrong in a run: little, some or a lot of it.
+
+    :param more: kinds beside :data:`KINDS`
+    """
     share = chance.choice((0.15, 0.4, 0.7))
-    return [kind for kind in KINDS if chance.random() < share]
+    return [kind for kind in (*KINDS, *more) if chance.random() < share]

@@ -141,6 +141,10 @@ class Process(stores.Gate):
         self._world.pause(f'{verb} {store.url.rpartition("/")[2]}')
         return self._world.strike(self, store, writes)
 
+    def ask_server(self, what: str) -> stores.Fate:
+        self._world.pause(what)
+        return self._world.strike_server()
+
     def left(self, store: stores.Store | None) -> None:
         self._world.look_at(store)
 

@@ -12,10 +12,12 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.assembly import services as assembly
+from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched import exception
 from cellsched.simulator import arena as arena_
 from cellsched.simulator import baton as baton_
+from cellsched.simulator import claim_servers
 from cellsched.simulator import faults as faults_
 from cellsched.simulator import network
 from cellsched.simulator import outcome
@@ -41,29 +43,40 @@ class Simulation(worlds.World):
 
     :param kinds: what may go wrong; drawn from the seed by default
     :param rate: how often something does, likewise
+    :param claims: the kind of claim store, if it is one with a server; else
+        claims are in memory or in a database, likewise
     """
 
     def __init__(
         self, arena: arena_.Arena, seed: int,
         kinds: Collection[str] | None = None, rate: float | None = None,
+        claims: claim_servers.Kind | None = None,
     ) -> None:
         super().__init__(arena.stores, seed)
         self._arena = arena
         self._random = random.Random(seed)
-        drawn = faults_.draw(self._random)
+        drawn = faults_.draw(
+            self._random, () if claims is None else faults_.SERVER_KINDS)
         self.faults = faults_.Faults(
             self._random, drawn if kinds is None else kinds, rate)
         self._kinds = tuple(sorted(self.faults.kinds))
         self._switch = self._random.choice((0.1, 0.4, 0.8))
         self.users = users_.Users(self._random)
-        self._claims = (memory.MemoryClaims()
-                        if self._random.random() < 0.5 else None)
+        in_memory = self._random.random() < 0.5
+        self._claims: claims_base.ClaimStore | None = None
+        self._server: claim_servers.ClaimServer | None = None
+        if claims is not None:
+            self._server = claim_servers.ClaimServer(
+                claims, random.Random(f'{seed} claims'))
+            self._claims = self._server.direct()
+        elif in_memory:
+            self._claims = memory.MemoryClaims()
         self._drivers: dict[str, Any] = {}
         self.baton = baton_.Baton(arena.crew, self._decide)
         self.trace: list[tuple[float, str, str]] = []
         self.promises = promises_.Promises(
             arena.stores, self._claims, self._drivers, arena.hosts,
-            self.users, self._note)
+            self.users, self._note, claims is None or claims.is_exact)
         self._ready: list[baton_.Activity] = []
         self._dead: dict[str, float] = {}
         self._frozen: dict[str, float] = {}
@@ -104,6 +117,8 @@ class Simulation(worlds.World):
     def _come_to_rest(self) -> None:
         """Let nothing go wrong any more, and everything come to its end."""
         self.faults.stop()
+        if self._server is not None:
+            self._server.settle()
         self._frozen.clear()
         for process in self.processes.values():
             process.clock.ahead_s = 0.0
@@ -138,6 +153,10 @@ class Simulation(worlds.World):
     def claims_of(self, process: processes.Process) -> Any:
         if self._claims is None:
             return None
+        if self._server is not None:
+            return self._server.store(
+                claim_servers.Client(self._server, process), process.clock,
+                random.Random(f'{self.seed} {process.name} {process.lives}'))
         return stores.Claims(self._claims, process)
 
     def pause(self, what: str) -> None:
@@ -155,6 +174,11 @@ class Simulation(worlds.World):
     def wait(
         self, awaited: Callable[[], bool], patience_s: float | None
     ) -> bool:
+        mine = self.baton.mine()
+        if mine is not None and mine.owner.depth and patience_s is not None:
+            # With a transaction open nobody else goes on.
+            self.now += patience_s
+            return awaited()
         return self.baton.wait(
             awaited, None if patience_s is None else self.now + patience_s)
 
@@ -177,6 +201,14 @@ class Simulation(worlds.World):
         if how:
             self._note(f'goes wrong: {how}')
         return how
+
+    def strike_server(self) -> stores.Fate:
+        if self.baton.mine() is None:
+            return stores.Fate.ANSWERED
+        fate = self.faults.send(self.now)
+        if fate is not stores.Fate.ANSWERED:
+            self._note(f'goes wrong: {fate.value}')
+        return fate
 
     def look_at(self, store: stores.Store | None) -> None:
         try:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import enum
 import sqlite3
 from typing import Any
 
@@ -56,6 +57,17 @@ class Store:
         return before != self.changes
 
 
+class Fate(enum.Enum):
+    """What becomes of a request to a server that is no database."""
+
+    ANSWERED = 'answered'
+    NOT_SENT = 'not sent'
+    LOST = 'lost'
+    UNANSWERED = 'done and not answered'
+    LATE = 'done later'
+    TWICE = 'done twice'
+
+
 class Gate:
     """The gate that a process passes to get at anything outside of it.
 
@@ -77,8 +89,12 @@ class Gate:
         :raises cellsched.exception.DatabaseUnreachable: the database is down
         """
 
+    def ask_server(self, what: str) -> Fate:
+        """Return what becomes of a request to a claim store's server."""
+        return Fate.ANSWERED
+
     def left(self, store: Store | None) -> None:
-        """Hear of what a transaction did; None are claims in memory."""
+        """Hear of what a transaction did; None are claims elsewhere."""
 
     @contextlib.contextmanager
     def inside(self, store: Store) -> Iterator[None]:
@@ -167,6 +183,7 @@ class Claims:
     def __init__(self, store: claims_base.ClaimStore, gate: Gate) -> None:
         self._store = store
         self._gate = gate
+        self.traits = store.traits
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self._store, name)

@@ -66,5 +66,9 @@ class World:
         """Return how a transaction goes wrong; see ``stores.Gate.ask``."""
         return None
 
+    def strike_server(self) -> stores.Fate:
+        """Return what becomes of a request; see ``stores.Gate.ask_server``."""
+        return stores.Fate.ANSWERED
+
     def look_at(self, store: stores.Store | None) -> None:
         """Look whether what changed may be so."""

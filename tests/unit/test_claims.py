@@ -2,6 +2,7 @@
 """Loading the claim store that is configured."""
 
 from cellsched import claims
+from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched.claims import sql
 from cellsched import clock
@@ -59,5 +60,5 @@ class TestLoad(base.TestCase):
             require='fast')
 
         self.assertEqual('[claims] require', error.field)
-        self.assertIn("atomic, durable, shared, groups, not 'fast'",
-                      error.expected)
+        known = ', '.join(trait.value for trait in claims_base.Trait)
+        self.assertIn(f"{known}, not 'fast'", error.expected)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deployments with claims on a server of their own, which can fail.
+
+The stores are the product's; their servers are models. What is sent to one may
+be lost, done twice or done late, its answer may be lost, and it may be away.
+``tools/test.sh simulation --claims etcd --seed N`` runs one of them again.
+"""
+
+from testtools import content
+
+from cellsched.simulator import claim_servers
+from cellsched.simulator import faults
+from cellsched.simulator import simulation
+from tests.functional import test_simulation
+
+#: Seeds of one test, each for every store.
+SEEDS = 20
+
+
+class StoresTestCase(test_simulation.SimulationTestCase):
+
+    def assertKept(self, seed, kinds, rate, name):
+        outcome = simulation.Simulation(
+            self.arena, seed, kinds, rate, claim_servers.KINDS[name]).run()
+        if outcome.failure:
+            self.addDetail('trace', content.text_content(outcome.text()))
+            self.fail(f'{name}: {outcome.text(last=1)}')
+        return outcome
+
+
+class TestSeeds(StoresTestCase):
+    """Whatever goes wrong."""
+
+
+def _seeds(name, number):
+    def test(self):
+        for seed in range(number * SEEDS, (number + 1) * SEEDS):
+            self.assertKept(seed, None, None, name)
+
+    return test
+
+
+for name in claim_servers.KINDS:
+    for number in range(3):
+        setattr(TestSeeds, f'test_seeds_of_{name}_from_{number * SEEDS:02}',
+                _seeds(name, number))
+
+
+class TestServers(StoresTestCase):
+
+    def test_each_fault_of_the_server_alone_and_often_breaks_nothing(self):
+        for name in claim_servers.KINDS:
+            for kind in faults.SERVER_KINDS:
+                for seed in range(2):
+                    self.assertKept(seed, [kind], 0.3, name)
+
+    def test_without_faults_what_fits_is_built(self):
+        for name in claim_servers.KINDS:
+            outcome = self.assertKept(1, [], None, name)
+            self.assertIn("('active', None)", outcome.text())
