@@ -2,6 +2,7 @@
 """The contract of a claim store."""
 
 import abc
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ class Trait(enum.Enum):
     GROUPS = 'groups'
     FEED = 'feed'
     CONSUMER_LIST = 'consumer_list'
+    QUERY = 'query'
 
 
 #: What each promise means, for people.
@@ -50,6 +52,9 @@ MEANINGS: Mapping[Trait, str] = {
         'of each host is read to find it.',
     Trait.CONSUMER_LIST:
         'All consumers are listed. Elsewhere each host is asked for its own.',
+    Trait.QUERY:
+        'The store finds the hosts that have room, as provider_scheduler '
+        'needs.',
 }
 
 
@@ -185,6 +190,21 @@ class UsageChanges:
 
     token: Any
     usages: Sequence[Usage]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProviderQuery:
+    """The room and the traits that a tree of providers is to have.
+
+    :param resources: amounts by resource class: for each class some provider
+        of the tree gives at least one of these amounts, in one claim
+    :param required: traits, each of some provider of the tree
+    :param forbidden: traits that the root must not have
+    """
+
+    resources: Mapping[str, Collection[int]]
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
 
 
 class ClaimStoreParts(Protocol):
@@ -414,6 +434,51 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.InvalidField: :func:`.check_inventory`
             refuses it
         """
+
+    def set_traits(
+        self, provider: str, traits: Iterable[str], root: str
+    ) -> None:
+        """Say what a provider can do, and of which tree it is.
+
+        Replaces what was said before; to say the same again is no change. The
+        provider may have no inventory yet. A store that does not promise
+        ``QUERY`` need not remember it, and has nothing to do.
+
+        :param traits: names of A-Z, 0-9 and _, of at most 255 characters
+        :param root: uuid of the provider that the tree begins with, which is
+            a compute node's, or its own
+        :raises cellsched.exception.InvalidField: :func:`.check_traits`
+            refuses it
+        """
+
+    def roots(self, providers: Iterable[str]) -> dict[str, str]:
+        """Return the roots of the trees that providers are of.
+
+        Those of which :meth:`set_traits` said nothing are left out. A store
+        that promises ``QUERY`` must tell; for others there is nothing to do.
+        """
+        return {}
+
+    def find_providers(
+        self, query: ProviderQuery, limit: int | None = None
+    ) -> list[str]:
+        """Return the roots of the trees that have what is asked for.
+
+        A store that promises ``QUERY`` must tell, and leave out no tree that
+        had it before the call and has it still. Room is the capacity less what
+        is taken, within the bounds on one claim; who claims it may be too late
+        all the same. A provider of which :meth:`set_traits` said nothing is a
+        tree of its own, and its traits are not asked about. Where the query
+        asks for no resources, all trees have them that the store has heard of.
+
+        :param limit: how many at most, at least 1; where there are more, any
+            of them as chance has it, and not the same each time. None for all
+        :raises cellsched.exception.InvalidField: :func:`.check_query` refuses
+            it
+        :raises cellsched.exception.ConfigurationInvalid: the store does not
+            tell
+        """
+        raise self._untold('find_providers', 'where there is room')
 
     def inventories(
         self, providers: Iterable[str] | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import random as random_
 import threading
 from typing import Any
 from typing import Self
@@ -22,19 +23,26 @@ class MemoryClaims(base.ClaimStore):
 
     The reference of what a store does. It forgets with its process, which
     alone sees it, so it serves tests and simulations only.
+
+    :param random: chooses among providers where there are too many; without
+        it the first are
     """
 
     traits = frozenset({
         base.Trait.ATOMIC, base.Trait.GROUPS, base.Trait.FEED,
-        base.Trait.CONSUMER_LIST})
+        base.Trait.CONSUMER_LIST, base.Trait.QUERY})
 
-    def __init__(self) -> None:
+    def __init__(self, random: random_.Random | None = None) -> None:
         self._lock = threading.Lock()
+        self._random = random
         self._held: dict[str, list[base.Claim]] = {}
         #: Groups of consumers, and by group their members and hosts.
         self._groups: dict[str, str] = {}
         self._members: dict[str, dict[str, tuple[str, str]]] = {}
         self._inventories: dict[str, dict[str, base.Inventory]] = {}
+        #: Roots of providers, and their traits.
+        self._roots: dict[str, str] = {}
+        self._traits: dict[str, frozenset[str]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._consumers: dict[str, int] = {}
         #: When providers changed last, those of the latest change at the end.
@@ -45,7 +53,7 @@ class MemoryClaims(base.ClaimStore):
     def from_conf(
         cls, conf: cfg.ConfigOpts, parts: base.ClaimStoreParts
     ) -> Self:
-        return cls()
+        return cls(parts.random)
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         validation.check_claims(claims)
@@ -127,6 +135,62 @@ class MemoryClaims(base.ClaimStore):
             if self._inventories.get(provider) != inventory:
                 self._inventories[provider] = dict(inventory)
                 self._note([provider])
+
+    def set_traits(
+        self, provider: str, traits: Iterable[str], root: str
+    ) -> None:
+        traits = frozenset(traits)
+        validation.check_traits(provider, traits, root)
+        with self._lock:
+            self._roots[provider] = root
+            self._traits[provider] = traits
+
+    def roots(self, providers: Iterable[str]) -> dict[str, str]:
+        with self._lock:
+            return {provider: self._roots[provider] for provider in providers
+                    if provider in self._roots}
+
+    def find_providers(
+        self, query: base.ProviderQuery, limit: int | None = None
+    ) -> list[str]:
+        validation.check_query(query, limit)
+        with self._lock:
+            trees: dict[str, list[str]] = {}
+            for provider in self._inventories:
+                trees.setdefault(
+                    self._roots.get(provider, provider), []).append(provider)
+            found = [root for root, tree in trees.items()
+                     if self._has(root, tree, query)]
+        if limit is None or len(found) <= limit:
+            return found
+        if self._random is None:
+            return found[:limit]
+        return self._random.sample(found, limit)
+
+    def _has(
+        self, root: str, tree: Iterable[str], query: base.ProviderQuery
+    ) -> bool:
+        """Return whether a tree has what a query asks for."""
+        if not all(any(self._gives(provider, resource, amount)
+                       for provider in tree for amount in amounts)
+                   for resource, amounts in query.resources.items()):
+            return False
+        if root not in self._traits:
+            return True
+        has = frozenset[str]().union(*(
+            traits for provider, traits in self._traits.items()
+            if self._roots[provider] == root))
+        return query.required <= has and query.forbidden.isdisjoint(
+            self._traits[root])
+
+    def _gives(self, provider: str, resource: str, amount: int) -> bool:
+        has = self._inventories[provider].get(resource)
+        if has is None:
+            return False
+        used = self._used.get(provider, {}).get(resource, 0)
+        return (used + amount <= has.capacity
+                and has.min_unit <= amount <= has.max_unit
+                and amount % has.step_size == 0)
 
     def inventories(
         self, providers: Iterable[str] | None = None

@@ -18,6 +18,7 @@ from cellsched.objects import resources
 #: What uuids and the names of resource classes may be made of.
 _UUID = re.compile(r'[!-~]{1,36}')
 _RESOURCE_CLASS = re.compile(r'[A-Z0-9_]{1,255}')
+_TRAIT = re.compile(r'[A-Z0-9_]{1,255}')
 
 #: The largest amount of anything, in its unit.
 AMOUNT_MAX = resources.AMOUNT_MAX
@@ -98,6 +99,44 @@ def check_limit(limit: int) -> None:
     :raises cellsched.exception.InvalidField: names its bound
     """
     _check_amount(limit, 'consumers', 'limit', 1)
+
+
+def is_trait(name: str) -> bool:
+    """Return whether a store can be told of a trait of this name."""
+    return _is(_TRAIT, name)
+
+
+def check_traits(provider: str, traits: Iterable[str], root: str) -> None:
+    """Make sure that what is said of a provider makes sense.
+
+    :raises cellsched.exception.InvalidField: names the field and its bound
+    """
+    where = f'traits of {provider!r:.80}'
+    _expect(_is(_UUID, provider), where, 'provider', 'a uuid')
+    _expect(_is(_UUID, root), where, 'root', 'a uuid')
+    _check_names(where, 'traits', traits)
+
+
+def check_query(query: base.ProviderQuery, limit: int | None) -> None:
+    """Make sure that what providers are to have makes sense.
+
+    :raises cellsched.exception.InvalidField: names the field and its bound
+    """
+    where = 'query for providers'
+    _check_classes(query.resources, where)
+    for resource, amounts in query.resources.items():
+        _expect(amounts, where, resource, 'at least one amount')
+        for amount in amounts:
+            _check_amount(amount, where, resource, 1)
+    _check_names(where, 'required', query.required)
+    _check_names(where, 'forbidden', query.forbidden)
+    if limit is not None:
+        _check_amount(limit, where, 'limit', 1)
+
+
+def _check_names(where: str, field: str, traits: Iterable[str]) -> None:
+    _expect(all(map(is_trait, traits)), where, field,
+            'names of A-Z, 0-9 and _, at most 255 characters each')
 
 
 def check_inventory(

@@ -14,6 +14,7 @@ from oslo_serialization import jsonutils
 from oslo_utils import uuidutils
 
 from cellsched.claims import base as claims_base
+from cellsched.claims import validation
 from cellsched.compute import children
 from cellsched.compute import host_name
 from cellsched.compute import progress
@@ -78,6 +79,8 @@ class Tracker:
         self._told: dict[str, Mapping[str, Any]] = {}
         self._providers: dict[str, str] = {}
         self._reported: dict[str, dict[str, _Inventories]] = {}
+        # What the store was told that they can do, by provider.
+        self._described: dict[str, tuple[str, Set[str]]] = {}
         # Children of each node that may have something to claim.
         self._children: dict[str, set[str]] = {}
         # Resource classes of files that were ignored, by provider.
@@ -131,6 +134,7 @@ class Tracker:
             # Somebody else may have said what it has.
             self._told.clear()
             self._reported.clear()
+            self._described.clear()
             self._providers.clear()
 
     def _report_node(
@@ -162,6 +166,24 @@ class Tracker:
                 reported[uuid] = inventory
         for uuid in reported.keys() - inventories.keys():
             del reported[uuid]
+        self._describe(node, provider, resources)
+
+    def _describe(
+        self, node: str, provider: str, resources: virt_base.NodeResources
+    ) -> None:
+        """Tell the store what a node and its children can do.
+
+        Names that no request can ask for are left out.
+        """
+        traits = {provider: self._node_traits(node, provider, resources)}
+        for name, child in resources.providers.items():
+            uuid = child_providers.uuid_of(provider, name)
+            traits[uuid] = self._child_traits(name, uuid, child)
+        for uuid, names in traits.items():
+            said = provider, frozenset(filter(validation.is_trait, names))
+            if self._described.get(uuid) != said:
+                self._claims.set_traits(uuid, said[1], root=provider)
+                self._described[uuid] = said
 
     def _find(self, node: str) -> str | None:
         """Return a node's uuid as the cell has it, and keep its children."""
@@ -185,6 +207,7 @@ class Tracker:
         for uuid in sorted(known - have):
             self._claims.set_inventory(uuid, {})
             self._reported.get(node, {}).pop(uuid, None)
+            self._described.pop(uuid, None)
             known.discard(uuid)
         known |= have
 
@@ -267,9 +290,9 @@ class Tracker:
         self, node: str, provider: str, resources: virt_base.NodeResources
     ) -> dict[str, str | None]:
         """Return those columns of a node that depend on its uuid."""
-        said = self._provider_config.traits(node, provider)
         return {
-            'traits': _text(sorted(TRAITS | resources.traits | said)),
+            'traits': _text(sorted(
+                self._node_traits(node, provider, resources))),
             'providers': child_providers.dump(
                 self._child(provider, name, child)
                 for name, child in resources.providers.items())}
@@ -278,11 +301,22 @@ class Tracker:
         self, node: str, name: str, child: virt_base.ChildProvider
     ) -> child_providers.Child:
         uuid = child_providers.uuid_of(node, name)
-        said = self._provider_config.traits(name, uuid, is_node=False)
         return child_providers.Child(
             uuid, name,
             child.parent and child_providers.uuid_of(node, child.parent),
-            child.traits | said)
+            self._child_traits(name, uuid, child))
+
+    def _node_traits(
+        self, node: str, provider: str, resources: virt_base.NodeResources
+    ) -> Set[str]:
+        return (TRAITS | resources.traits
+                | self._provider_config.traits(node, provider))
+
+    def _child_traits(
+        self, name: str, uuid: str, child: virt_base.ChildProvider
+    ) -> frozenset[str]:
+        return frozenset(child.traits | self._provider_config.traits(
+            name, uuid, is_node=False))
 
     def _ratios(self) -> tuple[float, float, float]:
         return self._ratio('cpu'), self._ratio('ram'), self._ratio('disk')

@@ -37,6 +37,8 @@ Possible values:
   there are
 * ``consumer_list``: all who hold something are listed, without asking each
   host
+* ``query``: the hosts that have room are found by the store, which
+  ``provider_scheduler`` needs
 """),
 ]
 

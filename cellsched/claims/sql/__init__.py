@@ -4,8 +4,8 @@
 ``schema`` has the tables and ``migrations`` their history; ``queries`` reads
 and ``transactions`` writes, ``single_statement`` has the one that most claims
 on PostgreSQL need; ``statements`` adds up what a batch moves and makes it into
-parts of statements; ``group_members`` has what server groups need, and
-``recount`` sets figures right.
+parts of statements; ``group_members`` has what server groups need,
+``provider_queries`` finds providers, and ``recount`` sets figures right.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from cellsched.claims import base
 from cellsched.claims.sql import group_members
+from cellsched.claims.sql import provider_queries
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import recount as recount_
 from cellsched.claims.sql import schema
@@ -184,6 +185,42 @@ class SQLClaims(base.ClaimStore):
                     connection, provider, inventory, new=known is None)
 
         _repeat(attempt)
+
+    def set_traits(
+        self, provider: str, traits: Iterable[str], root: str
+    ) -> None:
+        has = frozenset(traits)
+        validation.check_traits(provider, has, root)
+
+        def attempt() -> None:
+            with self._database.reader() as connection:
+                told = provider_queries.told(connection, provider)
+            if told == (root, has):
+                return
+            with self._database.writer() as connection:
+                provider_queries.tell(connection, provider, has, root)
+
+        _repeat(attempt)
+
+    def roots(self, providers: Iterable[str]) -> dict[str, str]:
+        named = list(providers)
+
+        def attempt() -> dict[str, str]:
+            with self._database.reader() as connection:
+                return provider_queries.roots(connection, named)
+
+        return _repeat(attempt) if named else {}
+
+    def find_providers(
+        self, query: base.ProviderQuery, limit: int | None = None
+    ) -> list[str]:
+        validation.check_query(query, limit)
+
+        def attempt() -> list[str]:
+            with self._database.reader() as connection:
+                return provider_queries.find(connection, query, limit)
+
+        return _repeat(attempt)
 
     def inventories(
         self, providers: Iterable[str] | None = None

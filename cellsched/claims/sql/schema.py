@@ -80,6 +80,21 @@ members = sa.Table(
     sa.Index('claim_members_group_uuid_idx', 'group_uuid'),
 )
 
+#: The trees that providers belong to, as agents tell. Who told nothing of a
+#: provider has no row here, and has not said that it has no traits.
+trees = sa.Table(
+    'provider_trees', METADATA,
+    sa.Column('provider', _text(36), primary_key=True),
+    sa.Column('root', _text(36), nullable=False),
+    sa.Index('provider_trees_root_idx', 'root'),
+)
+
+traits = sa.Table(
+    'provider_traits', METADATA,
+    sa.Column('provider', _text(36), primary_key=True),
+    sa.Column('trait', _text(255), primary_key=True),
+)
+
 #: What stands for server groups when they are locked: each for many of them,
 #: so that nothing is left of one that has gone.
 group_locks = sa.Table(
@@ -92,4 +107,4 @@ group_locks = sa.Table(
 FEED = feed.Feed('feed_lanes', METADATA, LANES)
 
 SCHEMA = schema_.Schema(
-    'claims', 'cellsched.claims.sql', METADATA, '2f6a91c07d3e')
+    'claims', 'cellsched.claims.sql', METADATA, '8c51d7e03b9a')

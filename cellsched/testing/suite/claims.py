@@ -19,6 +19,7 @@ from cellsched.testing.suite import claim_batches
 from cellsched.testing.suite import claim_groups
 from cellsched.testing.suite import claim_owners
 from cellsched.testing.suite import claim_providers
+from cellsched.testing.suite import claim_queries
 from cellsched.testing.suite import claim_races
 from cellsched.testing.suite import claim_transfers
 
@@ -26,7 +27,8 @@ from cellsched.testing.suite import claim_transfers
 class ClaimStoreSuite(
         claim_providers.ClaimProviders, claim_transfers.ClaimTransfers,
         claim_groups.ClaimGroups, claim_owners.ClaimOwners,
-        claim_races.ClaimRaces, claim_batches.ClaimBatches):
+        claim_races.ClaimRaces, claim_batches.ClaimBatches,
+        claim_queries.ClaimQueries):
     """Tests of a claim store, which ``make_store`` makes."""
 
     # Claims.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reporting the child providers of nodes."""
 
+from cellsched.claims import base as claims
 from cellsched.compute import provider_config
 from cellsched.db.cell import hosts
 from cellsched.db.cell import models
@@ -52,6 +53,48 @@ class TestChildren(tracking.TrackerTestCase):
             {'gpu0': (None, {'HW_A'}), 'vf0': ('gpu0', frozenset())},
             self.children())
         self.assertEqual({'gpu0': 4, 'vf0': 1}, self.room())
+
+    def find(self, *required, **amounts):
+        return self.claims.find_providers(claims.ProviderQuery(
+            {name: [amount] for name, amount in amounts.items()},
+            frozenset(required)))
+
+    def test_traits_are_told_to_the_store_with_their_tree(self):
+        self.have(gpu0=gpu(4, 'HW_A'))
+        reports = self.tracker()
+
+        reports.report()
+
+        node = self.node().uuid
+        self.assertEqual([node], self.find('COMPUTE_NODE', VCPU=4))
+        self.assertEqual([node], self.find('HW_A', VCPU=4, VGPU=4))
+        self.assertEqual([], self.find('HW_B', VCPU=4))
+
+        self.have(gpu0=gpu(4, 'HW_B'))
+        reports.report()
+
+        self.assertEqual([node], self.find('HW_B', VCPU=4, VGPU=4))
+        self.assertEqual([], self.find('HW_A', VCPU=4))
+
+    def test_trait_that_nobody_can_ask_for_is_not_told_to_the_store(self):
+        self.driver.found = {'node1': virt.NodeResources(
+            4, 8192, 100, traits=frozenset({'lower', 'HW_A'}))}
+
+        self.tracker().report()
+
+        self.assertEqual([self.node().uuid], self.find('HW_A', VCPU=1))
+        self.assertIn('lower', self.node().traits)
+
+    def test_store_is_told_once(self):
+        told = []
+        self.claims.set_traits = lambda *args, **kwargs: told.append(args)
+        self.have(gpu0=gpu())
+        reports = self.tracker()
+
+        for _ in range(3):
+            reports.report()
+
+        self.assertEqual(2, len(told))
 
     def test_node_without_children_says_nothing_of_them(self):
         self.tracker().report()

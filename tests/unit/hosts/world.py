@@ -121,6 +121,7 @@ class World(fixtures.Fixture):
         for each in said:
             self.providers[each.name] = each.uuid
             self.claims.set_inventory(each.uuid, children[each.name][0])
+            self.claims.set_traits(each.uuid, each.traits, node)
         return child_providers.dump(said)
 
     @staticmethod
