@@ -84,6 +84,15 @@ class CellFollower:
             self._token = changes.token
             return new
 
+    def take(self, hosts: feed.HostChanges, ahead_s: float) -> None:
+        """Take over hosts that somebody else read.
+
+        :param ahead_s: by how much the clock of their database is ahead
+        """
+        with self._reading:
+            self.ahead_s = ahead_s
+            self._apply(hosts, self._clock.steady())
+
     def regroup(self, hosts: Iterable[str]) -> None:
         """Set the aggregates of these hosts anew; the lock is held."""
         mine = [(host, uuid) for host in hosts

@@ -2,6 +2,9 @@
 """Reports of compute services to schedulers about their instances."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
+
+from cellsched.hosts import view
 
 #: Instances that are remembered; older ones go when there are more.
 INSTANCES_MAX = 1_000_000
@@ -43,3 +46,18 @@ class InstanceReports:
     def host(self, instance: str) -> str | None:
         """Return the host of an instance, if one told."""
         return self._hosts.get(instance)
+
+    def hosts(self, instances: Iterable[str]) -> dict[str, str]:
+        """Return the hosts of those instances of which one told."""
+        return {each: self._hosts[each] for each in instances
+                if each in self._hosts}
+
+
+def nodes(reported: Mapping[str, str], hosts: view.Hosts) -> dict[str, str]:
+    """Return the nodes of instances, as far as their hosts are known.
+
+    :param reported: names of hosts by instance
+    """
+    rows = {each: hosts.named(host) for each, host in reported.items()}
+    return {each: hosts['uuid'][found[0]]
+            for each, found in rows.items() if found}

@@ -37,7 +37,7 @@ LOG = log.getLogger(__name__)
 
 #: Seconds after which a build that was begun on a host, and that the host did
 #: not report, is counted there no more.
-_PENDING_S = 60.0
+PENDING_S = 60.0
 
 #: The share of the time between refreshes after which what was read of one
 #: that lasts is published again.
@@ -170,7 +170,7 @@ class InventoryLoader:
                     # What is taken anywhere is read now.
                     self._doubtful.clear()
                 unread = first or bool(self._doubtful)
-                self.table.settle(self._clock.steady() - _PENDING_S)
+                self.table.settle(self._clock.steady() - PENDING_S)
             if unread:
                 self._read_claims()
             self._read_at = now
@@ -223,12 +223,36 @@ class InventoryLoader:
         with self._lock:
             self._doubtful.update(providers)
 
+    def confirm(
+        self, takings: Iterable[table.Taking], claimed: bool = True
+    ) -> None:
+        """Count what was chosen, from now on.
+
+        :param claimed: whether the claim store has it; if not, it counts for
+            a time
+        """
+        takings = list(takings)
+        doubtful = self.table.confirm(takings)
+        if claimed:
+            self.mark_stale(doubtful)
+        else:
+            self.hold({provider for taking in takings
+                       for provider in taking.providers})
+
+    def extend(self) -> bool:
+        """Return that no host was left out."""
+        return False
+
+    def left_out(self) -> tuple[()]:
+        """Return that no host was left out."""
+        return ()
+
     def hold(self, providers: Iterable[str]) -> None:
         """Leave what was taken on these hosts, and not claimed, for a time.
 
         Whoever builds there has told its cell by then.
         """
-        until = self._clock.steady() + _PENDING_S
+        until = self._clock.steady() + PENDING_S
         with self._lock:
             self._held.append((until, list(providers)))
 
@@ -266,15 +290,11 @@ class InventoryLoader:
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
         """Return the nodes of instances, of those that a host told of."""
         with self._lock:
-            reported = {
-                each: host for each in instances
-                if (host := self._instance_reports.host(each)) is not None}
+            reported = self._instance_reports.hosts(instances)
         if not reported:
             return {}
-        hosts = self.table.view(self._clock.steady())
-        rows = {each: hosts.named(host) for each, host in reported.items()}
-        return {each: hosts['uuid'][found[0]]
-                for each, found in rows.items() if found}
+        return instance_reports.nodes(
+            reported, self.table.view(self._clock.steady()))
 
     def _regroup(self, hosts: Set[str]) -> None:
         if hosts:

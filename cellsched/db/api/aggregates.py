@@ -27,6 +27,12 @@ _HOSTS_OF = (
     sa.select(_HOSTS.c.aggregate_id, _HOSTS.c.host)
     .where(statements.in_list(_HOSTS.c.aggregate_id)).order_by(_HOSTS.c.id))
 
+_GROUPS_OF = sa.select(_HOSTS.c.aggregate_id, _HOSTS.c.host).where(
+    statements.in_list(_HOSTS.c.host))
+
+_THESE = sa.select(_TABLE.c.id, _TABLE.c.uuid, _TABLE.c.name).where(
+    statements.in_list(_TABLE.c.id)).order_by(_TABLE.c.id)
+
 _METADATA_OF = (
     sa.select(_METADATA.c.aggregate_id, _METADATA.c.key, _METADATA.c.value)
     .where(statements.in_list(_METADATA.c.aggregate_id))
@@ -85,6 +91,39 @@ def changes(
     return AggregateChanges(
         until, complete, _filled(connection, [r for r in rows if r.told]),
         frozenset(row.id for row in rows))
+
+
+def of_hosts(
+    connection: sa.Connection, hosts: Iterable[str]
+) -> list[AggregateRow]:
+    """Return the aggregates of some hosts, by id, without other hosts."""
+    members: dict[int, list[str]] = {}
+    for chunk in statements.chunks(hosts):
+        for number, host in connection.execute(_GROUPS_OF, {'these': chunk}):
+            members.setdefault(number, []).append(host)
+    rows = [row for chunk in statements.chunks(sorted(members))
+            for row in connection.execute(_THESE, {'these': chunk})]
+    found = {row.id: AggregateRow(row.id, row.uuid, row.name, {},
+                                  members[row.id]) for row in rows}
+    _fill_metadata(connection, found)
+    return [found[number] for number in sorted(found)]
+
+
+def hosts_kept_for(
+    connection: sa.Connection, key: str, value: str, limit: int
+) -> list[str]:
+    """Return hosts of aggregates whose metadata say something.
+
+    :param key: what a key of theirs begins with
+    :param value: of such a key
+    :param limit: how many at most
+    """
+    return list(connection.execute(
+        sa.select(_HOSTS.c.host).distinct()
+        .join(_METADATA, _METADATA.c.aggregate_id == _HOSTS.c.aggregate_id)
+        .where(_METADATA.c.key.startswith(key, autoescape=True),
+               _METADATA.c.value == value)
+        .order_by(_HOSTS.c.host).limit(limit)).scalars())
 
 
 def list_all(connection: sa.Connection) -> list[AggregateRow]:
@@ -267,7 +306,14 @@ def _filled(
     for chunk in statements.chunks(found):
         for number, host in connection.execute(_HOSTS_OF, {'these': chunk}):
             found[number].hosts.append(host)
+    _fill_metadata(connection, found)
+    return list(found.values())
+
+
+def _fill_metadata(
+    connection: sa.Connection, found: Mapping[int, AggregateRow]
+) -> None:
+    for chunk in statements.chunks(found):
         for number, key, value in connection.execute(
                 _METADATA_OF, {'these': chunk}):
             found[number].metadata[key] = value
-    return list(found.values())

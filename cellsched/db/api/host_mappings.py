@@ -30,6 +30,8 @@ _FINGERPRINT = sa.select(
 _ALL = sa.select(_CELLS.c.uuid, _TABLE.c.host).join(
     _CELLS, _CELLS.c.id == _TABLE.c.cell_id)
 
+_OWNERS = _ALL.where(statements.in_list(_TABLE.c.host))
+
 
 def get_many(
     connection: sa.Connection, hosts: Iterable[str]
@@ -56,6 +58,14 @@ def by_cell(connection: sa.Connection) -> dict[str, set[str]]:
     for uuid, host in connection.execute(_ALL):
         found.setdefault(uuid, set()).add(host)
     return found
+
+
+def owners(
+    connection: sa.Connection, hosts: Iterable[str]
+) -> dict[str, str]:
+    """Return the uuids of hosts' cells; unmapped hosts are left out."""
+    return {host: uuid for chunk in statements.chunks(hosts)
+            for uuid, host in connection.execute(_OWNERS, {'these': chunk})}
 
 
 def create_missing(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for what changed of the hosts of a cell."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import datetime
@@ -13,6 +14,7 @@ from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched.db import feed
 from cellsched.db import session
+from cellsched.db import statements
 from cellsched.objects import child_providers
 
 LOG = log.getLogger(__name__)
@@ -33,11 +35,31 @@ _ALL_NODES = sa.select(
     sa.func.coalesce(_NODES.c.mapped, 0).label('mapped'),
 ).order_by(_NODES.c.id)
 
+_THERE = _ALL_NODES.add_columns(
+    _NODES.c.id, _NODES.c.lane, _NODES.c.position,
+).where(_NODES.c.deleted == 0)
+
+_NODES_OF = _THERE.where(statements.in_list(_NODES.c.uuid))
+
+_NODES_ON = _THERE.where(statements.in_list(sa.func.lower(
+    _NODES.c.host, type_=_NODES.c.host.type)))
+
 _ALL_SERVICES = sa.select(
     *(_SERVICES.c[name] for name in (
         'host', 'disabled', 'forced_down', 'last_seen_up', 'created_at',
         'deleted')),
 ).where(_SERVICES.c.binary == services.COMPUTE).order_by(_SERVICES.c.id)
+
+_SERVICES_THERE = _ALL_SERVICES.where(_SERVICES.c.deleted == 0)
+
+_SERVICES_OF = _SERVICES_THERE.where(statements.in_list(_SERVICES.c.host))
+
+_BEATS = sa.select(
+    _NODES.c.uuid, *(_SERVICES.c[name] for name in (
+        'disabled', 'forced_down', 'last_seen_up', 'created_at')),
+).join_from(_NODES, _SERVICES, _SERVICES.c.host == _NODES.c.host).where(
+    _NODES.c.deleted == 0, _NODES.c.uuid.is_not(None),
+    _SERVICES.c.deleted == 0, _SERVICES.c.binary == services.COMPUTE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +119,37 @@ def changes(
         until, complete,
         _whole(connection.execute(_ALL_NODES.where(nodes)).all()),
         connection.execute(_ALL_SERVICES.where(found)).all())
+
+
+def selected(
+    connection: sa.Connection, nodes: Iterable[str] | None,
+    names: Iterable[str] = (),
+) -> HostChanges:
+    """Return some hosts as they are, as if there were no others.
+
+    Rows of nodes have their marks too, in ``lane`` and ``position``.
+
+    :param nodes: uuids of compute nodes; others of their hosts are left out.
+        None for all hosts
+    :param names: of hosts, in any case; all nodes of these
+    """
+    if nodes is None:
+        return HostChanges(
+            (), True, _whole(connection.execute(_THERE).all()),
+            connection.execute(_SERVICES_THERE).all())
+    found = {row.id: row for query, values in (
+        (_NODES_OF, nodes), (_NODES_ON, {name.lower() for name in names}))
+        for chunk in statements.chunks(values)
+        for row in connection.execute(query, {'these': chunk})}
+    rows = _whole([found[number] for number in sorted(found)])
+    served = [row for chunk in statements.chunks(row.host for row in rows)
+              for row in connection.execute(_SERVICES_OF, {'these': chunk})]
+    return HostChanges((), True, rows, served)
+
+
+def beats(connection: sa.Connection) -> Sequence[Any]:
+    """Return what services say of all compute nodes, by uuid."""
+    return connection.execute(_BEATS).all()
 
 
 def nothing(token: feed.Token) -> HostChanges:

@@ -36,6 +36,30 @@ class TestAggregates(following.Writing, base.TestCase):
         self.assertEqual({'a': 'east', 'b': 'east', 'c': 'west'},
                          self.zones())
 
+    def test_aggregates_of_some_hosts_have_no_others(self):
+        one = self.create('one', ['a', 'b'], ssd='true')
+        two = self.create('two', ['b', 'c'])
+        self.create('three', ['c'])
+
+        found = self.read(aggregates.of_hosts, ['b', 'a', 'x'])
+
+        self.assertEqual(
+            [(one, 'one', {'ssd': 'true'}, ['a', 'b']),
+             (two, 'two', {}, ['b'])],
+            [(each.id, each.name, each.metadata, sorted(each.hosts))
+             for each in found])
+        self.assertEqual([], self.read(aggregates.of_hosts, []))
+
+    def test_hosts_are_found_by_what_their_aggregates_say(self):
+        self.create('one', ['b', 'a'], filter_x1='p', other='q')
+        self.create('two', ['c', 'a'], filter_x='p')
+        self.create('three', ['d'], filter_x='q', filterax='p')
+
+        self.assertEqual(['a', 'b', 'c'], self.read(
+            aggregates.hosts_kept_for, 'filter_x', 'p', 9))
+        self.assertEqual(['a', 'b'], self.read(
+            aggregates.hosts_kept_for, 'filter_x', 'p', 2))
+
     def test_name_is_taken_once(self):
         self.create('one', [])
 

@@ -37,6 +37,14 @@ class TestHostMappings(base.TestCase):
         self.assertEqual(self.west.obj_to_primitive(),
                          found.obj_to_primitive())
 
+    def test_owners_of_hosts_are_told_by_their_uuids(self):
+        self.map(['a', 'b'], self.east)
+        self.map(['c'], self.west)
+
+        self.assertEqual(
+            {'a': self.east.uuid, 'c': self.west.uuid},
+            self.read(host_mappings.owners, ['c', 'a', 'd']))
+
     def test_unmapped_hosts_are_left_out(self):
         self.assertEqual({}, self.cells('a'))
         self.assertEqual({}, self.cells())

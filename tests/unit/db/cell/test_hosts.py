@@ -14,6 +14,47 @@ from tests.unit.db import recording
 from tests.unit.db import samples
 
 
+class TestSelected(following.Writing, base.TestCase):
+
+    def found(self, nodes=(), names=()):
+        with self.database.reader() as connection:
+            found = hosts.selected(connection, nodes, names)
+        return ([row.hypervisor_hostname for row in found.nodes],
+                sorted(row.host for row in found.services))
+
+    def test_nodes_are_found_by_uuid_and_by_the_names_of_hosts(self):
+        self.save('a', 'a1', 8)
+        uuid = self.save('b', 'b1', 8)
+        self.save('B', 'b2', 8)
+        last = self.save('c', 'c1', 8)
+        for host in 'abc':
+            self.report(host)
+
+        self.assertEqual((['b1', 'c1'], ['b', 'c']), self.found([last, uuid]))
+        self.assertEqual((['b1', 'b2'], ['b']), self.found(
+            [uuid, *samples.uuids(600)], ['B', 'x']))
+        self.assertEqual(([], []), self.found())
+        self.assertEqual(4, len(self.found(None)[0]))
+
+    def test_what_was_deleted_is_not_found(self):
+        uuid = self.save('a', 'a1', 8)
+        self.report('a')
+        with self.database.writer() as connection:
+            hosts.delete(connection, 'a', samples.NOW)
+
+        self.assertEqual(([], []), self.found([uuid], ['a']))
+
+    def test_beats_are_those_of_nodes_that_have_a_service(self):
+        uuids = {self.save('a', node, 8) for node in ('one', 'two')}
+        self.save('b', 'three', 8)
+        self.report('a')
+
+        with self.database.reader() as connection:
+            found = hosts.beats(connection)
+
+        self.assertEqual(uuids, {row.uuid for row in found})
+
+
 class TestChanges(following.Tests, base.TestCase):
 
     def setUp(self):

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading hosts for one request, of which nothing is kept."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import itertools
+from typing import Any
+from typing import NamedTuple
+
+from oslo_log import log
+
+from cellsched.cells import discovery as discovery_
+from cellsched.cells import gather
+from cellsched.cells import registry
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched.db.api import aggregates
+from cellsched.db.api import host_mappings
+from cellsched.db.api import shared_providers
+from cellsched.db.cell import hosts as feed
+from cellsched.db import session
+from cellsched.hosts import cell_health
+from cellsched.hosts import columns
+from cellsched.hosts import sharing as sharing_
+from cellsched.hosts import table as table_
+from cellsched.inventory import aggregate_groups
+from cellsched.inventory import cell_follower
+from cellsched.inventory import loader
+from cellsched.inventory import node_columns
+from cellsched.inventory import recent_choices
+from cellsched import objects
+
+LOG = log.getLogger(__name__)
+
+
+class HostScope(NamedTuple):
+    """The hosts that are to be read.
+
+    :param nodes: uuids of compute nodes; None for all hosts
+    :param names: names of hosts, in any case
+    """
+
+    nodes: frozenset[str] | None
+    names: frozenset[str] = frozenset()
+
+
+#: All hosts.
+EVERYTHING = HostScope(None)
+
+
+class Sharing(NamedTuple):
+    """The sharing providers, and what is taken of them."""
+
+    providers: Sequence[shared_providers.SharedProvider]
+    usages: Sequence[claims_base.Usage]
+
+
+NO_SHARING = Sharing((), ())
+
+
+@dataclasses.dataclass(frozen=True)
+class HostReading:
+    """Hosts as they were read.
+
+    :param silent: cells that did not answer, by identity
+    :param marks: of the nodes' rows in their cells, by the nodes
+    """
+
+    table: table_.HostTable
+    silent: Sequence[str] = ()
+    marks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class HostReader:
+    """Reads hosts, and keeps nothing of them.
+
+    Facts come from the cells, aggregates and mappings from the API database,
+    and what is taken from the claim store. A cell that does not answer has no
+    hosts. What is remembered does not grow with the hosts: when cells were
+    heard, aggregates that callers told of, and the choices of a minute.
+
+    :param database: the API database
+    :param default_zone: availability zone of hosts that are in none
+    """
+
+    def __init__(
+        self, database: session.Database, cells: registry.CellRegistry,
+        gatherer: gather.Gatherer, discovery: discovery_.Discovery,
+        claims: claims_base.ClaimStore, clock: clock_.Clock,
+        policy: loader.RefreshPolicy, default_zone: str,
+        extra_columns: Iterable[columns.Column] = (),
+    ) -> None:
+        self._database = database
+        self._cells = cells
+        self._gatherer = gatherer
+        self._discovery = discovery
+        self._claims = claims
+        self._clock = clock
+        self.policy = policy
+        self._default_zone = default_zone
+        self._columns = (*columns.STANDARD, *extra_columns)
+        # Guards what requests share; nothing that blocks is done with it.
+        self._lock = clock.lock()
+        self._health = cell_health.Cells(
+            policy.half_life_s, policy.limits.silence_s)
+        self._told: dict[int, objects.Aggregate] = {}
+        #: What was chosen lately.
+        self.choices = recent_choices.RecentChoices(loader.PENDING_S)
+
+    def nothing(self) -> HostReading:
+        """Return what there is before anything was read."""
+        return HostReading(table_.HostTable(self._columns, self._health))
+
+    def sharing(self) -> Sharing:
+        """Return the sharing providers as they are now."""
+        with self._database.reader() as connection:
+            found = shared_providers.list_all(connection)
+        return Sharing(found, self._claims.usages(
+            providers=[each.uuid for each in found],
+        ).usages if found else ())
+
+    def read(
+        self, context: context_.RequestContext, scope: HostScope,
+        sharing: Sharing,
+    ) -> HostReading:
+        """Return hosts as they are now."""
+        cells = {cell.uuid: cell for cell in self._cells.enabled()}
+        gathered = self._gatherer.gather(
+            context, cells.values(), lambda aimed: self._ask(aimed, scope))
+        for uuid, failure in gathered.failures.items():
+            LOG.warning('Cell %s cannot be read: %s', cells[uuid].identity,
+                        failure)
+        quiet = gathered.silent | gathered.failures.keys()
+        made = self.nothing()
+        with self._lock:
+            for uuid in quiet:
+                self._health.failed(uuid, 1, self._clock.steady())
+        # In the order of the cells, whoever answered first.
+        results = {uuid: gathered.results[uuid] for uuid in cells
+                   if uuid in gathered.results}
+        with made.table.batch():
+            self._fill(made.table, cells, results, sharing)
+            marks = {row.uuid: (row.lane, row.position)
+                     for hosts, _ in results.values() for row in hosts.nodes}
+            self._fill_usages(made.table, marks, scope, sharing)
+        return HostReading(
+            made.table, sorted(cells[uuid].identity for uuid in quiet), marks)
+
+    def beats(self, context: context_.RequestContext) -> table_.HostTable:
+        """Return all hosts, of which no more is known than when they beat.
+
+        Those of cells that do not answer are missing.
+        """
+        gathered = self._gatherer.gather(
+            context, self._cells.enabled(), self._ask_beats)
+        made = self.nothing().table
+        with made.batch():
+            for uuid, (rows, ahead_s) in gathered.results.items():
+                if rows:
+                    made.put([row.uuid for row in rows], {
+                        'cell': uuid,
+                        **node_columns.of_services(rows, ahead_s)})
+        return made
+
+    def hosts_kept_for(self, key: str, value: str, limit: int) -> list[str]:
+        """Return names of hosts that aggregates keep for something.
+
+        :param key: what a key of their metadata begins with
+        :param value: of such a key
+        :param limit: how many at most of those in the database
+        """
+        with self._database.reader() as connection:
+            found = aggregates.hosts_kept_for(connection, key, value, limit)
+        with self._lock:
+            told = list(self._told.values())
+        return found + [
+            host for each in told for host in each.get('hosts') or ()
+            if any(name.startswith(key) and said == value for name, said
+                   in (each.get('metadata') or {}).items())]
+
+    def tell_aggregates(
+        self, aggregates_: Iterable[objects.Aggregate]
+    ) -> None:
+        """Take over aggregates that callers tell of, until the end."""
+        with self._lock:
+            self._told.update((each.id, each) for each in aggregates_)
+
+    def forget_aggregate(self, number: int) -> None:
+        """Forget an aggregate that callers told of."""
+        with self._lock:
+            self._told.pop(number, None)
+
+    def _ask(
+        self, aimed: context_.RequestContext, scope: HostScope
+    ) -> tuple[feed.HostChanges, float]:
+        """Return hosts of a cell, and by how much its clock is ahead."""
+        assert aimed.cell is not None
+        database = aimed.cell.database
+        with database.reader() as connection:
+            hosts = feed.selected(connection, scope.nodes, scope.names)
+        return hosts, database.timestamp() - self._clock.steady()
+
+    def _ask_beats(
+        self, aimed: context_.RequestContext
+    ) -> tuple[Sequence[Any], float]:
+        assert aimed.cell is not None
+        database = aimed.cell.database
+        with database.reader() as connection:
+            rows = feed.beats(connection)
+        return rows, database.timestamp() - self._clock.steady()
+
+    def _fill(
+        self, table: table_.HostTable,
+        cells: Mapping[str, objects.CellMapping],
+        results: Mapping[str, tuple[feed.HostChanges, float]],
+        sharing: Sharing,
+    ) -> None:
+        """Write the facts of hosts, of those that are their cell's."""
+        names = {row.host for hosts, _ in results.values()
+                 for row in hosts.nodes}
+        with self._database.reader() as connection:
+            owners = host_mappings.owners(connection, names)
+            rows = aggregates.of_hosts(connection, names)
+        groups = self._groups(rows, sharing)
+        table.set_sharing({each.uuid: sharing_.SharingProvider(
+            each.name, each.aggregate_uuid, each.traits)
+            for each in sharing.providers})
+        mapped: dict[str, set[str]] = {}
+        for name, owner in owners.items():
+            mapped.setdefault(owner, set()).add(name)
+        for uuid, (hosts, ahead_s) in results.items():
+            follower = cell_follower.CellFollower(
+                cells[uuid], table, self._lock, groups, self._discovery,
+                self._clock, self.policy.maps_hosts)
+            mine = follower.mapped = mapped.get(uuid, set())
+            follower.take(dataclasses.replace(hosts, nodes=[
+                row for row in hosts.nodes
+                # Who was mapped once, and is not any more, has gone.
+                if row.host in mine
+                or row.host not in owners and row.mapped < 1]), ahead_s)
+
+    def _groups(
+        self, rows: Sequence[aggregates.AggregateRow], sharing: Sharing
+    ) -> aggregate_groups.AggregateGroups:
+        groups = aggregate_groups.AggregateGroups(self._default_zone)
+        groups.apply(aggregates.AggregateChanges(
+            (), True, rows, frozenset(row.id for row in rows)))
+        with self._lock:
+            told = list(self._told.values())
+        for each in told:
+            groups.tell(each)
+        groups.share({each.uuid: each.aggregate_uuid
+                      for each in sharing.providers})
+        return groups
+
+    def _fill_usages(
+        self, table: table_.HostTable, marks: Mapping[str, Any],
+        scope: HostScope, sharing: Sharing,
+    ) -> None:
+        """Write what is taken of hosts, and what was chosen lately."""
+        uuids = table.written('uuid').tolist()
+        children = itertools.chain.from_iterable(
+            table.written_value('child_uuids', row)
+            for row in range(len(uuids)))
+        usages = self._claims.usages(
+            providers=None if scope.nodes is None else [*uuids, *children],
+        ).usages if uuids else ()
+        chosen = self.choices.current(self._clock.steady())
+        for usage in recent_choices.with_held(
+                (*usages, *sharing.usages), chosen):
+            table.set_usage(usage.provider, usage.capacity, usage.used,
+                            usage.consumers, usage.units)
+        recent_choices.count_builds(table, chosen, marks)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choices of the last minute."""
+
+from cellsched.claims import base as claims
+from cellsched.inventory import recent_choices
+from cellsched.testing import builders
+from tests.unit import base
+
+
+def choice(node='n', at=0.0, mark=1, held=None):
+    return recent_choices.RecentChoice(node, at, mark, held or {})
+
+
+class TestRecentChoices(base.TestCase):
+
+    def test_choice_counts_for_its_time(self):
+        recent = recent_choices.RecentChoices(60.0)
+        recent.add([choice('a', 0.0), choice('b', 30.0)])
+
+        def nodes(now):
+            return [each.node for each in recent.current(now)]
+
+        self.assertEqual(['a', 'b'], nodes(60.0))
+        self.assertEqual(['b'], nodes(60.1))
+        self.assertEqual([], nodes(90.1))
+
+
+class TestCountBuilds(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.table = builders.table(num_io_ops=[3, 0])
+        self.one, self.two = self.table['uuid']
+
+    def builds(self, choices, **marks):
+        recent_choices.count_builds(self.table, choices, {
+            self.one: marks.get('one'), self.two: marks.get('two')})
+        return self.table['num_io_ops'].tolist()
+
+    def test_builds_are_counted_beside_those_reported(self):
+        self.assertEqual([5, 1], self.builds(
+            [choice(self.one, mark=None), choice(self.one, mark=None),
+             choice(self.two, mark=7)], two=7))
+
+    def test_builds_of_a_host_that_has_reported_since_are_not(self):
+        self.assertEqual([3, 0], self.builds(
+            [choice(self.one, mark=7), choice('gone', mark=None)], one=8))
+
+
+class TestWithHeld(base.TestCase):
+
+    def usage(self, provider, consumers=1, **used):
+        return claims.Usage(provider, {'VCPU': 8}, used, consumers)
+
+    def test_what_nobody_claimed_is_taken_too(self):
+        found = recent_choices.with_held(
+            [self.usage('a', VCPU=1), self.usage('b', VCPU=2)],
+            [choice(held={'a': {'VCPU': 2, 'VGPU': 1}}),
+             choice(held={'a': {'VCPU': 1}, 'c': {'VCPU': 1}}), choice()])
+
+        self.assertEqual(
+            [('a', {'VCPU': 4, 'VGPU': 1}, 3), ('b', {'VCPU': 2}, 1)],
+            [(each.provider, dict(each.used), each.consumers)
+             for each in found])
