@@ -35,6 +35,17 @@ Related options:
 
 * ``[filter_scheduler] refused_host_subset_size``
 """),
+    cfg.IntOpt('max_placement_results', default=1000, min=1, help="""
+Hosts with room that ``provider_scheduler`` has the claim store find at most.
+
+Where there are more, it decides among so many of them, chosen by chance, and
+among all hosts if none of these does. A request costs in proportion to it.
+Other drivers do not read it.
+
+Related options:
+
+* ``driver``
+"""),
     cfg.FloatOpt('refresh_interval', default=1.0, min=0.0, help="""
 Seconds between readings of what changed in the cells and the claim store.
 

@@ -125,6 +125,14 @@ class Still:
         """Do nothing: there is nothing newer."""
         return False
 
+    def extend(self) -> bool:
+        """Return that no host was left out."""
+        return False
+
+    def left_out(self) -> tuple[()]:
+        """Return that no host was left out."""
+        return ()
+
     def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
         """Return nothing: where instances are is not in a snapshot."""
         return {}

@@ -203,7 +203,7 @@ def stages(
     others: tuple[base.Filter, ...] = ()
     wants = provider_groups.asked(hosts, request, amounts)
     if wants is not None:
-        _check(amounts)
+        check(amounts)
         given = hosts.given_by_others(amounts)
         others = provider_groups.stages(wants, given)
         amounts = {resource: amount for resource, amount in amounts.items()
@@ -218,13 +218,17 @@ def stages(
 def _stages(
     amounts: tuple[tuple[str, int], ...]
 ) -> tuple[list[Size], list[StepSize], list[Capacity]]:
-    _check(dict(amounts))
+    check(dict(amounts))
     return ([Size(*each) for each in amounts],
             [StepSize(*each) for each in amounts],
             [Capacity(*each) for each in amounts])
 
 
-def _check(amounts: Mapping[str, int]) -> None:
+def check(amounts: Mapping[str, int]) -> None:
+    """Make sure that amounts make sense.
+
+    :raises cellsched.exception.InvalidField: names the resource class
+    """
     for resource, amount in amounts.items():
         if not 1 <= amount <= resources.AMOUNT_MAX:
             raise exception.InvalidField(

@@ -12,6 +12,7 @@ choose again.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+from collections.abc import Set
 import copy
 import dataclasses
 
@@ -25,6 +26,7 @@ from cellsched.scheduler.decision import candidates as candidates_
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import plugin_calls
 from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.decision import required_traits
 from cellsched.weighers import base as weighers_
 
 
@@ -95,6 +97,19 @@ class Pipeline:
     def located(self, request: objects.RequestSpec) -> set[str]:
         """Return the instances whose hosts the plug-ins need to know."""
         return self._calls.located(self._locating, request)
+
+    def required_traits(self, request: objects.RequestSpec) -> Set[str]:
+        """Return the traits that every request has to find on a host.
+
+        Those of numbered groups are not among them.
+
+        :raises cellsched.exception.InvalidField: what asks for them makes no
+            sense
+        """
+        return frozenset[str]().union(*(
+            self._calls.ask(stage, stage.required, request)
+            for stage in self._destinations
+            if isinstance(stage, required_traits.RequiredTraits)))
 
     def candidates(
         self, hosts: view.Hosts, request: objects.RequestSpec,

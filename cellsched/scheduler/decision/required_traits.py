@@ -82,7 +82,7 @@ class Traits(RequiredTraits):
         'request_level_params.root_forbidden'})
 
     def applies(self, request: objects.RequestSpec) -> bool:
-        return bool(self.required(request) or _forbidden(request))
+        return bool(self.required(request) or forbidden(request))
 
     def required(self, request: objects.RequestSpec) -> Set[str]:
         return named(request) | root(request, 'root_required')
@@ -90,11 +90,11 @@ class Traits(RequiredTraits):
     def keep(
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
-        required, forbidden = self.required(request), _forbidden(request)
+        required, barred = self.required(request), forbidden(request)
         if not hosts.given_by_others(request.resources()):
             return hosts.each('traits', lambda has: (
-                required <= has and forbidden.isdisjoint(has)))
-        kept = hosts.each('traits', forbidden.isdisjoint)
+                required <= has and barred.isdisjoint(has)))
+        kept = hosts.each('traits', barred.isdisjoint)
         of_root = root(request, 'root_required')
         for trait in sorted(required):
             there = hosts.each('traits', lambda has: trait in has)
@@ -221,14 +221,18 @@ def unnumbered(
         _of_flavor(request, 'forbidden'))
 
 
+def forbidden(request: objects.RequestSpec) -> set[str]:
+    """Return the traits that a host must not have.
+
+    :raises cellsched.exception.InvalidField: they are no list of texts
+    """
+    return _of_flavor(request, 'forbidden') | root(request, 'root_forbidden')
+
+
 def refuse(field: str, expected: str) -> exception.InvalidField:
     """Return the error of a field of a request."""
     return exception.InvalidField(
         where='request', field=field, expected=expected)
-
-
-def _forbidden(request: objects.RequestSpec) -> set[str]:
-    return _of_flavor(request, 'forbidden') | root(request, 'root_forbidden')
 
 
 def _of_flavor(request: objects.RequestSpec, value: str) -> set[str]:

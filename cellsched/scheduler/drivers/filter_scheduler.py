@@ -25,6 +25,7 @@ from cellsched.scheduler.drivers import base
 from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import network_needs
 from cellsched.scheduler.placement import claim_batching
+from cellsched.scheduler.placement import host_source
 from cellsched.scheduler.placement import placer
 from cellsched.scheduler.placement import selection
 from cellsched.scheduler import request_validation
@@ -51,23 +52,9 @@ class FilterScheduler(base.SchedulerDriver):
         self.hints = pipeline_.hints | {request_validation.REBUILD}
         self.loader = loader.InventoryLoader(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, loader.RefreshPolicy(
-                conf.scheduler.refresh_interval,
-                conf.scheduler.full_refresh_interval,
-                conf.scheduler.cell_failure_half_life,
-                doubt.DoubtLimits(conf.service_down_time,
-                                  conf.scheduler.stale_cell_timeout),
-                conf.scheduler.discover_hosts_in_cells_interval == 0),
+            parts.claims, parts.clock, refresh_policy(conf),
             conf.default_availability_zone, column_providers.load())
-        self.placer = placer.Placer(
-            self.loader, pipeline_,
-            claim_batching.ClaimBatcher(
-                parts.claims, make_lock=parts.clock.lock),
-            parts.clock,
-            taste_of(conf, parts.random),
-            conf.scheduler.claim_attempts, parts.decisions.record,
-            conf.scheduler.slow_plugin_seconds,
-            conf.scheduler.unmet_demands == 'ignore')
+        self.placer = make_placer(conf, parts, self.loader, pipeline_)
         self._networks = network_needs.NetworkNeeds(
             parts.network,
             conf.scheduler.query_placement_for_routed_network_aggregates)
@@ -137,6 +124,32 @@ def pipeline_of(
     return pipeline.Pipeline(
         [each for each in enabled if type(each) not in kinds],
         weighers.make(conf, weigher_names or options.weight_classes), first)
+
+
+def refresh_policy(conf: cfg.ConfigOpts) -> loader.RefreshPolicy:
+    """Return how hosts are read."""
+    options = conf.scheduler
+    return loader.RefreshPolicy(
+        options.refresh_interval, options.full_refresh_interval,
+        options.cell_failure_half_life,
+        doubt.DoubtLimits(
+            conf.service_down_time, options.stale_cell_timeout),
+        options.discover_hosts_in_cells_interval == 0)
+
+
+def make_placer(
+    conf: cfg.ConfigOpts, parts: base.SchedulerParts,
+    source: host_source.HostSource, pipeline_: pipeline.Pipeline,
+) -> placer.Placer:
+    """Return what chooses among the hosts of a source and claims them."""
+    return placer.Placer(
+        source, pipeline_,
+        claim_batching.ClaimBatcher(
+            parts.claims, make_lock=parts.clock.lock),
+        parts.clock, taste_of(conf, parts.random),
+        conf.scheduler.claim_attempts, parts.decisions.record,
+        conf.scheduler.slow_plugin_seconds,
+        conf.scheduler.unmet_demands == 'ignore')
 
 
 def taste_of(

@@ -135,6 +135,13 @@ def _suits(
         for wish in _WISHES if wish.applies(request))
 
 
+def held_on(hosts: view.Hosts, host: str, held: Held) -> list[str]:
+    """Return the names under which something is held on a host."""
+    rows = {*hosts.named(host)}
+    return [name for name, claims in held.items()
+            if row_of(hosts, claims) in rows]
+
+
 def row_of(
     hosts: view.Hosts, claims: Sequence[claims_base.Claim]
 ) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import copy
 import dataclasses
 import math
 
@@ -16,7 +17,6 @@ from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched import exception
 from cellsched.hosts import table as table_
-from cellsched.inventory import loader as loader_
 from cellsched import objects
 from cellsched.scheduler.decision import pipeline as pipeline_
 from cellsched.scheduler import demands
@@ -25,6 +25,7 @@ from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_batching
 from cellsched.scheduler.placement import claim_refusals
 from cellsched.scheduler.placement import group_members
+from cellsched.scheduler.placement import host_source
 from cellsched.scheduler.placement import moves
 from cellsched.scheduler.placement import rebuilds
 from cellsched.scheduler.placement import selection as selection_
@@ -61,7 +62,7 @@ _CHECKS = (*[table_.Check.UNTOUCHED] * 3, *[table_.Check.ROOM] * 7,
 
 
 class Placer:
-    """Chooses on the table of a loader; the claim store arbitrates.
+    """Chooses on the table of a source; the claim store arbitrates.
 
     What is chosen is noted in the table at once, so that other threads see it,
     and then claimed. When the store refuses, somebody else was faster: the
@@ -76,7 +77,7 @@ class Placer:
     """
 
     def __init__(
-        self, loader: loader_.InventoryLoader, pipeline: pipeline_.Pipeline,
+        self, loader: host_source.HostSource, pipeline: pipeline_.Pipeline,
         claims: claim_batching.ClaimBatcher, clock: clock_.Clock,
         policy: selection_.SelectionPolicy, attempts_max: int, record: Record,
         slow_plugin_s: float = math.inf, ignores_demands: bool = False,
@@ -94,6 +95,13 @@ class Placer:
         self._slow_plugin_s = slow_plugin_s
         self._demands = demands.Rule(pipeline.reads, ignores_demands)
         self._rebuilds = rebuilds.Rebuilds(loader, claims, clock)
+
+    def on(self, source: host_source.HostSource) -> 'Placer':
+        """Return one that is the same, and chooses among other hosts."""
+        made = copy.copy(self)
+        made._loader = source
+        made._rebuilds = rebuilds.Rebuilds(source, self._claims, self._clock)
+        return made
 
     def place(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -176,7 +184,8 @@ class Placer:
             choice = self._choose(
                 pipeline, request, uuids, alternates, located, refusals)
             places, why = choice.places, choice.why
-            if not places and fresh and again == claim:
+            if not places and fresh and again == claim and not (
+                    self._loader.extend()):
                 assert why is not None
                 error = self._error(
                     context, request, uuids, why, choice.decision)
@@ -191,7 +200,7 @@ class Placer:
                 continue
             try:
                 if not claim:
-                    self._hold(choice)
+                    self._loader.confirm(choice.takings, claimed=False)
                 refusal = self._claim(
                     uuids, request, choice, located) if claim else None
             except exception.ClaimConflict:
@@ -227,10 +236,13 @@ class Placer:
         request = group_members.with_members(request, uuids)
         self._loader.follow(context)
         with self._timed(context) as pipeline:
-            located = self._locate(pipeline, request, uuids, again=True)
-            choice = self._choose(
-                pipeline, request, uuids, alternates, located,
-                claim_refusals.ClaimRefusals(), keep=False)
+            while True:
+                located = self._locate(pipeline, request, uuids, again=True)
+                choice = self._choose(
+                    pipeline, request, uuids, alternates, located,
+                    claim_refusals.ClaimRefusals(), keep=False)
+                if choice.places or not self._loader.extend():
+                    break
         if not choice.places:
             assert choice.why is not None
             _explain(choice.decision, choice.why)
@@ -239,10 +251,8 @@ class Placer:
     def release(self, host: str, instance: str) -> None:
         """Release what an instance that has gone holds on a host."""
         held = self._claims.held(moves.names([instance]))
-        hosts = self._loader.table.view(self._clock.steady())
-        rows = {*hosts.named(host)}
-        gone = [consumer for consumer, claims in held.items()
-                if moves.row_of(hosts, claims) in rows]
+        gone = moves.held_on(
+            self._loader.table.view(self._clock.steady()), host, held)
         if gone:
             self._claims.release(gone)
 
@@ -339,7 +349,7 @@ class Placer:
         quiet = quiet and complete and self._attempts_max > 1
         # Where alternates are looked for, more are rejected.
         why = None if quiet else selector.diagnosis(
-            self._loader.silent, len(uuids))
+            self._loader.silent, len(uuids), self._loader.left_out())
         choice = _Choice(
             selector.selections(alternates) if complete else [],
             why, selector.decision(), is_parted=selector.is_parted)
@@ -352,11 +362,6 @@ class Placer:
         hosts = self._loader.table.view(self._clock.steady())
         return [hosts['host'][row] for row in map(hosts.row, providers)
                 if row is not None]
-
-    def _hold(self, choice: _Choice) -> None:
-        self._loader.table.confirm(choice.takings)
-        self._loader.hold({provider for taking in choice.takings
-                           for provider in taking.providers})
 
     def _claim(
         self, uuids: Sequence[str], request: objects.RequestSpec,
@@ -387,8 +392,7 @@ class Placer:
             self._loader.table.undo(choice.takings)
             self._loader.reload(providers)
             raise
-        self._loader.mark_stale(
-            self._loader.table.confirm(choice.takings))
+        self._loader.confirm(choice.takings)
         if new < len(batch):
             # The request came twice; what it held was taken twice here.
             self._loader.reload(providers)

@@ -16,12 +16,12 @@ import numpy as np
 from cellsched import clock as clock_
 from cellsched import exception
 from cellsched.hosts import view
-from cellsched.inventory import loader as loader_
 from cellsched import objects
 from cellsched.scheduler.decision import pipeline as pipeline_
 from cellsched.scheduler.explanation import decision_record as decision_
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_batching
+from cellsched.scheduler.placement import host_source
 from cellsched.scheduler.placement import moves
 from cellsched.scheduler import request_validation
 
@@ -51,7 +51,7 @@ class Rebuilds:
     """Checks hosts on the table of a loader, and takes nothing."""
 
     def __init__(
-        self, loader: loader_.InventoryLoader,
+        self, loader: host_source.HostSource,
         claims: claim_batching.ClaimBatcher, clock: clock_.Clock,
     ) -> None:
         self._loader = loader

@@ -223,19 +223,24 @@ class Selector:
                  *self._others(row, alternates, others)]
                 for number, row in enumerate(self._rows)]
 
-    def diagnosis(self, silent: Sequence[str], wanted: int) -> (
-            diagnosis.Diagnosis):
+    def diagnosis(
+        self, silent: Sequence[str], wanted: int,
+        left_out: Sequence[candidates_.Rejection] = (),
+    ) -> diagnosis.Diagnosis:
         """Return what became of the hosts.
 
         Those that the claim store refused had room and lost it, which is
         what is told of them, whatever they are rejected for since.
+
+        :param left_out: why others are not among the hosts
         """
         rejections = (
             self._pipeline.rejections(
                 self._request, self._candidates, self._refused)
             if self._candidates is not None else ())
         return diagnosis.Diagnosis(
-            len(self._hosts), rejections, len(self._refused), silent, wanted,
+            len(self._hosts) + sum(each.hosts for each in left_out),
+            [*left_out, *rejections], len(self._refused), silent, wanted,
             len(self._rows), self._denied)
 
     def decision(self) -> decision_.Decision:

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts of one request, found by the claim store and then read."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from oslo_log import log
+
+from cellsched.claims import base as claims_base
+from cellsched import clock as clock_
+from cellsched import context as context_
+from cellsched import exception
+from cellsched.hosts import columns
+from cellsched.hosts import table as table_
+from cellsched.inventory import doubt as doubt_
+from cellsched.inventory import host_reader
+from cellsched.inventory import instance_reports
+from cellsched.inventory import recent_choices
+from cellsched import objects
+from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.placement import moves
+from cellsched.scheduler.placement import provider_queries
+
+LOG = log.getLogger(__name__)
+
+#: Names of hosts that are looked up; where there are more, all hosts are read.
+NAMES_MAX = 500
+
+#: Under which hosts are counted that the store did not find.
+QUERY = 'query'
+
+_NOT_FOUND = 'lacks room or a trait'
+_NOT_ASKED_FOR = 'is not the host that was requested'
+
+
+class RequestHosts:
+    """Reads the hosts of one request, when it needs them.
+
+    Those are the ones that the claim store finds, at most so many, and with
+    them where its instances and others that it depends on are. A request that
+    names its hosts has just these read, and the store is not asked.
+
+    :param hosts_max: how many the store may find; where there are more, the
+        others are only read if none of these does
+    :param reported: returns hosts of instances, as far as hosts told
+    :param relevant: returns names of hosts that a request depends on
+    """
+
+    def __init__(
+        self, reader: host_reader.HostReader, claims: claims_base.ClaimStore,
+        clock: clock_.Clock, pipeline: pipeline_.Pipeline,
+        request: objects.RequestSpec, uuids: Sequence[str], hosts_max: int,
+        reported: Callable[[Iterable[str]], Mapping[str, str]],
+        relevant: Callable[[objects.RequestSpec], Iterable[str]],
+    ) -> None:
+        self._reader = reader
+        self._claims = claims
+        self._clock = clock
+        self._pipeline = pipeline
+        self._request = request
+        self._uuids = uuids
+        self._hosts_max = hosts_max
+        self._reported = reported
+        self._relevant = relevant
+        self._context: context_.RequestContext | None = None
+        self._reading = reader.nothing()
+        self._scope = host_reader.EVERYTHING
+        self._beats: table_.HostTable | None = None
+        self._is_stale = False
+        self._is_cut = False
+        self._reads_all = False
+        # Those that were refused are told of, whatever room they have.
+        self._refused: set[str] = set()
+
+    @property
+    def table(self) -> table_.HostTable:
+        """The hosts; where something was refused, as they are since."""
+        if self._is_stale:
+            self._read()
+        return self._reading.table
+
+    @property
+    def silent(self) -> Sequence[str]:
+        """Cells that did not answer, by identity."""
+        return self._reading.silent
+
+    def follow(self, context: context_.RequestContext) -> bool:
+        """Read the hosts; return that this was done just now."""
+        return self.refresh(context)
+
+    def refresh(
+        self, context: context_.RequestContext, since: float | None = None
+    ) -> bool:
+        """Read the hosts, whenever that was done before."""
+        self._context = context
+        self._read()
+        return True
+
+    def extend(self) -> bool:
+        """Have all hosts read, if the store found too many.
+
+        :returns: whether it did
+        """
+        if not self._is_cut:
+            return False
+        self._reads_all = self._is_stale = True
+        return True
+
+    def left_out(self) -> list[candidates.Rejection]:
+        """Return how many hosts were not read, and why."""
+        count = len(self._everyone()) - len(self.table)
+        if count <= 0:
+            return []
+        if _named(self._request):
+            return [candidates.Rejection(
+                'RequestedHost', count, _NOT_ASKED_FOR)]
+        return [candidates.Rejection(QUERY, count, _NOT_FOUND)]
+
+    def reload(self, providers: Sequence[str]) -> None:
+        """Have the store asked anew before hosts are looked at again."""
+        self._refused.update(providers)
+        self._is_stale = True
+
+    def confirm(
+        self, takings: Iterable[table_.Taking], claimed: bool = True
+    ) -> None:
+        """Have later requests count what was chosen, for a time."""
+        reading = self._reading
+        self._reader.choices.add([recent_choices.RecentChoice(
+            taking.node, taking.at, reading.marks.get(taking.node),
+            {} if claimed else _held(reading.table, taking))
+            for taking in takings])
+
+    def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
+        """Return the nodes of instances, of those that a host told of."""
+        reported = self._reported(instances)
+        if not reported:
+            return {}
+        return instance_reports.nodes(
+            reported, self.table.view(self._clock.steady()))
+
+    def doubt(self) -> exception.HostsInDoubt | None:
+        """Return why it cannot be told whether the hosts are up, if so."""
+        found = doubt_.find(self._everyone(), self._clock.steady(),
+                            self._reader.policy.limits)
+        if found is None:
+            return None
+        LOG.warning('%d of %d hosts, in %d cells, went down at one time; who '
+                    'needs them has to ask again',
+                    found.hosts, found.known, found.cells)
+        return exception.HostsInDoubt(hosts=found.hosts, known=found.known)
+
+    def _everyone(self) -> table_.HostTable:
+        """Return the table of all hosts, for which most is not read."""
+        if self._scope.nodes is None or self._context is None:
+            return self.table
+        if self._beats is None:
+            self._beats = self._reader.beats(self._context)
+        return self._beats
+
+    def _read(self) -> None:
+        assert self._context is not None
+        self._is_stale, self._beats = False, None
+        sharing = self._reader.sharing()
+        self._scope = self._find(sharing)
+        self._reading = self._reader.read(
+            self._context, self._scope, sharing)
+
+    def _find(self, sharing: host_reader.Sharing) -> host_reader.HostScope:
+        """Return which hosts are to be read."""
+        self._is_cut = False
+        if self._reads_all:
+            return host_reader.EVERYTHING
+        nodes, names = self._known()
+        named = _named(self._request)
+        names |= named
+        if len(names) > NAMES_MAX:
+            return host_reader.EVERYTHING
+        if not named:
+            query = provider_queries.query_of(
+                self._pipeline, self._request, sharing.usages,
+                [trait for each in sharing.providers for trait in each.traits])
+            if query is None:
+                return host_reader.EVERYTHING
+            found = self._claims.find_providers(query, self._hosts_max)
+            self._is_cut = len(found) >= self._hosts_max
+            nodes.update(found)
+        return host_reader.HostScope(frozenset(nodes), frozenset(names))
+
+    def _known(self) -> tuple[set[str], set[str]]:
+        """Return nodes and names of hosts that matter, room or not."""
+        others = self._pipeline.located(self._request).difference(self._uuids)
+        held = self._claims.held([*others, *moves.names(self._uuids)])
+        providers = self._refused.union(
+            each.provider for claims in held.values() for each in claims)
+        roots = self._claims.roots(providers)
+        names = {*self._reported([*others, *self._uuids]).values(),
+                 *self._relevant(self._request)}
+        return {roots.get(each, each) for each in providers}, names
+
+
+def _named(request: objects.RequestSpec) -> set[str]:
+    """Return the hosts that a request names, if it has to have these."""
+    target = request.get('requested_destination')
+    host = target.get('host') if target is not None else None
+    return {*(request.get('force_hosts') or ()), *([host] if host else ())}
+
+
+def _held(
+    table: table_.HostTable, taking: table_.Taking
+) -> dict[str, dict[str, int]]:
+    """Return what was chosen, by provider."""
+    row = table.row(taking.node)
+    children = () if row is None else table.written_value('child_uuids', row)
+    found: dict[str, dict[str, int]] = {}
+    for name, amount in taking.resources:
+        resource, _, place = name.partition(columns.AT)
+        provider = (taking.node if not place else
+                    children[int(place) - 1] if place.isdigit() else place)
+        found.setdefault(provider, {})[resource] = amount
+    return found
