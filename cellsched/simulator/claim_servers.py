@@ -18,19 +18,20 @@ from cellsched.claims import etcd
 from cellsched.claims import placement
 from cellsched.claims import remote
 from cellsched import clock as clock_
+from cellsched.simulator import processes
 from cellsched.simulator.servers import etcd as etcd_server
 from cellsched.simulator.servers import placement as placement_server
 from cellsched.simulator import stores
 
 
-class Model(Protocol):
+class ServerModel(Protocol):
     """A server, as far as a store uses it."""
 
     def answer(self, request: Any) -> Any:
         """Do what is asked, all at once, and return the answer."""
 
 
-class Kind(NamedTuple):
+class ClaimServerKind(NamedTuple):
     """A kind of claim stores that have a server.
 
     :param model: makes an empty server
@@ -39,7 +40,7 @@ class Kind(NamedTuple):
         and not only when nobody is at work
     """
 
-    model: Callable[[], Model]
+    model: Callable[[], ServerModel]
     store: Callable[[Any, clock_.Clock, random_.Random],
                     claims_base.ClaimStore]
     is_exact: bool
@@ -49,12 +50,12 @@ class Kind(NamedTuple):
 _URL = 'simulated'
 
 
-class Direct:
+class DirectClient:
     """A client to which nothing happens."""
 
     url = _URL
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ServerModel) -> None:
         self._model = model
 
     def send(self, request: Any) -> Any:
@@ -67,7 +68,7 @@ class ClaimServer:
     :param chance: says when those come
     """
 
-    def __init__(self, kind: Kind, chance: random_.Random) -> None:
+    def __init__(self, kind: ClaimServerKind, chance: random_.Random) -> None:
         self._kind = kind
         self._random = chance
         self._model = kind.model()
@@ -75,16 +76,18 @@ class ClaimServer:
         self.is_exact = kind.is_exact
         self.direct().sync()
 
-    def store(
-        self, client: Any, clock: clock_.Clock, random: random_.Random
+    def store_of(
+        self, process: processes.Process, seed: int
     ) -> claims_base.ClaimStore:
-        """Return a store whose client may fail."""
-        return self._kind.store(client, clock, random)
+        """Return the store of a process, whose client may fail."""
+        return self._kind.store(
+            ClaimServerClient(self, process), process.clock,
+            random_.Random(f'{seed} {process.name} {process.lives}'))
 
     def direct(self) -> claims_base.ClaimStore:
         """Return a store that looks past everything that can fail."""
         return self._kind.store(
-            Direct(self._model), clock_.Clock(), random_.Random(0))
+            DirectClient(self._model), clock_.Clock(), random_.Random(0))
 
     def send(self, request: Any, fate: stores.Fate) -> Any:
         """Return what a client hears of a request.
@@ -118,7 +121,7 @@ class ClaimServer:
             self.arrive()
 
 
-class Client:
+class ClaimServerClient:
     """A process's client of a server."""
 
     url = _URL
@@ -137,7 +140,7 @@ class Client:
 
 #: The claim stores that have a model of their server.
 KINDS = {
-    'etcd': Kind(etcd_server.EtcdModel, etcd.EtcdClaims, False),
-    'placement': Kind(
+    'etcd': ClaimServerKind(etcd_server.EtcdModel, etcd.EtcdClaims, False),
+    'placement': ClaimServerKind(
         placement_server.PlacementModel, placement.PlacementClaims, False),
 }

@@ -50,7 +50,7 @@ class Simulation(worlds.World):
     def __init__(
         self, arena: arena_.Arena, seed: int,
         kinds: Collection[str] | None = None, rate: float | None = None,
-        claims: claim_servers.Kind | None = None,
+        claims: claim_servers.ClaimServerKind | None = None,
     ) -> None:
         super().__init__(arena.stores, seed)
         self._arena = arena
@@ -151,13 +151,9 @@ class Simulation(worlds.World):
     # What processes ask of their world.
 
     def claims_of(self, process: processes.Process) -> Any:
-        if self._claims is None:
-            return None
         if self._server is not None:
-            return self._server.store(
-                claim_servers.Client(self._server, process), process.clock,
-                random.Random(f'{self.seed} {process.name} {process.lives}'))
-        return stores.Claims(self._claims, process)
+            return self._server.store_of(process, self.seed)
+        return self._claims and stores.Claims(self._claims, process)
 
     def pause(self, what: str) -> None:
         mine = self.baton.mine()

@@ -58,7 +58,7 @@ class Store:
 
 
 class Fate(enum.Enum):
-    """What becomes of a request to a server that is no database."""
+    """The fate of a request to a server that is no database."""
 
     ANSWERED = 'answered'
     NOT_SENT = 'not sent'

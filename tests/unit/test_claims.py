@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading the claim store that is configured."""
 
+import random
+
 from cellsched import claims
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
@@ -16,6 +18,7 @@ class Parts:
     """What a process shares."""
 
     databases = session.Databases(clock.Clock())
+    random = random.Random(1)
 
 
 class TestLoad(base.TestCase):
@@ -38,7 +41,7 @@ class TestLoad(base.TestCase):
         error = self.assertRaises(
             exception.PluginNotFound, self.load, store='stone')
 
-        self.assertIn('memory, sql', str(error))
+        self.assertIn('memory, placement, sql', str(error))
 
     def test_store_that_promises_less_is_an_error(self):
         error = self.assertRaises(
