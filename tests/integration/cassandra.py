@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Cassandra, started for the tests and gone with them."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import os
+import pathlib
+import random
+import signal
+from typing import Any
+import warnings
+
+from tests.integration import processes
+from tests.integration import serving
+
+with warnings.catch_warnings():
+    warnings.simplefilter('ignore')
+    from cassandra import cluster as cluster_
+    from cassandra.io import libevreactor
+    from cassandra import policies
+    from cassandra import query
+
+_SCRIPT = pathlib.Path(__file__).parents[2] / 'tools' / 'cassandra.sh'
+
+#: Where tools/cassandra.sh keeps the jars, by what it is told.
+VERSION = '5.0.6'
+
+
+class Cassandra(serving.Server):
+    """A node; its parts are keyspaces of one copy.
+
+    It is stopped as one that is killed: what it has told a client is on the
+    disk, or at least with the system.
+
+    :param durable: wait for the disk with each write
+    """
+
+    package = 'openjdk-17-jre-headless'
+    programs = ('java',)
+    ports = ('cql', 'storage')
+    port_taken = 'Failed to bind port'
+
+    #: Copies of a keyspace.
+    copies = 1
+
+    def __init__(
+        self, search_path: Sequence[str] | None = None, *,
+        durable: bool = False,
+    ) -> None:
+        super().__init__(search_path)
+        if not (_jars() / 'complete').exists():
+            raise serving.NotInstalled(
+                f'the jars of Cassandra are not in {_jars()}; run '
+                'tools/cassandra.sh fetch, which needs the Debian package '
+                'maven')
+        self._durable = durable
+
+    def prepare(self) -> None:
+        for address in self.addresses():
+            (self.directory / address).mkdir()
+
+    def addresses(self) -> list[str]:
+        """Return where the nodes listen."""
+        return [serving.ADDRESS]
+
+    def make_processes(self) -> list[processes.Process]:
+        seed, *_ = self.addresses()
+        return [processes.Process(
+            [str(_SCRIPT), 'run', str(self.directory / address),
+             address.rpartition('.')[2]],
+            self.directory / address, name='cassandra', env={
+                'CASSANDRA_VERSION': VERSION,
+                'CASSANDRA_PORT': str(self.port['cql']),
+                'CASSANDRA_STORAGE_PORT': str(self.port['storage']),
+                'CASSANDRA_SEED': seed,
+                'CASSANDRA_SYNC': 'batch' if self._durable else 'periodic'},
+            ready='CassandraDaemon Startup complete',
+            stop_signal=signal.SIGKILL) for address in self.addresses()]
+
+    def url(self, name: str) -> str:
+        with self.session() as session:
+            session.execute(
+                f'CREATE KEYSPACE IF NOT EXISTS {name} WITH replication = '
+                "{'class': 'NetworkTopologyStrategy', "
+                f"'replication_factor': {self.copies}}}")
+        return self.place(name)
+
+    def place(self, name: str) -> str:
+        """Return the URL of a part that is there, or is to be."""
+        nodes = ','.join(f'{address}:{self.port["cql"]}'
+                         for address in self.addresses())
+        return f'cassandra://{nodes}/{name}'
+
+    def drop(self, name: str) -> None:
+        with self.session() as session:
+            session.execute(f'DROP KEYSPACE IF EXISTS {name}')
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Any]:
+        """Use a connection of an administrator."""
+        profile = cluster_.ExecutionProfile(
+            load_balancing_policy=policies.RoundRobinPolicy(),
+            request_timeout=60.0, row_factory=query.dict_factory)
+        cluster = cluster_.Cluster(
+            self.addresses(), port=self.port['cql'],
+            connection_class=libevreactor.LibevConnection,
+            execution_profiles={cluster_.EXEC_PROFILE_DEFAULT: profile})
+        try:
+            yield cluster.connect()
+        finally:
+            cluster.shutdown()
+
+
+class CassandraCluster(Cassandra):
+    """Three nodes, each on an address of its own, with three copies."""
+
+    copies = 3
+
+    def addresses(self) -> list[str]:
+        # Nobody else's nodes have these.
+        if not hasattr(self, '_first'):
+            self._first = random.SystemRandom().randrange(10, 240, 3)
+        return [f'127.0.0.{self._first + number}' for number in range(3)]
+
+
+def empty(session: Any, keyspace: str) -> None:
+    """Remove all claims and providers that nobody uses any more.
+
+    To truncate a table takes a server longer than most tests.
+    """
+    for table, key in ('claims', 'provider'), ('consumers', 'consumer'):
+        deleted = [session.execute_async(
+            f'DELETE FROM {keyspace}.{table} WHERE {key} = %s', [row[key]])
+            for row in session.execute(
+                f'SELECT DISTINCT {key} FROM {keyspace}.{table}')]
+        for future in deleted:
+            future.result()
+
+
+def _jars(environment: Mapping[str, str] = os.environ) -> pathlib.Path:
+    cache = environment.get('CELLSCHED_CACHE') or os.path.join(
+        environment.get('XDG_CACHE_HOME')
+        or os.path.join(pathlib.Path.home(), '.cache'), 'cellsched')
+    return pathlib.Path(cache) / f'cassandra-{VERSION}'
