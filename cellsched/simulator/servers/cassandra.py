@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of Cassandra, as far as claims need one."""
+
+import dataclasses
+from typing import Any
+
+from cellsched.claims.cassandra import requests
+from cellsched import exception
+
+
+class _Partition:
+    """A provider: figures, without an inventory at first, and rows."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        self.figures: requests.Figures | None = None
+        self.rows: dict[tuple[str, str], requests.ClaimRow] = {}
+
+
+class CassandraModel:
+    """Does at once what Cassandra does for each request.
+
+    It forgets nothing, and never lets the row of a fenced attempt expire.
+
+    :param adds: whether it adds to a column under a condition
+    """
+
+    def __init__(self, adds: bool = True) -> None:
+        self.adds = adds
+        self.consumers: dict[str, requests.Versioned] = {}
+        self.partitions: dict[str, _Partition] = {}
+        self.created = False
+
+    def answer(self, request: Any) -> Any:
+        """Return what the server answers; raise nothing but for a misuse."""
+        name = type(request).__name__
+        answers: Any = getattr(self, f'_{_snake(name)}')
+        return answers(request)
+
+    def _together(self, request: requests.Together) -> list[Any]:
+        return [self.answer(each) for each in request.requests]
+
+    def _read_consumer(
+        self, request: requests.ReadConsumer
+    ) -> requests.Versioned | None:
+        return self.consumers.get(request.consumer)
+
+    def _write_consumer(
+        self, request: requests.WriteConsumer
+    ) -> requests.Written:
+        there = self.consumers.get(request.consumer)
+        if (there and there.version) != request.seen:
+            # The row itself is told only where there was to be none.
+            return requests.Written(
+                False, there if request.seen is None else None)
+        if request.row is None:
+            del self.consumers[request.consumer]
+        else:
+            self.consumers[request.consumer] = request.row
+        return requests.Written(True)
+
+    def _figures(self, provider: str) -> requests.Figures | None:
+        partition = self.partitions.get(provider)
+        return partition.figures if partition else None
+
+    def _read_figures(
+        self, request: requests.ReadFigures
+    ) -> requests.Figures | None:
+        return self._figures(request.provider)
+
+    def _read_claims(
+        self, request: requests.ReadClaims
+    ) -> list[requests.ClaimRow]:
+        partition = self.partitions.get(request.provider)
+        rows = partition.rows if partition else {}
+        return [rows[key] for key in sorted(rows)
+                if request.keys is None or key in request.keys]
+
+    def _read_provider(self, request: requests.ReadProvider) -> Any:
+        rows = self._read_claims(requests.ReadClaims(request.provider))
+        return (self._figures(request.provider),
+                [row for row in rows if row.resources])
+
+    def _change_provider(
+        self, request: requests.ChangeProvider
+    ) -> requests.ProviderChanged:
+        if request.seen is None and not self.adds:
+            raise exception.ConfigurationInvalid(
+                field='request', expected='one that adds nothing')
+        partition = self.partitions.get(request.provider)
+        figures = partition.figures if partition else None
+        if partition is None or figures is None:
+            return requests.ProviderChanged(False)
+        rows = partition.rows
+        holds = (
+            figures.inventory == request.inventory
+            and (request.seen is None
+                 or request.seen.generation == figures.generation)
+            and all(_at_most(figures.used[number], most)
+                    for number, most in request.bounds)
+            and not any(row.key in rows for row in request.inserted)
+            and all(rows.get(row.key) == row for row in request.deleted))
+        if not holds:
+            # All columns are told only where a row is to be inserted.
+            return requests.ProviderChanged(
+                False, figures if request.inserted else None)
+        base = figures if request.seen is None else request.seen
+        used = list(base.used)
+        for number, amount in request.added:
+            used[number] = _sum(used[number], amount)
+        partition.figures = dataclasses.replace(
+            figures, generation=base.generation + 1,
+            consumers=base.consumers + request.consumers,
+            open=base.open + request.open, used=tuple(used))
+        for row in request.deleted:
+            del rows[row.key]
+        for row in request.inserted:
+            rows[row.key] = row
+        return requests.ProviderChanged(True)
+
+    def _set_inventory(
+        self, request: requests.SetInventory
+    ) -> requests.ProviderChanged:
+        partition = self.partitions.setdefault(
+            request.provider, _Partition(request.provider))
+        figures = partition.figures
+        if (figures and figures.inventory) != request.seen or (
+                figures is not None
+                and (request.generation not in (None, figures.generation)
+                     or any(figures.used[number] != 0
+                            for number in request.unused))):
+            return requests.ProviderChanged(False)
+        if figures is None:
+            figures = requests.Figures(
+                request.provider, '', 0, 0, 0, (None,) * requests.SLOTS)
+        partition.figures = dataclasses.replace(
+            figures, inventory=request.inventory,
+            generation=figures.generation + 1,
+            used=tuple(0 if number in request.cleared else amount
+                       for number, amount in enumerate(figures.used)))
+        return requests.ProviderChanged(True)
+
+    def _set_figures(
+        self, request: requests.SetFigures
+    ) -> requests.ProviderChanged:
+        provider = request.seen.provider
+        figures = self._figures(provider)
+        if figures is None or figures.generation != request.seen.generation:
+            return requests.ProviderChanged(False)
+        self.partitions[provider].figures = request.figures
+        return requests.ProviderChanged(True)
+
+    def _fence(self, request: requests.Fence) -> requests.ClaimRow | None:
+        partition = self.partitions.setdefault(
+            request.provider, _Partition(request.provider))
+        fence = requests.ClaimRow(request.consumer, request.attempt)
+        found = partition.rows.get(fence.key)
+        if found is None:
+            partition.rows[fence.key] = fence
+        return found
+
+    def _scan(self, request: requests.Scan) -> list[Any]:
+        known = [partition.figures for _, partition
+                 in sorted(self.partitions.items()) if partition.figures]
+        if request.figures:
+            return known
+        return [(each.provider, each.generation) for each in known]
+
+    def _describe(self, request: requests.Describe) -> requests.Described:
+        missing = () if self.created else ('keyspace',)
+        return requests.Described(
+            '5.0.0', missing, str(id(self)), self.adds)
+
+    def _create(self, request: requests.Create) -> None:
+        self.created = True
+
+
+def _snake(name: str) -> str:
+    return ''.join(f'_{letter.lower()}' if letter.isupper() else letter
+                   for letter in name).lstrip('_')
+
+
+def _at_most(amount: int | None, most: int) -> bool:
+    return amount is not None and amount <= most
+
+
+def _sum(amount: int | None, more: int) -> int | None:
+    """Return a sum; with what is not there it is not there either."""
+    return None if amount is None else amount + more
