@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to a real Cassandra, through cassandra-driver."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import os
+from typing import Any
+import warnings
+
+from oslo_config import cfg
+
+from cellsched.claims.cassandra import options
+from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra import statements
+from cellsched.claims import remote
+from cellsched import clock as clock_
+from cellsched import exception
+
+with warnings.catch_warnings():
+    # It speaks of a library that happens to be installed.
+    warnings.simplefilter('ignore')
+    import cassandra
+    from cassandra import auth
+    from cassandra import cluster as cluster_
+    from cassandra.io import libevreactor
+    from cassandra import policies
+    from cassandra import query
+
+#: Requests of one call that are under way at a time.
+_AT_ONCE = 32
+
+_Rows = list[dict[str, Any]]
+
+#: The server says that it has not begun, nor will.
+_NOT_DONE = (cassandra.Unavailable, cluster_.NoHostAvailable)
+
+#: It says that a request makes no sense to it.
+_WRONG = (cassandra.InvalidRequest, cassandra.Unauthorized,
+          cassandra.ConfigurationException, cassandra.UnsupportedOperation)
+
+
+class CassandraClient:
+    """Sends requests to a cluster, which it connects to when it must.
+
+    Each process has connections of its own: one that was forked makes others.
+    Nothing is tried twice here, and no time of this machine's decides
+    anything: the server puts conditional writes in order.
+
+    :param address: of the nodes to begin with
+    :param conf: the options of ``[cassandra]``
+    """
+
+    def __init__(
+        self, address: options.Address, conf: cfg.ConfigOpts,
+        clock: clock_.Clock,
+    ) -> None:
+        self._address = address
+        self._conf = conf
+        self._lock = clock.lock()
+        self._pid = 0
+        self._cluster: Any = None
+        self._session: Any = None
+        self._prepared: dict[str, Any] = {}
+        self._serial = getattr(
+            cassandra.ConsistencyLevel, conf.serial_consistency_level)
+
+    def send(self, request: Any) -> Any:
+        """Return the answer.
+
+        :raises cellsched.claims.remote.NotSent: it is not done
+        :raises cellsched.claims.remote.OutcomeUnknown: it may be done
+        :raises cellsched.exception.DatabaseError: the server does not
+            understand it, or does not let this user do it
+        """
+        if isinstance(request, requests.Together):
+            return self._send_all(request.requests)
+        if isinstance(request, requests.Describe):
+            return _tell(self._describe)
+        if isinstance(request, requests.Create):
+            return _tell(lambda: self._create(request.copies))
+        return _tell(lambda: self._begin(request)())
+
+    def close(self) -> None:
+        """End the connections; the next request makes others."""
+        with self._lock:
+            ended, self._cluster, self._session = self._cluster, None, None
+            self._prepared = {}
+        if ended is not None and self._pid == os.getpid():
+            ended.shutdown()
+
+    def _send_all(self, wanted: Sequence[Any]) -> list[Any]:
+        answers: list[Any] = []
+        for start in range(0, len(wanted), _AT_ONCE):
+            begun = [_caught(functools.partial(self._begin, each))
+                     for each in wanted[start:start + _AT_ONCE]]
+            answers += [each if isinstance(each, Exception)
+                        else _caught(each) for each in begun]
+        return answers
+
+    # Connections.
+
+    def _connected(self) -> Any:
+        """Return a session of this process."""
+        if self._session is not None and self._pid == os.getpid():
+            return self._session
+        with self._lock:
+            if self._session is None or self._pid != os.getpid():
+                self._prepared = {}
+                cluster = self._make_cluster()
+                try:
+                    session = cluster.connect()
+                except BaseException:
+                    cluster.shutdown()
+                    raise
+                # Clocks of clients need not agree, and are not told.
+                session.use_client_timestamp = False
+                self._session = session
+                self._cluster, self._pid = cluster, os.getpid()
+            return self._session
+
+    def _make_cluster(self) -> Any:
+        conf, address = self._conf, self._address
+        nearest = (policies.DCAwareRoundRobinPolicy(conf.local_datacenter)
+                   if conf.local_datacenter else policies.RoundRobinPolicy())
+        profile = cluster_.ExecutionProfile(
+            # Who asks the same node for a partition is in nobody's way.
+            load_balancing_policy=policies.TokenAwarePolicy(
+                nearest, shuffle_replicas=False),
+            # Others repeat conditional writes that may have been done.
+            retry_policy=policies.FallthroughRetryPolicy(),
+            consistency_level=getattr(
+                cassandra.ConsistencyLevel, conf.consistency),
+            serial_consistency_level=self._serial,
+            request_timeout=conf.timeout, row_factory=query.dict_factory)
+        return cluster_.Cluster(
+            [cluster_.DefaultEndPoint(host, port)
+             for host, port in address.hosts],
+            port=address.hosts[0][1],
+            connection_class=libevreactor.LibevConnection,
+            auth_provider=address.user and auth.PlainTextAuthProvider(
+                address.user, address.password),
+            execution_profiles={cluster_.EXEC_PROFILE_DEFAULT: profile},
+            connect_timeout=conf.timeout,
+            control_connection_timeout=conf.timeout,
+            reconnection_policy=policies.ConstantReconnectionPolicy(
+                1.0, max_attempts=None))
+
+    # Statements.
+
+    def _begin(self, request: Any) -> Callable[[], Any]:
+        """Send a request; return what waits for the answer."""
+        begin: Callable[[Any], Callable[[], Any]] = getattr(
+            self, _METHODS[type(request)])
+        return begin(request)
+
+    def _execute(
+        self, statement: Any, values: Sequence[Any] = ()
+    ) -> Callable[[], _Rows]:
+        future = self._connected().execute_async(statement, values or None)
+        return lambda: list(future.result())
+
+    def _make_prepared(
+        self, text: str, serial: bool = False, pages: bool = True
+    ) -> Any:
+        session = self._connected()
+        found = self._prepared.get(text)
+        if found is None:
+            found = session.prepare(text.format(self._address.keyspace))
+            if serial:
+                found.consistency_level = self._serial
+            if not pages:
+                # So that all rows are of one moment.
+                found.fetch_size = None
+            self._prepared[text] = found
+        return found
+
+    def _read(
+        self, text: str, values: Sequence[Any], pages: bool = True
+    ) -> Callable[[], _Rows]:
+        """Read a partition, with all that was decided before."""
+        return self._execute(
+            self._make_prepared(text, serial=True, pages=pages), values)
+
+    def _write(self, statement: statements.Statement) -> Callable[[], _Rows]:
+        return self._execute(
+            self._make_prepared(statement.text), statement.values)
+
+    # Requests.
+
+    def _read_consumer(
+        self, request: requests.ReadConsumer
+    ) -> Callable[[], requests.Versioned | None]:
+        rows = self._read(statements.READ_CONSUMER, (request.consumer,))
+        return lambda: next((requests.Versioned(**row) for row in rows()),
+                            None)
+
+    def _write_consumer(
+        self, request: requests.WriteConsumer
+    ) -> Callable[[], requests.Written]:
+        rows = self._write(statements.write_consumer(request))
+
+        def answer() -> requests.Written:
+            [row] = rows()
+            return requests.Written(
+                row['[applied]'], requests.Versioned(
+                    row['version'], row['body']) if 'body' in row else None)
+
+        return answer
+
+    def _read_figures(
+        self, request: requests.ReadFigures
+    ) -> Callable[[], requests.Figures | None]:
+        rows = self._read(statements.READ_FIGURES, (request.provider,))
+        return lambda: next(map(statements.figures_of, rows()), None)
+
+    def _read_claims(
+        self, request: requests.ReadClaims
+    ) -> Callable[[], list[requests.ClaimRow]]:
+        if request.keys is None:
+            rows = self._read(
+                statements.READ_CLAIMS, (request.provider,), pages=False)
+        else:
+            rows = self._read(statements.READ_KEYS, (
+                request.provider, list(request.keys)), pages=False)
+        return lambda: [statements.claim_of(row) for row in rows()
+                        if row['consumer'] is not None]
+
+    def _read_provider(
+        self, request: requests.ReadProvider
+    ) -> Callable[[], tuple[Any, list[requests.ClaimRow]]]:
+        rows = self._read(
+            statements.READ_PROVIDER, (request.provider,), pages=False)
+
+        def answer() -> tuple[Any, list[requests.ClaimRow]]:
+            found = rows()
+            return (next(map(statements.figures_of, found), None),
+                    [statements.claim_of(row) for row in found
+                     if row['resources']])
+
+        return answer
+
+    def _change(
+        self, request: requests.ChangeProvider
+    ) -> Callable[[], requests.ProviderChanged]:
+        batch = query.BatchStatement()
+        for text, values in statements.change(request):
+            batch.add(self._make_prepared(text), values)
+        return _changed(self._execute(batch))
+
+    def _set_inventory(
+        self, request: requests.SetInventory
+    ) -> Callable[[], requests.ProviderChanged]:
+        return _changed(self._write(statements.set_inventory(request)))
+
+    def _set_figures(
+        self, request: requests.SetFigures
+    ) -> Callable[[], requests.ProviderChanged]:
+        return _changed(self._write(statements.set_figures(request)))
+
+    def _fence(
+        self, request: requests.Fence
+    ) -> Callable[[], requests.ClaimRow | None]:
+        rows = self._write(statements.fence(request))
+        return lambda: next((statements.claim_of(row) for row in rows()
+                             if not row['[applied]']), None)
+
+    def _scan(self, request: requests.Scan) -> Callable[[], list[Any]]:
+        rows = self._execute(self._make_prepared(
+            statements.SCAN_FIGURES if request.figures else statements.SCAN))
+
+        def answer() -> list[Any]:
+            # A provider of which nobody ever said anything has fences alone.
+            known = [row for row in rows() if row['generation'] is not None]
+            if request.figures:
+                return [statements.figures_of(row) for row in known]
+            return [(row['provider'], row['generation']) for row in known]
+
+        return answer
+
+    # The whole.
+
+    def _describe(self) -> requests.Described:
+        keyspace = self._address.keyspace
+        session = self._connected()
+        [local] = session.execute('SELECT release_version FROM system.local')
+        there = {row['table_name'] for row in session.execute(
+            'SELECT table_name FROM system_schema.tables '
+            'WHERE keyspace_name = %s', [keyspace])}
+        missing = tuple(f'{keyspace}.{name}' for name in statements.TABLES
+                        if name not in there)
+        if missing:
+            return requests.Described(local['release_version'], missing)
+        identity = self._read(statements.IDENTITY.text, ())()
+        if not identity:
+            return requests.Described(
+                local['release_version'], (f'{keyspace}.store',))
+        return requests.Described(
+            local['release_version'], (), str(identity[0]['value']),
+            self._can_add())
+
+    def _can_add(self) -> bool:
+        try:
+            self._write(statements.PROBE)()
+        except (cassandra.InvalidRequest, cluster_.SyntaxException):
+            return False
+        return True
+
+    def _create(self, copies: int) -> None:
+        session = self._connected()
+        for text in statements.create(self._address.keyspace, copies):
+            session.execute(text)
+
+
+_METHODS: dict[type[Any], str] = {
+    requests.ReadConsumer: '_read_consumer',
+    requests.WriteConsumer: '_write_consumer',
+    requests.ReadFigures: '_read_figures',
+    requests.ReadClaims: '_read_claims',
+    requests.ReadProvider: '_read_provider',
+    requests.ChangeProvider: '_change',
+    requests.SetInventory: '_set_inventory',
+    requests.SetFigures: '_set_figures',
+    requests.Fence: '_fence',
+    requests.Scan: '_scan',
+}
+
+
+def _changed(
+    rows: Callable[[], _Rows]
+) -> Callable[[], requests.ProviderChanged]:
+    def answer() -> requests.ProviderChanged:
+        first = rows()[0]
+        return requests.ProviderChanged(
+            first['[applied]'], None if first['[applied]']
+            else statements.figures_of(first))
+
+    return answer
+
+
+def _tell(send: Callable[[], Any]) -> Any:
+    """Return what is returned, or raise what it means for the request."""
+    try:
+        return send()
+    except exception.CellschedException:
+        raise
+    except _NOT_DONE as exc:
+        _check_login(exc)
+        raise remote.NotSent(_said(exc)) from exc
+    except _WRONG as exc:
+        raise exception.DatabaseError(
+            schema='claims', reason=_said(exc)) from exc
+    except Exception as exc:
+        # Of whatever else the driver raises nobody says that the server has
+        # done nothing.
+        raise remote.OutcomeUnknown(_said(exc)) from exc
+
+
+def _caught(send: Callable[[], Any]) -> Any:
+    try:
+        return _tell(send)
+    except (remote.NotSent, remote.OutcomeUnknown) as exc:
+        return exc
+
+
+def _check_login(exc: Exception) -> None:
+    errors = getattr(exc, 'errors', {})
+    for error in errors.values() if isinstance(errors, dict) else ():
+        if isinstance(error, cassandra.AuthenticationFailed):
+            raise exception.ConfigurationInvalid(
+                field='[claims] connection',
+                expected='a user and a password that the server knows'
+            ) from exc
+
+
+def _said(exc: Exception) -> str:
+    return f'{type(exc).__name__}: {exc!s:.300}'

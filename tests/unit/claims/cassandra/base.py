@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores whose server is a model."""
+
+import copy
+import random
+import threading
+
+from cellsched.claims import cassandra
+from cellsched.claims.cassandra import requests
+from cellsched.claims import remote
+from cellsched import clock
+from cellsched.simulator import baton
+from cellsched.simulator import clocks
+from cellsched.simulator.servers import cassandra as server
+
+#: What becomes of a request, and how often in a hundred.
+NOT_SENT, LOST, UNANSWERED, LATE = 'not sent', 'lost', 'unanswered', 'late'
+_FATES = (NOT_SENT, LOST, UNANSWERED, LATE)
+
+
+class Client:
+    """Hands requests of any thread to a model."""
+
+    def __init__(self, model):
+        self.model = model
+        self.sent = []
+        self._lock = threading.Lock()
+
+    def send(self, request):
+        with self._lock:
+            self.sent.append(request)
+            return self.model.answer(request)
+
+
+def make_store(model, client=None, **options):
+    """Return a store that asks a model, by way of a client."""
+    return cassandra.CassandraClaims(
+        client or Client(model), clock.Clock(), random.Random(), **options)
+
+
+def make_model(adds=True):
+    model = server.CassandraModel(adds)
+    model.created = True
+    return model
+
+
+class World:
+    """Threads of clients that take turns as a seed has it.
+
+    Each request is a turn, and may come to nothing, or be done without an
+    answer, at once or long after.
+
+    :param fault_percent: how many requests in a hundred have such a fate
+    """
+
+    def __init__(self, seed, adds=True, fault_percent=0):
+        self.random = random.Random(seed)
+        self.model = make_model(adds)
+        self.fault_percent = fault_percent
+        self.now = 0.0
+        self.late = []
+        self.activities = []
+        self.checks = []
+        self.errors = []
+        self._mortal = {}
+        self._crew = baton.Crew()
+        self._baton = baton.Baton(self._crew, self._decide)
+        #: Looks at the model without taking turns.
+        self.observer = make_store(self.model)
+
+    def make_store(self, **options):
+        """Return a store of a process of its own."""
+        return cassandra.CassandraClaims(
+            _FaultyClient(self), clocks.SimulatedClock(
+                lambda: self.now, self._wait),
+            random.Random(self.random.random()), **options)
+
+    def start(self, function):
+        """Have a thread do something once the world runs."""
+        def run():
+            try:
+                function()
+            except Exception as exc:
+                self.errors.append(exc)
+
+        activity = baton.Activity(self, 'client', run)
+        self.activities.append(activity)
+        return activity
+
+    def run(self):
+        self._baton.run()
+        self._crew.dismiss()
+        for error in self.errors:
+            raise error
+
+    def die_after(self, requests_left):
+        """Have the thread whose turn it is die at a later request of its."""
+        self._mortal[self._baton.mine()] = requests_left
+
+    def turn(self):
+        """Let others go on; raise Killed where a thread is to die."""
+        self._baton.pause()
+        mine = self._baton.mine()
+        if mine in self._mortal:
+            self._mortal[mine] -= 1
+            if not self._mortal[mine]:
+                mine.doomed = True
+                raise baton.Killed
+
+    def answer(self, request):
+        answer = self.model.answer(request)
+        for check in self.checks:
+            check()
+        return answer
+
+    def deliver(self):
+        """Have all that is late be done now."""
+        while self.late:
+            self.answer(self.late.pop(
+                self.random.randrange(len(self.late))))
+
+    def _wait(self, awaited, seconds=None):
+        if self._baton.mine() is None:
+            return awaited()
+        return self._baton.wait(
+            awaited, None if seconds is None else self.now + seconds)
+
+    def _decide(self, current):
+        if self.late and self.random.random() < 0.02:
+            self.answer(self.late.pop(0))
+        left = [each for each in self.activities if not each.done]
+        ready = [each for each in left if each.is_ready(self.now)]
+        if left and not ready:
+            self.now = min(each.until for each in left
+                           if each.until is not None)
+            ready = [each for each in left if each.is_ready(self.now)]
+        return self.random.choice(ready) if ready else None
+
+
+class _FaultyClient:
+
+    def __init__(self, world):
+        self._world = world
+
+    def send(self, request):
+        if isinstance(request, requests.Together):
+            wanted = list(enumerate(request.requests))
+            self._world.random.shuffle(wanted)
+            answers = {number: self._caught(each) for number, each in wanted}
+            return [answers[number] for number in range(len(wanted))]
+        return self._send(request)
+
+    def _caught(self, request):
+        try:
+            return self._send(request)
+        except (remote.NotSent, remote.OutcomeUnknown) as exc:
+            return exc
+
+    def _send(self, request):
+        world = self._world
+        world.turn()
+        world.now += 0.001
+        if world.random.random() * 100 >= world.fault_percent:
+            return copy.deepcopy(world.answer(request))
+        fate = world.random.choice(_FATES)
+        if fate == NOT_SENT:
+            raise remote.NotSent
+        if fate == UNANSWERED:
+            world.answer(request)
+        elif fate == LATE:
+            world.late.append(request)
+        raise remote.OutcomeUnknown

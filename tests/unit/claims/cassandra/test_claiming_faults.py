@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in a world where requests are lost, and clients die."""
+
+import collections
+import contextlib
+import json
+
+from cellsched.claims import base as claims
+from cellsched import exception
+from tests.unit import base as tests
+from tests.unit.claims.cassandra import base
+
+PROVIDERS = ('p0', 'p1', 'p2')
+CAPACITY = 4
+
+#: Consumers for whom all threads claim.
+SHARED = ('a', 'b', 'c')
+
+
+class _Checks:
+    """Compares what all can see with what callers were told.
+
+    :param mine: what each consumer is to hold, for those whom only one
+        thread knows
+    """
+
+    def __init__(self, test, world):
+        self._test = test
+        self._world = world
+        self.mine = {}
+        #: What was ever held for those whom all know: consumer and claims.
+        self.seen = [dict.fromkeys(SHARED, {})]
+        #: How often calls that take something away began or ended, by whom
+        #: they take it away from.
+        self.disturbed = collections.Counter()
+        self.disturbing = collections.Counter()
+        world.checks += [self.check_figures, self.look]
+
+    def check_figures(self):
+        for partition in self._world.model.partitions.values():
+            figures = partition.figures
+            if figures is None:
+                continue
+            rows = [row for row in partition.rows.values() if row.resources]
+            used = sum(json.loads(row.resources)['VCPU'] for row in rows)
+            self._test.assertEqual(used, figures.used[0])
+            self._test.assertLessEqual(used, CAPACITY)
+            self._test.assertEqual(len(rows), figures.consumers)
+            self._test.assertEqual(
+                sum(row.several for row in rows), figures.open)
+
+    def look(self):
+        """Note what is held, for which there must be rows."""
+        names = {*SHARED, *self.mine}
+        held = self._world.observer.held(
+            names if self._world.random.random() < 0.2 else SHARED)
+        taken = dict.fromkeys(PROVIDERS, 0)
+        for claimed in held.values():
+            for claim in claimed:
+                taken[claim.provider] += claim.resources['VCPU']
+        for provider, partition in self._world.model.partitions.items():
+            self._test.assertLessEqual(
+                taken[provider], partition.figures.used[0])
+        self.seen.append({name: _plain(held.get(name, ()))
+                          for name in SHARED})
+
+    @contextlib.contextmanager
+    def taking_away(self, names):
+        self.disturbed.update(names)
+        self.disturbing.update(names)
+        yield
+        # Of one that fails or dies nobody knows when it ends.
+        self.disturbing.subtract(names)
+
+    def check_seen(self, since, consumer, wanted):
+        """Check that a consumer once held what somebody was told."""
+        self._test.assertIn(
+            wanted, [each[consumer] for each in self.seen[since - 1:]])
+
+    def check_mine(self):
+        held = self._world.observer.held(self.mine)
+        for consumer, wanted in self.mine.items():
+            if wanted is not None:
+                self._test.assertEqual(
+                    wanted, _plain(held.get(consumer, ())), consumer)
+
+
+def _plain(batch):
+    return {claim.provider: claim.resources['VCPU'] for claim in batch}
+
+
+class _Thread:
+    """Makes calls of any kind, and looks at what they come to.
+
+    :param deadly: whether it may die of one
+    """
+
+    def __init__(self, test, world, checks, store, number, deadly):
+        self._test = test
+        self._world = world
+        self._checks = checks
+        self._store = store
+        self._chance = world.random
+        self._deadly = deadly
+        self._own = [f'own{number}-{each}' for each in range(3)]
+
+    def run(self):
+        chance = self._chance
+        self._checks.mine.update((name, {}) for name in self._own)
+        for _ in range(8):
+            names = self._own if chance.random() < 0.6 else SHARED
+            if self._deadly and chance.random() < 0.1:
+                self._guess(dict.fromkeys(self._own))
+                self._world.die_after(chance.randint(1, 9))
+            with contextlib.suppress(exception.DatabaseUnreachable):
+                kind = chance.random()
+                if kind < 0.6:
+                    self._claim(chance.sample(
+                        names, chance.choice((1, 1, 2))))
+                elif kind < 0.8:
+                    self._release(chance.sample(names, 2))
+                else:
+                    self._transfer(*chance.sample(names, 2))
+            self._checks.check_mine()
+
+    def _guess(self, wanted):
+        """Say what consumers are to hold from now on; None, nobody knows."""
+        self._checks.mine.update(
+            (name, each) for name, each in wanted.items()
+            if name in self._checks.mine)
+
+    def _claim(self, names):
+        chance, checks = self._chance, self._checks
+        batch = [claims.Claim(name, provider, {'VCPU': chance.randint(1, 2)})
+                 for name in names for provider in chance.sample(
+                     PROVIDERS, chance.choice((1, 1, 2, 3)))]
+        known = {name: checks.mine.get(name) for name in names}
+        since = len(checks.seen)
+        disturbed = checks.disturbed + checks.disturbing
+        self._guess(dict.fromkeys(names))
+        try:
+            self._store.claim(batch)
+        except (exception.ClaimRefused, exception.ClaimConflict):
+            self._guess(known)
+            return
+        for name in names:
+            wanted = _plain(
+                claim for claim in batch if claim.consumer == name)
+            self._guess({name: wanted})
+            # Whoever releases it at the time may come after it, and be seen
+            # before it.
+            if name in SHARED and checks.disturbed[name] == disturbed[name]:
+                checks.check_seen(since, name, wanted)
+
+    def _release(self, names):
+        since = len(self._checks.seen)
+        self._guess(dict.fromkeys(names))
+        with self._checks.taking_away(names):
+            self._store.release(names)
+        for name in names:
+            self._guess({name: {}})
+            if name in SHARED:
+                self._checks.check_seen(since, name, {})
+
+    def _transfer(self, source, target):
+        mine = self._checks.mine
+        before, after = mine.get(source), mine.get(target)
+        self._guess({source: None, target: None})
+        with self._checks.taking_away([source, target]):
+            done = self._store.transfer(source, target)
+        if before is not None:
+            self._test.assertEqual(bool(before), done)
+            self._guess({source: {}, target: before if done else after})
+
+
+class TestClaimsThatMeetFaults(tests.TestCase):
+
+    def make_world(self, seed, **options):
+        world = base.World(seed, **options)
+        for provider in PROVIDERS:
+            world.observer.set_inventory(
+                provider, {'VCPU': claims.Inventory(CAPACITY)})
+        return world, _Checks(self, world)
+
+    def run_world(self, seed, deadly=False, **options):
+        world, checks = self.make_world(seed, **options)
+        for number in range(2):
+            store = world.make_store(
+                abandoned_s=world.random.choice((0.0, 0.02, 0.2)),
+                patience_s=20.0, adds=world.model.adds)
+            for thread in range(2):
+                world.start(_Thread(
+                    self, world, checks, store, 2 * number + thread,
+                    deadly).run)
+        world.run()
+        checks.check_mine()
+        self.check_end(world, checks)
+
+    def check_end(self, world, checks):
+        """Check that all that is left goes, and that then all fits."""
+        store = world.observer
+        world.deliver()
+        checks.check_mine()
+        names = [*checks.mine, *SHARED]
+        store = base.make_store(world.model, abandoned_s=0.0)
+        store.release(names)
+        self.assertEqual({}, store.held(names))
+        for provider in PROVIDERS:
+            self.assertFalse(store.recount(provider))
+            self.assertEqual([], store.consumers_of(provider))
+        self.assertEqual({}, world.model.consumers)
+        for usage in store.usages().usages:
+            self.assertEqual((0, 0), (usage.used['VCPU'], usage.consumers))
+        store.claim([claims.Claim('all', provider, {'VCPU': CAPACITY})
+                     for provider in PROVIDERS])
+
+    def test_nothing_is_lost_or_taken_twice_by_requests_that_fail(self):
+        for seed in range(60):
+            with self.subTest(seed=seed):
+                self.run_world(seed, adds=seed % 2 == 0, fault_percent=8)
+
+    def test_nothing_is_lost_or_taken_twice_without_faults(self):
+        for seed in range(30):
+            with self.subTest(seed=seed):
+                self.run_world(seed, adds=seed % 2 == 0)
+
+    def test_what_dead_clients_leave_is_finished_or_undone(self):
+        for seed in range(60):
+            with self.subTest(seed=seed):
+                self.run_world(seed, deadly=True, fault_percent=3)
+
+    def test_room_that_a_refused_batch_gives_back_refuses_nobody(self):
+        """Whoever needs one provider of those fits, whoever came first."""
+        for seed in range(60):
+            with self.subTest(seed=seed):
+                world, _ = self.make_world(seed)
+                world.observer.claim([
+                    claims.Claim('full', 'p1', {'VCPU': CAPACITY})])
+                outcomes = []
+
+                def both(store, name):
+                    with contextlib.suppress(exception.ClaimRefused):
+                        store.claim([claims.Claim(name, provider, {
+                            'VCPU': CAPACITY}) for provider in ('p0', 'p1')])
+                        outcomes.append('both')
+
+                def one(store, name):
+                    store.claim([claims.Claim(
+                        name, 'p0', {'VCPU': CAPACITY})])
+                    outcomes.append('one')
+
+                for number in range(3):
+                    store = world.make_store()
+                    world.start(lambda store=store, number=number: both(
+                        store, f'both{number}'))
+                store = world.make_store()
+                world.start(lambda: one(store, 'one'))
+                world.run()
+                self.assertEqual(['one'], outcomes)

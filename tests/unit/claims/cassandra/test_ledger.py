@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of providers, many in a request."""
+
+import random
+
+from cellsched.claims import base as claims
+from cellsched.claims.cassandra import asking
+from cellsched.claims.cassandra import ledger
+from cellsched.claims.cassandra import records
+from cellsched.claims.cassandra import requests
+from cellsched import clock
+from tests.unit import base as tests
+from tests.unit.claims.cassandra import base
+
+
+class TestLedger(tests.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.model = base.make_model()
+        base.make_store(self.model).set_inventory(
+            'p', {'VCPU': claims.Inventory(total=8, max_unit=4),
+                  'GB': claims.Inventory(total=8)})
+        self.client = base.Client(self.model)
+        self.ledger = ledger.Ledger(asking.Asking(
+            self.client, clock.Clock(), random.Random(), 5.0, 'x'), True)
+
+    def row(self, name, amount=1, resource='VCPU'):
+        return requests.ClaimRow(
+            name, 'x', records.text({resource: amount}))
+
+    def do(self, *entries):
+        self.ledger.do(entries)
+        return [entry.outcome.name for entry in entries]
+
+    def figures(self):
+        return self.model.partitions['p'].figures
+
+    def changes(self):
+        return [each for request in self.client.sent
+                for each in getattr(request, 'requests', [request])
+                if isinstance(each, requests.ChangeProvider)]
+
+    def test_what_several_want_is_one_request(self):
+        outcomes = self.do(
+            *(ledger.Entry('p', [self.row(name)]) for name in 'abc'))
+
+        self.assertEqual(['DONE'] * 3, outcomes)
+        self.assertEqual(1, len(self.changes()))
+        self.assertEqual((3, 3), (
+            self.figures().used[0], self.figures().consumers))
+
+    def test_those_that_have_room_do_not_wait_for_others(self):
+        outcomes = self.do(
+            *(ledger.Entry('p', [self.row(name, amount)])
+              for name, amount in (('a', 4), ('b', 5), ('c', 3), ('d', 2))))
+
+        self.assertEqual(['DONE', 'REFUSED', 'DONE', 'REFUSED'], outcomes)
+        self.assertEqual(7, self.figures().used[0])
+
+    def test_what_is_given_back_is_room_for_the_others(self):
+        self.do(*(ledger.Entry('p', [self.row(name, 4)]) for name in 'ab'))
+
+        outcomes = self.do(ledger.Entry('p', [self.row('c', 4)]),
+                           ledger.Entry('p', deleted=[self.row('a', 4)]))
+
+        self.assertEqual(['DONE', 'DONE'], outcomes)
+        self.assertEqual((8, 2), (
+            self.figures().used[0], self.figures().consumers))
+
+    def test_row_that_two_delete_is_counted_once(self):
+        self.do(ledger.Entry('p', [self.row('a', 4)]))
+
+        outcomes = self.do(*(ledger.Entry('p', deleted=[self.row('a', 4)])
+                             for _ in range(2)))
+
+        self.assertEqual(['DONE', 'GONE'], outcomes)
+        self.assertEqual((0, 0), (
+            self.figures().used[0], self.figures().consumers))
+
+    def test_row_that_is_there_stops_no_other(self):
+        self.do(ledger.Entry('p', [self.row('a')]))
+
+        outcomes = self.do(*(ledger.Entry('p', [self.row(name)])
+                             for name in 'abc'))
+
+        self.assertEqual(['GONE', 'DONE', 'DONE'], outcomes)
+        self.assertEqual(3, self.figures().used[0])
+
+    def test_refusal_is_by_figures_that_were_read_since(self):
+        """What others gave back meanwhile is found."""
+        self.do(*(ledger.Entry('p', [self.row(name, 4)]) for name in 'ab'))
+        other = base.make_store(self.model)
+        other._ledger.adds = True
+        other._ledger.do([ledger.Entry('p', deleted=[self.row('a', 4)])])
+
+        self.assertEqual(
+            ['DONE'], self.do(ledger.Entry('p', [self.row('c', 4)])))
+
+    def test_inventory_that_changed_meanwhile_is_kept_to(self):
+        self.do(ledger.Entry('p', [self.row('a')]))
+        base.make_store(self.model).set_inventory(
+            'p', {'VCPU': claims.Inventory(total=2)})
+
+        self.assertEqual(['REFUSED'], self.do(
+            ledger.Entry('p', [self.row('b', 2)])))
+        self.assertEqual(['DONE'], self.do(ledger.Entry('p', [self.row('b')])))
+
+    def test_more_rows_than_a_request_has_are_several(self):
+        base.make_store(self.model).set_inventory(
+            'p', {'VCPU': claims.Inventory(total=1000)})
+
+        self.do(*(ledger.Entry('p', [
+            self.row(f'{number}-{each}') for each in range(150)])
+            for number in range(3)))
+
+        self.assertEqual([150] * 3, [len(each.inserted)
+                                     for each in self.changes()])
+        self.assertEqual(450, self.figures().used[0])
+
+    def test_unknown_provider_has_no_room_and_nothing_to_delete(self):
+        self.assertEqual(['REFUSED', 'GONE'], self.do(
+            ledger.Entry('q', [self.row('a')]),
+            ledger.Entry('q', deleted=[self.row('b')])))

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client leaves that dies before any request of a call."""
+
+import itertools
+
+from cellsched.claims import base as claims
+from cellsched.claims.cassandra import requests
+from cellsched import exception
+from tests.unit import base as tests
+from tests.unit.claims.cassandra import base
+
+PROVIDERS = ('p0', 'p1')
+NAMES = ('a', 'b', 'c')
+
+#: What becomes of the last request: it comes to nothing, it is done, or it is
+#: done after all that others do.
+LOST, DONE, LATE = 'lost', 'done', 'late'
+
+
+class Died(BaseException):
+    """Raised in place of an answer that nobody lives to see."""
+
+
+class MortalClient:
+    """Dies at a request."""
+
+    def __init__(self, model, left, fate):
+        self._model = model
+        self._left = left
+        self._fate = fate
+        self.late = []
+
+    def send(self, request):
+        if isinstance(request, requests.Together):
+            return [self.send(each) for each in request.requests]
+        self._left -= 1
+        if self._left > 0:
+            return self._model.answer(request)
+        if self._fate == DONE:
+            self._model.answer(request)
+        elif self._fate == LATE:
+            self.late.append(request)
+        raise Died
+
+
+def batch(*names, providers=PROVIDERS, amount=1):
+    return [claims.Claim(name, provider, {'VCPU': amount})
+            for name in names for provider in providers]
+
+
+#: Calls that a client dies in, with what is held before them.
+CALLS = {
+    'claim of one provider': (
+        [], lambda store: store.claim(batch('a', 'b', providers=['p0']))),
+    'claim of several providers': (
+        [], lambda store: store.claim(batch('a'))),
+    'claim of several consumers': (
+        [], lambda store: store.claim(batch('a', 'b', 'c'))),
+    'release': (batch('a', 'b'), lambda store: store.release('ab')),
+    'transfer': (batch('a'), lambda store: store.transfer('a', 'b')),
+    'transfer to one that holds': (
+        batch('a') + batch('b', providers=['p1'], amount=2),
+        lambda store: store.transfer('a', 'b')),
+}
+
+#: What others do then.
+SEQUELS = {
+    'nothing': lambda store: None,
+    'release of the first': lambda store: store.release('a'),
+    'release of the second': lambda store: store.release('b'),
+    'transfer of the first': lambda store: store.transfer('a', 'd'),
+    'transfer to the first': lambda store: store.transfer('b', 'a'),
+    'claim of all there is': lambda store: _tried(store, [claims.Claim(
+        'd', provider, {'VCPU': 9}) for provider in PROVIDERS]),
+    'the same claim again': lambda store: _tried(store, batch('a', 'b')),
+}
+
+
+def _tried(store, wanted):
+    try:
+        store.claim(wanted)
+    except (exception.ClaimRefused, exception.ClaimConflict):
+        pass
+
+
+class TestRemainsOfDeadClients(tests.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.model = None
+
+    def make_model(self, before):
+        self.model = base.make_model()
+        store = self.make_store()
+        for provider in PROVIDERS:
+            store.set_inventory(provider, {'VCPU': claims.Inventory(9)})
+        # Each of them has been claimed alone.
+        for name in NAMES:
+            mine = [claim for claim in before if claim.consumer == name]
+            store.claim(mine)
+
+    def make_store(self, client=None):
+        return base.make_store(
+            self.model, client, abandoned_s=0.0, patience_s=5.0)
+
+    def dies_in(self, call, number, fate):
+        """Return the client if it died before the call ended, or None."""
+        client = MortalClient(self.model, number, fate)
+        store = self.make_store(client)
+        store._prepare = lambda: None
+        store._ledger.adds = True
+        try:
+            call(store)
+        except Died:
+            return client
+        return None
+
+    def remains(self):
+        """Yield what clients leave that die in a call, as often as can be."""
+        for (name, (before, call)), sequel, fate in itertools.product(
+                CALLS.items(), SEQUELS, (LOST, DONE, LATE)):
+            for number in itertools.count(1):
+                self.make_model(before)
+                client = self.dies_in(call, number, fate)
+                if client is None:
+                    break
+                with self.subTest(call=name, sequel=sequel, fate=fate,
+                                  request=number):
+                    yield name, sequel, client
+
+    def test_batch_is_taken_whole_or_not_at_all(self):
+        for name, sequel, client in self.remains():
+            if not name.startswith('claim'):
+                continue
+            names = {claim.consumer for claim in _claimed(name)}
+            before = self.make_store().held(NAMES)
+            self.assertIn({*before}, [set(), names])
+            if sequel.startswith('release'):
+                gone = 'a' if sequel.endswith('first') else 'b'
+                SEQUELS[sequel](self.make_store())
+                held = self.make_store().held(NAMES)
+                self.assertEqual({*before} - {gone}, {*held})
+
+    def test_batch_is_whole_while_one_of_it_is_released(self):
+        """And the client that releases dies in it as well."""
+        before, call = CALLS['claim of several consumers']
+        for first, second in itertools.product(range(1, 30), range(1, 20)):
+            self.make_model(before)
+            if self.dies_in(call, first, DONE) is None:
+                break
+            held = {*self.make_store().held(NAMES)}
+            dead = self.dies_in(lambda it: it.release('a'), second, DONE)
+            self.assertEqual(held - {'a'},
+                             {*self.make_store().held(NAMES)} - {'a'})
+            if dead is None:
+                self.assertEqual(held - {'a'},
+                                 {*self.make_store().held(NAMES)})
+
+    def test_transfer_is_made_or_not(self):
+        for name, _, client in self.remains():
+            if name.startswith('transfer'):
+                held = self.make_store().held('ab')
+                first = [{claim.provider: claim.resources['VCPU']
+                          for claim in held.get(each, ())} for each in 'ab']
+                two = {'p0': 1, 'p1': 1}
+                old = {'p1': 2} if name.endswith('holds') else {}
+                self.assertIn(first, [[two, old], [{}, two]])
+
+    def test_nothing_stays_taken(self):
+        for _, sequel, client in self.remains():
+            SEQUELS[sequel](self.make_store())
+            for request in client.late:
+                self.model.answer(request)
+            store = self.make_store()
+            held = store.held('abcd')
+            rows = {name: 0 for name in PROVIDERS}
+            for claim in sum(held.values(), []):
+                rows[claim.provider] += claim.resources['VCPU']
+            for usage in store.usages().usages:
+                self.assertGreaterEqual(
+                    usage.used['VCPU'], rows[usage.provider])
+            store.release('abcd')
+            for usage in store.usages().usages:
+                self.assertEqual(0, usage.used['VCPU'])
+                self.assertFalse(store.recount(usage.provider))
+            self.assertEqual({}, self.model.consumers)
+
+    def test_who_comes_after_gets_all_that_nobody_holds(self):
+        for _, sequel, client in self.remains():
+            if sequel != 'nothing':
+                continue
+            store = self.make_store()
+            held = sum(store.held('abcd').values(), [])
+            free = {name: 9 - sum(
+                claim.resources['VCPU'] for claim in held
+                if claim.provider == name) for name in PROVIDERS}
+            for usage in store.usages().usages:
+                if 9 - usage.used['VCPU'] < free[usage.provider]:
+                    # Somebody who comes again finds out.
+                    store.release(set('abcd') - {
+                        claim.consumer for claim in held})
+            store.claim([claims.Claim('e', name, {'VCPU': amount})
+                         for name, amount in free.items() if amount])
+
+
+def _claimed(name):
+    return (batch('a', 'b') if name.endswith('one provider')
+            else batch('a') if name.endswith('providers')
+            else batch('a', 'b', 'c'))

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in a model of Cassandra."""
+
+import pathlib
+import random
+import textwrap
+
+from cellsched import claims as stores
+from cellsched.claims import base as claims
+from cellsched.claims import cassandra
+from cellsched.claims.cassandra import requests
+from cellsched import clock
+from cellsched.conf import loader
+from cellsched import exception
+from cellsched.testing.suite import claims as suite
+from tests.unit import base as tests
+from tests.unit.claims.cassandra import base
+from tests.unit.claims import model
+from tests.unit.claims import test_base
+
+
+class CassandraTests(suite.ClaimStoreSuite, model.ModelTests):
+
+    adds = True
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+
+    def make_store(self):
+        self.client = base.Client(base.make_model(self.adds))
+        return self.make_peer(None)
+
+    def make_peer(self, store):
+        return base.make_store(None, self.client)
+
+    def sent(self, call):
+        """Return how many requests of each kind a call makes."""
+        before = len(self.client.sent)
+        call()
+        kinds = [type(each).__name__ for request in self.client.sent[before:]
+                 for each in getattr(request, 'requests', [request])]
+        return {kind: kinds.count(kind) for kind in kinds}
+
+
+class TestCassandraClaims(CassandraTests, tests.TestCase):
+
+    def test_claim_of_one_provider_is_two_writes(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        store.claim([self.make_claim(provider, VCPU=1)])
+
+        self.assertEqual(
+            {'WriteConsumer': 1, 'ChangeProvider': 1}, self.sent(
+                lambda: store.claim([self.make_claim(provider, VCPU=1)])))
+
+    def test_claim_of_several_providers_decides_once(self):
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=8) for _ in range(4)]
+        batch = [claims.Claim('c', provider, {'VCPU': 1})
+                 for provider in providers]
+        store.claim(batch)
+        store.release(['c'])
+
+        self.assertEqual({'WriteConsumer': 2, 'ChangeProvider': 4},
+                         self.sent(lambda: store.claim(batch)))
+
+    def test_batch_asks_each_provider_once(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=80)
+        batch = [self.make_claim(provider, VCPU=1) for _ in range(50)]
+        store.claim(batch[:1])
+
+        self.assertEqual(1, self.sent(
+            lambda: store.claim(batch[1:]))['ChangeProvider'])
+        self.assertEqual({
+            'ReadConsumer': 50, 'WriteConsumer': 100, 'ChangeProvider': 1,
+        }, self.sent(lambda: store.release(
+            claim.consumer for claim in batch)))
+
+    def test_only_what_changed_is_read(self):
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=8) for _ in range(9)]
+        token = store.usages().token
+        store.claim([self.make_claim(providers[3], VCPU=1)])
+
+        self.assertEqual({'Scan': 1, 'ReadFigures': 1}, self.sent(
+            lambda: store.usages(token)))
+        self.assertEqual({providers[3]}, self.told(
+            store.usages(token).usages))
+
+    def test_where_much_changed_all_is_read_at_once(self):
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=8) for _ in range(120)]
+        token = store.usages().token
+        for provider in providers[:110]:
+            store.set_inventory(provider, {'VCPU': claims.Inventory(9)})
+
+        self.assertEqual(
+            {'Scan': 2}, self.sent(lambda: store.usages(token)))
+        self.assertEqual({*providers[:110]}, self.told(
+            store.usages(token).usages))
+
+    def test_server_that_is_too_old_is_refused(self):
+        store = self.make_store()
+        self.client.send = lambda request: requests.Described('3.11.4', ())
+
+        found = self.assertRaises(
+            exception.ConfigurationInvalid, store.check)
+
+        self.assertIn('3.11.4', str(found))
+
+    def test_what_is_missing_is_made_by_sync(self):
+        store = self.make_store()
+        self.client.model.created = False
+        self.assertRaises(exception.SchemaOutOfDate, store.check)
+
+        store.sync()
+
+        store.check()
+
+    def test_configuration_of_the_docs_makes_a_store(self):
+        page = pathlib.Path(__file__).parents[3] / (
+            'doc/source/admin/claim-stores/cassandra.rst')
+        _, _, rest = page.read_text().partition('code-block:: ini\n')
+        text = textwrap.dedent(rest[:rest.index('The nodes')])
+        file = pathlib.Path(self.temporary_directory()) / 'api.conf'
+        file.write_text(text)
+        conf = loader.load(['--config-file', str(file)])
+
+        store = stores.load(conf, test_base.Parts)
+
+        self.assertIsInstance(store, cassandra.CassandraClaims)
+        self.assertEqual(3, store._copies)
+        self.assertNotIn('PASSWORD', store._place)
+
+    def test_name_that_no_partition_can_have_is_not_found(self):
+        store = self.make_store()
+
+        self.assertEqual({}, store.held(['']))
+        self.assertEqual([], store.usages(providers=['']).usages)
+        self.assertEqual([], store.consumers_of(''))
+        store.release([''])
+
+    def test_server_that_does_not_answer_is_unreachable(self):
+        class Deaf:
+            def send(self, request):
+                raise cassandra.asking.remote.OutcomeUnknown('no answer')
+
+        store = cassandra.CassandraClaims(
+            Deaf(), clock.Clock(), random.Random(), patience_s=0.0,
+            adds=True, place='cassandra://u:****@h/k')
+
+        for call in (lambda: store.held(['c']), lambda: store.release(['c']),
+                     lambda: store.claim([self.make_claim('p', VCPU=1)]),
+                     lambda: store.usages(), lambda: store.recount('p'),
+                     lambda: store.set_inventory('p', {}),
+                     lambda: store.transfer('a', 'b')):
+            found = self.assertRaises(exception.DatabaseUnreachable, call)
+            self.assertIn('no answer', str(found))
+
+
+class TestWhereTheServerCannotAdd(CassandraTests, tests.TestCase):
+
+    adds = False
