@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims in Cassandra, on a real server."""
+
+import random
+
+from oslo_config import cfg
+
+from cellsched.claims import base as claims
+from cellsched.claims import cassandra
+from cellsched.claims.cassandra import client
+from cellsched.claims.cassandra import options
+from cellsched import clock
+from cellsched import exception
+from cellsched.testing.suite import claim_cases
+from cellsched.testing.suite import claim_races
+from cellsched.testing.suite import claims as suite
+from tests.integration import base
+from tests.integration import cassandra as server
+from tests.integration.claims import cassandra_claimants
+from tests.integration.claims import claimants
+from tests.integration import servers
+
+
+class OnCassandra:
+    """Makes stores in a keyspace, which the tests of a class share."""
+
+    #: Whether the store has the server add; None to have it find out.
+    adds = None
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server = base.installed(servers.shared, server.Cassandra)
+        cls.url = cls.part_of_class(server.Cassandra).url('claims')
+        cls.keyspace = cls.url.rpartition('/')[2]
+        cls.session = cls.enterClassContext(cls.server.session())
+        cls.clients = [cls.make_client(cls.url) for _ in range(2)]
+        cls.open(0).sync()
+
+    @classmethod
+    def make_client(cls, url, **changed):
+        made = client.CassandraClient(
+            options.address(url), configured(**changed), clock.Clock())
+        cls.addClassCleanup(made.close)
+        return made
+
+    @classmethod
+    def open(cls, number, **changed):
+        return cassandra.CassandraClaims(
+            cls.clients[number], clock.Clock(), random.Random(),
+            **{'adds': cls.adds, **changed})
+
+    def setUp(self):
+        super().setUp()
+        server.empty(self.session, self.keyspace)
+
+    def make_store(self):
+        return self.open(0)
+
+    def make_peer(self, store):
+        return self.open(1)
+
+
+def configured(**changed):
+    """Return the options of ``[cassandra]``, some of them changed."""
+    conf = cfg.ConfigOpts()
+    conf.register_opts(options.opts(), group=options.GROUP)
+    conf([], default_config_files=[])
+    for name, value in {'replication_factor': 1, **changed}.items():
+        conf.set_override(name, value, group=options.GROUP)
+    return conf[options.GROUP]
+
+
+class TestCassandraClaims(
+        OnCassandra, suite.ClaimStoreSuite, base.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        claimants.prepare()
+        super().setUpClass()
+
+    def test_server_is_found_to_add(self):
+        store = self.make_store()
+        store.check()
+
+        self.assertTrue(store._ledger.adds)
+
+    def test_tables_that_are_missing_are_named(self):
+        url = self.part_of(server.Cassandra).url('empty')
+        store = cassandra.CassandraClaims(
+            self.make_client(url), clock.Clock(), random.Random(),
+            place=url)
+
+        found = self.assertRaises(exception.SchemaOutOfDate, store.check)
+
+        self.assertIn('.consumers', str(found))
+        self.assertIn('claims_db sync', str(found))
+        store.sync()
+        store.check()
+
+    def test_keyspace_is_made_unless_it_is_there(self):
+        url = self.server.place(f'{self.keyspace}_made')
+        self.addCleanup(self.server.drop, f'{self.keyspace}_made')
+        store = cassandra.CassandraClaims(
+            self.make_client(url), clock.Clock(), random.Random())
+
+        for copies in 1, 2:
+            store._copies = copies
+            store.sync()
+            [row] = self.session.execute(
+                'SELECT replication FROM system_schema.keyspaces '
+                'WHERE keyspace_name = %s', [f'{self.keyspace}_made'])
+            self.assertEqual('1', row['replication']['datacenter1'])
+
+    def test_other_keyspace_is_another_store(self):
+        url = self.part_of(server.Cassandra).url('other')
+        other = cassandra.CassandraClaims(
+            self.make_client(url), clock.Clock(), random.Random())
+        other.sync()
+
+        self.assertFalse(self.make_store().is_same(other))
+
+    def test_server_that_is_not_there_is_unreachable(self):
+        url = 'cassandra://a:secret@127.0.0.1:1/claims'
+        address = options.address(url)
+        store = cassandra.CassandraClaims(
+            self.make_client(url), clock.Clock(), random.Random(),
+            patience_s=0.1, place=address.shown)
+
+        found = self.assertRaises(exception.DatabaseUnreachable, store.check)
+
+        self.assertEqual('claims', found.schema)
+        self.assertNotIn('secret', str(found))
+
+    def test_figures_that_somebody_wrote_are_set_right(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8, MEMORY_MB=8)
+        store.claim([self.make_claim(provider, VCPU=2)])
+        for column in 'u0', 'u1', 'consumers', 'open':
+            self.session.execute(
+                f'UPDATE {self.keyspace}.claims SET {column} = 7 '
+                'WHERE provider = %s IF generation > 0', [provider])
+            token = store.usages().token
+
+            self.assertTrue(store.recount(provider))
+
+            self.assertUsed(store, provider, 1, VCPU=2)
+            self.assertIn(provider, self.told(store.usages(token).usages))
+            self.assertFalse(store.recount(provider))
+
+    def test_row_that_no_consumer_names_is_deleted(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        stray, stays = (self.make_claim(provider, VCPU=2) for _ in range(2))
+        store.claim([stray])
+        store.claim([stays])
+        self.session.execute(
+            f'DELETE FROM {self.keyspace}.consumers WHERE consumer = %s '
+            'IF EXISTS', [stray.consumer])
+
+        self.assertTrue(store.recount(provider))
+
+        self.assertUsed(store, provider, 1, VCPU=2)
+        self.assertHolds(store, stays)
+
+    def test_batch_of_hundreds_for_one_provider_is_whole(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=450)
+        batch = [self.make_claim(provider, VCPU=1) for _ in range(450)]
+        late = self.make_claim(provider, VCPU=1)
+
+        self.assertRefused(store, [*batch, late], late, 'VCPU')
+        self.assertUsed(store, provider, 0)
+        store.claim(batch)
+
+        self.assertUsed(store, provider, 450, VCPU=450)
+        store.release(claim.consumer for claim in batch)
+        self.assertUsed(store, provider, 0)
+
+    def test_no_time_of_a_client_is_sent(self):
+        self.make_store().held(['anybody'])
+
+        self.assertFalse(
+            self.clients[0]._connected().use_client_timestamp)
+
+    def test_processes_that_race_take_what_there_is(self):
+        """And whoever looks meanwhile never sees more taken."""
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=20) for _ in range(2)]
+        with cassandra_claimants.started(
+                3, self.url, providers, 30) as running:
+            while any(process.is_alive() for process, _ in running):
+                usages = store.usages(providers=providers).usages
+                for usage in usages:
+                    self.assertLessEqual(usage.used['VCPU'], 20)
+                for process, _ in running:
+                    process.join(0.05)
+            taken = [name for _, pipe in running for name in pipe.recv()]
+
+        self.assertEqual(40, len(taken))
+        self.assertEqual({*taken}, {*store.held(taken)})
+        for provider in providers:
+            self.assertUsed(store, provider, 20, VCPU=20)
+            self.assertFalse(store.recount(provider))
+
+
+class TestWhereTheServerCannotAdd(
+        OnCassandra, claim_races.ClaimRaces, base.TestCase):
+    """As of a server that compares and sets."""
+
+    adds = False
+
+    def test_inventory_is_set_beside_claims(self):
+        store = self.make_store()
+        provider = self.make_provider(store, VCPU=8)
+        store.claim([self.make_claim(provider, VCPU=2)])
+
+        store.set_inventory(provider, {'VCPU': claims.Inventory(total=9)})
+
+        self.assertCapacity(store, provider, VCPU=9)
+        self.assertUsed(store, provider, 1, VCPU=2)
+
+
+class TestClocksThatDisagree(
+        OnCassandra, claim_cases.ClaimStoreCase, base.TestCase):
+
+    def test_claims_and_releases_do_not_depend_on_them(self):
+        stores = [cassandra.CassandraClaims(
+            each, SkewedClock(ahead_s), random.Random())
+            for each, ahead_s in zip(self.clients, (600.0, -600.0))]
+        provider = self.make_provider(stores[0], VCPU=2)
+        for _ in range(5):
+            claim = self.make_claim(provider, VCPU=2)
+            stores[0].claim([claim])
+            self.assertHolds(stores[1], claim)
+            late = self.make_claim(provider, VCPU=1)
+            self.assertRefused(stores[1], [late], late, 'VCPU')
+            stores[1].release([claim.consumer])
+            self.assertUsed(stores[0], provider, 0)
+            stores[1].claim([claim])
+            self.assertHolds(stores[0], claim)
+            stores[0].release([claim.consumer])
+            self.assertUsed(stores[1], provider, 0)
+
+
+class SkewedClock(clock.Clock):
+
+    def __init__(self, ahead_s):
+        self.ahead_s = ahead_s
+
+    def timestamp(self):
+        return super().timestamp() + self.ahead_s
+
+    def steady(self):
+        return super().steady() + self.ahead_s

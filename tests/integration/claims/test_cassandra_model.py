@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model of Cassandra, compared with a real one."""
+
+import dataclasses
+import random
+
+from cellsched.claims.cassandra import requests
+from cellsched.simulator.servers import cassandra
+from tests.integration import base
+from tests.integration.claims import test_cassandra
+
+PROVIDERS = ('p', 'q')
+NAMES = ('a', 'b', 'c')
+
+#: Requests that are compared.
+COUNT = 400
+
+
+class TestModel(test_cassandra.OnCassandra, base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        # Whatever they are, a failure says them.
+        self.random = random.Random(7)
+        self.model = cassandra.CassandraModel()
+
+    def test_same_requests_have_the_same_answers(self):
+        done = set()
+        for number in range(COUNT):
+            request = self.make_request(f'v{number}')
+            expected = self.model.answer(request)
+
+            answer = self.clients[0].send(request)
+
+            self.assertEqual(
+                _comparable(expected), _comparable(answer), request)
+            done.add((type(request), getattr(answer, 'applied', None)))
+        for kind in (requests.WriteConsumer, requests.ChangeProvider,
+                     requests.SetInventory, requests.SetFigures):
+            self.assertLessEqual({(kind, True), (kind, False)}, done)
+
+    def make_request(self, version):
+        """Return a request that makes sense often enough."""
+        chance = self.random
+        provider, name = chance.choice(PROVIDERS), chance.choice(NAMES)
+        figures = self.model.answer(requests.ReadFigures(provider))
+        make = chance.choice([
+            self.write, self.write, self.change, self.change, self.change,
+            self.change, self.set_inventory, self.set_figures,
+            lambda *args: requests.Fence(provider, name, 'x'),
+            lambda *args: requests.ReadConsumer(name),
+            lambda *args: requests.ReadFigures(provider),
+            lambda *args: requests.ReadClaims(
+                provider, ((name, 'x'), ('nobody', 'x'))),
+            lambda *args: requests.ReadClaims(provider),
+            lambda *args: requests.ReadProvider(provider),
+            lambda *args: requests.Scan(chance.random() < 0.5)])
+        return make(provider, name, figures, version)
+
+    def write(self, provider, name, figures, version):
+        there = self.model.consumers.get(name)
+        row = requests.Versioned(version, f'body of {version}')
+        seen = self.random.choice((None, there and there.version, 'old'))
+        return requests.WriteConsumer(
+            name, seen, row if seen is None
+            else self.random.choice((row, row, None)))
+
+    def change(self, provider, name, figures, version):
+        chance = self.random
+        rows = self.model.answer(requests.ReadProvider(provider))[1]
+        other = chance.choice([each for each in NAMES if each != name])
+        inserted = (requests.ClaimRow(
+            name, 'x', '{"VCPU":1}', chance.random() < 0.5),)
+        deleted = tuple(row for row in rows if row.consumer == other)
+        if chance.random() < 0.2:
+            deleted = (requests.ClaimRow(other, 'x', '{"VCPU":2}'),)
+        inserted, deleted = chance.choice((
+            (inserted, deleted), (inserted, ()), ((), deleted or inserted)))
+        change = requests.ChangeProvider(
+            provider, figures.inventory if figures else 'none',
+            ((0, len(inserted) - len(deleted)), (3, 1)),
+            chance.choice((((0, 2),), ((0, 9), (3, 50)), ())),
+            len(inserted) - len(deleted), 1, inserted, deleted)
+        if figures is None or chance.random() < 0.6:
+            return change
+        seen = chance.choice((figures, dataclasses.replace(
+            figures, generation=figures.generation - 1)))
+        return dataclasses.replace(change, bounds=(), seen=seen)
+
+    def set_inventory(self, provider, name, figures, version):
+        chance = self.random
+        seen = chance.choice((
+            None, figures.inventory if figures else None, 'other'))
+        return requests.SetInventory(
+            provider, seen, f'inventory {version}',
+            () if seen is None else chance.choice(((), (1,), (0, 3))),
+            (0, 3) if figures is None else chance.choice(((), (1,))),
+            figures and seen and chance.choice(
+                (None, None, figures.generation, figures.generation - 1)))
+
+    def set_figures(self, provider, name, figures, version):
+        figures = figures or requests.Figures(
+            provider, 'none', 1, 0, 0, (None,) * requests.SLOTS)
+        seen = self.random.choice((figures, dataclasses.replace(
+            figures, generation=figures.generation + 1)))
+        return requests.SetFigures(seen, dataclasses.replace(
+            figures, generation=figures.generation + 2, consumers=3))
+
+
+def _comparable(answer):
+    """Return an answer whose order means nothing in one order."""
+    if isinstance(answer, list):
+        return sorted(answer, key=repr)
+    if isinstance(answer, tuple):
+        return tuple(map(_comparable, answer))
+    return answer
