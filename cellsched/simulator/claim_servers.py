@@ -14,11 +14,13 @@ from typing import NamedTuple
 from typing import Protocol
 
 from cellsched.claims import base as claims_base
+from cellsched.claims import cassandra
 from cellsched.claims import etcd
 from cellsched.claims import placement
 from cellsched.claims import remote
 from cellsched import clock as clock_
 from cellsched.simulator import processes
+from cellsched.simulator.servers import cassandra as cassandra_server
 from cellsched.simulator.servers import etcd as etcd_server
 from cellsched.simulator.servers import placement as placement_server
 from cellsched.simulator import stores
@@ -140,6 +142,8 @@ class ClaimServerClient:
 
 #: The claim stores that have a model of their server.
 KINDS = {
+    'cassandra': ClaimServerKind(
+        cassandra_server.CassandraModel, cassandra.CassandraClaims, False),
     'etcd': ClaimServerKind(etcd_server.EtcdModel, etcd.EtcdClaims, False),
     'placement': ClaimServerKind(
         placement_server.PlacementModel, placement.PlacementClaims, False),

@@ -27,7 +27,7 @@ _LANES = 64
 
 
 class EntryOutcome(enum.Enum):
-    """The fate of a entry."""
+    """The fate of an entry."""
 
     OPEN = 'nothing yet'
     DONE = 'done'
@@ -53,6 +53,8 @@ class Entry:
         self.inserted = tuple(inserted)
         self.deleted = tuple(deleted)
         self.outcome = EntryOutcome.OPEN
+        #: Whether the server was asked for it, and may have done it.
+        self.asked = False
         #: Those by which it was refused; None if the provider has none.
         self.figures: requests.Figures | None = None
         self.error: Exception | None = None
@@ -266,8 +268,13 @@ class _Work:
             return None
         for entry in unfit:
             # What has no room beside the others of this round is tried again.
-            if not batch.entries or not batch.would_fit(entry):
-                entry.outcome, entry.figures = EntryOutcome.REFUSED, figures
+            if batch.entries and batch.would_fit(entry):
+                continue
+            # It may be what was done that leaves no room.
+            if not entry.asked or self._look(provider, [entry]):
+                if entry.outcome is EntryOutcome.OPEN:
+                    entry.outcome = EntryOutcome.REFUSED
+                    entry.figures = figures
         return batch
 
     def _settle(
@@ -275,6 +282,8 @@ class _Work:
     ) -> bool:
         """Note what became of a request; return whether others won."""
         provider, entries = request.provider, batch.entries
+        for entry in entries:
+            entry.asked = True
         self._fresh.pop(provider, None)
         self._known.pop(provider, None)
         if isinstance(answer, Exception):
@@ -293,25 +302,33 @@ class _Work:
         if figures is not None and not _meets(figures, request):
             self._fresh[provider] = figures
             return not self._adds
-        return self._look(entries, request)
+        return not self._look(provider, entries) or all(
+            entry.outcome is EntryOutcome.OPEN for entry in entries)
 
-    def _look(
-        self, entries: Sequence[Entry], request: requests.ChangeProvider
-    ) -> bool:
-        """Find the rows that a request was refused for."""
-        keys = tuple(row.key for row in request.inserted + request.deleted)
+    def _look(self, provider: str, entries: Sequence[Entry]) -> bool:
+        """Find the rows that a request was refused for; return if it could.
+
+        The server may say so of one that it did: where two were in each
+        other's way, it makes an attempt anew that was done already.
+        """
+        keys = tuple(row.key for entry in entries
+                     for row in (*entry.inserted, *entry.deleted))
         figures, rows = self._asks.try_all([
-            requests.ReadFigures(request.provider),
-            requests.ReadClaims(request.provider, keys)])
+            requests.ReadFigures(provider),
+            requests.ReadClaims(provider, keys)])
         if isinstance(figures, Exception) or isinstance(rows, Exception):
-            return True
-        self._fresh[request.provider] = figures
+            return False
+        self._fresh[provider] = figures
         there = {row.key: row for row in rows}
         for entry in entries:
-            if any(row.key in there for row in entry.inserted) or any(
+            if entry.inserted and all(
+                    there.get(row.key) == row for row in entry.inserted):
+                # Nobody else has a row of this attempt to insert.
+                entry.outcome = EntryOutcome.DONE
+            elif any(row.key in there for row in entry.inserted) or any(
                     there.get(row.key) != row for row in entry.deleted):
                 entry.outcome = EntryOutcome.GONE
-        return all(entry.outcome is EntryOutcome.OPEN for entry in entries)
+        return True
 
 
 def _meets(

@@ -87,6 +87,7 @@ def consumers(
     names |= {record.other for record in found.values()
               if record is not None and record.state == records.MOVED}
     standings = settling.standings(names)
+    settling.end_abandoned(standings)
     return sorted(
         name for name, standing in standings.items()
         if standing.holding is not None

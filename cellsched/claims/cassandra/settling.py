@@ -6,6 +6,7 @@ was decided, and undone where it was not, by whoever meets it.
 """
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 
@@ -46,6 +47,8 @@ class Settling:
         self._asks = asks
         self._ledger = ledger
         self._abandoned_s = abandoned_s
+        #: Versions of rows on the way, and when they were met first.
+        self._met: dict[str, tuple[str, float]] = {}
 
     # What consumers hold.
 
@@ -160,6 +163,29 @@ class Settling:
                     return standing
         self._asks.unreachable(
             f'what others do for consumer {consumer} does not end')
+
+    def end_abandoned(self, standings: Mapping[str, Standing]) -> None:
+        """End what somebody left on the way, of what a list comes across.
+
+        Nobody else may ever ask for it. It is left alone for as long as
+        others who meet it would wait.
+        """
+        now = self._asks.clock.monotonic()
+        met = {}
+        for consumer, standing in standings.items():
+            record = standing.record
+            if record is None or _is_stable(standing):
+                continue
+            version, since = self._met.get(consumer, (record.version, now))
+            if version != record.version:
+                since = now
+            if now - since < self._abandoned_s:
+                met[consumer] = record.version, since
+            else:
+                self.settled(consumer, patient=False)
+        for consumer in standings:
+            self._met.pop(consumer, None)
+        self._met |= met
 
     def finish(self, standing: Standing) -> None:
         """Do what is left to do of what is decided."""

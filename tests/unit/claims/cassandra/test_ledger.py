@@ -84,8 +84,36 @@ class TestLedger(tests.TestCase):
         outcomes = self.do(*(ledger.Entry('p', [self.row(name)])
                              for name in 'abc'))
 
-        self.assertEqual(['GONE', 'DONE', 'DONE'], outcomes)
+        self.assertEqual(['DONE'] * 3, outcomes)
         self.assertEqual(3, self.figures().used[0])
+
+    def test_row_that_is_fenced_off_stops_no_other(self):
+        self.model.answer(requests.Fence('p', 'a', 'x'))
+
+        outcomes = self.do(*(ledger.Entry('p', [self.row(name)])
+                             for name in 'abc'))
+
+        self.assertEqual(['GONE', 'DONE', 'DONE'], outcomes)
+        self.assertEqual(2, self.figures().used[0])
+
+    def test_what_was_done_and_is_said_not_to_be_is_done(self):
+        """A server may try again what it had done, and say so of that."""
+        answer = self.model.answer
+
+        def twice(request):
+            answer(request)
+            return answer(request)
+
+        self.model.answer = twice
+        for amount in 2, 4, 2:
+            self.assertEqual(['DONE'], self.do(
+                ledger.Entry('p', [self.row(f'{amount} {len(self.changes())}',
+                                            amount)])))
+        self.assertEqual(['REFUSED'], self.do(
+            ledger.Entry('p', [self.row('more', 1)])))
+
+        self.assertEqual((8, 3), (
+            self.figures().used[0], self.figures().consumers))
 
     def test_refusal_is_by_figures_that_were_read_since(self):
         """What others gave back meanwhile is found."""

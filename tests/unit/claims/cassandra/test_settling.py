@@ -185,6 +185,22 @@ class TestRemainsOfDeadClients(tests.TestCase):
                 self.assertFalse(store.recount(usage.provider))
             self.assertEqual({}, self.model.consumers)
 
+    def test_who_lists_consumers_ends_what_was_left(self):
+        """Nobody else may ever ask for them."""
+        for name, sequel, client in self.remains():
+            if sequel != 'nothing' or client.late:
+                continue
+            store = self.make_store()
+            for _ in range(2):
+                for provider in PROVIDERS:
+                    store.consumers_of(provider)
+            taken = {provider: 0 for provider in PROVIDERS}
+            for claim in sum(store.held('abcd').values(), []):
+                taken[claim.provider] += claim.resources['VCPU']
+            for usage in store.usages().usages:
+                self.assertEqual(
+                    taken[usage.provider], usage.used['VCPU'])
+
     def test_who_comes_after_gets_all_that_nobody_holds(self):
         for _, sequel, client in self.remains():
             if sequel != 'nothing':
