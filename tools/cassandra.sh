@@ -37,11 +37,11 @@ main() {
 }
 
 fetch() {
-    local work
     if [ -e "$lib/complete" ]; then
         return
     fi
     command -v mvn >/dev/null || die 'Maven is missing: package maven'
+    # The trap comes when the function has returned.
     work=$(mktemp -d)
     trap 'rm -r "$work"' EXIT
     cat >"$work/pom.xml" <<POM
