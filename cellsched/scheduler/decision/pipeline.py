@@ -47,13 +47,19 @@ class Pipeline:
     is passed on.
 
     :param destinations: stages that every request has to pass
+    :param needs: returns the stages for what a request takes; other than by
+        default where somebody else has seen to it that hosts have room
     """
 
     def __init__(
         self, filters: Iterable[filters_.Filter],
         weighers: Iterable[weighers_.Weigher],
         destinations: Iterable[filters_.Filter] = (),
+        needs: Callable[
+            [view.Hosts, objects.RequestSpec], Iterable[filters_.Filter]
+        ] = capacity.stages,
     ) -> None:
+        self._needs = needs
         self._filters = tuple(filters)
         self._weighers = tuple(weighers)
         self._destinations = tuple(destinations)
@@ -127,7 +133,7 @@ class Pipeline:
                            if each.run_on_rebuild)
         else:
             forced = request.get('force_hosts') or request.get('force_nodes')
-            stages = (*self._destinations, *capacity.stages(hosts, request),
+            stages = (*self._destinations, *self._needs(hosts, request),
                       *(() if forced else self._filters))
         stages = tuple(self._calls.applying(stages, request))
         everyone = candidates_.FilteredHosts(hosts, None, len(hosts))

@@ -72,6 +72,15 @@ class TestCandidates(base.TestCase):
 
         self.assertEqual((1, 0), (len(found), idle.asked))
 
+    def test_room_that_somebody_else_has_looked_at_is_not_looked_at(self):
+        decision = pipeline.Pipeline(
+            [], [], needs=lambda hosts, request: ())
+
+        found = decision.candidates(
+            builders.hosts(2, room={'VCPU': 0}), builders.request())
+
+        self.assertEqual([0, 1], found.rows.tolist())
+
     def test_room_for_all_resources_is_wanted(self):
         hosts = builders.hosts(room={
             'VCPU': [1, 2, 2, 2], 'MEMORY_MB': [9, 8, 9, 9],
