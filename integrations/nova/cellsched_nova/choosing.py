@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choosing and claiming hosts for the instances of one request, in turn."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+from typing import Protocol
+
+import numpy as np
+
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched.scheduler.decision import candidates as candidates_
+from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.explanation import diagnosis
+from cellsched.scheduler.placement import selection
+
+AllocationRequest = Mapping[str, Any]
+
+
+class Offers(Protocol):
+    """What is to be claimed on hosts."""
+
+    def first(self, uuid: str) -> AllocationRequest | None:
+        """Return what to claim on a compute node, if anything is left."""
+
+    def chosen(
+        self, uuid: str, instance: str, request: AllocationRequest
+    ) -> None:
+        """Learn that a compute node was claimed for an instance."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenHost:
+    """A host that was chosen, or an alternate.
+
+    :param row: its row in the table
+    :param allocation_request: what was, or is to be, claimed there
+    """
+
+    row: int
+    allocation_request: AllocationRequest
+    limits: Mapping[str, int]
+
+
+class Chooser:
+    """Chooses the best host for one instance after the other, and claims it.
+
+    A host whose claim is refused is passed over, and the next best is tried.
+
+    :param claim: claims an allocation request for an instance, and returns
+        False where there is no room
+    :ivar refused: compute nodes whose claims were refused
+    """
+
+    def __init__(
+        self, pipeline: pipeline_.Pipeline, policy: selection.SelectionPolicy,
+        hosts: view.Hosts, request: objects.RequestSpec, offers: Offers,
+        claim: Callable[[str, AllocationRequest], bool],
+    ) -> None:
+        self._pipeline = pipeline
+        self._policy = policy
+        self._hosts = hosts
+        self._request = request
+        self._offers = offers
+        self._claim = claim
+        self._candidates: candidates_.Candidates | None = None
+        self._ranking: ranking_.Ranking | None = None
+        self._taken: int | None = None
+        self._chosen: list[ChosenHost] = []
+        self.refused: list[str] = []
+
+    def choose(self, instance: str, last: bool) -> bool:
+        """Choose a host for one more instance; return whether there is one.
+
+        :param last: no other instance comes after this one
+        """
+        ranking = self._rank()
+        if not (last or self._chosen):
+            # Another ranking is to be made of this one.
+            ranking.detach()
+        for row in self._in_order(ranking):
+            uuid = self._uuid(row)
+            wanted = self._offers.first(uuid)
+            if wanted is None:
+                continue
+            if not self._claim(instance, wanted):
+                self.refused.append(uuid)
+                continue
+            self._chosen.append(ChosenHost(
+                row, wanted, self._limits(row)))
+            self._offers.chosen(uuid, instance, wanted)
+            self._hosts.take(row, _taken(uuid, wanted), instance)
+            self._taken = row
+            return True
+        return False
+
+    def with_alternates(self, count: int) -> list[list[ChosenHost]]:
+        """Return for each instance its host and the best of others.
+
+        :param count: of alternates, which are of the same cell and were
+            chosen for no instance
+        """
+        if not count:
+            return [[chosen] for chosen in self._chosen]
+        ranking = (self._rank() if len(self._chosen) > 1
+                   or self._ranking is None else self._ranking)
+        cells = self._hosts['cell']
+        mine = {chosen.row for chosen in self._chosen}
+        others: dict[int, list[ChosenHost]] = {}
+        for chosen in self._chosen:
+            cell = int(cells[chosen.row])
+            if cell not in others:
+                others[cell] = self._alternates(
+                    ranking, np.flatnonzero(cells == cell), mine, count)
+        return [[chosen, *others[int(cells[chosen.row])]]
+                for chosen in self._chosen]
+
+    def diagnosis(
+        self, silent: Sequence[str], wanted: int
+    ) -> diagnosis.Diagnosis:
+        """Return what became of the hosts, after there was none."""
+        found = self._candidates
+        rows = [row for row in map(self._hosts.row, self.refused)
+                if row is not None]
+        rejections = () if found is None else self._pipeline.rejections(
+            self._request, found, rows)
+        return diagnosis.Diagnosis(
+            len(self._hosts), rejections, len(rows), silent, wanted,
+            len(self._chosen))
+
+    def _alternates(
+        self, ranking: ranking_.Ranking, among: view.Column, mine: set[int],
+        count: int,
+    ) -> list[ChosenHost]:
+        found = []
+        # Those that were chosen may be on top.
+        for row in ranking.top(count + len(mine), among):
+            if row in mine or len(found) >= count:
+                continue
+            wanted = self._offers.first(self._uuid(row))
+            if wanted is not None:
+                found.append(ChosenHost(row, wanted, self._limits(row)))
+        return found
+
+    def _rank(self) -> ranking_.Ranking:
+        """Return the hosts that are left, by weight."""
+        request, pipeline = self._request, self._pipeline
+        if self._candidates is None or self._taken is not None and any(
+                stage.reopens for stage in self._candidates.stages):
+            self._candidates = self._ranking = self._taken = None
+            self._candidates = pipeline.candidates(self._hosts, request)
+        if self._ranking is None:
+            self._ranking = pipeline.weigh(request, self._candidates)
+        elif self._taken is not None:
+            row, self._taken = self._taken, None
+            self._candidates = pipeline.recheck(
+                request, self._candidates, row)
+            self._ranking = pipeline.reweigh(
+                request, self._candidates, self._ranking, row)
+        return self._ranking
+
+    def _in_order(self, ranking: ranking_.Ranking) -> Iterator[int]:
+        """Yield the host to choose, then the others, best first."""
+        first = self._policy.pick(ranking)
+        if first is None:
+            return
+        yield first
+        for row in ranking:
+            if row != first:
+                yield row
+
+    def _limits(self, row: int) -> Mapping[str, int]:
+        return {} if self._candidates is None else self._pipeline.limits(
+            self._request, self._candidates, row)
+
+    def _uuid(self, row: int) -> str:
+        uuid: str = self._hosts['uuid'][row]
+        return uuid
+
+
+def _taken(uuid: str, wanted: AllocationRequest) -> dict[str, int]:
+    """Return what a claim takes of the host itself."""
+    asked = wanted['allocations'].get(uuid)
+    return dict(asked['resources']) if asked else {}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The product's options, as a configuration of Nova's says them.
+
+Nova's options have the same groups and names as the product's, and other
+definitions, so the two cannot be registered in one configuration. Values are
+taken over from Nova's, again and again: Nova reads its own at each request.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from nova.scheduler import filters as nova_filters
+from nova.scheduler import weights as nova_weights
+from oslo_config import cfg
+
+from cellsched.conf import enabled
+from cellsched.conf import opts
+from cellsched import exception
+from cellsched import plugins
+
+#: What names plug-ins is read by Nova's own loaders.
+_OTHERS = frozenset(enabled.OPTIONS)
+
+#: Groups whose options are taken over; of the first those alone that decide.
+_GROUPS = ('DEFAULT', 'filter_scheduler', 'metrics', 'scheduler')
+_DEFAULT = frozenset({'default_availability_zone', 'service_down_time'})
+
+#: Settings of Nova's that this scheduler does not honour, and why not.
+_REFUSED = {
+    ('DEFAULT', 'servicegroup_driver', 'mc'):
+        'only the driver db is honoured: when services were last seen is '
+        'read from the cells',
+}
+
+
+class ProductOptions:
+    """The options of filters and weighers, which follow those of Nova's.
+
+    :param nova: Nova's configuration, which has been read
+    :ivar conf: the product's configuration
+    """
+
+    def __init__(self, nova: cfg.ConfigOpts) -> None:
+        self._nova = nova
+        self.conf = cfg.ConfigOpts()
+        opts.register_opts(self.conf)
+        for namespace in (plugins.FILTERS, plugins.WEIGHERS):
+            for name, plugin in plugins.load_shipped(namespace).items():
+                enabled.register_plugin(self.conf, plugin, name)
+        self.conf([], project='cellsched', default_config_files=list(
+            nova.config_file or ()), default_config_dirs=list(
+                nova.config_dir or ()))
+        self._shared = [
+            (group, name) for group in _GROUPS
+            for name in _names(self.conf, group)
+            if (group, name) not in _OTHERS and name in _section(nova, group)
+            and (group != 'DEFAULT' or name in _DEFAULT)]
+        self._values: dict[tuple[str, str], object] = {}
+        self.follow()
+
+    def follow(self) -> bool:
+        """Take over what Nova's options say now; return whether it changed.
+
+        :raises cellsched.exception.ConfigurationInvalid: a value cannot be
+            taken over; it is left as it was, and is told of once
+        """
+        changed, problem = False, None
+        for group, name in self._shared:
+            value = _section(self._nova, group)[name]
+            key = group, name
+            if key in self._values and self._values[key] == value:
+                continue
+            self._values[key] = value
+            try:
+                self.conf.set_override(
+                    name, value, None if group == 'DEFAULT' else group)
+            except ValueError as exc:
+                problem = problem or exception.ConfigurationInvalid(
+                    field=f'[{group}] {name}', expected=str(exc))
+            changed = True
+        if problem is not None:
+            raise problem
+        return changed
+
+
+def problems(nova: cfg.ConfigOpts) -> list[str]:
+    """Return what of a configuration cannot be honoured, a line for each."""
+    found = []
+    for (group, name, value), why in _REFUSED.items():
+        section = _section(nova, group)
+        if name in section and section[name] == value:
+            found.append(f'[{group}] {name} = {value}: {why}')
+    options = nova.filter_scheduler
+    available, wrong = _classes(
+        'available_filters', options.available_filters,
+        nova_filters.HostFilterHandler())
+    found += wrong
+    found += [f'[filter_scheduler] enabled_filters: {name} is none of '
+              'available_filters' for name in options.enabled_filters
+              if name not in available]
+    found += _classes('weight_classes', options.weight_classes,
+                      nova_weights.HostWeightHandler())[1]
+    try:
+        ProductOptions(nova)
+    except (cfg.Error, exception.ConfigurationInvalid) as exc:
+        found.append(str(exc))
+    return found
+
+
+def _classes(
+    option: str, paths: Iterable[str], handler: Any
+) -> tuple[set[str], list[str]]:
+    """Return the names of classes that Nova finds, and what it cannot find."""
+    names, wrong = set(), []
+    for path in paths:
+        try:
+            names |= {each.__name__
+                      for each in handler.get_matching_classes([path])}
+        except Exception as exc:
+            # Code of others may fail in any way when it is imported.
+            wrong.append(f'[filter_scheduler] {option}: {path}: '
+                         f'{type(exc).__name__}: {exc}')
+    return names, wrong
+
+
+def _names(conf: cfg.ConfigOpts, group: str) -> list[str]:
+    section = _section(conf, group)
+    return [name for name in section if not isinstance(
+        section[name], cfg.ConfigOpts.GroupAttr)]
+
+
+def _section(conf: cfg.ConfigOpts, group: str) -> Any:
+    return conf if group == 'DEFAULT' else conf[group]

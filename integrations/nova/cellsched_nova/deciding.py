@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decision on one request of Nova's, by the way that it needs.
+
+A plain request is decided on columns, and what it takes is claimed of its
+host. One that asks for more than columns say is put to Placement, as Nova
+does, and decided on the hosts that are left.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import functools
+from typing import Any
+
+from nova import exception as nova_exception
+from nova import objects as nova_objects
+from nova.scheduler import utils
+import numpy as np
+from oslo_log import log
+from oslo_serialization import jsonutils
+from oslo_utils import timeutils
+
+from cellsched import exception
+from cellsched.filters import base as filters_base
+from cellsched.hosts import table as table_
+from cellsched.hosts import view
+from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler import demands
+from cellsched.scheduler.placement import selection
+from cellsched_nova import candidates
+from cellsched_nova import choosing
+from cellsched_nova import claims
+from cellsched_nova import enabled_plugins
+from cellsched_nova import requests
+from cellsched_nova import rows
+from cellsched_nova import source
+from cellsched_nova import stages
+
+LOG = log.getLogger(__name__)
+
+#: What Nova tells users of every request that finds no host.
+NOVA_TEXT = 'There are not enough hosts available.'
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """The parts that all decisions share until options change.
+
+    :param host_manager: Nova's
+    :param client: Nova's report client
+    :param unread: finds what a request asks for that no column is read for
+    :param conf: Nova's configuration
+    """
+
+    hosts: source.NovaHosts
+    plugins: enabled_plugins.EnabledPlugins
+    policy: selection.SelectionPolicy
+    unread: demands.Unread
+    host_manager: Any
+    client: Any
+    conf: Any
+
+
+class RequestDecision:
+    """Decides on one request.
+
+    :param context: the requester's
+    :param spec: Nova's request; it is written as Nova writes it
+    :param instances: uuids; None where the caller knows of no claims
+    :param alternates: how many others to return with each host
+    """
+
+    def __init__(
+        self, parts: Parts, context: Any, spec: Any,
+        instances: Sequence[str] | None, alternates: int,
+    ) -> None:
+        self._parts = parts
+        self._context = context.elevated()
+        self._spec = spec
+        self._claiming = instances is not None
+        self._instances = list(
+            instances if instances is not None
+            else [spec.instance_uuid] * spec.num_instances)
+        self._alternates = alternates
+        self._request = requests.read(spec, self._instances)
+
+    def select(self) -> list[list[Any]]:
+        """Return for each instance its host, which is claimed, and others.
+
+        :raises nova.exception.NoValidHost: there are not enough; nothing
+            stays claimed
+        """
+        parts = self._parts
+        parts.hosts.follow(
+            self._context, parts.conf.cellsched.refresh_interval)
+        try:
+            if utils.request_is_rebuild(self._spec):
+                return self._rebuild()
+            why = requests.beyond_columns(
+                self._spec, self._request, parts.unread,
+                parts.hosts.given_by_others, parts.conf.scheduler
+                .query_placement_for_routed_network_aggregates)
+            if why:
+                LOG.debug('Decided on allocation candidates, as it asks for '
+                          '%s', '; '.join(why))
+                return self._on_candidates()
+            LOG.debug('Decided on columns')
+            return self._on_columns()
+        except (exception.Invalid, exception.PluginFailed) as exc:
+            LOG.warning('Refused: %s', exc, exc_info=isinstance(
+                exc, exception.PluginFailed))
+            raise nova_exception.NoValidHost(
+                reason=self._text(exc.format_message())) from exc
+
+    def _on_columns(self) -> list[list[Any]]:
+        states = self._states({})
+        pipeline = self._parts.plugins.on_columns(
+            self._spec, states, self._enabled_cells())
+        offers = candidates.WholeHosts(
+            self._request.resources(), self._spec, states)
+        return self._choose(pipeline, offers, states)
+
+    def _on_candidates(self) -> list[list[Any]]:
+        parts = self._parts
+        by_provider, providers = candidates.find(
+            self._context, parts.client, parts.host_manager, self._spec,
+            not parts.conf.workarounds.disable_fallback_pcpu_query)
+        if not by_provider:
+            LOG.info('Placement has no allocation candidates')
+            raise nova_exception.NoValidHost(reason='')
+        states = self._states(by_provider)
+        pipeline = parts.plugins.on_candidates(
+            self._spec, states, [stages.CandidateHosts(providers),
+                                 *self._enabled_cells()])
+        offers = candidates.AllocationCandidates(
+            by_provider, self._spec, states)
+        return self._choose(pipeline, offers, states)
+
+    def _rebuild(self) -> list[list[Any]]:
+        """Return the host of a server that is to get another image.
+
+        Nova takes the hint's word for it that the server is there; it may be
+        a user's.
+        """
+        hosts = self._view()
+        rows_ = {row for name in self._spec.force_hosts or ()
+                 for row in hosts.named(name)}
+        mine = {hosts.row(node) for node in self._parts.hosts.locate(
+            self._context, self._instances).values()}
+        found = sorted(rows_ & mine)
+        states = self._states({})
+        pipeline = self._parts.plugins.on_columns(self._spec, states)
+        left = pipeline.candidates(
+            hosts.at(np.array(found, dtype='int64')), self._request,
+            rebuild=True)
+        if not len(left):
+            raise self._no_valid_host('the host does not suit the new image')
+        [row] = left.filtered.rows[:1].tolist()
+        chosen = choosing.ChosenHost(row, None, {})
+        return [[self._selection(hosts, chosen, states)]
+                for _ in self._instances]
+
+    def _choose(
+        self, pipeline: pipeline_.Pipeline, offers: choosing.Offers,
+        states: rows.HostStates,
+    ) -> list[list[Any]]:
+        located = self._parts.hosts.locate(
+            self._context, pipeline.located(self._request))
+        hosts = self._view(located)
+        claimed = claims.ServerClaims(
+            self._context, self._parts.client, self._spec)
+        chooser = choosing.Chooser(
+            pipeline, self._parts.policy, hosts, self._request, offers,
+            claimed.claim if self._claiming else lambda *_: True)
+        try:
+            for instance in self._instances:
+                self._begin(instance)
+                if not chooser.choose(
+                        instance, instance == self._instances[-1]):
+                    raise self._no_valid_host(chooser.diagnosis(
+                        self._parts.hosts.silent, len(self._instances)
+                    ).text())
+            places = chooser.with_alternates(self._alternates)
+            found = [[self._selection(hosts, each, states)
+                      for each in place] for place in places]
+        except BaseException:
+            claimed.give_back()
+            self._parts.hosts.expire(chooser.refused)
+            raise
+        self._note(hosts, chooser.refused)
+        LOG.info('Placed %d instances on %s', len(found),
+                 sorted({first.service_host for first, *_ in found}))
+        return found
+
+    def _begin(self, instance: str) -> None:
+        """Have filters see which instance comes now."""
+        self._request.instance_uuid = instance
+        self._spec.instance_uuid = instance
+        self._spec.obj_reset_changes(['instance_uuid'])
+
+    def _note(self, hosts: view.Hosts, refused: Iterable[str]) -> None:
+        """Have other requests count what was claimed."""
+        table = self._parts.hosts.table
+        takings = table.note(hosts, table_.Check.NOTHING)
+        table.confirm(takings or ())
+        table.reuse(hosts)
+        if refused:
+            self._parts.hosts.expire(refused)
+
+    def _view(self, located: dict[str, str] | None = None) -> view.Hosts:
+        return self._parts.hosts.table.view(
+            timeutils.utcnow_ts(microsecond=True), located)
+
+    def _states(
+        self, candidates_: dict[str, list[Any]]
+    ) -> rows.HostStates:
+        read = functools.partial(
+            self._parts.host_manager.get_host_states_by_uuids, self._context)
+        return rows.HostStates(
+            lambda uuids: read(list(uuids), self._spec), candidates_)
+
+    def _enabled_cells(self) -> list[filters_base.Filter]:
+        manager = self._parts.host_manager
+        return [stages.EnabledCells(manager.cells.keys() - {
+            cell.uuid for cell in manager.enabled_cells})]
+
+    def _selection(
+        self, hosts: view.Hosts, chosen: choosing.ChosenHost,
+        states: rows.HostStates,
+    ) -> Any:
+        uuid, host, nodename, cell, zone = hosts.values_at(
+            chosen.row, 'uuid', 'host', 'nodename', 'cell',
+            'availability_zone')
+        state = states.get(uuid)
+        limits = {**({} if state is None else state.limits), **chosen.limits}
+        wanted = chosen.allocation_request
+        return nova_objects.Selection(
+            compute_node_uuid=uuid, service_host=host, nodename=nodename,
+            cell_uuid=cell,
+            limits=nova_objects.SchedulerLimits.from_dict(limits),
+            allocation_request=jsonutils.dumps(wanted),
+            allocation_request_version=(
+                None if wanted is None else candidates.VERSION),
+            availability_zone=zone)
+
+    def _no_valid_host(self, reason: str) -> nova_exception.NoValidHost:
+        LOG.info('No valid host: %s', reason)
+        return nova_exception.NoValidHost(reason=self._text(reason))
+
+    def _text(self, reason: str) -> str:
+        """Return what users are told."""
+        if self._parts.conf.cellsched.no_valid_host_text == 'nova':
+            return NOVA_TEXT
+        return reason

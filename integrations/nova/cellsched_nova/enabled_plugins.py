@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The filters and weighers that a configuration of Nova's enables.
+
+Nova's own loaders find and make them. One of Nova's that the product has too,
+under the same name, is the product's, which reads columns; every other is
+asked about one host after the other.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import functools
+from typing import Any
+
+from cellsched.filters import base as filters_base
+from cellsched.filters import registry as filters
+from cellsched.hosts import view
+from cellsched import objects
+from cellsched import plugins
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.weighers import base as weighers_base
+from cellsched.weighers import registry as weighers
+from cellsched_nova import rows
+
+#: Where plug-ins of Nova's are that may be the product's too.
+_FILTERS, _WEIGHERS = 'nova.scheduler.filters.', 'nova.scheduler.weights.'
+
+#: Those that read what Nova's computes do not report.
+_BY_ROW = frozenset({'ImagePropertiesWeigher'})
+
+Plugin = Any
+
+
+class EnabledPlugins:
+    """What decides, in the form in which the product's pipeline wants it.
+
+    :param conf: the product's configuration
+    :param nova_filters: the filters that Nova enabled, in order
+    :param nova_weighers: the weighers
+    """
+
+    def __init__(
+        self, conf: Any, nova_filters: Sequence[Plugin],
+        nova_weighers: Sequence[Plugin],
+    ) -> None:
+        self._always = filter_scheduler.always(conf)
+        self._destinations = destinations.stages(
+            conf.scheduler.stale_cell_timeout)
+        kinds = set(map(type, self._always))
+        # Those that look at one host after the other come last.
+        self._filters = sorted(
+            ((plugin, column) for plugin, column in (
+                (each, _column(conf, each, filters.make, _FILTERS,
+                               plugins.FILTERS)) for each in nova_filters)
+             if type(column) not in kinds),
+            key=lambda pair: pair[1] is None)
+        self._weighers = [
+            (each, _column(conf, each, weighers.make, _WEIGHERS,
+                           plugins.WEIGHERS)) for each in nova_weighers]
+        #: Names of those that look at one host after the other.
+        self.by_row = [type(plugin).__name__ for plugin, column in (
+            *self._filters, *self._weighers) if column is None]
+        #: Demands that are read on columns.
+        self.reads = self._pipeline(
+            None, rows.HostStates(list, {}), self._always).reads
+
+    def on_columns(
+        self, spec: Any, states: rows.HostStates,
+        more: Iterable[filters_base.Filter] = (),
+    ) -> pipeline.Pipeline:
+        """Return the decision on a request that columns say all about."""
+        return self._pipeline(spec, states, (*more, *self._always))
+
+    def on_candidates(
+        self, spec: Any, states: rows.HostStates,
+        more: Iterable[filters_base.Filter] = (),
+    ) -> pipeline.Pipeline:
+        """Return the decision on hosts that Placement found to have room."""
+        return self._pipeline(
+            spec, states, (*more, *self._destinations), _nothing)
+
+    def _pipeline(
+        self, spec: Any, states: rows.HostStates,
+        first: Iterable[filters_base.Filter],
+        needs: Callable[..., Iterable[filters_base.Filter]] | None = None,
+    ) -> pipeline.Pipeline:
+        kept: list[filters_base.Filter] = [
+            column or rows.NovaFilter(plugin, spec, states)
+            for plugin, column in self._filters]
+        scored: list[weighers_base.Weigher] = [
+            column or rows.NovaWeigher(plugin, spec, states)
+            for plugin, column in self._weighers]
+        make = functools.partial(pipeline.Pipeline, kept, scored, first)
+        return make() if needs is None else make(needs)
+
+
+def _nothing(
+    hosts: view.Hosts, request: objects.RequestSpec
+) -> Sequence[filters_base.Filter]:
+    """Return no stage: Placement has looked at what the request takes."""
+    return ()
+
+
+def _column(
+    conf: Any, plugin: Plugin, make: Callable[..., list[Any]], prefix: str,
+    namespace: str,
+) -> Any | None:
+    """Return the product's plug-in in the place of one of Nova's."""
+    kind = type(plugin)
+    name = kind.__name__
+    shipped = {point.name for point in plugins.shipped(namespace)}
+    if (not kind.__module__.startswith(prefix) or name in _BY_ROW
+            or name not in shipped):
+        return None
+    return make(conf, [name])[0]

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``cellsched-nova-scheduler``, which is started in nova-scheduler's place."""
+
+import sys
+
+from nova import monkey_patch
+
+
+def main() -> int:
+    """Run the scheduler until it is stopped; return an exit code."""
+    # Nova has to see to its threads before anything else of it is imported.
+    monkey_patch.patch(backend='threading')
+    from cellsched_nova import service
+
+    return service.run(sys.argv)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

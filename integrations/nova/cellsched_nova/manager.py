@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manager that Nova's service runs in the place of its own."""
+
+import random
+from typing import Any
+
+import nova.conf
+from nova import exception as nova_exception
+from nova import objects as nova_objects
+from nova.scheduler import manager
+from oslo_log import log
+import oslo_messaging
+from oslo_serialization import jsonutils
+
+from cellsched import exception
+from cellsched.scheduler import demands
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched_nova import configuration
+from cellsched_nova import deciding
+from cellsched_nova import enabled_plugins
+from cellsched_nova import notices
+from cellsched_nova import options
+from cellsched_nova import source
+
+CONF = nova.conf.CONF
+LOG = log.getLogger(__name__)
+
+_NOT_GIVEN = object()
+
+
+class ColumnSchedulerManager(manager.SchedulerManager):
+    """Decides on columns, over Nova's databases and Placement.
+
+    What Nova's manager hears of aggregates and instances, its host manager
+    keeps as ever, and this one reads it there.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        options.register_opts(CONF)
+        super().__init__(*args, **kwargs)
+        self._options = configuration.ProductOptions(CONF)
+        self._random = random.Random()
+        self._hosts = source.NovaHosts(
+            self.host_manager, self.placement_client,
+            CONF.default_availability_zone)
+        self._parts = self._make_parts()
+
+    def _make_parts(self) -> deciding.Parts:
+        """Return what decides as the options are now."""
+        conf = self._options.conf
+        plugins = enabled_plugins.EnabledPlugins(
+            conf, self.host_manager.enabled_filters,
+            self.host_manager.weighers)
+        if plugins.by_row:
+            LOG.info('Asked about one host after the other: %s',
+                     ', '.join(plugins.by_row))
+        return deciding.Parts(
+            self._hosts, plugins,
+            filter_scheduler.taste_of(conf, self._random),
+            demands.Unread(plugins.reads), self.host_manager,
+            self.placement_client, CONF)
+
+    def _follow_options(self) -> None:
+        """Have options that changed since count from now on."""
+        try:
+            if not self._options.follow():
+                return
+        except exception.ConfigurationInvalid as exc:
+            LOG.error('An option is left as it was: %s', exc)
+        self._parts = self._make_parts()
+
+    @oslo_messaging.expected_exceptions(nova_exception.NoValidHost)
+    def select_destinations(
+        self, context: Any, request_spec: Any = None,
+        filter_properties: Any = None, spec_obj: Any = _NOT_GIVEN,
+        instance_uuids: Any = None, return_objects: bool = False,
+        return_alternates: bool = False,
+    ) -> list[Any]:
+        """Choose a host for each instance, and claim it; as Nova's does."""
+        if spec_obj is _NOT_GIVEN:
+            spec_obj = nova_objects.RequestSpec.from_primitives(
+                context, request_spec, filter_properties)
+        self._follow_options()
+        alternates = (CONF.scheduler.max_attempts - 1
+                      if return_objects and return_alternates else 0)
+        decision = deciding.RequestDecision(
+            self._parts, context, spec_obj, instance_uuids, alternates)
+        with notices.told(self.notifier, context, spec_obj):
+            selections = decision.select()
+        if return_objects:
+            return selections
+        return jsonutils.to_primitive(
+            [first.to_dict() for first, *_ in selections])

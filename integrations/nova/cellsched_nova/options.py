@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of this package, beside those of Nova's."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup('cellsched', title='The scheduler in Nova\'s place')
+
+OPTS = [
+    cfg.FloatOpt('refresh_interval', default=1.0, min=0.0, help="""
+Seconds for which hosts are decided on as they were last read.
+
+With 0 they are read for each request. To read costs a query of each cell for
+what changed, and one of Placement.
+"""),
+    cfg.IntOpt('full_refresh_interval', default=300, min=1, help="""
+Seconds between readings of all aggregates.
+
+In between, what nova-api tells of aggregates counts.
+"""),
+    cfg.StrOpt('no_valid_host_text', default='nova',
+               choices=[('nova', 'as Nova says it'),
+                        ('cellsched', 'with the number of hosts that each '
+                                      'filter rejected, and the nearest '
+                                      'miss')], help="""
+The text of ``NoValidHost``, which users read.
+
+Some tools look for Nova's words. The reasons are in the log in either case.
+"""),
+]
+
+
+def register_opts(conf):
+    """Register the options; a second time changes nothing."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def list_opts():
+    """Return the options as oslo.config's generator wants them."""
+    return [(GROUP.name, OPTS)]

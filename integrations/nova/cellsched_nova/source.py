@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts of a deployment of Nova, read by what changed."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import datetime
+import threading
+import time
+from typing import Any
+
+from keystoneauth1 import exceptions as ks_exceptions
+from nova import context as nova_context
+from nova.db.main import api as db
+from nova.db.main import models
+from nova import objects as nova_objects
+from oslo_log import log
+from oslo_utils import timeutils
+
+from cellsched.hosts import aggregate
+from cellsched.hosts import table
+from cellsched_nova import nodes as nodes_
+from cellsched_nova import placement
+
+LOG = log.getLogger(__name__)
+
+#: Times in databases are whole seconds: what was written shortly before it
+#: was read may be written again without another time.
+_UNSURE = datetime.timedelta(seconds=2)
+
+#: Seconds after which a build that no host reported counts no more.
+_PENDING_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _CellChanges:
+    """The changes of a cell since it was read before.
+
+    :param marks: by uuid, when each compute node was written; None where that
+        may be written again
+    :param nodes: the compute nodes that changed
+    :param services: the compute services, by host
+    """
+
+    marks: Mapping[str, datetime.datetime | None]
+    nodes: Iterable[Any]
+    services: Mapping[str, Any]
+
+
+class NovaHosts:
+    """Keeps a host table as Nova's cells and Placement are.
+
+    :param host_manager: Nova's, which knows cells and aggregates
+    :param client: Nova's report client
+    :param default_zone: availability zone of hosts that are in none
+    """
+
+    def __init__(
+        self, host_manager: Any, client: Any, default_zone: str
+    ) -> None:
+        self.table = table.HostTable()
+        self._host_manager = host_manager
+        self._providers = placement.ProviderReader(client)
+        self._default_zone = default_zone
+        self._lock = threading.Lock()
+        self._read_at: float | None = None
+        self._marks: dict[str, dict[str, datetime.datetime | None]] = {}
+        self._nodes: dict[str, Any] = {}
+        self._facts: dict[str, placement.ProviderFacts] = {}
+        self._aggregates: dict[int, tuple[Any, aggregate.HostAggregate]] = {}
+        self._groups: dict[str, tuple[aggregate.HostAggregate, ...]] = {}
+        #: Cells that did not answer when they were last asked, by identity.
+        self.silent: list[str] = []
+
+    @property
+    def given_by_others(self) -> frozenset[str]:
+        """Resource classes that not only hosts themselves give."""
+        return self._providers.given_by_others
+
+    def follow(self, context: Any, fresh_s: float) -> None:
+        """Make sure that the table is at most so many seconds old.
+
+        :param context: an administrator's
+        """
+        asked_at = time.monotonic()
+        with self._lock:
+            if self._read_at is not None and (
+                    self._read_at >= asked_at - fresh_s):
+                return
+            # What changes while it is read may be missing.
+            began_at = time.monotonic()
+            with self.table.batch():
+                self._read(context)
+            self._read_at = began_at
+
+    def expire(self, providers: Iterable[str]) -> None:
+        """Have these hosts read anew before anything else is decided."""
+        with self._lock:
+            self._providers.forget(providers)
+            self._read_at = None
+
+    def locate(
+        self, context: Any, instances: Iterable[str]
+    ) -> dict[str, str]:
+        """Return the compute nodes of instances, of those that are on one."""
+        uuids = list(instances)
+        if not uuids:
+            return {}
+        found: dict[str, str] = {}
+        by_name = {(node.host, node.hypervisor_hostname): uuid
+                   for uuid, node in list(self._nodes.items())}
+        results = nova_context.scatter_gather_cells(
+            context, list(self._host_manager.cells.values()),
+            nova_context.CELL_TIMEOUT, _places, uuids)
+        for rows in results.values():
+            if nova_context.is_cell_failure_sentinel(rows):
+                continue
+            for uuid, host, node in rows:
+                if (host, node) in by_name:
+                    found[uuid] = by_name[host, node]
+        return found
+
+    # What is read. The lock is held.
+
+    def _read(self, context: Any) -> None:
+        new = self._read_cells(context)
+        try:
+            for uuid, facts in self._providers.changes(
+                    context, list(self._nodes)):
+                self._set_facts(uuid, facts)
+        except (placement.PlacementUnavailable,
+                ks_exceptions.ClientException) as exc:
+            LOG.warning('Placement cannot be read; hosts are decided on as '
+                        'they were: %s', exc)
+        self._set_aggregates(new)
+        self.table.settle(timeutils.utcnow_ts(microsecond=True) - _PENDING_S)
+
+    def _read_cells(self, context: Any) -> set[str]:
+        """Read what changed in the cells; return nodes that are new."""
+        cells = self._host_manager.cells
+        for uuid in self._marks.keys() - cells.keys():
+            self._drop(self._marks.pop(uuid))
+            self.table.cells.drop(uuid)
+        results = nova_context.scatter_gather_cells(
+            context, list(cells.values()), nova_context.CELL_TIMEOUT,
+            self._changes_of)
+        now = timeutils.utcnow_ts(microsecond=True)
+        new: set[str] = set()
+        silent = []
+        for uuid, changes in results.items():
+            if nova_context.is_cell_failure_sentinel(changes):
+                LOG.warning('Cell %s cannot be read', cells[uuid].identity)
+                silent.append(cells[uuid].identity)
+                self.table.cells.failed(uuid, 1, now)
+                continue
+            self.table.cells.heard(uuid, now)
+            new |= self._apply(uuid, changes)
+        self.silent = sorted(silent)
+        return new
+
+    def _changes_of(self, context: Any) -> _CellChanges:
+        """Return what changed in the cell that a context is aimed at."""
+        before = self._marks.get(context.cell_uuid, {})
+        sure = timeutils.utcnow() - _UNSURE
+        marks, services = _signs(context)
+        marks = {uuid: mark if mark is not None and mark < sure else None
+                 for uuid, mark in marks.items()}
+        changed = [uuid for uuid, mark in marks.items()
+                   if mark is None or before.get(uuid) != mark]
+        nodes = (nova_objects.ComputeNodeList.get_all_by_uuids(
+            context, changed) if changed else ())
+        return _CellChanges(marks, nodes, services)
+
+    def _apply(self, cell: str, changes: _CellChanges) -> set[str]:
+        """Take over what changed in a cell; return nodes that are new."""
+        before = self._marks.get(cell, {})
+        known = [uuid for uuid in before if uuid in self._nodes]
+        # Nova leaves a node out whose service is gone, or that has not said
+        # yet what there is.
+        gone = {uuid for uuid in known if uuid not in changes.marks
+                or self._nodes[uuid].host not in changes.services}
+        self._drop(gone)
+        nodes = [node for node in changes.nodes
+                 if node.host in changes.services
+                 and nodes_.has_reported(node)]
+        uuids = [node.uuid for node in nodes]
+        new = {uuid for uuid in uuids if uuid not in self._nodes}
+        self._nodes.update(zip(uuids, nodes))
+        if nodes:
+            self.table.put(uuids, nodes_.columns(nodes, cell))
+            for uuid in uuids:
+                # What Placement said before is newer than what hosts say.
+                if uuid in self._facts:
+                    self._set_facts(uuid, self._facts[uuid])
+        self._marks[cell] = {
+            uuid: mark for uuid, mark in changes.marks.items()
+            if uuid in self._nodes}
+        mine = list(self._marks[cell])
+        if mine:
+            self.table.put(mine, nodes_.service_columns([
+                changes.services[self._nodes[uuid].host] for uuid in mine]))
+        return new
+
+    def _drop(self, uuids: Iterable[str]) -> None:
+        gone = [uuid for uuid in uuids if self._nodes.pop(uuid, None)]
+        for uuid in gone:
+            self._facts.pop(uuid, None)
+        self.table.drop(gone)
+        self._providers.forget(gone)
+
+    def _set_facts(self, uuid: str, facts: placement.ProviderFacts) -> None:
+        """Take over what Placement says of a host."""
+        self._facts[uuid] = facts
+        node = self._nodes[uuid]
+        told = nodes_.usage([node])
+        reserved_mb = facts.reserved.get('MEMORY_MB', 0)
+        self.table.put([uuid], {
+            'traits': [facts.traits],
+            'unreserved_ram_mb': node.memory_mb - reserved_mb})
+        self.table.set_usage(uuid, facts.capacity, facts.used,
+                             told['num_instances'][0], facts.units)
+        # Memory and CPUs that are taken are known there first; of disks the
+        # host alone knows what is free.
+        self.table.put([uuid], {
+            name: told[name] for name in (
+                'free_disk_mb', 'disk_mb_used', 'unreserved_disk_mb')})
+
+    def _set_aggregates(self, new: Iterable[str]) -> None:
+        """Take over the aggregates as Nova's host manager has them."""
+        known = dict(self._host_manager.aggs_by_id)
+        for number in self._aggregates.keys() - known.keys():
+            del self._aggregates[number]
+        for number, said in known.items():
+            facts = (said.uuid, said.name, dict(said.metadata),
+                     frozenset(said.hosts))
+            if (number not in self._aggregates
+                    or self._aggregates[number][0] != facts):
+                self._aggregates[number] = facts, aggregate.HostAggregate(
+                    number, said.uuid, said.name, dict(said.metadata))
+        groups: dict[str, list[aggregate.HostAggregate]] = {}
+        for _, ((_, _, _, hosts), one) in sorted(self._aggregates.items()):
+            for host in hosts:
+                groups.setdefault(host, []).append(one)
+        shared: dict[Any, Any] = {}
+        after = {host: shared.setdefault(tuple(group), tuple(group))
+                 for host, group in groups.items()}
+        before, self._groups = self._groups, after
+        new = set(new)
+        changed = [uuid for uuid, node in self._nodes.items()
+                   if uuid in new
+                   or before.get(node.host) != after.get(node.host)]
+        if changed:
+            mine = [after.get(self._nodes[uuid].host, ()) for uuid in changed]
+            self.table.put(changed, {
+                'aggregates': mine,
+                'availability_zone': [self._zone(group) for group in mine]})
+
+    def _zone(self, group: Iterable[aggregate.HostAggregate]) -> str:
+        for each in group:
+            zone = each.metadata.get(aggregate.ZONE_KEY)
+            if zone:
+                return zone
+        return self._default_zone
+
+
+@db.pick_context_manager_reader
+def _signs(context: Any) -> tuple[
+        dict[str, datetime.datetime | None], dict[str, Any]]:
+    """Return when compute nodes were written, and the compute services."""
+    node, service = models.ComputeNode, models.Service
+    marks = {uuid: written for uuid, written in context.session.query(
+        node.uuid, node.updated_at).filter(node.deleted == 0)}
+    services = {each.host: each for each in context.session.query(
+        service.host, service.disabled, service.forced_down,
+        service.last_seen_up, service.created_at).filter(
+            service.deleted == 0, service.binary == 'nova-compute')}
+    return marks, services
+
+
+@db.pick_context_manager_reader
+def _places(
+    context: Any, uuids: list[str]
+) -> list[tuple[str, str | None, str | None]]:
+    """Return where instances of a cell are: uuid, host and node."""
+    instance = models.Instance
+    return [tuple(row) for row in context.session.query(
+        instance.uuid, instance.host, instance.node).filter(
+            instance.deleted == 0, instance.uuid.in_(uuids))]

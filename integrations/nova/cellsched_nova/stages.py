@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages of a decision that only a scheduler in Nova's place has."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from cellsched.filters import base
+from cellsched.hosts import view
+from cellsched import objects
+
+
+class _Stage(base.Filter):
+
+    run_filter_once_per_request = True
+    run_on_rebuild = True
+
+    def __init__(self) -> None:
+        super().__init__(options=None)
+
+
+class CandidateHosts(_Stage):
+    """Reject hosts that are no allocation candidates.
+
+    :param uuids: providers of those that are, and others
+    """
+
+    reason = 'is no allocation candidate of Placement'
+
+    def __init__(self, uuids: Iterable[str]) -> None:
+        super().__init__()
+        self._uuids = uuids
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        mask = np.zeros(len(hosts.whole), dtype=bool)
+        found = [row for row in map(hosts.row, self._uuids)
+                 if row is not None]
+        mask[found] = True
+        return mask if hosts.is_whole else mask[hosts.rows]
+
+
+class EnabledCells(_Stage):
+    """Reject hosts of disabled cells, unless a request names its cell.
+
+    :param disabled: uuids of cells
+    """
+
+    reason = 'is in a disabled cell'
+
+    def __init__(self, disabled: Iterable[str]) -> None:
+        super().__init__()
+        self._disabled = frozenset(disabled)
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        target = request.get('requested_destination')
+        named = target is not None and target.get('cell') is not None and (
+            not target.get('allow_cross_cell_move', False))
+        return bool(self._disabled) and not named
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        return hosts.each('cell', lambda uuid: uuid not in self._disabled)

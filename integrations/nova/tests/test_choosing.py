@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts are chosen and claimed in turn."""
+
+import random
+import unittest
+
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.placement import selection
+from cellsched.testing import builders
+from cellsched.weighers import resources
+from cellsched_nova import choosing
+
+
+class Whole:
+    """Everything is claimed of the host."""
+
+    def __init__(self, **left):
+        self.chosen_nodes = []
+        self._left = left
+
+    def first(self, uuid):
+        return {'allocations': {uuid: {'resources': {
+            'VCPU': 1, 'MEMORY_MB': 512}}}, 'mappings': {'': [uuid]}}
+
+    def chosen(self, uuid, instance, request):
+        self.chosen_nodes.append(uuid)
+
+
+class TestChooser(unittest.TestCase):
+
+    def setUp(self):
+        # The last has most memory.
+        self.hosts = builders.hosts(free_ram_mb=[1024, 2048, 4096])
+        self.uuids = list(self.hosts['uuid'])
+        self.claimed = []
+        self.full = set()
+
+    def claim(self, instance, wanted):
+        [uuid] = wanted['allocations']
+        self.claimed.append((instance, uuid))
+        return uuid not in self.full
+
+    def chooser(self, offers=None):
+        return choosing.Chooser(
+            pipeline.Pipeline([], [builders.plugin(resources.RAMWeigher)]),
+            selection.SelectionPolicy(random.Random(0)), self.hosts,
+            builders.request(), offers or Whole(), self.claim)
+
+    def test_best_host_is_claimed(self):
+        self.assertTrue(self.chooser().choose('a', last=True))
+        self.assertEqual([('a', self.uuids[2])], self.claimed)
+
+    def test_host_whose_claim_is_refused_is_passed_over(self):
+        self.full.add(self.uuids[2])
+        chooser = self.chooser()
+
+        self.assertTrue(chooser.choose('a', last=True))
+        self.assertEqual(
+            [('a', self.uuids[2]), ('a', self.uuids[1])], self.claimed)
+        self.assertEqual([self.uuids[2]], chooser.refused)
+
+    def test_no_host_is_chosen_where_all_claims_are_refused(self):
+        self.full.update(self.uuids)
+        chooser = self.chooser()
+
+        self.assertFalse(chooser.choose('a', last=True))
+        self.assertIn('3 lost their room',
+                      chooser.diagnosis([], 1).text())
+
+    def test_next_instance_sees_what_the_one_before_has_taken(self):
+        self.hosts = builders.hosts(free_ram_mb=[4000, 4096])
+        self.uuids = list(self.hosts['uuid'])
+        chooser = self.chooser()
+
+        self.assertTrue(chooser.choose('a', last=False))
+        self.assertTrue(chooser.choose('b', last=True))
+        self.assertEqual([('a', self.uuids[1]), ('b', self.uuids[0])],
+                         self.claimed)
+
+    def test_host_without_anything_to_claim_is_passed_over(self):
+        offers = Whole()
+        first = offers.first
+        offers.first = lambda uuid: (
+            None if uuid == self.uuids[2] else first(uuid))
+
+        self.assertTrue(self.chooser(offers).choose('a', last=True))
+        self.assertEqual([('a', self.uuids[1])], self.claimed)
+
+    def test_alternates_are_others_of_the_same_cell(self):
+        self.hosts = builders.hosts(
+            free_ram_mb=[512, 1024, 2048, 4096, 1536],
+            cell=['x', 'x', 'y', 'x', 'x'])
+        chooser = self.chooser()
+        chooser.choose('a', last=True)
+
+        [[chosen, *others]] = chooser.with_alternates(2)
+
+        self.assertEqual(3, chosen.row)
+        self.assertEqual([4, 1], [each.row for each in others])
+
+    def test_no_alternate_was_chosen_for_another_instance(self):
+        chooser = self.chooser()
+        chooser.choose('a', last=False)
+        chooser.choose('b', last=True)
+
+        rows = [[each.row for each in place]
+                for place in chooser.with_alternates(5)]
+
+        chosen = {place[0] for place in rows}
+        self.assertTrue(all(chosen.isdisjoint(place[1:]) for place in rows))

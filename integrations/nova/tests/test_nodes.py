@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute nodes and services of Nova's are columns."""
+
+import datetime
+import types
+import unittest
+
+from nova import objects as nova_objects
+
+from cellsched_nova import nodes
+
+nova_objects.register_all()
+
+WHEN = datetime.datetime(2026, 1, 1)
+
+
+def node(**fields):
+    return nova_objects.ComputeNode(**{
+        'uuid': '00000000-0000-4000-8000-000000000000', 'host': 'host1',
+        'hypervisor_hostname': 'node1', 'host_ip': '192.0.2.1', 'vcpus': 8,
+        'vcpus_used': 2, 'memory_mb': 8192, 'free_ram_mb': 6000,
+        'local_gb': 100, 'local_gb_used': 20, 'free_disk_gb': 80,
+        'disk_available_least': None, 'cpu_allocation_ratio': 4.0,
+        'ram_allocation_ratio': 1.0, 'disk_allocation_ratio': 1.0,
+        'hypervisor_type': 'QEMU', 'hypervisor_version': 6002000,
+        'cpu_info': '{}', 'metrics': '[]', 'pci_device_pools': None,
+        'supported_hv_specs': [nova_objects.HVSpec(
+            arch='x86_64', hv_type='kvm', vm_mode='hvm')],
+        'stats': {'num_instances': '3', 'io_workload': '1',
+                  'failed_builds': '2', 'rack': 'r1'}, **fields})
+
+
+class TestColumns(unittest.TestCase):
+
+    def columns(self, **fields):
+        made = nodes.columns([node(**fields)], 'cell')
+        return {name: value[0] if isinstance(value, list) else value
+                for name, value in made.items()}
+
+    def test_columns_have_the_names_of_nova_s_host_state(self):
+        found = self.columns()
+
+        self.assertEqual(
+            {'host': 'host1', 'nodename': 'node1', 'host_ip': '192.0.2.1',
+             'cell': 'cell', 'vcpus_total': 8, 'vcpus_used': 2,
+             'free_ram_mb': 6000, 'free_disk_mb': 80 * 1024,
+             'disk_mb_used': 20 * 1024, 'num_instances': 3, 'num_io_ops': 1,
+             'failed_builds': 2, 'hypervisor_version': 6002000,
+             'supported_instances': (('x86_64', 'kvm', 'hvm'),)},
+            {name: found[name] for name in (
+                'host', 'nodename', 'host_ip', 'cell', 'vcpus_total',
+                'vcpus_used', 'free_ram_mb', 'free_disk_mb', 'disk_mb_used',
+                'num_instances', 'num_io_ops', 'failed_builds',
+                'hypervisor_version', 'supported_instances')})
+
+    def test_counts_are_no_lasting_statistics(self):
+        self.assertEqual('{"rack": "r1"}', self.columns()['stats'])
+
+    def test_lesser_of_two_figures_of_the_disk_counts(self):
+        self.assertEqual(
+            7 * 1024, self.columns(disk_available_least=7)['free_disk_mb'])
+        self.assertEqual(
+            80 * 1024, self.columns(disk_available_least=90)['free_disk_mb'])
+
+    def test_free_devices_of_all_pools_are_counted(self):
+        pools = nova_objects.PciDevicePoolList(objects=[
+            nova_objects.PciDevicePool(count=count) for count in (2, 3)])
+
+        self.assertEqual(
+            5, self.columns(pci_device_pools=pools)['free_pci_devices'])
+
+    def test_node_that_says_no_free_disk_has_not_reported(self):
+        self.assertFalse(nodes.has_reported(node(free_disk_gb=None)))
+        self.assertTrue(nodes.has_reported(node()))
+
+
+class TestServices(unittest.TestCase):
+
+    def test_service_that_never_reported_was_seen_when_it_was_made(self):
+        found = nodes.service_columns([types.SimpleNamespace(
+            disabled=1, forced_down=0, last_seen_up=None, created_at=WHEN)])
+
+        self.assertEqual({
+            'service_disabled': [True], 'forced_down': [False],
+            'last_seen_up': [WHEN.replace(tzinfo=datetime.UTC).timestamp()],
+        }, found)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Providers are read when their generation changed."""
+
+import types
+import unittest
+
+from cellsched_nova import placement
+
+HOST, CHILD, POOL, OTHER = (
+    f'00000000-0000-4000-8000-00000000000{number}' for number in range(4))
+CONTEXT = types.SimpleNamespace(global_id='req-1')
+
+
+class Answer:
+
+    def __init__(self, status_code, said=None):
+        self.status_code = status_code
+        self._said = said
+
+    def json(self):
+        return self._said
+
+
+class Placement:
+    """Answers as Placement does, and counts what it is asked for."""
+
+    def __init__(self):
+        self.providers = {}
+        self.asked = []
+
+    def put(self, uuid, generation, total=8, root=None, traits=(),
+            resource='VCPU'):
+        self.providers[uuid] = {
+            'generation': generation, 'root': root or uuid,
+            'inventories': {resource: {
+                'total': total, 'reserved': 1, 'allocation_ratio': 2.0,
+                'min_unit': 1, 'max_unit': total, 'step_size': 1}},
+            'usages': {resource: 3}, 'traits': list(traits)}
+
+    def get(self, path, version=None, global_request_id=None):
+        self.asked.append(path)
+        if path == '/resource_providers':
+            return Answer(200, {'resource_providers': [
+                {'uuid': uuid, 'generation': said['generation'],
+                 'root_provider_uuid': said['root']}
+                for uuid, said in self.providers.items()]})
+        _, _, uuid, what = path.split('/')
+        if uuid not in self.providers:
+            return Answer(404)
+        return Answer(200, {what: self.providers[uuid][what]})
+
+
+class TestProviderReader(unittest.TestCase):
+
+    def setUp(self):
+        self.placement = Placement()
+        self.reader = placement.ProviderReader(self.placement)
+
+    def read(self, *nodes):
+        self.placement.asked.clear()
+        return dict(self.reader.changes(CONTEXT, nodes or [HOST]))
+
+    def test_capacity_is_what_is_not_reserved_times_the_ratio(self):
+        self.placement.put(HOST, 1, traits=['HW_CPU_X86_AVX'])
+
+        facts = self.read()[HOST]
+
+        self.assertEqual({'VCPU': 14}, facts.capacity)
+        self.assertEqual({'VCPU': 3}, facts.used)
+        self.assertEqual({'VCPU': (1, 8, 1)}, facts.units)
+        self.assertEqual({'HW_CPU_X86_AVX'}, facts.traits)
+
+    def test_provider_of_the_same_generation_is_not_read_again(self):
+        self.placement.put(HOST, 1)
+        self.read()
+
+        self.assertEqual({}, self.read())
+        self.assertEqual(['/resource_providers'], self.placement.asked)
+
+    def test_provider_of_another_generation_is_read(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        self.placement.put(HOST, 2, total=16)
+
+        self.assertEqual({'VCPU': 30}, self.read()[HOST].capacity)
+
+    def test_provider_that_has_gone_has_nothing(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        del self.placement.providers[HOST]
+
+        self.assertEqual({HOST: placement.NOTHING}, self.read())
+        self.assertEqual({}, self.read())
+
+    def test_provider_that_is_to_be_forgotten_is_read_again(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        self.reader.forget([HOST])
+
+        self.assertEqual([HOST], list(self.read()))
+
+    def test_host_that_comes_to_be_known_is_read(self):
+        self.placement.put(HOST, 1)
+
+        self.assertEqual({}, self.read(OTHER))
+        self.assertEqual([HOST], list(self.read(HOST)))
+
+    def test_children_and_sharing_providers_give_classes(self):
+        self.placement.put(HOST, 1)
+        self.placement.put(CHILD, 1, root=HOST, resource='VGPU')
+        self.placement.put(POOL, 1, traits=['MISC_SHARES_VIA_AGGREGATE'],
+                           resource='DISK_GB')
+        self.placement.put(OTHER, 1, resource='CUSTOM_IRON')
+
+        self.read()
+
+        self.assertEqual({'VGPU', 'DISK_GB'}, self.reader.given_by_others)
+
+    def test_answer_that_is_none_is_an_error(self):
+        self.placement.get = lambda *args, **named: Answer(503)
+
+        self.assertRaisesRegex(
+            placement.PlacementUnavailable, '/resource_providers .* 503',
+            self.read)

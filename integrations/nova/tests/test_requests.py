@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which requests are decided on columns."""
+
+import unittest
+
+from nova import objects as nova_objects
+
+from cellsched.scheduler import demands
+from cellsched_nova import requests
+
+nova_objects.register_all()
+
+SERVER, SECOND = (
+    f'10000000-0000-4000-8000-00000000000{number}' for number in range(2))
+
+#: Read by the stages that every request passes.
+READS = frozenset({
+    'flavor.extra_specs.resources:*', 'flavor.extra_specs.trait:*'})
+
+
+def spec(extra_specs=None, **fields):
+    flavor = nova_objects.Flavor(
+        id=1, flavorid='1', name='small', vcpus=1, memory_mb=512, root_gb=1,
+        ephemeral_gb=0, swap=0, extra_specs=extra_specs or {})
+    image = nova_objects.ImageMeta(properties=nova_objects.ImageMetaProps())
+    return nova_objects.RequestSpec(**{
+        'flavor': flavor, 'image': image, 'num_instances': 5,
+        'project_id': 'project', 'instance_uuid': SECOND,
+        'numa_topology': None, 'pci_requests': None,
+        'requested_resources': [], 'instance_group': None,
+        'scheduler_hints': {}, **fields})
+
+
+class TestRead(unittest.TestCase):
+
+    def test_only_instances_that_are_asked_for_now_count(self):
+        request = requests.read(spec(), [SERVER])
+
+        self.assertEqual((1, SERVER),
+                         (request.num_instances, request.instance_uuid))
+
+    def test_resources_are_those_of_the_flavor(self):
+        request = requests.read(spec({'resources:VGPU': '1'}), [SERVER])
+
+        self.assertEqual({'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 1,
+                          'VGPU': 1}, request.resources())
+
+    def test_instances_are_members_of_their_group(self):
+        group = nova_objects.InstanceGroup(
+            policy='anti-affinity', members=[SERVER], hosts=[], rules={})
+
+        request = requests.read(
+            spec(instance_group=group), [SERVER, SECOND])
+
+        self.assertEqual([SERVER, SECOND], request.instance_group.members)
+
+
+class TestBeyondColumns(unittest.TestCase):
+
+    def why(self, said, others=(), routed=False):
+        return requests.beyond_columns(
+            said, requests.read(said, [SERVER]), demands.Unread(READS),
+            frozenset(others), routed)
+
+    def test_plain_request_is_decided_on_columns(self):
+        self.assertEqual([], self.why(spec({'trait:CUSTOM_A': 'required'})))
+
+    def test_request_with_groups_is_not(self):
+        group = nova_objects.RequestGroup(
+            requester_id='port', resources={'VCPU': 1})
+
+        self.assertEqual(['groups of resources'],
+                         self.why(spec(requested_resources=[group]))[:1])
+        self.assertIn('groups of the flavor',
+                      self.why(spec({'resources1:VGPU': '1'})))
+
+    def test_request_with_pci_devices_is_not(self):
+        requested = nova_objects.InstancePCIRequests(requests=[
+            nova_objects.InstancePCIRequest(count=1, spec=[])])
+
+        self.assertIn('PCI devices', self.why(spec(pci_requests=requested)))
+
+    def test_request_without_devices_has_none(self):
+        requested = nova_objects.InstancePCIRequests(requests=[])
+
+        self.assertEqual([], self.why(spec(pci_requests=requested)))
+
+    def test_request_with_a_numa_topology_is_not(self):
+        topology = nova_objects.InstanceNUMATopology(cells=[])
+
+        self.assertIn('a NUMA topology',
+                      self.why(spec(numa_topology=topology)))
+
+    def test_class_that_not_only_hosts_give_is_beyond(self):
+        self.assertIn('DISK_GB, which not only hosts give',
+                      self.why(spec(), others=['DISK_GB', 'VGPU']))
+
+    def test_extra_spec_that_no_column_is_read_for_is_beyond(self):
+        [why] = self.why(spec({'hw:mem_encryption': 'true'}))
+
+        self.assertIn('hw:mem_encryption', why)
+
+    def test_amount_that_makes_no_sense_is_left_to_nova(self):
+        [why] = self.why(spec({'resources:VGPU': 'many'}))
+
+        self.assertIn('resources:VGPU', why)
