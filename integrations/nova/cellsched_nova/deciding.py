@@ -91,8 +91,9 @@ class RequestDecision:
             stays claimed
         """
         parts = self._parts
+        # Somebody reads at that interval, and a reading takes its time.
         parts.hosts.follow(
-            self._context, parts.conf.cellsched.refresh_interval)
+            self._context, 2 * parts.conf.cellsched.refresh_interval)
         try:
             if utils.request_is_rebuild(self._spec):
                 return self._rebuild()
@@ -187,7 +188,10 @@ class RequestDecision:
             claimed.give_back()
             self._parts.hosts.expire(chooser.refused)
             raise
-        self._note(hosts, chooser.refused)
+        self._note(hosts, chooser.refused, [
+            (provider, asked['resources']) for first, *_ in places
+            for provider, asked in (
+                first.allocation_request['allocations'].items())])
         LOG.info('Placed %d instances on %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found
@@ -198,14 +202,23 @@ class RequestDecision:
         self._spec.instance_uuid = instance
         self._spec.obj_reset_changes(['instance_uuid'])
 
-    def _note(self, hosts: view.Hosts, refused: Iterable[str]) -> None:
-        """Have other requests count what was claimed."""
-        table = self._parts.hosts.table
-        takings = table.note(hosts, table_.Check.NOTHING)
-        table.confirm(takings or ())
-        table.reuse(hosts)
-        if refused:
-            self._parts.hosts.expire(refused)
+    def _note(
+        self, hosts: view.Hosts, refused: Iterable[str],
+        claims_: Iterable[tuple[str, dict[str, int]]],
+    ) -> None:
+        """Have other requests count what was claimed.
+
+        :param refused: compute nodes whose claims were
+        :param claims_: for each a provider, and amounts by resource class
+        """
+        known = self._parts.hosts
+        takings = known.table.note(hosts, table_.Check.NOTHING) or ()
+        doubtful = known.table.confirm(takings)
+        known.table.reuse(hosts)
+        if self._claiming:
+            known.claimed(claims_)
+        if doubtful or refused:
+            known.expire([*doubtful, *refused])
 
     def _view(self, located: dict[str, str] | None = None) -> view.Hosts:
         return self._parts.hosts.table.view(

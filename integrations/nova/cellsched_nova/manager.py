@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import nova.conf
+from nova import context as nova_context
 from nova import exception as nova_exception
 from nova import objects as nova_objects
 from nova.scheduler import manager
@@ -59,6 +60,18 @@ class ColumnSchedulerManager(manager.SchedulerManager):
             filter_scheduler.taste_of(conf, self._random),
             demands.Unread(plugins.reads), self.host_manager,
             self.placement_client, CONF)
+
+    def init_host(self, service_ref: Any) -> None:
+        """Begin to read hosts all the time; Nova's service calls it."""
+        super().init_host(service_ref)
+        interval_s = CONF.cellsched.refresh_interval
+        if interval_s:
+            self._hosts.start(nova_context.get_admin_context, interval_s)
+
+    def graceful_shutdown(self, timeout: float) -> None:
+        """Read hosts no more, and do what Nova's manager does."""
+        super().graceful_shutdown(timeout)
+        self._hosts.stop()
 
     def _follow_options(self) -> None:
         """Have options that changed since count from now on."""

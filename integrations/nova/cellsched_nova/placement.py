@@ -4,7 +4,13 @@
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
+from concurrent import futures
 import dataclasses
+import functools
+import itertools
+import threading
 from typing import Any
 
 from cellsched import exception
@@ -12,6 +18,16 @@ from cellsched import exception
 #: Microversions: providers with their roots, and what allocation candidates
 #: and claims are written in.
 _TREES, CANDIDATES = '1.14', '1.36'
+
+#: A generation that no provider has.
+_NONE = -1
+
+#: So many providers are read one after the other.
+_FEW = 8
+
+#: Where so many are to be read, a summary of all is read first, and the rest
+#: of each with later readings, of so many at a time.
+_MANY, _AT_ONCE = 200, 20
 
 #: A provider with this trait gives to others of its aggregates.
 _SHARES = 'MISC_SHARES_VIA_AGGREGATE'
@@ -40,6 +56,19 @@ class ProviderFacts:
     traits: frozenset[str]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Known:
+    """A provider as it was read last.
+
+    :param generation: the one that it had before it was read
+    :param is_host: whether it was the root of a host that is known
+    """
+
+    generation: int
+    facts: ProviderFacts
+    is_host: bool
+
+
 NOTHING = ProviderFacts({}, {}, {}, {}, frozenset())
 
 
@@ -49,11 +78,19 @@ class ProviderReader:
     Every change of inventories, traits, aggregates or allocations changes it.
 
     :param client: Nova's report client
+    :param threads: how many providers are read at a time, where many are
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, threads: int = 4) -> None:
         self._client = client
-        self._generations: dict[str, int] = {}
+        self._threads = threads
+        self._known: dict[str, _Known] = {}
+        # What is to be read anew, whatever its generation.
+        self._doubtful: set[str] = set()
+        # Of which bounds are not known yet.
+        self._partial: set[str] = set()
+        self._is_reading = False
+        self._lock = threading.Lock()
         # By provider that is no root of a host, the classes that it gives.
         self._others: dict[str, frozenset[str]] = {}
 
@@ -65,7 +102,33 @@ class ProviderReader:
     def forget(self, providers: Iterable[str]) -> None:
         """Have these providers read anew with the next reading."""
         for uuid in providers:
-            self._generations.pop(uuid, None)
+            self._doubtful.add(uuid)
+
+    def claimed(self, uuid: str, resources: Mapping[str, int]) -> None:
+        """Learn of a claim that was taken here, and need not be read.
+
+        Each write of allocations makes the generation one more. Where others
+        wrote too, it is another one than is expected then, and is read.
+        """
+        with self._lock:
+            if self._is_reading:
+                # Nobody knows whether it is in what is read just now.
+                self._doubtful.add(uuid)
+                return
+            known = self._known.get(uuid)
+            if known is None:
+                return
+            used = dict(known.facts.used)
+            for name, amount in resources.items():
+                used[name] = used.get(name, 0) + amount
+            self._known[uuid] = dataclasses.replace(
+                known, generation=known.generation + 1,
+                facts=dataclasses.replace(known.facts, used=used))
+
+    def facts(self, uuid: str) -> ProviderFacts | None:
+        """Return what is known of a provider, if anything."""
+        known = self._known.get(uuid)
+        return None if known is None else known.facts
 
     def changes(
         self, context: Any, nodes: Iterable[str]
@@ -75,25 +138,82 @@ class ProviderReader:
         :param nodes: uuids of the compute nodes that there are
         :raises PlacementUnavailable: a part may have been yielded
         """
-        nodes = frozenset(nodes)
+        with self._lock:
+            self._is_reading = True
+            for uuid in self._doubtful & self._known.keys():
+                self._known[uuid] = dataclasses.replace(
+                    self._known[uuid], generation=_NONE)
+            self._doubtful.clear()
+        try:
+            yield from self._changes(context, frozenset(nodes))
+        finally:
+            with self._lock:
+                self._is_reading = False
+
+    def _changes(
+        self, context: Any, nodes: frozenset[str]
+    ) -> Iterator[tuple[str, ProviderFacts]]:
         listed = {each['uuid']: each for each in self._get(
             context, '/resource_providers')['resource_providers']}
-        for uuid in self._generations.keys() - listed.keys():
-            del self._generations[uuid]
+        for uuid in set(self._known) - listed.keys():
+            del self._known[uuid]
             self._others.pop(uuid, None)
             if uuid in nodes:
                 yield uuid, NOTHING
-        for uuid, said in listed.items():
-            generation = said['generation']
-            if self._generations.get(uuid) == generation:
-                continue
-            if uuid in nodes:
-                self._others.pop(uuid, None)
+        changed = [
+            uuid for uuid, said in listed.items() if uuid not in self._known
+            or self._known[uuid].generation != said['generation']
+            or self._known[uuid].is_host != (uuid in nodes)]
+        summaries = (self._summaries(context)
+                     if len(changed) >= _MANY else {})
+        self._partial.update(uuid for uuid in changed if uuid in summaries)
+        for uuid, facts in itertools.chain(
+                ((uuid, summaries[uuid]) for uuid in changed
+                 if uuid in summaries),
+                self._read_all(context, [
+                    *(uuid for uuid in changed if uuid not in summaries),
+                    *self._completed(listed.keys() - set(changed))])):
+            said = listed[uuid]
+            self._others.pop(uuid, None)
+            is_host = uuid in nodes
+            if is_host:
+                yield uuid, facts
+            elif said['root_provider_uuid'] != uuid or _SHARES in facts.traits:
+                self._others[uuid] = frozenset(facts.capacity)
+            self._known[uuid] = _Known(said['generation'], facts, is_host)
+
+    def _summaries(self, context: Any) -> dict[str, ProviderFacts]:
+        """Return what is known at once of all providers with room for any.
+
+        Bounds and what is reserved are not among that.
+        """
+        said = self._get(context, '/allocation_candidates?resources=VCPU:1',
+                         version=CANDIDATES)['provider_summaries']
+        return {uuid: ProviderFacts(
+            {name: each['capacity']
+             for name, each in summary['resources'].items()},
+            {name: each['used']
+             for name, each in summary['resources'].items()},
+            {}, {}, frozenset(summary['traits']))
+            for uuid, summary in said.items()}
+
+    def _completed(self, among: Set[str]) -> list[str]:
+        """Return some providers that are to be read in full."""
+        found = list(itertools.islice(self._partial & among, _AT_ONCE))
+        self._partial.difference_update(found)
+        return found
+
+    def _read_all(
+        self, context: Any, uuids: Sequence[str]
+    ) -> Iterator[tuple[str, ProviderFacts]]:
+        """Yield providers with what they have, several read at a time."""
+        if len(uuids) < _FEW:
+            for uuid in uuids:
                 yield uuid, self._read(context, uuid)
-            elif not self._read_other(context, uuid, said):
-                # It may be of a host that is not known yet.
-                continue
-            self._generations[uuid] = generation
+            return
+        with futures.ThreadPoolExecutor(self._threads) as executor:
+            yield from zip(uuids, executor.map(
+                functools.partial(self._read, context), uuids))
 
     def _read(self, context: Any, uuid: str) -> ProviderFacts:
         path = f'/resource_providers/{uuid}'
@@ -111,27 +231,15 @@ class ProviderReader:
              for name, each in inventories.items()},
             frozenset(traits))
 
-    def _read_other(
-        self, context: Any, uuid: str, said: Mapping[str, Any]
-    ) -> bool:
-        """Take over what a provider gives that is not the root of a host.
-
-        :returns: whether it can be one of a host as it is
-        """
-        facts = self._read(context, uuid)
-        is_child = said['root_provider_uuid'] != uuid
-        if is_child or _SHARES in facts.traits:
-            self._others[uuid] = frozenset(facts.capacity)
-            return True
-        self._others.pop(uuid, None)
-        return False
-
-    def _get(self, context: Any, path: str, missing: Any = None) -> Any:
+    def _get(
+        self, context: Any, path: str, missing: Any = None,
+        version: str = _TREES,
+    ) -> Any:
         """Return what Placement says.
 
         :param missing: in place of that, where there is no such provider
         """
-        answer = self._client.get(path, version=_TREES,
+        answer = self._client.get(path, version=version,
                                   global_request_id=context.global_id)
         if answer.status_code == 404 and missing is not None:
             return missing

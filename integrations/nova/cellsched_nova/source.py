@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hosts of a deployment of Nova, read by what changed."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import datetime
+import math
 import threading
 import time
 from typing import Any
@@ -63,10 +65,11 @@ class NovaHosts:
         self._providers = placement.ProviderReader(client)
         self._default_zone = default_zone
         self._lock = threading.Lock()
-        self._read_at: float | None = None
+        self._read_at = -math.inf
+        self._expired = False
+        self._stopping = threading.Event()
         self._marks: dict[str, dict[str, datetime.datetime | None]] = {}
         self._nodes: dict[str, Any] = {}
-        self._facts: dict[str, placement.ProviderFacts] = {}
         self._aggregates: dict[int, tuple[Any, aggregate.HostAggregate]] = {}
         self._groups: dict[str, tuple[aggregate.HostAggregate, ...]] = {}
         #: Cells that did not answer when they were last asked, by identity.
@@ -84,20 +87,45 @@ class NovaHosts:
         """
         asked_at = time.monotonic()
         with self._lock:
-            if self._read_at is not None and (
-                    self._read_at >= asked_at - fresh_s):
+            if not self._expired and self._read_at >= asked_at - fresh_s:
                 return
             # What changes while it is read may be missing.
-            began_at = time.monotonic()
+            began_at, self._expired = time.monotonic(), False
             with self.table.batch():
                 self._read(context)
             self._read_at = began_at
 
+    def start(self, make_context: Callable[[], Any], every_s: float) -> None:
+        """Have what changes read all the time, in a thread."""
+        def work() -> None:
+            while not self._stopping.wait(every_s):
+                try:
+                    self.follow(make_context(), 0.0)
+                except Exception:
+                    # Nobody else hears of it, and the next may do.
+                    LOG.exception('Hosts could not be read')
+
+        self._stopping.clear()
+        threading.Thread(target=work, name='hosts', daemon=True).start()
+
+    def stop(self) -> None:
+        """Have nothing read any more but for requests."""
+        self._stopping.set()
+
+    def claimed(
+        self, claims: Iterable[tuple[str, Mapping[str, int]]]
+    ) -> None:
+        """Learn of claims that were taken here, and are in the table.
+
+        :param claims: for each a provider, and amounts by resource class
+        """
+        for uuid, resources in claims:
+            self._providers.claimed(uuid, resources)
+
     def expire(self, providers: Iterable[str]) -> None:
         """Have these hosts read anew before anything else is decided."""
-        with self._lock:
-            self._providers.forget(providers)
-            self._read_at = None
+        self._providers.forget(providers)
+        self._expired = True
 
     def locate(
         self, context: Any, instances: Iterable[str]
@@ -190,8 +218,9 @@ class NovaHosts:
             self.table.put(uuids, nodes_.columns(nodes, cell))
             for uuid in uuids:
                 # What Placement said before is newer than what hosts say.
-                if uuid in self._facts:
-                    self._set_facts(uuid, self._facts[uuid])
+                facts = self._providers.facts(uuid)
+                if facts is not None:
+                    self._set_facts(uuid, facts)
         self._marks[cell] = {
             uuid: mark for uuid, mark in changes.marks.items()
             if uuid in self._nodes}
@@ -203,14 +232,11 @@ class NovaHosts:
 
     def _drop(self, uuids: Iterable[str]) -> None:
         gone = [uuid for uuid in uuids if self._nodes.pop(uuid, None)]
-        for uuid in gone:
-            self._facts.pop(uuid, None)
         self.table.drop(gone)
         self._providers.forget(gone)
 
     def _set_facts(self, uuid: str, facts: placement.ProviderFacts) -> None:
         """Take over what Placement says of a host."""
-        self._facts[uuid] = facts
         node = self._nodes[uuid]
         told = nodes_.usage([node])
         reserved_mb = facts.reserved.get('MEMORY_MB', 0)

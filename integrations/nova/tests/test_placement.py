@@ -26,6 +26,7 @@ class Placement:
 
     def __init__(self):
         self.providers = {}
+        self.summarised = []
         self.asked = []
 
     def put(self, uuid, generation, total=8, root=None, traits=(),
@@ -39,6 +40,10 @@ class Placement:
 
     def get(self, path, version=None, global_request_id=None):
         self.asked.append(path)
+        if path.startswith('/allocation_candidates'):
+            return Answer(200, {'provider_summaries': {
+                uuid: {'resources': {'VCPU': {'capacity': 7, 'used': 1}},
+                       'traits': []} for uuid in self.summarised}})
         if path == '/resource_providers':
             return Answer(200, {'resource_providers': [
                 {'uuid': uuid, 'generation': said['generation'],
@@ -104,6 +109,65 @@ class TestProviderReader(unittest.TestCase):
 
         self.assertEqual({}, self.read(OTHER))
         self.assertEqual([HOST], list(self.read(HOST)))
+
+    def test_claim_that_was_taken_here_is_not_read(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        self.reader.claimed(HOST, {'VCPU': 2})
+        self.placement.put(HOST, 2)
+
+        self.assertEqual({}, self.read())
+        self.assertEqual({'VCPU': 5}, self.reader.facts(HOST).used)
+
+    def test_host_that_others_wrote_too_is_read(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        self.reader.claimed(HOST, {'VCPU': 2})
+        self.placement.put(HOST, 3)
+
+        self.assertEqual({'VCPU': 3}, self.read()[HOST].used)
+
+    def test_claim_that_is_taken_while_it_is_read_is_read_again(self):
+        self.placement.put(HOST, 1)
+        changes = self.reader.changes(CONTEXT, [HOST])
+        next(changes)
+        self.reader.claimed(HOST, {'VCPU': 2})
+        list(changes)
+
+        self.assertEqual([HOST], list(self.read()))
+
+    def test_stranger_is_read_once(self):
+        self.placement.put(OTHER, 1)
+        self.read()
+
+        self.assertEqual({}, self.read())
+        self.assertEqual(['/resource_providers'], self.placement.asked)
+
+    def test_many_are_read_several_at_a_time(self):
+        uuids = [f'20000000-0000-4000-8000-0000000000{number}'
+                 for number in range(10, 40)]
+        for uuid in uuids:
+            self.placement.put(uuid, 1)
+
+        self.assertEqual(uuids, list(self.read(*uuids)))
+
+    def test_very_many_are_summarised_first_and_completed_by_and_by(self):
+        uuids = [f'20000000-0000-4000-8000-000000000{number}'
+                 for number in range(100, 400)]
+        for uuid in uuids:
+            self.placement.put(uuid, 1)
+        self.placement.summarised = uuids[1:]
+
+        first = self.read(*uuids)
+
+        self.assertEqual(set(uuids), set(first))
+        self.assertEqual({'VCPU': 7}, first[uuids[1]].capacity)
+        self.assertEqual({'VCPU': 14}, first[uuids[0]].capacity)
+        completed = set()
+        while more := self.read(*uuids):
+            self.assertLess(len(more), 50)
+            completed.update(more)
+        self.assertEqual(set(uuids[1:]), completed)
 
     def test_children_and_sharing_providers_give_classes(self):
         self.placement.put(HOST, 1)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova's configuration is taken over, and what cannot be is named."""
+
+import unittest
+
+import nova.conf
+
+from cellsched import exception
+from cellsched_nova import configuration
+from cellsched_nova import options
+
+CONF = nova.conf.CONF
+
+
+class TestCase(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        options.register_opts(CONF)
+        CONF([], project='nova', default_config_files=[],
+             default_config_dirs=[])
+
+    def flags(self, group=None, **values):
+        for name, value in values.items():
+            CONF.set_override(name, value, group)
+            self.addCleanup(CONF.clear_override, name, group)
+
+
+class TestProductOptions(TestCase):
+
+    def test_values_are_those_of_nova(self):
+        self.flags('filter_scheduler', ram_weight_multiplier=3.0)
+        self.flags(service_down_time=7)
+
+        conf = configuration.ProductOptions(CONF).conf
+
+        self.assertEqual(3.0, conf.filter_scheduler.ram_weight_multiplier)
+        self.assertEqual(7, conf.service_down_time)
+
+    def test_value_that_changes_is_followed(self):
+        followed = configuration.ProductOptions(CONF)
+        self.flags('filter_scheduler', host_subset_size=5)
+
+        self.assertTrue(followed.follow())
+        self.assertFalse(followed.follow())
+        self.assertEqual(5, followed.conf.filter_scheduler.host_subset_size)
+
+    def test_name_that_means_something_else_is_left_alone(self):
+        # Nova takes names of hosts that are none for the product.
+        self.flags(host='my_host')
+
+        configuration.ProductOptions(CONF)
+
+    def test_value_that_cannot_be_taken_over_is_told_of_once(self):
+        followed = configuration.ProductOptions(CONF)
+        kept = followed.conf.metrics.weight_multiplier
+        self.flags('metrics', weight_multiplier=2.0)
+        followed.conf.set_override = self.refuse
+
+        self.assertRaisesRegex(
+            exception.ConfigurationInvalid, 'weight_multiplier',
+            followed.follow)
+        self.assertFalse(followed.follow())
+        self.assertEqual(kept, followed.conf.metrics.weight_multiplier)
+
+    @staticmethod
+    def refuse(name, value, group):
+        raise ValueError('no such number')
+
+
+class TestProblems(TestCase):
+
+    def test_configuration_of_nova_as_it_is_has_none(self):
+        self.assertEqual([], configuration.problems(CONF))
+
+    def test_each_problem_is_a_line(self):
+        self.flags(servicegroup_driver='mc')
+        self.flags('filter_scheduler',
+                   enabled_filters=['ComputeFilter', 'Missing'],
+                   weight_classes=['no.such.Weigher'])
+
+        driver, missing, weigher = configuration.problems(CONF)
+
+        self.assertIn('[DEFAULT] servicegroup_driver = mc: ', driver)
+        self.assertIn('enabled_filters: Missing', missing)
+        self.assertIn('weight_classes: no.such.Weigher: ', weigher)

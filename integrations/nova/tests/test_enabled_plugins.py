@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plug-ins of Nova's are the product's, or are asked row by row."""
+
+import unittest
+
+import nova.conf
+from nova import objects as nova_objects
+from nova.scheduler import filters
+from nova.scheduler.filters import compute_filter
+from nova.scheduler.filters import numa_topology_filter
+from nova.scheduler import weights
+from nova.scheduler.weights import ram
+
+from cellsched.testing import builders
+from cellsched_nova import configuration
+from cellsched_nova import enabled_plugins
+from cellsched_nova import rows
+
+nova_objects.register_all()
+
+
+class BigFilter(filters.BaseHostFilter):
+    """Is somebody else's."""
+
+    def host_passes(self, host_state, spec_obj):
+        return host_state.free_ram_mb >= 2048
+
+
+class LabelFilter(filters.BaseHostFilter):
+
+    def host_passes(self, host_state, spec_obj):
+        return host_state.label == 'good'
+
+
+class NameWeigher(weights.BaseHostWeigher):
+
+    def _weigh_object(self, host_state, weight_properties):
+        return {'a': 1, 'b': 3, 'c': 2}[host_state.host]
+
+
+class HostState:
+    """What Nova has of a host, and no column."""
+
+    def __init__(self, uuid, label):
+        self.uuid = uuid
+        self.label = label
+        self.allocation_candidates = []
+
+
+class TestEnabledPlugins(unittest.TestCase):
+
+    def setUp(self):
+        nova.conf.CONF([], project='nova', default_config_files=[],
+                       default_config_dirs=[])
+        self.conf = configuration.ProductOptions(nova.conf.CONF).conf
+        self.spec = nova_objects.RequestSpec(
+            numa_topology=None, pci_requests=None, scheduler_hints={})
+        self.hosts = builders.hosts(
+            host=['a', 'b', 'c'], free_ram_mb=[1024, 2048, 4096])
+        self.asked = []
+        self.states = rows.HostStates(self.read, {})
+
+    def read(self, uuids):
+        self.asked.append(list(uuids))
+        names = dict(zip(self.hosts['uuid'], self.hosts['host']))
+        return [HostState(uuid, 'good' if names[uuid] == 'c' else 'bad')
+                for uuid in uuids]
+
+    def decide(self, nova_filters=(), nova_weighers=()):
+        """Return the names of the hosts, best first."""
+        self.plugins = enabled_plugins.EnabledPlugins(
+            self.conf, nova_filters, nova_weighers)
+        request = builders.request()
+        decision = self.plugins.on_columns(self.spec, self.states)
+        found = decision.candidates(self.hosts, request)
+        return [self.hosts['host'][row]
+                for row in decision.weigh(request, found)]
+
+    def test_filters_that_both_have_are_the_product_s(self):
+        self.decide([compute_filter.ComputeFilter()], [ram.RAMWeigher()])
+
+        self.assertEqual([], self.plugins.by_row)
+
+    def test_filter_of_somebody_else_is_asked_row_by_row(self):
+        self.assertEqual(['b', 'c'], self.decide([BigFilter()]))
+        self.assertEqual(['BigFilter'], self.plugins.by_row)
+        self.assertEqual([], self.asked)
+
+    def test_what_no_column_has_is_read_once_of_those_that_are_left(self):
+        self.assertEqual(['c'], self.decide([LabelFilter(), BigFilter(),
+                                             LabelFilter()]))
+        [read] = self.asked
+        self.assertEqual(set(self.hosts['uuid']), set(read))
+
+    def test_weigher_of_somebody_else_orders_hosts(self):
+        self.assertEqual(['b', 'c', 'a'], self.decide([], [NameWeigher()]))
+
+    def test_filter_of_numa_is_asked_where_there_is_a_topology(self):
+        self.decide([numa_topology_filter.NUMATopologyFilter()])
+
+        self.assertEqual([], self.asked)
+
+    def test_candidates_are_the_host_states_own(self):
+        uuid = self.hosts['uuid'][0]
+        wanted = {'allocations': {uuid: {'resources': {'VCPU': 1}}}}
+        states = rows.HostStates(self.read, {uuid: [wanted]})
+        states.load([uuid])
+
+        [mine] = states.get(uuid).allocation_candidates
+        mine['allocations'].clear()
+
+        self.assertTrue(wanted['allocations'])
+
+    def test_host_that_has_gone_is_an_error(self):
+        hosts = builders.hosts(1)
+        state = rows.HostStates(lambda uuids: [], {})
+
+        self.assertRaises(
+            LookupError, rows.NovaFilter(
+                LabelFilter(), self.spec, state).keep, hosts,
+            builders.request())
