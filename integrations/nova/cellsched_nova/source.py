@@ -30,6 +30,9 @@ LOG = log.getLogger(__name__)
 #: was read may be written again without another time.
 _UNSURE = datetime.timedelta(seconds=2)
 
+#: Seconds after which what is known is too old to decide by.
+_OLD_S = 30.0
+
 #: Seconds after which a build that no host reported counts no more.
 _PENDING_S = 60.0
 
@@ -83,9 +86,15 @@ class NovaHosts:
     def follow(self, context: Any, fresh_s: float) -> None:
         """Make sure that the table is at most so many seconds old.
 
+        Where somebody reads just now, and it may be older than nothing, that
+        is not waited for, unless it has taken very long.
+
         :param context: an administrator's
         """
         asked_at = time.monotonic()
+        if fresh_s and self._lock.locked() and not self._expired and (
+                self._read_at >= asked_at - _OLD_S):
+            return
         with self._lock:
             if not self._expired and self._read_at >= asked_at - fresh_s:
                 return
