@@ -227,10 +227,12 @@ class RequestDecision:
     def _states(
         self, candidates_: dict[str, list[Any]]
     ) -> rows.HostStates:
+        manager = self._parts.host_manager
         read = functools.partial(
-            self._parts.host_manager.get_host_states_by_uuids, self._context)
+            manager.get_host_states_by_uuids, self._context)
         return rows.HostStates(
-            lambda uuids: read(list(uuids), self._spec), candidates_)
+            lambda uuids: read(list(uuids), self._spec), candidates_,
+            manager.aggs_by_id)
 
     def _enabled_cells(self) -> list[filters_base.Filter]:
         manager = self._parts.host_manager

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import copy
 from typing import Any
 
+import nova.conf
 from nova import filters as nova_filters
 from nova import weights as nova_weights
 import numpy as np
@@ -40,6 +41,11 @@ _NEEDS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
+#: Options that have the multipliers of these weighers of Nova's, which is
+#: known then without a look at each host.
+_MULTIPLIERS = {'ImagePropertiesWeigher': 'image_props_weight_multiplier'}
+
+
 class HostStates:
     """Nova's host states of the hosts that plug-ins look at.
 
@@ -49,14 +55,17 @@ class HostStates:
     :param read: returns Nova's host states of compute nodes, by their uuids
     :param candidates: by compute node, the allocation requests of Placement
         that a claim of it may be one of
+    :param aggregates: Nova's, by their ids
     """
 
     def __init__(
         self, read: Callable[[Sequence[str]], Iterable[Any]],
         candidates: Mapping[str, Sequence[Any]],
+        aggregates: Mapping[int, Any] | None = None,
     ) -> None:
         self._read = read
         self._candidates = candidates
+        self.aggregates = aggregates or {}
         self._known: dict[str, Any] = {}
 
     def load(self, uuids: Iterable[str]) -> None:
@@ -86,6 +95,10 @@ class _HostState:
     def __getattr__(self, name: str) -> Any:
         if name in _COLUMNS:
             return getattr(self._row, name)
+        if name == 'aggregates':
+            known = self._states.aggregates
+            return [known[each.id] for each in self._row.aggregates
+                    if each.id in known]
         return getattr(self._nova(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -158,12 +171,16 @@ class NovaWeigher(weighers.Weigher):
         self._states = states
         self.minval = plugin.minval
         self.maxval = plugin.maxval
+        self._option = _MULTIPLIERS.get(self.name)
 
     @property
     def name(self) -> str:  # type: ignore[override]
         return type(self._plugin).__name__
 
-    def multiplier(self, hosts: view.Hosts) -> view.Column:
+    def multiplier(self, hosts: view.Hosts) -> float | view.Column:
+        if self._option is not None:
+            return hosts.number(self._option, getattr(
+                nova.conf.CONF.filter_scheduler, self._option))
         return np.fromiter(
             (self._plugin.weight_multiplier(
                 _HostState(hosts, place, self._states))

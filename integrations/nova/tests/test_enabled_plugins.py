@@ -9,6 +9,7 @@ from nova.scheduler import filters
 from nova.scheduler.filters import compute_filter
 from nova.scheduler.filters import numa_topology_filter
 from nova.scheduler import weights
+from nova.scheduler.weights import image_props
 from nova.scheduler.weights import ram
 
 from cellsched.testing import builders
@@ -94,6 +95,31 @@ class TestEnabledPlugins(unittest.TestCase):
 
     def test_weigher_of_somebody_else_orders_hosts(self):
         self.assertEqual(['b', 'c', 'a'], self.decide([], [NameWeigher()]))
+
+    def test_weigher_that_reads_no_column_is_not_asked_unless_it_counts(self):
+        weigher = image_props.ImagePropertiesWeigher()
+
+        self.decide([], [weigher])
+
+        self.assertEqual(['ImagePropertiesWeigher'], self.plugins.by_row)
+        self.assertEqual([], self.asked)
+
+    def test_aggregates_are_those_of_nova(self):
+        mine = nova_objects.Aggregate(metadata={'label': 'good'})
+        hosts = builders.hosts(2, aggregates=[
+            (), (builders.aggregate(7),)])
+        states = rows.HostStates(self.read, {}, {7: mine})
+        shown = []
+
+        class Spy(filters.BaseHostFilter):
+            def host_passes(self, host_state, spec_obj):
+                shown.append(host_state.aggregates)
+                return True
+
+        rows.NovaFilter(Spy(), self.spec, states).keep(
+            hosts, builders.request())
+
+        self.assertEqual([[], [mine]], shown)
 
     def test_filter_of_numa_is_asked_where_there_is_a_topology(self):
         self.decide([numa_topology_filter.NUMATopologyFilter()])
