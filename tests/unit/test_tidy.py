@@ -19,6 +19,9 @@ CHECKS_EVERYWHERE = (
     tidy.long_functions, tidy.long_modules, tidy.signed_comments,
     tidy.vague_names,
 )
+CHECKS_OF_INTEGRATIONS = (
+    library_names.imported, tidy.docstrings_that_ask, tidy.mocks,
+)
 CHECKS_OF_PRODUCT = (
     library_names.imported, tidy.clocks_made, tidy.docstrings_that_ask,
     tidy.made_outside_of_assembly, tidy.mocks, tidy.oslo_in_columns,
@@ -55,6 +58,16 @@ class TestTree(base.TestCase):
 
     def test_packages_keep_to_themselves(self):
         self.assertTidy(CHECKS_OF_PRODUCT, 'cellsched/')
+
+    def test_integrations_use_public_names(self):
+        packages = [source for source in self.sources
+                    if source.path.startswith('integrations/')]
+        self.assertTidy(CHECKS_OF_INTEGRATIONS, 'integrations/')
+        self.assertTidy([library_names.used], 'integrations/nova/cellsched_',
+                        library_names.own_classes(packages))
+
+    def test_product_imports_no_integration(self):
+        self.assertTidy([tidy.integrations_imported], 'cellsched/')
 
     def test_no_public_class_name_occurs_twice(self):
         product = [source for source in self.sources
@@ -254,6 +267,14 @@ class TestChecks(base.TestCase):
                            'from cellsched import clock\n'
                            'class Then(clock.Clock): pass\n'
                            'def f(x: clock.Clock) -> clock.Clock: pass\n')
+
+    def test_import_of_an_integration_is_refused(self):
+        for text in ('import nova\n', 'from nova.scheduler import utils\n',
+                     'from cellsched_nova import rows\n'):
+            self.assertComplains(
+                tidy.integrations_imported, 'cellsched/a.py', text)
+        self.assertAccepts(tidy.integrations_imported, 'cellsched/a.py',
+                           'from cellsched import objects\nimport novae\n')
 
     def test_mock_is_refused(self):
         for text in ('from unittest import mock\n', 'import unittest.mock\n',

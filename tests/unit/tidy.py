@@ -38,6 +38,9 @@ LOOKED_AT = {
 }
 PLUGIN_LINES_MAX = 100
 
+#: What packages of ``integrations/`` are, and are there to import.
+INTEGRATED = {'cellsched_nova', 'nova', 'placement'}
+
 #: Models, errors, field lists and histories are as long as they are.
 LISTS = ('cellsched/db/*/models.py', 'cellsched/exception.py',
          'cellsched/objects/*.py',
@@ -243,6 +246,13 @@ def clocks_made(source):
 def mocks(source):
     for line, name in imports(source):
         if name.startswith(('unittest.mock', 'mock.')):
+            yield f'line {line} imports {name}'
+
+
+def integrations_imported(source):
+    """Complain of what only packages beside the product may import."""
+    for line, name in imports(source):
+        if name.partition('.')[0] in INTEGRATED:
             yield f'line {line} imports {name}'
 
 

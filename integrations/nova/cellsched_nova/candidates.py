@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be claimed on hosts: all of it there, or as Placement says."""
+"""Offers of hosts: all of it there, or what Placement found possible."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence

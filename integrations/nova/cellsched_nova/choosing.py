@@ -23,7 +23,7 @@ AllocationRequest = Mapping[str, Any]
 
 
 class Offers(Protocol):
-    """What is to be claimed on hosts."""
+    """The claims that hosts offer."""
 
     def first(self, uuid: str) -> AllocationRequest | None:
         """Return what to claim on a compute node, if anything is left."""

@@ -34,7 +34,7 @@ Plugin = Any
 
 
 class EnabledPlugins:
-    """What decides, in the form in which the product's pipeline wants it.
+    """The plug-ins that decide, as the product's pipeline wants them.
 
     :param conf: the product's configuration
     :param nova_filters: the filters that Nova enabled, in order

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was claimed is known, and is given back."""
+"""Claims are known, and are given back."""
 
 import types
 import unittest

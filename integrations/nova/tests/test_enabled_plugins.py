@@ -40,7 +40,7 @@ class NameWeigher(weights.BaseHostWeigher):
 
 
 class HostState:
-    """What Nova has of a host, and no column."""
+    """A host as Nova has it, with what no column has."""
 
     def __init__(self, uuid, label):
         self.uuid = uuid

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which requests are decided on columns."""
+"""Requests are decided on columns, or say why not."""
 
 import unittest
 

@@ -119,7 +119,7 @@ def parse(argv):
 
 
 class Results:
-    """What became of tests, kept in a file for each scheduler.
+    """Outcomes of tests, kept in a file for each scheduler.
 
     :param version: of the sources of ours
     :param any_version: whether what passed with others counts too
