@@ -6,10 +6,12 @@ host. One that asks for more than columns say is put to Placement, as Nova
 does, and decided on the hosts that are left.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import functools
+import time
 from typing import Any
 
 from nova import exception as nova_exception
@@ -82,6 +84,7 @@ class RequestDecision:
             instances if instances is not None
             else [spec.instance_uuid] * spec.num_instances)
         self._alternates = alternates
+        self._asked_at = time.monotonic()
         self._request = requests.read(spec, self._instances)
 
     def select(self) -> list[list[Any]]:
@@ -96,7 +99,7 @@ class RequestDecision:
             self._context, 2 * parts.conf.cellsched.refresh_interval)
         try:
             if utils.request_is_rebuild(self._spec):
-                return self._rebuild()
+                return self._on_fresh_hosts(self._rebuild)
             why = requests.beyond_columns(
                 self._spec, self._request, parts.unread,
                 parts.hosts.given_by_others, parts.conf.scheduler
@@ -114,12 +117,15 @@ class RequestDecision:
                 reason=self._text(exc.format_message())) from exc
 
     def _on_columns(self) -> list[list[Any]]:
-        states = self._states({})
-        pipeline = self._parts.plugins.on_columns(
-            self._spec, states, self._enabled_cells())
-        offers = candidates.WholeHosts(
-            self._request.resources(), self._spec, states)
-        return self._choose(pipeline, offers, states)
+        resources = self._request.resources()
+
+        def choose() -> list[list[Any]]:
+            states = self._states({})
+            pipeline = self._parts.plugins.on_columns(
+                self._spec, states, self._enabled_cells())
+            return self._choose(pipeline, candidates.WholeHosts(
+                resources, self._spec, states), states)
+        return self._on_fresh_hosts(choose)
 
     def _on_candidates(self) -> list[list[Any]]:
         parts = self._parts
@@ -129,13 +135,27 @@ class RequestDecision:
         if not by_provider:
             LOG.info('Placement has no allocation candidates')
             raise nova_exception.NoValidHost(reason='')
-        states = self._states(by_provider)
-        pipeline = parts.plugins.on_candidates(
-            self._spec, states, [stages.CandidateHosts(providers),
-                                 *self._enabled_cells()])
-        offers = candidates.AllocationCandidates(
-            by_provider, self._spec, states)
-        return self._choose(pipeline, offers, states)
+
+        def choose() -> list[list[Any]]:
+            states = self._states(by_provider)
+            pipeline = parts.plugins.on_candidates(
+                self._spec, states, [stages.CandidateHosts(providers),
+                                     *self._enabled_cells()])
+            return self._choose(pipeline, candidates.AllocationCandidates(
+                by_provider, self._spec, states), states)
+        return self._on_fresh_hosts(choose)
+
+    def _on_fresh_hosts(
+        self, choose: Callable[[], list[list[Any]]]
+    ) -> list[list[Any]]:
+        """Return what is chosen; refuse only on hosts as they are now."""
+        try:
+            return choose()
+        except nova_exception.NoValidHost:
+            if self._parts.hosts.read_at >= self._asked_at:
+                raise
+            self._parts.hosts.follow(self._context, 0.0)
+            return choose()
 
     def _rebuild(self) -> list[list[Any]]:
         """Return the host of a server that is to get another image.

@@ -68,7 +68,8 @@ class NovaHosts:
         self._providers = placement.ProviderReader(client)
         self._default_zone = default_zone
         self._lock = threading.Lock()
-        self._read_at = -math.inf
+        #: Monotonic time at which the last reading began.
+        self.read_at = -math.inf
         self._expired = False
         self._stopping = threading.Event()
         self._marks: dict[str, dict[str, datetime.datetime | None]] = {}
@@ -93,16 +94,16 @@ class NovaHosts:
         """
         asked_at = time.monotonic()
         if fresh_s and self._lock.locked() and not self._expired and (
-                self._read_at >= asked_at - _OLD_S):
+                self.read_at >= asked_at - _OLD_S):
             return
         with self._lock:
-            if not self._expired and self._read_at >= asked_at - fresh_s:
+            if not self._expired and self.read_at >= asked_at - fresh_s:
                 return
             # What changes while it is read may be missing.
             began_at, self._expired = time.monotonic(), False
             with self.table.batch():
                 self._read(context)
-            self._read_at = began_at
+            self.read_at = began_at
 
     def start(self, make_context: Callable[[], Any], every_s: float) -> None:
         """Have what changes read all the time, in a thread."""

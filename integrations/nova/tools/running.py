@@ -7,6 +7,7 @@ file, a line of JSON for each test, as soon as it is over.
 """
 
 import json
+import os
 import sys
 import time
 import traceback
@@ -15,6 +16,11 @@ import unittest
 from nova import monkey_patch
 
 monkey_patch.patch()
+
+from oslo_config import cfg  # noqa: E402
+
+#: Seconds for which hosts are decided on as they were read.
+REFRESH_INTERVAL_S = float(os.environ.get('CELLSCHED_REFRESH_INTERVAL', 0))
 
 #: Characters of the end of a traceback that are kept.
 _TOLD_MAX = 3000
@@ -61,7 +67,10 @@ class Outcomes(unittest.TestResult):
 
     def _fail(self, err):
         why = ''.join(traceback.format_exception(*err))
-        self._worst = {'outcome': 'failed', 'why': why[-_TOLD_MAX:]}
+        said = '\n'.join(line for line in why.splitlines()
+                         if '[cellsched' in line)
+        self._worst = {'outcome': 'failed', 'why': why[-_TOLD_MAX:],
+                       'said': said[-_TOLD_MAX:]}
 
 
 def put_in_place():
@@ -71,9 +80,10 @@ def put_in_place():
     from cellsched_nova import options
     from cellsched_nova import service
 
+    # Tests write to Placement and read what came of it at once. What is set
+    # in the configuration they undo.
+    cfg.set_defaults(options.OPTS, refresh_interval=REFRESH_INTERVAL_S)
     options.register_opts(service.CONF)
-    # Tests write to Placement and read what came of it at once.
-    service.CONF.set_default('refresh_interval', 0, group='cellsched')
     service.put_in_place()
 
 
