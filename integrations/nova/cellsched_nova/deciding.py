@@ -21,6 +21,7 @@ import numpy as np
 from oslo_log import log
 from oslo_serialization import jsonutils
 from oslo_utils import timeutils
+from oslo_utils import uuidutils
 
 from cellsched import exception
 from cellsched.filters import base as filters_base
@@ -82,10 +83,10 @@ class RequestDecision:
         self._claiming = instances is not None
         self._instances = list(
             instances if instances is not None
-            else [spec.instance_uuid] * spec.num_instances)
+            else (uuidutils.generate_uuid()
+                  for _ in range(spec.num_instances)))
         self._alternates = alternates
         self._asked_at = time.monotonic()
-        self._request = requests.read(spec, self._instances)
 
     def select(self) -> list[list[Any]]:
         """Return for each instance its host, which is claimed, and others.
@@ -98,6 +99,7 @@ class RequestDecision:
         parts.hosts.follow(
             self._context, 2 * parts.conf.cellsched.refresh_interval)
         try:
+            self._request = requests.read(self._spec, self._instances)
             if utils.request_is_rebuild(self._spec):
                 return self._on_fresh_hosts(self._rebuild)
             why = requests.beyond_columns(
