@@ -69,16 +69,17 @@ _SILENCE_S = 900
 def main(argv=None):
     args = parse(argv)
     python = environment.make()
-    results = Results(args.results, fingerprint(), args.any_version)
+    results = Results(
+        args.results, fingerprint(), args.any_version, args.show)
     names = list_tests(python, args.tests or (
         SUBSET if args.subset else MODULES))
     for scheduler in SCHEDULERS:
-        if scheduler not in args.only:
+        if args.show or scheduler not in args.only:
             continue
         missing = [name for name in names
                    if results.get(scheduler, name) is None
                    and not (args.failed and scheduler == 'nova'
-                            and results.outcome('ours', name) == 'passed')]
+                            and results.outcome('ours', name) != 'failed')]
         run_all(python, scheduler, missing, results, args.workers)
         # Many wait for something, for a time; on a busy machine some in vain.
         run_all(python, scheduler, [
@@ -108,7 +109,9 @@ def parse(argv):
         help='run with these; of others, what is kept is shown')
     parser.add_argument(
         '--failed', action='store_true',
-        help="run with Nova's only what does not pass with ours")
+        help="run with Nova's only what failed with ours")
+    parser.add_argument(
+        '--show', action='store_true', help='run none, show what is kept')
     parser.add_argument(
         '--any-version', action='store_true',
         help='what passed with ours is not run again, whatever has changed')
@@ -123,9 +126,12 @@ class Results:
 
     :param version: of the sources of ours
     :param any_version: whether what passed with others counts too
+    :param all_outcomes: whether what failed with those does
     """
 
-    def __init__(self, directory, version, any_version=False):
+    def __init__(self, directory, version, any_version=False,
+                 all_outcomes=False):
+        self._all_outcomes = all_outcomes
         self._version = version
         self._any_version = any_version
         self._directory = pathlib.Path(directory)
@@ -148,7 +154,8 @@ class Results:
                 # Whoever wrote it was ended.
                 continue
             if (scheduler == 'nova' or said['version'] == self._version
-                    or self._any_version and said['outcome'] != 'failed'):
+                    or self._any_version and (
+                        self._all_outcomes or said['outcome'] != 'failed')):
                 known[said['test']] = said
 
     def add(self, scheduler, outcomes):
@@ -253,7 +260,7 @@ def run_chunk(python, scheduler, tests, results):
 def known_differences():
     """Return why tests fail that are known to, by their names."""
     with open(KNOWN, newline='') as stream:
-        return {PREFIX + row['test']: row['reason']
+        return {PREFIX + row['Test']: row['Reason']
                 for row in csv.DictReader(stream)}
 
 
