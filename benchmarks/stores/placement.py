@@ -44,7 +44,8 @@ class Placement(base.Kind):
     def served(self):
         python = caller.python()
         servers.PostgreSQL()
-        script = pathlib.Path(__file__).parents[1] / 'peers' / 'placement.py'
+        script = (pathlib.Path(__file__).parents[1] / 'peers'
+                  / 'placement_server.py')
         with subprocess.Popen(
                 [python, script], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, text=True) as process:

@@ -106,6 +106,7 @@ class Cassandra(serving.Server):
         cluster = cluster_.Cluster(
             self.addresses(), port=self.port['cql'],
             connection_class=libevreactor.LibevConnection,
+            connect_timeout=60.0, control_connection_timeout=60.0,
             execution_profiles={cluster_.EXEC_PROFILE_DEFAULT: profile})
         try:
             yield cluster.connect()

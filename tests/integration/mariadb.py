@@ -104,7 +104,10 @@ class MariaDB(serving.Server):
 
     def _settings(self) -> dict[str, str]:
         """Return what also holds while the data directory is made."""
-        settings = {'datadir': f'{self.directory}/data'}
+        settings = {
+            'datadir': f'{self.directory}/data',
+            # One that starts removes temporary tables of others.
+            'tmpdir': str(self.directory)}
         if os.geteuid() == 0:
             settings['user'] = 'root'
         if not self._durable:

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 
 import psycopg2
+import sqlalchemy as sa
 
 from benchmarks.peers import environment
 from tests.integration import processes
@@ -71,13 +72,15 @@ class Placement(serving.Server):
             raise serving.NotInstalled(
                 'Placement is not here, and its environment cannot be '
                 f'made: {exc}\n{getattr(exc, "output", "") or ""}') from None
-        self._database = database or servers.shared(servers.PostgreSQL)
-        self._name = f'placement_{os.urandom(4).hex()}'
+        self._database = database
 
     def prepare(self) -> None:
-        self.addCleanup(self._database.drop, self._name)
+        database = self._database or servers.shared(servers.PostgreSQL)
+        name = f'placement_{os.urandom(4).hex()}'
+        self.addCleanup(database.drop, name)
+        self._url = database.url(name)
         (self.directory / 'placement.conf').write_text(
-            _CONFIGURATION.format(url=self._database.url(self._name)))
+            _CONFIGURATION.format(url=self._url))
         # Several that make the tables at once would meet.
         processes.run(
             [str(pathlib.Path(self._python).with_name('placement-manage')),
@@ -100,11 +103,11 @@ class Placement(serving.Server):
         self.empty()
 
     def description(self) -> dict[str, Any]:
-        return {**super().description(), 'name': self._name}
+        return {**super().description(), 'database': self._url}
 
     def attach(self, description: Mapping[str, Any]) -> None:
         super().attach(description)
-        self._name = description['name']
+        self._url = description['database']
 
     def empty(self) -> None:
         """Remove all that is claimed, and who can give."""
@@ -112,8 +115,9 @@ class Placement(serving.Server):
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
         """Execute a statement in its database; return the rows, if any."""
-        url = self._database.url(self._name).replace('+psycopg2', '')
-        with contextlib.closing(psycopg2.connect(url)) as connection:
+        url = sa.make_url(self._url).set(drivername='postgresql')
+        with contextlib.closing(psycopg2.connect(
+                url.render_as_string(hide_password=False))) as connection:
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute(statement)

@@ -66,7 +66,8 @@ class EtcdClaims(base.ClaimStore):
     :param ops_max: operations that a server takes in a transaction
     """
 
-    traits = frozenset(base.Trait)
+    # No operation of etcd's finds keys by what is in them.
+    traits = frozenset(base.Trait) - {base.Trait.QUERY}
 
     group: ClassVar[str] = options.GROUP
 

@@ -58,9 +58,18 @@ class Claiming:
         if answer.status == 400:
             self._empty.remove(guard, consumers)
         refusal = providers.refusal(self._server, self._left)
-        if refusal is not None:
+        if refusal is not None and not self._is_held_by_now():
             raise refusal
         return None
+
+    def _is_held_by_now(self) -> bool:
+        """Return whether the same was claimed meanwhile, by somebody else.
+
+        Then that is what leaves no room.
+        """
+        before = self._left
+        self._look()
+        return self._left != before
 
     def _look(self) -> None:
         held = self._server.holdings(
@@ -174,6 +183,8 @@ class Transferring:
         if answer.is_done:
             self._is_sent = True
             return self._end()
+        # If it is found done from now on, that was somebody else.
+        self._sent = None
         if answer.is_conflict:
             self._empty.learn(answer, [self._target])
         else:

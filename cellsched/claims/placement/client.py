@@ -20,8 +20,10 @@ from cellsched import urls
 #: Seconds in which Placement has to answer, unless the option says otherwise.
 _TIMEOUT_S = 10
 
-#: Names the way to log in.
+#: Names the way to log in, which is one of these.
 _AUTH_TYPE = 'auth_type'
+_WAYS = ('admin_token', 'http_basic', 'none', 'password', 'token',
+         'v3applicationcredential', 'v3password', 'v3token')
 
 #: What is raised before anything is sent.
 _BEFORE = (keystone.AuthorizationFailure, keystone.AuthPluginException,
@@ -32,7 +34,7 @@ _BEFORE = (keystone.AuthorizationFailure, keystone.AuthPluginException,
 def options() -> list[cfg.Opt]:
     """Return the options of a service's client, as Nova has them.
 
-    Those of all ways to log in are among them. Those of repetitions have no
+    Those of the usual ways to log in are among them. Those of repetitions have no
     effect: a store has to know of each.
     """
     found = [
@@ -41,7 +43,7 @@ def options() -> list[cfg.Opt]:
           if option.dest == _AUTH_TYPE),
         *loading.get_adapter_conf_options(include_deprecated=False)]
     known = {option.dest for option in found}
-    for name in sorted(loading.get_available_plugin_names()):
+    for name in _WAYS:
         for option in loading.get_auth_plugin_conf_options(name):
             if option.dest not in known:
                 known.add(option.dest)
@@ -114,6 +116,8 @@ class KeystoneClient:
 def _auth(own: cfg.ConfigOpts.GroupAttr) -> Any:
     """Return how to log in, or None where that is not said."""
     name = own[_AUTH_TYPE]
+    if name and name not in _WAYS:
+        raise ValueError(f'auth_type {name}; there are: {", ".join(_WAYS)}')
     return name and loading.get_plugin_loader(name).load_from_options_getter(
         lambda option: own[option.dest])
 

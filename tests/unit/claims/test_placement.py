@@ -65,6 +65,45 @@ class TestPlacementClaims(
 
         self.assertEqual(['POST'], self.requests_of(self.store.claim, batch))
 
+    def beforehand(self, call):
+        """Return a store before whose first write somebody makes a call."""
+        other = Client(self.client.server)
+
+        class LateClient(Client):
+
+            def send(this, request):
+                if request.method == 'POST' and self.first:
+                    self.first = False
+                    call(placement.PlacementClaims(
+                        other, clock.Clock(), random.Random(2)))
+                return super().send(request)
+
+        self.first = True
+        return placement.PlacementClaims(
+            LateClient(self.client.server), clock.Clock(), random.Random(3))
+
+    def test_repeat_that_comes_first_is_what_leaves_no_room(self):
+        claim = self.make_claim(self.make_provider(self.store, VCPU=2),
+                                VCPU=2)
+        store = self.beforehand(lambda it: it.claim([claim]))
+
+        self.assertEqual(0, store.claim([claim]))
+
+        self.assertHolds(self.store, claim)
+
+    def test_transfer_that_comes_first_is_no_other(self):
+        claim = self.make_claim(self.make_provider(self.store, VCPU=2),
+                                VCPU=2)
+        target = str(uuid.uuid4())
+        self.store.claim([claim])
+        store = self.beforehand(
+            lambda it: it.transfer(claim.consumer, target))
+
+        self.assertFalse(store.transfer(claim.consumer, target))
+
+        self.assertEqual({target}, {*self.store.held(
+            [claim.consumer, target])})
+
     def test_release_and_transfer_look_first(self):
         provider = self.make_provider(self.store, VCPU=8)
         self.store = self.of_one_guard()

@@ -21,4 +21,4 @@ class TestScheduler(services.ServiceTestCase):
         self.assertEqual(
             'scheduler: No plug-in nobody in cellsched.scheduler.drivers, '
             'which [scheduler] driver names; there are: chance_scheduler, '
-            'filter_scheduler.\n', error)
+            'filter_scheduler, provider_scheduler.\n', error)
