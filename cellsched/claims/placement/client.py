@@ -34,8 +34,8 @@ _BEFORE = (keystone.AuthorizationFailure, keystone.AuthPluginException,
 def options() -> list[cfg.Opt]:
     """Return the options of a service's client, as Nova has them.
 
-    Those of the usual ways to log in are among them. Those of repetitions have no
-    effect: a store has to know of each.
+    Those of the usual ways to log in are among them. Those of repetitions
+    have no effect: a store has to know of each.
     """
     found = [
         *loading.get_session_conf_options(),
