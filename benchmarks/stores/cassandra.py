@@ -64,7 +64,7 @@ class Cassandra(base.Kind):
             if isinstance(request, requests.Together):
                 for each in zip(request.requests, answer):
                     notice(*each)
-            elif (isinstance(request, (requests.Change,
+            elif (isinstance(request, (requests.ChangeProvider,
                                        requests.WriteConsumer))
                   and not getattr(answer, 'applied', True)):
                 lost.append(request)
