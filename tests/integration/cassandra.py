@@ -131,7 +131,8 @@ def empty(session: Any, keyspace: str) -> None:
 
     To truncate a table takes a server longer than most tests.
     """
-    for table, key in ('claims', 'provider'), ('consumers', 'consumer'):
+    for table, key in (('claims', 'provider'), ('consumers', 'consumer'),
+                       ('trees', 'provider')):
         deleted = [session.execute_async(
             f'DELETE FROM {keyspace}.{table} WHERE {key} = %s', [row[key]])
             for row in session.execute(

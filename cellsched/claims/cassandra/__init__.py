@@ -6,7 +6,8 @@
 the providers' partitions, whose inventories ``slots`` keeps; ``records`` are
 the rows of consumers, and ``settling`` ends what somebody began there.
 ``claiming``, ``releasing`` and ``transfers`` begin, and ``recount`` compares
-figures with rows.
+figures with rows. ``trees`` finds providers by room and traits, and ``schema``
+makes what all is kept in.
 """
 
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra import settling
 from cellsched.claims.cassandra import slots
 from cellsched.claims.cassandra import transfers
+from cellsched.claims.cassandra import trees
 from cellsched.claims import validation
 from cellsched import clock as clock_
 from cellsched import exception
@@ -67,7 +69,8 @@ class CassandraClaims(base.ClaimStore):
     """
 
     traits = frozenset({
-        base.Trait.ATOMIC, base.Trait.DURABLE, base.Trait.SHARED})
+        base.Trait.ATOMIC, base.Trait.DURABLE, base.Trait.SHARED,
+        base.Trait.QUERY})
     group: ClassVar[str] = options.GROUP
 
     def __init__(
@@ -86,6 +89,7 @@ class CassandraClaims(base.ClaimStore):
             self._asks, self._ledger, self._settling)
         self._transferring = transfers.RowTransferring(
             self._asks, self._settling)
+        self._trees = trees.ProviderTrees(self._asks)
         self._copies = copies
         self._place = place
 
@@ -174,6 +178,22 @@ class CassandraClaims(base.ClaimStore):
             if not isinstance(answer, Exception) and answer.applied:
                 return
         self._asks.unreachable('others were always in the way')
+
+    def set_traits(
+        self, provider: str, traits: Iterable[str], root: str
+    ) -> None:
+        told = frozenset(traits)
+        validation.check_traits(provider, told, root)
+        self._trees.tell(provider, told, root)
+
+    def roots(self, providers: Iterable[str]) -> dict[str, str]:
+        return self._trees.roots(_kept(providers))
+
+    def find_providers(
+        self, query: base.ProviderQuery, limit: int | None = None
+    ) -> list[str]:
+        validation.check_query(query, limit)
+        return self._trees.find(query, limit)
 
     def recount(self, provider: str) -> bool:
         self._prepare()

@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from cellsched.claims.cassandra import options
 from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra import schema
 from cellsched.claims.cassandra import statements
 from cellsched.claims import remote
 from cellsched import clock as clock_
@@ -78,7 +79,8 @@ class CassandraClient:
         if isinstance(request, requests.Describe):
             return _tell(self._describe)
         if isinstance(request, requests.Create):
-            return _tell(lambda: self._create(request.copies))
+            return _tell(lambda: schema.create(
+                self._connected(), self._address.keyspace, request.copies))
         return _tell(lambda: self._begin(request)())
 
     def close(self) -> None:
@@ -182,7 +184,7 @@ class CassandraClient:
         return self._execute(
             self._make_prepared(text, serial=True, pages=pages), values)
 
-    def _write(self, statement: statements.Statement) -> Callable[[], _Rows]:
+    def _ask(self, statement: statements.Statement) -> Callable[[], _Rows]:
         return self._execute(
             self._make_prepared(statement.text), statement.values)
 
@@ -198,7 +200,7 @@ class CassandraClient:
     def _write_consumer(
         self, request: requests.WriteConsumer
     ) -> Callable[[], requests.Written]:
-        rows = self._write(statements.write_consumer(request))
+        rows = self._ask(statements.write_consumer(request))
 
         def answer() -> requests.Written:
             [row] = rows()
@@ -251,17 +253,17 @@ class CassandraClient:
     def _set_inventory(
         self, request: requests.SetInventory
     ) -> Callable[[], requests.ProviderChanged]:
-        return _changed(self._write(statements.set_inventory(request)))
+        return _changed(self._ask(statements.set_inventory(request)))
 
     def _set_figures(
         self, request: requests.SetFigures
     ) -> Callable[[], requests.ProviderChanged]:
-        return _changed(self._write(statements.set_figures(request)))
+        return _changed(self._ask(statements.set_figures(request)))
 
     def _fence(
         self, request: requests.Fence
     ) -> Callable[[], requests.ClaimRow | None]:
-        rows = self._write(statements.fence(request))
+        rows = self._ask(statements.fence(request))
         return lambda: next((statements.claim_of(row) for row in rows()
                              if not row['[applied]']), None)
 
@@ -278,38 +280,52 @@ class CassandraClient:
 
         return answer
 
+    def _scan_room(
+        self, request: requests.ScanRoom
+    ) -> Callable[[], list[requests.ProviderRoom]]:
+        rows = self._execute(self._make_prepared(statements.SCAN_ROOM))
+        return lambda: [statements.room_of(row) for row in rows()
+                        if row['inventory'] is not None]
+
+    def _read_tree(
+        self, request: requests.ReadTree
+    ) -> Callable[[], requests.Tree | None]:
+        rows = self._read(statements.READ_TREE, (request.provider,))
+        return lambda: next((requests.Tree(
+            row['version'], row['root'], frozenset(row['traits'] or ()))
+            for row in rows()), None)
+
+    def _write_tree(self, request: requests.WriteTree) -> Callable[[], bool]:
+        rows = self._ask(statements.write_tree(request))
+        return lambda: bool(rows()[0]['[applied]'])
+
+    def _scan_trees(
+        self, request: requests.ScanTrees
+    ) -> Callable[[], list[tuple[str, str]]]:
+        rows = self._ask(statements.scan_trees(request))
+        return lambda: [(row['provider'], row['root']) for row in rows()]
+
     # The whole.
 
     def _describe(self) -> requests.Described:
         keyspace = self._address.keyspace
         session = self._connected()
-        [local] = session.execute('SELECT release_version FROM system.local')
-        there = {row['table_name'] for row in session.execute(
-            'SELECT table_name FROM system_schema.tables '
-            'WHERE keyspace_name = %s', [keyspace])}
-        missing = tuple(f'{keyspace}.{name}' for name in statements.TABLES
-                        if name not in there)
+        version = schema.version(session)
+        missing = schema.missing(session, keyspace)
         if missing:
-            return requests.Described(local['release_version'], missing)
+            return requests.Described(version, missing)
         identity = self._read(statements.IDENTITY.text, ())()
         if not identity:
-            return requests.Described(
-                local['release_version'], (f'{keyspace}.store',))
+            return requests.Described(version, (f'{keyspace}.store',))
         return requests.Described(
-            local['release_version'], (), str(identity[0]['value']),
-            self._can_add())
+            version, (), str(identity[0]['value']), self._can_add())
 
     def _can_add(self) -> bool:
         try:
-            self._write(statements.PROBE)()
+            self._ask(statements.PROBE)()
         except (cassandra.InvalidRequest, cluster_.SyntaxException):
             return False
         return True
-
-    def _create(self, copies: int) -> None:
-        session = self._connected()
-        for text in statements.create(self._address.keyspace, copies):
-            session.execute(text)
 
 
 _METHODS: dict[type[Any], str] = {
@@ -323,6 +339,10 @@ _METHODS: dict[type[Any], str] = {
     requests.SetFigures: '_set_figures',
     requests.Fence: '_fence',
     requests.Scan: '_scan',
+    requests.ReadTree: '_read_tree',
+    requests.WriteTree: '_write_tree',
+    requests.ScanTrees: '_scan_trees',
+    requests.ScanRoom: '_scan_room',
 }
 
 

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests that the store makes of Cassandra, and the answers to them.
 
-Each request but :class:`Scan` and :class:`Together` is about one partition,
-and what it changes there it changes whole or not at all.
+Each request but those that scan, and :class:`Together`, is about one
+partition, and what it changes there it changes whole or not at all.
 """
 
 from collections.abc import Sequence
 import dataclasses
 from typing import Any
+from typing import NamedTuple
 
 #: Resource classes that a provider may have an amount of at a time: each is
 #: counted in a column of its own.
 SLOTS = 32
+
+#: The first of these, of which :class:`ScanRoom` tells.
+SLOTS_SCANNED = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,13 +213,75 @@ class Scan:
 
 
 @dataclasses.dataclass(frozen=True)
+class Tree:
+    """The root of a provider, and its traits, as somebody said.
+
+    :param version: other than that of any row before it
+    """
+
+    version: str
+    root: str
+    traits: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadTree:
+    """Answered by :class:`Tree`, or None if nobody said anything."""
+
+    provider: str
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteTree:
+    """Answered by whether it was written.
+
+    :param seen: the version that the row must have; None, it must not be
+        there
+    """
+
+    provider: str
+    seen: str | None
+    tree: Tree
+
+
+@dataclasses.dataclass(frozen=True)
+class ScanTrees:
+    """Answered by the providers of which anything was said, a list of pairs.
+
+    Each is a provider and its root, of a moment after the request.
+
+    :param trait: only those that have it; None, all
+    :param nested: only those that are no roots
+    """
+
+    trait: str | None = None
+    nested: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ScanRoom:
+    """Answered by the providers, a list of :class:`ProviderRoom`.
+
+    Each is one of a moment after the request.
+    """
+
+
+class ProviderRoom(NamedTuple):
+    """A provider's inventory, and what is taken of its first slots."""
+
+    provider: str
+    inventory: str
+    used: tuple[int | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Describe:
     """Answered by :class:`Described`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """The version of the server, and what is missing of keyspace and tables.
+    """The version of the server, and what is missing of tables and indexes.
 
     :param identity: of the data, wherever it is asked
     :param adds: whether the server can add to a column under a condition;
@@ -230,7 +296,7 @@ class Described:
 
 @dataclasses.dataclass(frozen=True)
 class Create:
-    """Make what is missing of keyspace and tables; answered by None.
+    """Make what is missing of keyspace, tables and indexes; answered by None.
 
     :param copies: of the data, where the keyspace is made
     """

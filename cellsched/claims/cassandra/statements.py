@@ -19,7 +19,9 @@ _GRACE_S = 24 * 3600
 _USED = tuple(f'u{number}' for number in range(requests.SLOTS))
 _FIGURES = ('inventory', 'generation', 'consumers', 'open', *_USED)
 
-TABLES = ('claims', 'consumers', 'store')
+TABLES = ('claims', 'consumers', 'store', 'trees')
+#: Columns of the table of trees by their indexes.
+INDEXES = {'trees_traits': 'traits', 'trees_nested': 'nested'}
 
 
 class Statement(NamedTuple):
@@ -29,8 +31,13 @@ class Statement(NamedTuple):
     values: Sequence[Any] = ()
 
 
-def create(keyspace: str, copies: int) -> list[str]:
-    """Return what makes a keyspace and its tables, unless they are there."""
+def create(keyspace: str, copies: int, sai: bool) -> list[str]:
+    """Return what makes a keyspace and its tables, unless they are there.
+
+    :param sai: whether the server has storage-attached indexes, as those of
+        5.0 on do
+    """
+    using = " USING 'sai'" if sai else ''
     statics = ', '.join(f'{name} bigint static' for name in _FIGURES[1:])
     return [
         f'CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = '
@@ -46,6 +53,13 @@ def create(keyspace: str, copies: int) -> list[str]:
         f'WITH gc_grace_seconds = {_GRACE_S}',
         f'CREATE TABLE IF NOT EXISTS {keyspace}.store ('
         'name text PRIMARY KEY, value uuid, number bigint)',
+        f'CREATE TABLE IF NOT EXISTS {keyspace}.trees ('
+        'provider text PRIMARY KEY, version text, root text, '
+        'nested boolean, traits set<text>) '
+        f'WITH gc_grace_seconds = {_GRACE_S}',
+        *(f'CREATE INDEX IF NOT EXISTS {name} '
+          f'ON {keyspace}.trees ({column}){using}'
+          for name, column in INDEXES.items()),
         f"INSERT INTO {keyspace}.store (name, value) "
         "VALUES ('identity', uuid()) IF NOT EXISTS"]
 
@@ -68,6 +82,12 @@ READ_PROVIDER = (f'SELECT provider, consumer, attempt, resources, several, '
 SCAN = 'SELECT DISTINCT provider, generation FROM {0}.claims'
 SCAN_FIGURES = (f'SELECT DISTINCT provider, {", ".join(_FIGURES)} '
                 'FROM {0}.claims')
+SCAN_ROOM = (
+    'SELECT DISTINCT provider, inventory, '
+    f'{", ".join(_USED[:requests.SLOTS_SCANNED])} FROM {{0}}.claims')
+
+READ_TREE = 'SELECT version, root, traits FROM {0}.trees WHERE provider = ?'
+_TREES = 'SELECT provider, root FROM {0}.trees'
 
 _INSERT = ('INSERT INTO {0}.claims (provider, consumer, attempt, resources, '
            'several) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS')
@@ -90,6 +110,27 @@ def write_consumer(request: requests.WriteConsumer) -> Statement:
         'UPDATE {0}.consumers SET version = ?, body = ? WHERE consumer = ? '
         'IF version = ?',
         (row.version, row.body, request.consumer, request.seen))
+
+
+def write_tree(request: requests.WriteTree) -> Statement:
+    tree = request.tree
+    values = (tree.version, tree.root, tree.root != request.provider,
+              set(tree.traits), request.provider)
+    if request.seen is None:
+        return Statement(
+            'INSERT INTO {0}.trees (version, root, nested, traits, provider) '
+            'VALUES (?, ?, ?, ?, ?) IF NOT EXISTS', values)
+    return Statement(
+        'UPDATE {0}.trees SET version = ?, root = ?, nested = ?, traits = ? '
+        'WHERE provider = ? IF version = ?', (*values, request.seen))
+
+
+def scan_trees(request: requests.ScanTrees) -> Statement:
+    if request.trait is not None:
+        return Statement(f'{_TREES} WHERE traits CONTAINS ?',
+                         (request.trait,))
+    return Statement(
+        f'{_TREES} WHERE nested = true' if request.nested else _TREES)
 
 
 def change(request: requests.ChangeProvider) -> list[Statement]:
@@ -176,6 +217,11 @@ def figures_of(row: Mapping[str, Any]) -> requests.Figures | None:
     return requests.Figures(
         row['provider'], row['inventory'], row['generation'],
         row['consumers'], row['open'], tuple(row[name] for name in _USED))
+
+
+def room_of(row: Mapping[str, Any]) -> requests.ProviderRoom:
+    return requests.ProviderRoom(row['provider'], row['inventory'], tuple(
+        row[name] for name in _USED[:requests.SLOTS_SCANNED]))
 
 
 def claim_of(row: Mapping[str, Any]) -> requests.ClaimRow:

@@ -29,6 +29,7 @@ class CassandraModel:
         self.adds = adds
         self.consumers: dict[str, requests.Versioned] = {}
         self.partitions: dict[str, _Partition] = {}
+        self.trees: dict[str, requests.Tree] = {}
         self.created = False
 
     def answer(self, request: Any) -> Any:
@@ -165,6 +166,32 @@ class CassandraModel:
         if request.figures:
             return known
         return [(each.provider, each.generation) for each in known]
+
+    def _read_tree(self, request: requests.ReadTree) -> requests.Tree | None:
+        return self.trees.get(request.provider)
+
+    def _write_tree(self, request: requests.WriteTree) -> bool:
+        there = self.trees.get(request.provider)
+        if (there and there.version) != request.seen:
+            return False
+        self.trees[request.provider] = request.tree
+        return True
+
+    def _scan_trees(
+        self, request: requests.ScanTrees
+    ) -> list[tuple[str, str]]:
+        return [(provider, tree.root)
+                for provider, tree in sorted(self.trees.items())
+                if (request.trait is None or request.trait in tree.traits)
+                and (not request.nested or tree.root != provider)]
+
+    def _scan_room(
+        self, request: requests.ScanRoom
+    ) -> list[requests.ProviderRoom]:
+        return [requests.ProviderRoom(
+            each.provider, each.inventory,
+            each.used[:requests.SLOTS_SCANNED])
+            for each in self._scan(requests.Scan(figures=True))]
 
     def _describe(self, request: requests.Describe) -> requests.Described:
         missing = () if self.created else ('keyspace',)

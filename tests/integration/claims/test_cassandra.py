@@ -98,6 +98,25 @@ class TestCassandraClaims(
         store.sync()
         store.check()
 
+    def test_store_without_trees_is_brought_up_to_date(self):
+        url = self.part_of(server.Cassandra).url('older')
+        keyspace = url.rpartition('/')[2]
+        store = cassandra.CassandraClaims(
+            self.make_client(url), clock.Clock(), random.Random())
+        store.sync()
+        provider = self.make_provider(store, VCPU=4)
+        for what in (f'INDEX {keyspace}.trees_nested',
+                     f'TABLE {keyspace}.trees'):
+            self.session.execute(f'DROP {what}')
+            found = self.assertRaises(
+                exception.SchemaOutOfDate, store.check)
+            self.assertIn(what.partition(' ')[2], str(found))
+        store.sync()
+        store.check()
+
+        self.assertEqual([provider], store.find_providers(
+            claims.ProviderQuery({'VCPU': [4]})))
+
     def test_keyspace_is_made_unless_it_is_there(self):
         url = self.server.place(f'{self.keyspace}_made')
         self.addCleanup(self.server.drop, f'{self.keyspace}_made')

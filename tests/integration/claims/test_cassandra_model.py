@@ -11,9 +11,13 @@ from tests.integration.claims import test_cassandra
 
 PROVIDERS = ('p', 'q')
 NAMES = ('a', 'b', 'c')
+TRAITS = ('A', 'B', 'C')
+
+WRITES = (requests.WriteConsumer, requests.ChangeProvider,
+          requests.SetInventory, requests.SetFigures, requests.WriteTree)
 
 #: Requests that are compared.
-COUNT = 400
+COUNT = 500
 
 
 class TestModel(test_cassandra.OnCassandra, base.TestCase):
@@ -34,9 +38,9 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
 
             self.assertEqual(
                 _comparable(expected), _comparable(answer), request)
-            done.add((type(request), getattr(answer, 'applied', None)))
-        for kind in (requests.WriteConsumer, requests.ChangeProvider,
-                     requests.SetInventory, requests.SetFigures):
+            done.add((type(request), getattr(answer, 'applied', answer)
+                      if isinstance(request, WRITES) else None))
+        for kind in WRITES:
             self.assertLessEqual({(kind, True), (kind, False)}, done)
 
     def make_request(self, version):
@@ -54,7 +58,13 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
                 provider, ((name, 'x'), ('nobody', 'x'))),
             lambda *args: requests.ReadClaims(provider),
             lambda *args: requests.ReadProvider(provider),
-            lambda *args: requests.Scan(chance.random() < 0.5)])
+            lambda *args: requests.Scan(chance.random() < 0.5),
+            self.write_tree, self.write_tree,
+            lambda *args: requests.ReadTree(provider),
+            lambda *args: requests.ScanTrees(
+                chance.choice((None, *TRAITS))),
+            lambda *args: requests.ScanTrees(nested=True),
+            lambda *args: requests.ScanRoom()])
         return make(provider, name, figures, version)
 
     def write(self, provider, name, figures, version):
@@ -64,6 +74,14 @@ class TestModel(test_cassandra.OnCassandra, base.TestCase):
         return requests.WriteConsumer(
             name, seen, row if seen is None
             else self.random.choice((row, row, None)))
+
+    def write_tree(self, provider, name, figures, version):
+        chance = self.random
+        there = self.model.trees.get(provider)
+        return requests.WriteTree(
+            provider, chance.choice((None, there and there.version, 'old')),
+            requests.Tree(version, chance.choice(PROVIDERS), frozenset(
+                chance.sample(TRAITS, chance.randrange(3)))))
 
     def change(self, provider, name, figures, version):
         chance = self.random

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in a model of Cassandra."""
 
+import functools
 import pathlib
 import random
 import textwrap
+import uuid
 
 from cellsched import claims as stores
 from cellsched.claims import base as claims
 from cellsched.claims import cassandra
 from cellsched.claims.cassandra import requests
+from cellsched.claims import remote
 from cellsched import clock
 from cellsched.conf import loader
 from cellsched import exception
@@ -101,6 +104,85 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
         self.assertEqual({*providers[:110]}, self.told(
             store.usages(token).usages))
 
+    def test_room_is_found_by_two_scans_and_one_for_each_trait(self):
+        store = self.make_store()
+        providers = [self.make_provider(store, VCPU=8) for _ in range(3)]
+        for provider in providers:
+            store.set_traits(provider, ['A'], provider)
+        find = functools.partial(store.find_providers, claims.ProviderQuery(
+            {'VCPU': [1]}, frozenset({'A'}), frozenset({'B'})))
+
+        self.assertEqual(
+            {'ScanRoom': 1, 'ScanTrees': 3}, self.sent(find))
+        store.set_traits(providers[0], [], providers[0])
+
+        self.assertEqual(
+            {'ScanRoom': 1, 'ScanTrees': 4}, self.sent(find))
+        self.assertEqual({*providers[1:]}, {*find()})
+
+    def test_class_beyond_what_is_scanned_is_read(self):
+        store = self.make_store()
+        provider, other = (self.make_provider(store, **{
+            f'CUSTOM_{number}': 8 for number in range(count)})
+            for count in (requests.SLOTS_SCANNED + 1, 1))
+        last = f'CUSTOM_{requests.SLOTS_SCANNED}'
+        store.claim([self.make_claim(provider, **{last: 5})])
+
+        def find(amount):
+            return store.find_providers(
+                claims.ProviderQuery({last: [amount]}))
+
+        self.assertEqual([provider], find(3))
+        self.assertEqual([], find(4))
+        self.assertEqual(
+            {'ScanRoom': 1, 'ScanTrees': 1, 'ReadFigures': 1},
+            self.sent(lambda: find(3)))
+
+    def test_traits_that_are_known_are_not_written(self):
+        store = self.make_store()
+        provider = str(uuid.uuid4())
+        tell = functools.partial(
+            store.set_traits, provider, ['A', 'B'], provider)
+
+        self.assertEqual(
+            {'ReadTree': 1, 'WriteTree': 1}, self.sent(tell))
+        self.assertEqual({'ReadTree': 1}, self.sent(tell))
+
+    def test_traits_that_were_written_without_an_answer_are_told(self):
+        store = self.make_store()
+        provider = str(uuid.uuid4())
+        send = self.client.send
+
+        def lose(request):
+            answer = send(request)
+            if isinstance(request, requests.WriteTree):
+                self.client.send = send
+                raise remote.OutcomeUnknown
+            return answer
+
+        self.client.send = lose
+        store.set_traits(provider, ['A'], provider)
+
+        self.assertEqual({provider: provider}, store.roots([provider]))
+        self.assertEqual(1, sum(isinstance(each, requests.WriteTree)
+                                for each in self.client.sent))
+
+    def test_what_others_said_meanwhile_is_replaced(self):
+        store = self.make_store()
+        provider, root = str(uuid.uuid4()), str(uuid.uuid4())
+        send = self.client.send
+
+        def come_first(request):
+            if isinstance(request, requests.WriteTree):
+                self.client.send = send
+                self.make_peer(store).set_traits(provider, ['B'], provider)
+            return send(request)
+
+        self.client.send = come_first
+        store.set_traits(provider, ['A'], root)
+
+        self.assertEqual({provider: root}, store.roots([provider]))
+
     def test_server_that_is_too_old_is_refused(self):
         store = self.make_store()
         self.client.send = lambda request: requests.Described('3.11.4', ())
@@ -155,7 +237,10 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
                      lambda: store.claim([self.make_claim('p', VCPU=1)]),
                      lambda: store.usages(), lambda: store.recount('p'),
                      lambda: store.set_inventory('p', {}),
-                     lambda: store.transfer('a', 'b')):
+                     lambda: store.transfer('a', 'b'),
+                     lambda: store.roots(['p']),
+                     lambda: store.set_traits('p', [], 'p'),
+                     lambda: store.find_providers(claims.ProviderQuery({}))):
             found = self.assertRaises(exception.DatabaseUnreachable, call)
             self.assertIn('no answer', str(found))
 

@@ -8,6 +8,7 @@ from cellsched.db.cell import services
 from cellsched import exception
 from cellsched import objects
 from cellsched.testing import builders
+from tests.unit.claims.cassandra import base as cassandra
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts
 from tests.unit.scheduler.drivers import world
@@ -302,3 +303,23 @@ class TestProviderScheduler(world.DriverTestCase):
 
         self.assertRaises(
             exception.HostsInDoubt, self.select, self.made())
+
+
+class TestOnCassandra(world.DriverTestCase):
+
+    name = 'provider_scheduler'
+
+    def test_hosts_are_filled_and_no_more_are_found(self):
+        self.world.claims = cassandra.make_store(cassandra.make_model())
+        for name in 'host1', 'host2':
+            self.world.add_host('cell1', name, vcpus=4)
+        driver = self.driver()
+
+        found = [self.select(driver, vcpus=4)[0][0] for _ in range(2)]
+
+        self.assertEqual(['host1', 'host2'], sorted(found))
+        refused = self.assertRaises(
+            exception.NoValidHost, self.select, driver, vcpus=1)
+        self.assertEqual(
+            [('query', 2)], [(each['by'], each['hosts'])
+                             for each in refused.rejections])

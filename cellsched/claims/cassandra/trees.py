@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees of providers, and those of them that have room and traits.
+
+Traits, and what is below a root, are found by indexes. What is free is no
+column: how much of a provider may be taken is in its inventory. So what is
+taken is read of all, and compared here.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from cellsched.claims import base
+from cellsched.claims.cassandra import asking
+from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra import slots
+
+
+class ProviderTrees:
+    """Remembers of providers what was said of them, and finds them by it."""
+
+    def __init__(self, asks: asking.Asking) -> None:
+        self._asks = asks
+
+    def tell(
+        self, provider: str, traits: frozenset[str], root: str
+    ) -> None:
+        """Say what a provider can do, and of which tree it is."""
+        for _ in self._asks.attempts():
+            seen = self._asks.ask(requests.ReadTree(provider))
+            if seen is not None and (
+                    seen.root, seen.traits) == (root, traits):
+                return
+            written = self._asks.try_all([requests.WriteTree(
+                provider, seen and seen.version,
+                requests.Tree(self._asks.name(), root, traits))])[0]
+            if written is True:
+                return
+        self._asks.unreachable('others were always in the way')
+
+    def roots(self, providers: Iterable[str]) -> dict[str, str]:
+        """Return the roots of those of which anything was said."""
+        names = list(dict.fromkeys(providers))
+        found = self._asks.ask_all(
+            [requests.ReadTree(name) for name in names])
+        return {name: tree.root for name, tree in zip(names, found)
+                if tree is not None}
+
+    def find(
+        self, query: base.ProviderQuery, limit: int | None
+    ) -> list[str]:
+        """Return the roots of trees that have what a query asks for.
+
+        :param limit: how many at most, chosen by chance; None for all
+        """
+        required, forbidden = sorted(query.required), sorted(query.forbidden)
+        rooms, nested, *having = self._asks.ask_all([
+            requests.ScanRoom(), requests.ScanTrees(nested=True),
+            *map(requests.ScanTrees, [*required, *forbidden])])
+        found = _with_room(
+            self._completed(rooms, query.resources), dict(nested),
+            query.resources)
+        for pairs in having[len(required):]:
+            found.difference_update(provider for provider, _ in pairs)
+        has = found.intersection(*(
+            {root for _, root in pairs} for pairs in having[:len(required)]))
+        if has != found:
+            # A root of which nobody said anything may have any traits.
+            told = self._asks.ask(requests.ScanTrees())
+            has |= found.difference(provider for provider, _ in told)
+        if limit is None or len(has) <= limit:
+            return list(has)
+        return self._asks.random.sample(list(has), limit)
+
+    def _completed(
+        self, rooms: Sequence[requests.ProviderRoom],
+        resources: Iterable[str],
+    ) -> list[requests.ProviderRoom]:
+        """Return what is taken, of all slots that matter."""
+        partial = [
+            each.provider for each in rooms if any(
+                slot.number >= len(each.used)
+                for name in resources for slot in [_classes(each).get(name)]
+                if slot is not None)]
+        if not partial:
+            return list(rooms)
+        read = {each.provider: requests.ProviderRoom(
+            each.provider, each.inventory, each.used)
+            for each in self._asks.ask_all(
+                [requests.ReadFigures(name) for name in partial])
+            if each is not None}
+        return [read.get(each.provider, each) for each in rooms]
+
+
+def _with_room(
+    rooms: Iterable[requests.ProviderRoom], nested: Mapping[str, str],
+    resources: Mapping[str, Iterable[int]],
+) -> set[str]:
+    """Return the roots of trees that have room for all that is asked for.
+
+    :param nested: roots of the providers that are none
+    """
+    lacking: dict[str, set[str]] = {}
+    for each in rooms:
+        lacks = lacking.setdefault(
+            nested.get(each.provider, each.provider), {*resources})
+        if lacks:
+            classes = _classes(each)
+            lacks.difference_update([
+                name for name in lacks if name in classes and _gives(
+                    classes[name], each, resources[name])])
+    return {root for root, lacks in lacking.items() if not lacks}
+
+
+def _gives(
+    slot: slots.Slot, room: requests.ProviderRoom, amounts: Iterable[int]
+) -> bool:
+    """Return whether a provider gives one of these amounts."""
+    left = slot.capacity - (room.used[slot.number] or 0)
+    return any(amount <= left and slot.admits(amount) for amount in amounts)
+
+
+def _classes(room: requests.ProviderRoom) -> Mapping[str, slots.Slot]:
+    return slots.parse(room.inventory).classes

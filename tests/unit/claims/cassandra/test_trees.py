@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found in Cassandra is what the reference finds."""
+
+import hypothesis
+from hypothesis import strategies as st
+
+from cellsched.claims import memory
+from tests.unit import base as tests
+from tests.unit.claims.cassandra import base
+from tests.unit.claims import test_sql_provider_queries as queries_
+
+
+class TestFindProviders(tests.TestCase):
+
+    @hypothesis.settings(max_examples=100, deadline=None)
+    @hypothesis.given(
+        st.lists(queries_.PROVIDERS, min_size=1, max_size=6),
+        st.lists(queries_.QUERIES, min_size=1, max_size=6))
+    def test_both_stores_find_the_same(self, providers, queries):
+        stores = base.make_store(base.make_model()), memory.MemoryClaims()
+        for store in stores:
+            queries_.TestFindProviders.fill(store, providers)
+
+        for query in queries:
+            found, known = (sorted(store.find_providers(query))
+                            for store in stores)
+            self.assertEqual(known, found)
