@@ -10,6 +10,7 @@ import warnings
 
 from oslo_config import cfg
 
+from cellsched.claims.cassandra import connecting
 from cellsched.claims.cassandra import options
 from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra import schema
@@ -22,14 +23,14 @@ with warnings.catch_warnings():
     # It speaks of a library that happens to be installed.
     warnings.simplefilter('ignore')
     import cassandra
-    from cassandra import auth
     from cassandra import cluster as cluster_
-    from cassandra.io import libevreactor
-    from cassandra import policies
     from cassandra import query
 
 #: Requests of one call that are under way at a time.
 _AT_ONCE = 32
+
+#: Seconds for which any node is asked after one did not answer.
+_HANGS_S = 30.0
 
 _Rows = list[dict[str, Any]]
 
@@ -58,7 +59,9 @@ class CassandraClient:
     ) -> None:
         self._address = address
         self._conf = conf
+        self._clock = clock
         self._lock = clock.lock()
+        self._hangs_until = 0.0
         self._pid = 0
         self._cluster: Any = None
         self._session: Any = None
@@ -109,7 +112,7 @@ class CassandraClient:
         with self._lock:
             if self._session is None or self._pid != os.getpid():
                 self._prepared = {}
-                cluster = self._make_cluster()
+                cluster = connecting.make_cluster(self._address, self._conf)
                 try:
                     session = cluster.connect()
                 except BaseException:
@@ -120,33 +123,6 @@ class CassandraClient:
                 self._session = session
                 self._cluster, self._pid = cluster, os.getpid()
             return self._session
-
-    def _make_cluster(self) -> Any:
-        conf, address = self._conf, self._address
-        nearest = (policies.DCAwareRoundRobinPolicy(conf.local_datacenter)
-                   if conf.local_datacenter else policies.RoundRobinPolicy())
-        profile = cluster_.ExecutionProfile(
-            # Who asks the same node for a partition is in nobody's way.
-            load_balancing_policy=policies.TokenAwarePolicy(
-                nearest, shuffle_replicas=False),
-            # Others repeat conditional writes that may have been done.
-            retry_policy=policies.FallthroughRetryPolicy(),
-            consistency_level=getattr(
-                cassandra.ConsistencyLevel, conf.consistency),
-            serial_consistency_level=self._serial,
-            request_timeout=conf.timeout, row_factory=query.dict_factory)
-        return cluster_.Cluster(
-            [cluster_.DefaultEndPoint(host, port)
-             for host, port in address.hosts],
-            port=address.hosts[0][1],
-            connection_class=libevreactor.LibevConnection,
-            auth_provider=address.user and auth.PlainTextAuthProvider(
-                address.user, address.password),
-            execution_profiles={cluster_.EXEC_PROFILE_DEFAULT: profile},
-            connect_timeout=conf.timeout,
-            control_connection_timeout=conf.timeout,
-            reconnection_policy=policies.ConstantReconnectionPolicy(
-                1.0, max_attempts=None))
 
     # Statements.
 
@@ -159,8 +135,20 @@ class CassandraClient:
     def _execute(
         self, statement: Any, values: Sequence[Any] = ()
     ) -> Callable[[], _Rows]:
-        future = self._connected().execute_async(statement, values or None)
-        return lambda: list(future.result())
+        hangs = self._clock.monotonic() < self._hangs_until
+        future = self._connected().execute_async(
+            statement, values or None, execution_profile=(
+                connecting.ANY if hangs else connecting.SAME))
+
+        def wait() -> _Rows:
+            try:
+                return list(future.result())
+            except cassandra.OperationTimedOut:
+                # That may be the node, and others would ask it again.
+                self._hangs_until = self._clock.monotonic() + _HANGS_S
+                raise
+
+        return wait
 
     def _make_prepared(
         self, text: str, serial: bool = False, pages: bool = True
