@@ -40,7 +40,10 @@ DELETE FROM allocations WHERE resource_provider_id NOT IN
 DELETE FROM consumers WHERE uuid NOT IN (SELECT consumer_id FROM allocations);
 DELETE FROM inventories WHERE resource_provider_id NOT IN
     (SELECT id FROM resource_providers WHERE name LIKE 'cellsched-guard-%');
-UPDATE resource_providers SET root_provider_id = NULL
+DELETE FROM resource_provider_traits WHERE resource_provider_id NOT IN
+    (SELECT id FROM resource_providers WHERE name LIKE 'cellsched-guard-%');
+UPDATE resource_providers
+    SET root_provider_id = NULL, parent_provider_id = NULL
     WHERE name NOT LIKE 'cellsched-guard-%';
 DELETE FROM resource_providers WHERE name NOT LIKE 'cellsched-guard-%';
 """

@@ -27,6 +27,7 @@ from cellsched.claims.placement import empty
 from cellsched.claims.placement import guards as guards_
 from cellsched.claims.placement import messages
 from cellsched.claims.placement import providers as providers_
+from cellsched.claims.placement import queries
 from cellsched.claims.placement import server as server_
 from cellsched.claims import remote
 from cellsched.claims import validation
@@ -108,7 +109,8 @@ class PlacementClaims(base.ClaimStore):
     """
 
     traits = frozenset({
-        base.Trait.ATOMIC, base.Trait.DURABLE, base.Trait.SHARED})
+        base.Trait.ATOMIC, base.Trait.DURABLE, base.Trait.QUERY,
+        base.Trait.SHARED})
 
     group = _GROUP
 
@@ -232,6 +234,31 @@ class PlacementClaims(base.ClaimStore):
         _check_uuid(f'inventory of {provider}', 'provider', provider)
         self._patiently(lambda: providers_.set_inventory(
             self._server, provider, inventory) or None)
+
+    def set_traits(
+        self, provider: str, traits: Iterable[str], root: str
+    ) -> None:
+        traits = frozenset(traits)
+        validation.check_traits(provider, traits, root)
+        where = f'traits of {provider}'
+        _check_uuid(where, 'provider', provider)
+        _check_uuid(where, 'root', root)
+        self._patiently(lambda: queries.set_traits(
+            self._server, provider, traits, root) or None)
+
+    def roots(self, providers: Iterable[str]) -> dict[str, str]:
+        return self._each(providers, lambda provider: queries.root_of(
+            self._server, provider))
+
+    def find_providers(
+        self, query: base.ProviderQuery, limit: int | None = None
+    ) -> list[str]:
+        validation.check_query(query, limit)
+        found = sorted(self._patiently(
+            lambda: queries.find(self._server, query)))
+        if limit is None or len(found) <= limit:
+            return found
+        return self._random.sample(found, limit)
 
     def inventories(
         self, providers: Iterable[str] | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import dataclasses
 import re
 from typing import Any
+from urllib import parse
 
 from cellsched.claims.placement import messages
 
@@ -30,6 +31,8 @@ class _Provider:
     generation: int = 0
     inventories: dict[str, dict[str, Any]] = dataclasses.field(
         default_factory=dict)
+    parent: str | None = None
+    traits: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass
@@ -86,6 +89,7 @@ class PlacementModel:
         self.consumers: dict[str, _Consumer] = {}
         self.rows: _Rows = {}
         self.classes = set(_STANDARD)
+        self.traits = {'HW_CPU_X86_AVX'}
         self._retries = retries
         self._numbers = 0
 
@@ -275,7 +279,8 @@ class PlacementModel:
     # What providers have.
 
     def _route(self, request: messages.PlacementRequest) -> Answer:
-        method, path, body = request.method, request.path, request.body or {}
+        method, body = request.method, request.body or {}
+        path, _, query = request.path.partition('?')
         parts = path.strip('/').split('/')
         if method == 'GET' and parts == ['']:
             return Answer(200, {'versions': [
@@ -284,22 +289,72 @@ class PlacementModel:
             return self._allocations(parts[1])
         if parts[0] == 'resource_classes':
             return self._class(method, parts)
+        if parts[0] == 'traits':
+            status = 204 if parts[1] in self.traits else 201
+            self.traits.add(parts[1])
+            return Answer(status)
         if method == 'POST':
             return self._create(body['uuid'], body['name'])
         if len(parts) == 1:
-            return Answer(200, {'resource_providers': [
-                _listed(uuid, has) for uuid, has in self.providers.items()]})
+            return self._found(dict(parse.parse_qsl(query)))
         has = self.providers.get(parts[1])
         if has is None:
             raise _Refused(404, 'undefined_code', 'No resource provider')
+        if method == 'PUT' and len(parts) == 2:
+            return self._set_parent(parts[1], has, body)
+        if method == 'PUT' and parts[2] == 'traits':
+            return self._set_traits(has, body)
         if method == 'PUT':
             return self._set_inventories(parts[1], has, body)
         told: dict[str, Callable[[], Answer]] = {
-            '': lambda: Answer(200, _listed(parts[1], has)),
+            '': lambda: Answer(200, self._listed(parts[1], has)),
+            'traits': lambda: _traits(has),
             'inventories': lambda: _inventories(has),
             'usages': lambda: self._usages(parts[1], has),
             'allocations': lambda: self._holders(parts[1], has)}
         return told[parts[2] if len(parts) > 2 else '']()
+
+    def _listed(self, uuid: str, has: _Provider) -> dict[str, Any]:
+        root, parent = uuid, has.parent
+        while parent is not None:
+            root, parent = parent, self.providers[parent].parent
+        return {'uuid': uuid, 'name': has.name, 'generation': has.generation,
+                'parent_provider_uuid': has.parent,
+                'root_provider_uuid': root}
+
+    def _found(self, query: Mapping[str, str]) -> Answer:
+        """Return the providers that have a resource or a trait."""
+        name, _, amount = query.get('resources', '').partition(':')
+        trait = query.get('required')
+        if name and name not in self.classes or (
+                trait and trait not in self.traits):
+            raise _Refused(400, 'undefined_code', 'No such class or trait')
+        sums = _sums(self.rows)
+        return Answer(200, {'resource_providers': [
+            self._listed(uuid, has) for uuid, has in self.providers.items()
+            if (not trait or trait in has.traits) and (not name or _gives(
+                has, name, int(amount), sums.get((uuid, name), 0)))]})
+
+    def _set_parent(
+        self, uuid: str, has: _Provider, body: Mapping[str, Any]
+    ) -> Answer:
+        parent = body['parent_provider_uuid']
+        if parent is not None and parent not in self.providers:
+            raise _Refused(400, 'undefined_code', 'No such parent')
+        has.parent = parent
+        return Answer(200, self._listed(uuid, has))
+
+    def _set_traits(
+        self, has: _Provider, body: Mapping[str, Any]
+    ) -> Answer:
+        if body['resource_provider_generation'] != has.generation:
+            raise _Refused(409, 'concurrent_update',
+                           'resource provider generation conflict')
+        if not self.traits.issuperset(body['traits']):
+            raise _Refused(400, 'undefined_code', 'No such trait')
+        has.traits = frozenset(body['traits'])
+        has.generation += 1
+        return _traits(has)
 
     def _class(self, method: str, parts: list[str]) -> Answer:
         if method == 'GET':
@@ -316,7 +371,7 @@ class PlacementModel:
                 each.name == name for each in self.providers.values()):
             raise _Refused(409, 'duplicate_name', 'Conflicting provider')
         self.providers[uuid] = _Provider(name)
-        return Answer(200, _listed(uuid, self.providers[uuid]))
+        return Answer(200, self._listed(uuid, self.providers[uuid]))
 
     def _set_inventories(
         self, uuid: str, has: _Provider, body: Mapping[str, Any]
@@ -366,8 +421,19 @@ def _sums(rows: _Rows) -> dict[tuple[str, str], int]:
     return sums
 
 
-def _listed(uuid: str, has: _Provider) -> dict[str, Any]:
-    return {'uuid': uuid, 'name': has.name, 'generation': has.generation}
+def _gives(has: _Provider, name: str, amount: int, used: int) -> bool:
+    said = has.inventories.get(name)
+    return (said is not None
+            and said['min_unit'] <= amount <= said['max_unit']
+            and amount % said['step_size'] == 0
+            and used + amount <= (
+                said['total'] - said['reserved']) * said['allocation_ratio'])
+
+
+def _traits(has: _Provider) -> Answer:
+    return Answer(200, {
+        'resource_provider_generation': has.generation,
+        'traits': sorted(has.traits)})
 
 
 def _inventories(has: _Provider) -> Answer:

@@ -126,22 +126,25 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
 
     def test_required_traits_may_be_of_any_provider_of_a_tree(self) -> None:
         store = self.make_asked()
-        root = self.make_tree(store, ['A'], VCPU=4)
-        self.make_child(store, root, ['B'], VGPU=1)
-        other = self.make_tree(store, ['B'], VCPU=4)
+        root = self.make_tree(store, ['CUSTOM_A'], VCPU=4)
+        self.make_child(store, root, ['CUSTOM_B'], VGPU=1)
+        other = self.make_tree(store, ['CUSTOM_B'], VCPU=4)
 
-        self.assertEqual([root], self.find(store, ['A', 'B'], VCPU=1))
+        self.assertEqual([root], self.find(
+            store, ['CUSTOM_A', 'CUSTOM_B'], VCPU=1))
         self.assertEqual(sorted([root, other]), self.find(
-            store, ['B'], VCPU=1))
-        self.assertEqual([], self.find(store, ['A', 'C'], VCPU=1))
+            store, ['CUSTOM_B'], VCPU=1))
+        self.assertEqual([], self.find(
+            store, ['CUSTOM_A', 'CUSTOM_C'], VCPU=1))
 
     def test_forbidden_traits_are_those_of_the_root(self) -> None:
         store = self.make_asked()
-        root = self.make_tree(store, ['A'], VCPU=4)
-        self.make_child(store, root, ['B'], VGPU=1)
+        root = self.make_tree(store, ['CUSTOM_A'], VCPU=4)
+        self.make_child(store, root, ['CUSTOM_B'], VGPU=1)
 
-        self.assertEqual([root], self.find(store, (), ['B'], VCPU=1))
-        self.assertEqual([], self.find(store, (), ['B', 'A'], VCPU=1))
+        self.assertEqual([root], self.find(store, (), ['CUSTOM_B'], VCPU=1))
+        self.assertEqual([], self.find(
+            store, (), ['CUSTOM_B', 'CUSTOM_A'], VCPU=1))
 
     def test_provider_of_which_nothing_was_said_may_have_any_traits(
         self
@@ -150,18 +153,19 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
         untold = self.make_provider(store, VCPU=4)
         self.make_tree(store, VCPU=4)
 
-        self.assertEqual([untold], self.find(store, ['A'], VCPU=1))
-        self.assertIn(untold, self.find(store, (), ['A'], VCPU=1))
+        self.assertEqual([untold], self.find(store, ['CUSTOM_A'], VCPU=1))
+        self.assertIn(untold, self.find(store, (), ['CUSTOM_A'], VCPU=1))
 
     def test_traits_are_replaced(self) -> None:
         store = self.make_asked()
-        provider = self.make_tree(store, ['A', 'B'], VCPU=4)
+        provider = self.make_tree(store, ['CUSTOM_A', 'CUSTOM_B'], VCPU=4)
 
         for _ in range(2):
-            store.set_traits(provider, ['B', 'C'], provider)
+            store.set_traits(provider, ['CUSTOM_B', 'CUSTOM_C'], provider)
 
-        self.assertEqual([provider], self.find(store, ['B', 'C'], VCPU=1))
-        self.assertEqual([], self.find(store, ['A'], VCPU=1))
+        self.assertEqual([provider], self.find(
+            store, ['CUSTOM_B', 'CUSTOM_C'], VCPU=1))
+        self.assertEqual([], self.find(store, ['CUSTOM_A'], VCPU=1))
 
     def test_provider_may_change_its_tree(self) -> None:
         store = self.make_asked()
@@ -184,12 +188,12 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
 
     def test_where_nothing_is_asked_for_all_trees_are_found(self) -> None:
         store = self.make_asked()
-        root = self.make_tree(store, ['A'], VCPU=4)
+        root = self.make_tree(store, ['CUSTOM_A'], VCPU=4)
         self.make_child(store, root, VGPU=1)
         other = self.make_provider(store)
 
         self.assertEqual(sorted([root, other]), self.find(store))
-        self.assertEqual([other], self.find(store, (), ['A']))
+        self.assertEqual([other], self.find(store, (), ['CUSTOM_A']))
 
     def test_no_more_are_returned_than_asked_for(self) -> None:
         store = self.make_asked()

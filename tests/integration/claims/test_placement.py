@@ -240,11 +240,43 @@ class TestModel(OnPlacement, base.TestCase):
                      f'/resource_providers/{self.uuid("a", 1)}'):
             self.ask('GET', path)
 
+    def test_trees_and_traits_have_the_same_answers(self):
+        root, child = self.uuid('a', 0), self.uuid('a', 1)
+        trait = f'CUSTOM_{self.prefix[:8].upper()}'
+        for each in root, child:
+            self.ask('POST', '/resource_providers',
+                     {'uuid': each, 'name': each})
+        for parent in root, None, self.uuid('a', 2), root:
+            self.ask('PUT', f'/resource_providers/{child}',
+                     {'name': child, 'parent_provider_uuid': parent})
+        path = f'/resource_providers/{child}/traits'
+        for generation, traits in (0, [trait]), (1, []), (0, ['NONE']):
+            self.ask('PUT', path, {
+                'resource_provider_generation': generation,
+                'traits': traits})
+        for _ in range(2):
+            self.ask('PUT', f'/traits/{trait}')
+        self.ask('PUT', path, {
+            'resource_provider_generation': 0, 'traits': [trait]})
+        self.ask('GET', path)
+        self.ask('PUT', f'/resource_providers/{child}/inventories', {
+            'resource_provider_generation': 1, 'inventories': {'VCPU': {
+                'total': 8, 'reserved': 2, 'min_unit': 2, 'max_unit': 6,
+                'step_size': 2}}})
+        for query in (*(f'resources=VCPU:{amount}' for amount in range(1, 9)),
+                      'resources=CUSTOM_NONE:1', f'required={trait}',
+                      'required=CUSTOM_NONE'):
+            self.ask('GET', f'/resource_providers?{query}')
+        for each in root, child:
+            answer = self.ask('GET', f'/resource_providers/{each}')
+            self.assertEqual(root, answer.body['root_provider_uuid'])
+
 
 def _read(body):
     """Return what a store reads of an answer."""
     if isinstance(body, dict):
         return {name: _read(each) for name, each in body.items()
-                if name not in ('links', 'parent_provider_uuid', 'errors',
-                                'root_provider_uuid')}
+                if name not in ('links', 'errors')}
+    if isinstance(body, list):
+        return [_read(each) for each in body]
     return body
