@@ -9,6 +9,7 @@ from typing import Any
 from urllib import parse
 
 from cellsched.claims.placement import messages
+from cellsched.simulator.servers import placement_providers as providers_
 
 Answer = messages.PlacementAnswer
 
@@ -23,16 +24,6 @@ _TYPE = re.compile('[A-Z0-9_]{1,255}')
 
 #: Amounts by consumer, provider and resource class.
 _Rows = dict[tuple[str, str, str], int]
-
-
-@dataclasses.dataclass
-class _Provider:
-    name: str
-    generation: int = 0
-    inventories: dict[str, dict[str, Any]] = dataclasses.field(
-        default_factory=dict)
-    parent: str | None = None
-    traits: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass
@@ -85,7 +76,7 @@ class PlacementModel:
     """
 
     def __init__(self, retries: int = 10) -> None:
-        self.providers: dict[str, _Provider] = {}
+        self.providers: dict[str, providers_.Provider] = {}
         self.consumers: dict[str, _Consumer] = {}
         self.rows: _Rows = {}
         self.classes = set(_STANDARD)
@@ -173,7 +164,7 @@ class PlacementModel:
         if there is None:
             self._numbers += 1
             there = self.consumers[consumer] = _Consumer(
-                self._numbers, _owner(said))
+                self._numbers, providers_.owner_of(said))
             begun.created[consumer] = there.number
         begun.consumers[consumer] = there.number, there.generation
 
@@ -201,8 +192,8 @@ class PlacementModel:
             raise _Refused(400, 'undefined_code', (
                 f'Unable to allocate inventory No such resource class '
                 f'{min(unknown)}.'))
-        before = _sums(rows)
-        others = _sums(self._others(begun, rows))
+        before = providers_.sums_of(rows)
+        others = providers_.sums_of(self._others(begun, rows))
         more: dict[tuple[str, str], int] = {}
         for _, provider, name, amount in begun.wanted:
             if not amount:
@@ -256,7 +247,7 @@ class PlacementModel:
         for consumer in consumers:
             there = self.consumers[consumer]
             there.generation += 1
-            there.owner = _owner(body[consumer])
+            there.owner = providers_.owner_of(body[consumer])
             if not body[consumer]['allocations']:
                 del self.consumers[consumer]
 
@@ -307,20 +298,13 @@ class PlacementModel:
         if method == 'PUT':
             return self._set_inventories(parts[1], has, body)
         told: dict[str, Callable[[], Answer]] = {
-            '': lambda: Answer(200, self._listed(parts[1], has)),
-            'traits': lambda: _traits(has),
-            'inventories': lambda: _inventories(has),
+            '': lambda: Answer(
+                200, providers_.listed(self.providers, parts[1])),
+            'traits': lambda: providers_.traits_of(has),
+            'inventories': lambda: providers_.inventories_of(has),
             'usages': lambda: self._usages(parts[1], has),
             'allocations': lambda: self._holders(parts[1], has)}
         return told[parts[2] if len(parts) > 2 else '']()
-
-    def _listed(self, uuid: str, has: _Provider) -> dict[str, Any]:
-        root, parent = uuid, has.parent
-        while parent is not None:
-            root, parent = parent, self.providers[parent].parent
-        return {'uuid': uuid, 'name': has.name, 'generation': has.generation,
-                'parent_provider_uuid': has.parent,
-                'root_provider_uuid': root}
 
     def _found(self, query: Mapping[str, str]) -> Answer:
         """Return the providers that have a resource or a trait."""
@@ -329,23 +313,25 @@ class PlacementModel:
         if name and name not in self.classes or (
                 trait and trait not in self.traits):
             raise _Refused(400, 'undefined_code', 'No such class or trait')
-        sums = _sums(self.rows)
+        sums = providers_.sums_of(self.rows)
         return Answer(200, {'resource_providers': [
-            self._listed(uuid, has) for uuid, has in self.providers.items()
-            if (not trait or trait in has.traits) and (not name or _gives(
-                has, name, int(amount), sums.get((uuid, name), 0)))]})
+            providers_.listed(self.providers, uuid)
+            for uuid, has in self.providers.items()
+            if (not trait or trait in has.traits) and (
+                not name or providers_.gives(
+                    has, name, int(amount), sums.get((uuid, name), 0)))]})
 
     def _set_parent(
-        self, uuid: str, has: _Provider, body: Mapping[str, Any]
+        self, uuid: str, has: providers_.Provider, body: Mapping[str, Any]
     ) -> Answer:
         parent = body['parent_provider_uuid']
         if parent is not None and parent not in self.providers:
             raise _Refused(400, 'undefined_code', 'No such parent')
         has.parent = parent
-        return Answer(200, self._listed(uuid, has))
+        return Answer(200, providers_.listed(self.providers, uuid))
 
     def _set_traits(
-        self, has: _Provider, body: Mapping[str, Any]
+        self, has: providers_.Provider, body: Mapping[str, Any]
     ) -> Answer:
         if body['resource_provider_generation'] != has.generation:
             raise _Refused(409, 'concurrent_update',
@@ -354,7 +340,7 @@ class PlacementModel:
             raise _Refused(400, 'undefined_code', 'No such trait')
         has.traits = frozenset(body['traits'])
         has.generation += 1
-        return _traits(has)
+        return providers_.traits_of(has)
 
     def _class(self, method: str, parts: list[str]) -> Answer:
         if method == 'GET':
@@ -370,11 +356,11 @@ class PlacementModel:
         if uuid in self.providers or any(
                 each.name == name for each in self.providers.values()):
             raise _Refused(409, 'duplicate_name', 'Conflicting provider')
-        self.providers[uuid] = _Provider(name)
-        return Answer(200, self._listed(uuid, self.providers[uuid]))
+        self.providers[uuid] = providers_.Provider(name)
+        return Answer(200, providers_.listed(self.providers, uuid))
 
     def _set_inventories(
-        self, uuid: str, has: _Provider, body: Mapping[str, Any]
+        self, uuid: str, has: providers_.Provider, body: Mapping[str, Any]
     ) -> Answer:
         wanted = {name: {**_DEFAULTS, **said}
                   for name, said in body['inventories'].items()}
@@ -389,16 +375,16 @@ class PlacementModel:
             raise _Refused(409, 'inventory.inuse', 'inventory in use')
         has.inventories = wanted
         has.generation += 1
-        return _inventories(has)
+        return providers_.inventories_of(has)
 
-    def _usages(self, uuid: str, has: _Provider) -> Answer:
-        sums = _sums(self.rows)
+    def _usages(self, uuid: str, has: providers_.Provider) -> Answer:
+        sums = providers_.sums_of(self.rows)
         return Answer(200, {
             'resource_provider_generation': has.generation,
             'usages': {name: sums.get((uuid, name), 0)
                        for name in has.inventories}})
 
-    def _holders(self, uuid: str, has: _Provider) -> Answer:
+    def _holders(self, uuid: str, has: providers_.Provider) -> Answer:
         found: dict[str, Any] = {}
         for (consumer, provider, name), amount in self.rows.items():
             if provider == uuid and consumer in self.consumers:
@@ -408,36 +394,3 @@ class PlacementModel:
         return Answer(200, {
             'allocations': found,
             'resource_provider_generation': has.generation})
-
-
-def _owner(said: Mapping[str, Any]) -> tuple[str, str, str]:
-    return said['project_id'], said['user_id'], said['consumer_type']
-
-
-def _sums(rows: _Rows) -> dict[tuple[str, str], int]:
-    sums: dict[tuple[str, str], int] = {}
-    for (_, provider, name), amount in rows.items():
-        sums[provider, name] = sums.get((provider, name), 0) + amount
-    return sums
-
-
-def _gives(has: _Provider, name: str, amount: int, used: int) -> bool:
-    said = has.inventories.get(name)
-    return (said is not None
-            and said['min_unit'] <= amount <= said['max_unit']
-            and amount % said['step_size'] == 0
-            and used + amount <= (
-                said['total'] - said['reserved']) * said['allocation_ratio'])
-
-
-def _traits(has: _Provider) -> Answer:
-    return Answer(200, {
-        'resource_provider_generation': has.generation,
-        'traits': sorted(has.traits)})
-
-
-def _inventories(has: _Provider) -> Answer:
-    return Answer(200, {
-        'resource_provider_generation': has.generation,
-        'inventories': {name: dict(said)
-                        for name, said in has.inventories.items()}})
