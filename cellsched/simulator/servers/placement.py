@@ -76,7 +76,7 @@ class PlacementModel:
     """
 
     def __init__(self, retries: int = 10) -> None:
-        self.providers: dict[str, providers_.Provider] = {}
+        self.providers: dict[str, providers_.ModelProvider] = {}
         self.consumers: dict[str, _Consumer] = {}
         self.rows: _Rows = {}
         self.classes = set(_STANDARD)
@@ -322,7 +322,7 @@ class PlacementModel:
                     has, name, int(amount), sums.get((uuid, name), 0)))]})
 
     def _set_parent(
-        self, uuid: str, has: providers_.Provider, body: Mapping[str, Any]
+        self, uuid: str, has: providers_.ModelProvider, body: Mapping[str, Any]
     ) -> Answer:
         parent = body['parent_provider_uuid']
         if parent is not None and parent not in self.providers:
@@ -331,7 +331,7 @@ class PlacementModel:
         return Answer(200, providers_.listed(self.providers, uuid))
 
     def _set_traits(
-        self, has: providers_.Provider, body: Mapping[str, Any]
+        self, has: providers_.ModelProvider, body: Mapping[str, Any]
     ) -> Answer:
         if body['resource_provider_generation'] != has.generation:
             raise _Refused(409, 'concurrent_update',
@@ -356,11 +356,11 @@ class PlacementModel:
         if uuid in self.providers or any(
                 each.name == name for each in self.providers.values()):
             raise _Refused(409, 'duplicate_name', 'Conflicting provider')
-        self.providers[uuid] = providers_.Provider(name)
+        self.providers[uuid] = providers_.ModelProvider(name)
         return Answer(200, providers_.listed(self.providers, uuid))
 
     def _set_inventories(
-        self, uuid: str, has: providers_.Provider, body: Mapping[str, Any]
+        self, uuid: str, has: providers_.ModelProvider, body: Mapping[str, Any]
     ) -> Answer:
         wanted = {name: {**_DEFAULTS, **said}
                   for name, said in body['inventories'].items()}
@@ -377,14 +377,14 @@ class PlacementModel:
         has.generation += 1
         return providers_.inventories_of(has)
 
-    def _usages(self, uuid: str, has: providers_.Provider) -> Answer:
+    def _usages(self, uuid: str, has: providers_.ModelProvider) -> Answer:
         sums = providers_.sums_of(self.rows)
         return Answer(200, {
             'resource_provider_generation': has.generation,
             'usages': {name: sums.get((uuid, name), 0)
                        for name in has.inventories}})
 
-    def _holders(self, uuid: str, has: providers_.Provider) -> Answer:
+    def _holders(self, uuid: str, has: providers_.ModelProvider) -> Answer:
         found: dict[str, Any] = {}
         for (consumer, provider, name), amount in self.rows.items():
             if provider == uuid and consumer in self.consumers:

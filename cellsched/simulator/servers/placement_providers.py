@@ -13,7 +13,7 @@ _Rows = Mapping[tuple[str, str, str], int]
 
 
 @dataclasses.dataclass
-class Provider:
+class ModelProvider:
     name: str
     generation: int = 0
     inventories: dict[str, dict[str, Any]] = dataclasses.field(
@@ -33,7 +33,7 @@ def sums_of(rows: _Rows) -> dict[tuple[str, str], int]:
     return sums
 
 
-def gives(has: Provider, name: str, amount: int, used: int) -> bool:
+def gives(has: ModelProvider, name: str, amount: int, used: int) -> bool:
     said = has.inventories.get(name)
     return (said is not None
             and said['min_unit'] <= amount <= said['max_unit']
@@ -42,13 +42,13 @@ def gives(has: Provider, name: str, amount: int, used: int) -> bool:
                 said['total'] - said['reserved']) * said['allocation_ratio'])
 
 
-def traits_of(has: Provider) -> Answer:
+def traits_of(has: ModelProvider) -> Answer:
     return Answer(200, {
         'resource_provider_generation': has.generation,
         'traits': sorted(has.traits)})
 
 
-def inventories_of(has: Provider) -> Answer:
+def inventories_of(has: ModelProvider) -> Answer:
     return Answer(200, {
         'resource_provider_generation': has.generation,
         'inventories': {name: dict(said)
@@ -56,7 +56,7 @@ def inventories_of(has: Provider) -> Answer:
 
 
 def listed(
-    providers: Mapping[str, Provider], uuid: str
+    providers: Mapping[str, ModelProvider], uuid: str
 ) -> dict[str, Any]:
     has = providers[uuid]
     root, parent = uuid, has.parent
