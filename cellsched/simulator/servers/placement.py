@@ -8,6 +8,8 @@ import re
 from typing import Any
 from urllib import parse
 
+import os_traits
+
 from cellsched.claims.placement import messages
 from cellsched.simulator.servers import placement_providers as providers_
 
@@ -80,7 +82,7 @@ class PlacementModel:
         self.consumers: dict[str, _Consumer] = {}
         self.rows: _Rows = {}
         self.classes = set(_STANDARD)
-        self.traits = {'HW_CPU_X86_AVX'}
+        self.traits = {*os_traits.get_traits()}
         self._retries = retries
         self._numbers = 0
 

@@ -65,6 +65,43 @@ class TestPlacementClaims(
 
         self.assertEqual(['POST'], self.requests_of(self.store.claim, batch))
 
+    def test_traits_that_are_known_are_not_written(self):
+        provider = self.make_provider(self.store, VCPU=8)
+
+        def told():
+            return self.requests_of(
+                self.store.set_traits, provider, ['CUSTOM_A'], provider)
+
+        self.assertIn('PUT', told())
+        self.assertEqual(['GET', 'GET'], told())
+
+    def test_trait_that_placement_has_not_is_invalid(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        with self.assertRaises(exception.InvalidField) as caught:
+            self.store.set_traits(provider, ['WHATEVER'], provider)
+
+        self.assertEqual('traits', caught.exception.field)
+        self.assertEqual([provider], self.store.find_providers(
+            claims.ProviderQuery({'VCPU': [1]}, frozenset({'CUSTOM_A'}))))
+
+    def test_trees_that_are_turned_around_are_no_loop(self):
+        one, two = (self.make_provider(self.store, VCPU=8) for _ in range(2))
+        for child, root in (one, two), (two, one), (one, two):
+            self.store.set_traits(child, [], root)
+            self.store.set_traits(root, [], root)
+
+            self.assertEqual({child: root, root: root},
+                             self.store.roots([one, two]))
+
+    def test_query_for_what_nobody_knows_finds_nothing(self):
+        provider = self.make_provider(self.store, VCPU=8)
+        self.store.set_traits(provider, [], provider)
+
+        for query in (claims.ProviderQuery({'CUSTOM_NONE': [1]}),
+                      claims.ProviderQuery(
+                          {'VCPU': [1]}, frozenset({'CUSTOM_NONE'}))):
+            self.assertEqual([], self.store.find_providers(query))
+
     def beforehand(self, call):
         """Return a store before whose first write somebody makes a call."""
         other = Client(self.client.server)

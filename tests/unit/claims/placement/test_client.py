@@ -181,7 +181,8 @@ class TestConfiguration(ClientTestCase):
         store = self.store(**dict(line.split(' = ') for line in lines))
 
         self.assertEqual({claims_base.Trait.ATOMIC, claims_base.Trait.DURABLE,
-                          claims_base.Trait.SHARED}, store.traits)
+                          claims_base.Trait.SHARED, claims_base.Trait.QUERY},
+                         store.traits)
 
     def test_store_needs_a_way_to_log_in(self):
         error = self.assertRaises(

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver that keeps no hosts."""
 
+import random
+
 from cellsched.claims import base as claims
 from cellsched.claims import memory
 from cellsched.db.api import aggregates
 from cellsched.db.cell import services
 from cellsched import exception
 from cellsched import objects
+from cellsched.simulator import claim_servers
 from cellsched.testing import builders
-from tests.unit.claims.cassandra import base as cassandra
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts
 from tests.unit.scheduler.drivers import world
@@ -305,12 +307,20 @@ class TestProviderScheduler(world.DriverTestCase):
             exception.HostsInDoubt, self.select, self.made())
 
 
-class TestOnCassandra(world.DriverTestCase):
+class TestOnServers(world.DriverTestCase):
+    """Stores on servers of their own, of which these are models."""
 
     name = 'provider_scheduler'
 
-    def test_hosts_are_filled_and_no_more_are_found(self):
-        self.world.claims = cassandra.make_store(cassandra.make_model())
+    def test_hosts_are_filled_and_no_more_are_found_in_cassandra(self):
+        self.check('cassandra')
+
+    def test_hosts_are_filled_and_no_more_are_found_in_placement(self):
+        self.check('placement')
+
+    def check(self, name):
+        self.world.claims = claim_servers.ClaimServer(
+            claim_servers.KINDS[name], random.Random(1)).direct()
         for name in 'host1', 'host2':
             self.world.add_host('cell1', name, vcpus=4)
         driver = self.driver()
