@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
 import random as random_
 from typing import TypeVar
@@ -21,6 +22,11 @@ _WAIT_MOST_S = 0.05
 #: Who loses lets at most so many others have their turn, each of whom takes as
 #: long as the attempt took.
 _TURNS_MAX = 8
+
+#: The weight of what was seen last in the share of what was out of date. From
+#: a share of so much on, what was seen is not worth a try: a transaction that
+#: fails waits for the disk, too, and a read does not.
+_NEWEST, _TOO_OLD = 0.1, 0.3
 
 _Outcome = TypeVar('_Outcome')
 
@@ -53,6 +59,7 @@ class Calls:
         self.contended: set[str] = set()
         #: Providers as they were when this store saw them last.
         self._seen: dict[str, records.StoredProvider] = {}
+        self._old_share = 0.0
 
     def repeat(self, attempt: Callable[[], _Outcome]) -> _Outcome:
         """Make attempts until one neither loses nor gets no answer.
@@ -145,6 +152,33 @@ class Calls:
     def forget(self) -> None:
         """Forget what was seen: revisions have begun again."""
         self._seen = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """True where others have mostly changed what this store saw last."""
+        return self._old_share >= _TOO_OLD
+
+    def look_again(
+        self, seen: Mapping[str, records.StoredProvider]
+    ) -> dict[str, records.StoredProvider]:
+        """Return providers as the member has them, which may be behind.
+
+        :param seen: the same as they were seen before
+        """
+        outcome = self.get(*(
+            protocol.Get(self.names.provider(name), is_local=True)
+            for name in seen))
+        found = dict(seen)
+        for name, told in zip(seen, outcome.found):
+            if told and told[0].revision > seen[name].revision:
+                found[name] = records.StoredProvider.of(told[0])
+                self.see(name, found[name])
+        self.learn(found != seen)
+        return found
+
+    def learn(self, is_old: bool) -> None:
+        """Learn whether others had changed what this store saw last."""
+        self._old_share += _NEWEST * (is_old - self._old_share)
 
     def seen(
         self, names: Iterable[str]

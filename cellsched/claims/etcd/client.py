@@ -25,6 +25,7 @@ import urllib3
 
 from cellsched.claims.etcd import options
 from cellsched.claims.etcd import protocol
+from cellsched.claims.etcd import sessions
 from cellsched.claims import remote
 
 _Answer = TypeVar('_Answer')
@@ -118,7 +119,7 @@ class EtcdClient:
         self._process = os.getpid()
 
     def _member(self, host: str, port: int) -> etcd3gw.Etcd3Client:
-        session = requests.Session()
+        session = sessions.MemberSession()
         # Neither a proxy nor a password of the environment is meant here.
         session.trust_env = False
         session.verify = self._verify
@@ -340,10 +341,12 @@ def _op(op: protocol.Op) -> dict[str, Any]:
         return {'request_put': {'key': key, 'value': _encoded(op.value)}}
     if isinstance(op, protocol.Delete):
         return {'request_delete_range': {'key': key}}
-    if not op.end:
-        return {'request_range': {'key': key}}
-    return {'request_range': {
-        'key': key, 'range_end': _encoded(op.end), 'limit': op.limit}}
+    told: dict[str, Any] = {'key': key}
+    if op.end:
+        told |= {'range_end': _encoded(op.end), 'limit': op.limit}
+    if op.is_local:
+        told['serializable'] = True
+    return {'request_range': told}
 
 
 def _outcome(told: Any) -> protocol.TransactionOutcome:

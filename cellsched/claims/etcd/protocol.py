@@ -35,11 +35,14 @@ class Get:
     """Reads one key, or those before an end in the order of their bytes.
 
     :param limit: how many at most; 0 is all of them
+    :param is_local: whether it may be as the member has it, which others may
+        have left behind; a transaction of such alone waits for nobody
     """
 
     key: bytes
     end: bytes = b''
     limit: int = 0
+    is_local: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

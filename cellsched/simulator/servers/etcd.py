@@ -30,6 +30,9 @@ class EtcdModel:
         self.revision = 1
         #: Up to this revision only the last change of each key is known.
         self.compacted = 0
+        #: By so many revisions the member is behind that is asked for what it
+        #: has itself.
+        self.behind = 0
         self._keys: dict[bytes, protocol.Found] = {}
         self._written: list[protocol.Found] = []
 
@@ -57,6 +60,15 @@ class EtcdModel:
         return [self._keys[each] for each in sorted(self._keys)
                 if key <= each < end]
 
+    def _has(self, key: bytes) -> tuple[protocol.Found, ...]:
+        """Return a key as a member has it that is behind.
+
+        It may not have heard of what was written last.
+        """
+        heard = self.revision - self.behind
+        return tuple([kv for kv in self._written
+                      if kv.key == key and kv.revision <= heard][-1:])
+
     def _transact(
         self, request: protocol.Transaction
     ) -> protocol.TransactionOutcome | protocol.Refused:
@@ -72,7 +84,9 @@ class EtcdModel:
         after = self.revision + 1
         found = []
         for op in ops:
-            if isinstance(op, protocol.Get):
+            if isinstance(op, protocol.Get) and op.is_local and self.behind:
+                found.append(self._has(op.key))
+            elif isinstance(op, protocol.Get):
                 limit = op.limit or None
                 found.append(tuple(self.read(op.key, op.end)[:limit]))
             elif isinstance(op, protocol.Put):

@@ -67,6 +67,49 @@ class TestRequests(on_model.TestCase):
 
             self.assertEqual(1, len(requests))
 
+    def lose_often(self):
+        """Have the store learn that others change what it has seen."""
+        for _ in range(12):
+            for _ in range(5):
+                self.claim_again(self.peer)
+            self.claim_again()
+
+    def claim_again(self, store=None):
+        """Claim, and give it back, so that there is always room."""
+        (store or self.store).claim([claims.Claim('same', 'h', {'VCPU': 1})])
+        self.peer.release(['same'])
+
+    def test_where_others_are_mostly_faster_a_member_is_asked_before(self):
+        self.lose_often()
+        for _ in range(5):
+            self.claim_again(self.peer)
+
+        look, claim = self.requests(self.claim)
+
+        self.assertTrue(all(get.is_local for get in look.success))
+        self.assertIn(protocol.Put, map(type, claim.success))
+        self.assertEqual((1, 1), self.used())
+
+    def test_member_is_asked_no_more_once_nobody_else_is_at_work(self):
+        self.lose_often()
+        for number in range(30):
+            self.store.claim([
+                claims.Claim(f'only-{number}', 'h', {'VCPU': 1})])
+
+        self.assertEqual(1, len(self.requests(self.claim)))
+
+    def test_what_a_member_is_behind_with_is_found_out_by_the_claim(self):
+        self.lose_often()
+        self.model.behind = 10
+        self.store.set_inventory('h', {'VCPU': claims.Inventory(3)})
+        self.claim(self.peer)
+        self.claim()
+        self.claim()
+
+        self.assertEqual((3, 3), self.used())
+        self.assertRaises(exception.ClaimRefused, self.claim)
+        self.assertEqual((3, 3), self.used())
+
     def test_what_is_guessed_never_exceeds_the_capacity(self):
         self.store.set_inventory('h', {'VCPU': claims.Inventory(5)})
         self.claim(self.peer)
