@@ -124,9 +124,12 @@ class Releasing:
         if not (self._is_known or self.look()):
             return True
         self._is_known = False
+        # As with claims: others lock the same rows.
         answer = self._guards.write(guard, {
             consumer: holds.released(self._owners)
-            for consumer, holds in self.held.items()})
+            for consumer, holds in sorted(
+                self.held.items(),
+                key=lambda item: sorted(item[1].allocations))})
         return True if answer.is_done else None
 
 

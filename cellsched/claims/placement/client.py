@@ -2,6 +2,7 @@
 """The client of Placement: keystoneauth1, and its options."""
 
 from collections.abc import Iterator
+import contextlib
 from typing import Any
 
 from keystoneauth1 import adapter as adapter_
@@ -93,24 +94,40 @@ class KeystoneClient:
     def send(
         self, request: messages.PlacementRequest
     ) -> messages.PlacementAnswer:
-        try:
+        with translated_errors():
             answer = self._adapter.request(
                 request.path, request.method, json=request.body,
                 raise_exc=False, connect_retries=0, status_code_retries=0,
                 microversion=messages.VERSION, redirect=False,
                 headers={'Accept': 'application/json'})
-        except _BEFORE as exc:
-            raise remote.NotSent(_said(exc)) from None
-        except (keystone.ConnectFailure, keystone.ConnectTimeout,
-                keystone.ConnectionError) as exc:
-            kind = (remote.NotSent if _never_connected(exc)
-                    else remote.OutcomeUnknown)
-            raise kind(_said(exc)) from None
-        try:
-            body = answer.json()
-        except ValueError:
-            body = None
-        return messages.PlacementAnswer(answer.status_code, body)
+        return answer_of(answer)
+
+
+@contextlib.contextmanager
+def translated_errors() -> Iterator[None]:
+    """Raise what keystoneauth1 raises as what it says of the request.
+
+    :raises remote.NotSent: Placement did not get it
+    :raises remote.OutcomeUnknown: there is no answer
+    """
+    try:
+        yield
+    except _BEFORE as exc:
+        raise remote.NotSent(_said(exc)) from None
+    except (keystone.ConnectFailure, keystone.ConnectTimeout,
+            keystone.ConnectionError) as exc:
+        kind = (remote.NotSent if _never_connected(exc)
+                else remote.OutcomeUnknown)
+        raise kind(_said(exc)) from None
+
+
+def answer_of(response: requests.Response) -> messages.PlacementAnswer:
+    """Return what a response says."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    return messages.PlacementAnswer(response.status_code, body)
 
 
 def _auth(own: cfg.ConfigOpts.GroupAttr) -> Any:
