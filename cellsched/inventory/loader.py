@@ -31,6 +31,7 @@ from cellsched.inventory import cell_follower
 from cellsched.inventory import doubt as doubt_
 from cellsched.inventory import host_mappings
 from cellsched.inventory import instance_reports
+from cellsched.inventory import source
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -64,8 +65,8 @@ class RefreshPolicy:
     maps_hosts: bool = True
 
 
-class InventoryLoader:
-    """Keeps a host table as the deployment is, by what changed.
+class InventoryLoader(source.HostSource):
+    """Keeps a host table as the databases of a deployment are.
 
     Facts of hosts come from their cells, aggregates from the API database,
     and what is taken from the claim store. A cell that does not answer keeps
@@ -238,14 +239,6 @@ class InventoryLoader:
         else:
             self.hold({provider for taking in takings
                        for provider in taking.providers})
-
-    def extend(self) -> bool:
-        """Return that no host was left out."""
-        return False
-
-    def left_out(self) -> tuple[()]:
-        """Return that no host was left out."""
-        return ()
 
     def hold(self, providers: Iterable[str]) -> None:
         """Leave what was taken on these hosts, and not claimed, for a time.

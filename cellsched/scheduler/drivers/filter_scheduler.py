@@ -16,6 +16,7 @@ from cellsched.filters import registry as filters
 from cellsched.hosts import column_providers
 from cellsched.inventory import doubt
 from cellsched.inventory import loader
+from cellsched.inventory import source as source_
 from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched.scheduler.decision import destinations
@@ -25,7 +26,7 @@ from cellsched.scheduler.drivers import base
 from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import network_needs
 from cellsched.scheduler.placement import claim_batching
-from cellsched.scheduler.placement import host_source
+from cellsched.scheduler.placement import placement_hosts
 from cellsched.scheduler.placement import placer
 from cellsched.scheduler.placement import selection
 from cellsched.scheduler import request_validation
@@ -50,10 +51,7 @@ class FilterScheduler(base.SchedulerDriver):
         # One that is broken is told of now, and not by the first request.
         resource_classes.load()
         self.hints = pipeline_.hints | {request_validation.REBUILD}
-        self.loader = loader.InventoryLoader(
-            parts.database, parts.cells, parts.gatherer, parts.discovery,
-            parts.claims, parts.clock, refresh_policy(conf),
-            conf.default_availability_zone, column_providers.load())
+        self.loader = self.make_source()
         self.placer = make_placer(conf, parts, self.loader, pipeline_)
         self._networks = network_needs.NetworkNeeds(
             parts.network,
@@ -62,6 +60,17 @@ class FilterScheduler(base.SchedulerDriver):
     def make_pipeline(self) -> pipeline.Pipeline:
         """Return the decision that this driver makes."""
         return pipeline_of(self.conf)
+
+    def make_source(self) -> source_.HostSource:
+        """Return where this driver knows hosts from.
+
+        A driver that is derived from this one may know them from elsewhere.
+        """
+        conf, parts = self.conf, self.parts
+        return loader.InventoryLoader(
+            parts.database, parts.cells, parts.gatherer, parts.discovery,
+            parts.claims, parts.clock, refresh_policy(conf),
+            conf.default_availability_zone, column_providers.load())
 
     def periodic(self) -> Sequence[tuple[Callable[[], None], float]]:
         tasks = [(self.parts.decisions.flush, recorder.SPACING_S)]
@@ -139,7 +148,7 @@ def refresh_policy(conf: cfg.ConfigOpts) -> loader.RefreshPolicy:
 
 def make_placer(
     conf: cfg.ConfigOpts, parts: base.SchedulerParts,
-    source: host_source.HostSource, pipeline_: pipeline.Pipeline,
+    source: placement_hosts.PlacementHosts, pipeline_: pipeline.Pipeline,
 ) -> placer.Placer:
     """Return what chooses among the hosts of a source and claims them."""
     return placer.Placer(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of the hosts that are chosen among."""
+"""The hosts that are chosen among, as the placer needs them."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -11,8 +11,12 @@ from cellsched.hosts import table as table_
 from cellsched.scheduler.decision import candidates
 
 
-class HostSource(Protocol):
-    """Has a table of hosts, and what else there is to know of them."""
+class PlacementHosts(Protocol):
+    """A table of hosts, and what else there is to know of them.
+
+    A :class:`cellsched.inventory.source.HostSource` is such, and so are the
+    hosts that are read for one request.
+    """
 
     @property
     def table(self) -> table_.HostTable:

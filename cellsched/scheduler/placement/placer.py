@@ -25,8 +25,8 @@ from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_batching
 from cellsched.scheduler.placement import claim_refusals
 from cellsched.scheduler.placement import group_members
-from cellsched.scheduler.placement import host_source
 from cellsched.scheduler.placement import moves
+from cellsched.scheduler.placement import placement_hosts
 from cellsched.scheduler.placement import rebuilds
 from cellsched.scheduler.placement import selection as selection_
 from cellsched.scheduler.placement import single_flight
@@ -77,7 +77,8 @@ class Placer:
     """
 
     def __init__(
-        self, loader: host_source.HostSource, pipeline: pipeline_.Pipeline,
+        self, loader: placement_hosts.PlacementHosts,
+        pipeline: pipeline_.Pipeline,
         claims: claim_batching.ClaimBatcher, clock: clock_.Clock,
         policy: selection_.SelectionPolicy, attempts_max: int, record: Record,
         slow_plugin_s: float = math.inf, ignores_demands: bool = False,
@@ -96,7 +97,7 @@ class Placer:
         self._demands = demands.Rule(pipeline.reads, ignores_demands)
         self._rebuilds = rebuilds.Rebuilds(loader, claims, clock)
 
-    def on(self, source: host_source.HostSource) -> 'Placer':
+    def on(self, source: placement_hosts.PlacementHosts) -> 'Placer':
         """Return one that is the same, and chooses among other hosts."""
         made = copy.copy(self)
         made._loader = source

@@ -21,8 +21,8 @@ from cellsched.scheduler.decision import pipeline as pipeline_
 from cellsched.scheduler.explanation import decision_record as decision_
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_batching
-from cellsched.scheduler.placement import host_source
 from cellsched.scheduler.placement import moves
+from cellsched.scheduler.placement import placement_hosts
 from cellsched.scheduler import request_validation
 
 #: In place of an allocation request: nothing is claimed.
@@ -51,7 +51,7 @@ class Rebuilds:
     """Checks hosts on the table of a loader, and takes nothing."""
 
     def __init__(
-        self, loader: host_source.HostSource,
+        self, loader: placement_hosts.PlacementHosts,
         claims: claim_batching.ClaimBatcher, clock: clock_.Clock,
     ) -> None:
         self._loader = loader
