@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in Placement, by Nova's report client."""
+"""Claims of the servers of one request, in Placement."""
 
+from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -9,9 +11,13 @@ from nova import exception as nova_exception
 from nova.scheduler import utils
 from oslo_log import log
 
+from cellsched.claims import base
+from cellsched import exception
 from cellsched_nova import placement
 
 LOG = log.getLogger(__name__)
+
+AllocationRequest = Mapping[str, Any]
 
 #: Errors after which nobody knows whether a claim was taken. The client looks
 #: for a list of errors in an answer, which servers in between do not make.
@@ -21,56 +27,113 @@ _UNKNOWN = (ks_exceptions.ClientException, KeyError, ValueError)
 class ServerClaims:
     """Claims the hosts of one request, and gives them back.
 
-    Nova's client writes the body that each move wants: a server that holds a
-    claim already, as one that is evacuated, has both.
+    A server that holds nothing is claimed for by the product's claim store,
+    which never takes more than there is, and does or undoes what it was not
+    answered. One that holds a claim already, as one that is evacuated, has
+    both then: Nova's client writes such a body.
 
     :param context: an administrator's
     :param client: Nova's report client
+    :param store: the product's claim store
     :param spec: Nova's request
     """
 
-    def __init__(self, context: Any, client: Any, spec: Any) -> None:
+    def __init__(
+        self, context: Any, client: Any, store: base.ClaimStore, spec: Any
+    ) -> None:
         self._context = context
         self._client = client
+        self._store = store
+        self._project_id = spec.project_id
+        # Requests of old servers have no user.
+        self._user_id = (spec.user_id if 'user_id' in spec and spec.user_id
+                         else context.user_id)
         self._spec = spec
-        # By instance, what was claimed here.
-        self._claimed: dict[str, Mapping[str, Any]] = {}
+        # Instances that hold what was claimed here, and nothing else.
+        self._new: list[str] = []
+        # By instance that held something before, what was claimed here.
+        self._added: dict[str, AllocationRequest] = {}
+        #: For each write what it took of each provider.
+        self.writes: list[dict[str, dict[str, int]]] = []
 
-    def claim(self, uuid: str, allocation_request: Mapping[str, Any]) -> bool:
+    def claim_all(
+        self, wanted: Sequence[tuple[str, AllocationRequest]]
+    ) -> str | None:
+        """Claim for all of these instances, or for none of them.
+
+        :returns: a provider that has no room for all; None where all have
+            what they want
+        :raises cellsched.exception.ClaimConflict: one holds something
+        :raises cellsched.exception.DatabaseUnreachable: Placement did not
+            answer
+        """
+        claims = [base.Claim(uuid, provider, dict(asked['resources']),
+                             project_id=self._project_id,
+                             user_id=self._user_id)
+                  for uuid, request in wanted
+                  for provider, asked in request['allocations'].items()]
+        try:
+            taken = self._store.claim(claims)
+        except exception.ClaimRefused as exc:
+            return exc.provider
+        self._new += [uuid for uuid, _ in wanted]
+        if taken == len(claims):
+            self.writes.append(_total(claims))
+        return None
+
+    def claim(self, uuid: str, allocation_request: AllocationRequest) -> bool:
         """Claim an allocation request; return False if there is no room.
 
         :param uuid: of the instance
+        :raises cellsched.exception.DatabaseUnreachable: Placement did not
+            answer
         :raises nova.exception.AllocationUpdateFailed: somebody else changes
             what the instance holds
         :raises keystoneauth1.exceptions.ClientException: Placement did not
             answer, and nothing is claimed, as far as it says
         """
         try:
+            return self.claim_all([(uuid, allocation_request)]) is None
+        except exception.ClaimConflict:
+            return self._claim_beside(uuid, allocation_request)
+
+    def _claim_beside(self, uuid: str, request: AllocationRequest) -> bool:
+        """Claim for an instance that keeps what it holds."""
+        try:
             taken = utils.claim_resources(
-                self._context, self._client, self._spec, uuid,
-                allocation_request,
+                self._context, self._client, self._spec, uuid, request,
                 allocation_request_version=placement.CANDIDATES)
         except _UNKNOWN as exc:
             LOG.warning('Instance %s: the outcome of a claim is unknown, and '
                         'is read: %s', uuid, exc)
-            taken = self._holds(uuid, allocation_request)
+            taken = self._holds(uuid, request)
             if not taken:
                 raise
         if taken:
-            self._claimed[uuid] = allocation_request
+            self._added[uuid] = request
+            self.writes.append({
+                provider: dict(asked['resources']) for provider, asked
+                in request['allocations'].items()})
         return bool(taken)
 
     def give_back(self) -> None:
         """Release what was claimed here; what was held before stays."""
-        for uuid, request in self._claimed.items():
+        new, self._new = self._new, []
+        added, self._added = self._added, {}
+        if new:
+            try:
+                self._store.release(new)
+            except exception.CellschedException:
+                LOG.exception('Instances %s: their claims could not be '
+                              'released, and stay', ', '.join(new))
+        for uuid, request in added.items():
             try:
                 self._release(uuid, request)
             except (*_UNKNOWN, nova_exception.NovaException):
                 LOG.exception('Instance %s: its claim could not be released, '
                               'and stays', uuid)
-        self._claimed.clear()
 
-    def _release(self, uuid: str, request: Mapping[str, Any]) -> None:
+    def _release(self, uuid: str, request: AllocationRequest) -> None:
         held = self._client.get_allocs_for_consumer(
             self._context, uuid)['allocations']
         mine = request['allocations'].keys()
@@ -82,7 +145,7 @@ class ServerClaims:
             self._client.remove_provider_tree_from_instance_allocation(
                 self._context, uuid, provider)
 
-    def _holds(self, uuid: str, request: Mapping[str, Any]) -> bool:
+    def _holds(self, uuid: str, request: AllocationRequest) -> bool:
         """Return whether an instance has what was asked for."""
         held = self._client.get_allocs_for_consumer(
             self._context, uuid)['allocations']
@@ -91,3 +154,13 @@ class ServerClaims:
                 held[provider]['resources'].get(name, 0) >= amount
                 for name, amount in asked['resources'].items())
             for provider, asked in request['allocations'].items())
+
+
+def _total(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:
+    """Return what claims take of each provider together."""
+    found: dict[str, dict[str, int]] = {}
+    for claim in claims:
+        taken = found.setdefault(claim.provider, {})
+        for name, amount in claim.resources.items():
+            taken[name] = taken.get(name, 0) + amount
+    return found

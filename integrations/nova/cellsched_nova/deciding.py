@@ -23,6 +23,7 @@ from oslo_serialization import jsonutils
 from oslo_utils import timeutils
 from oslo_utils import uuidutils
 
+from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import base as filters_base
 from cellsched.hosts import table as table_
@@ -41,6 +42,10 @@ from cellsched_nova import stages
 
 LOG = log.getLogger(__name__)
 
+#: Times to claim for all instances of a request together, before it is done in
+#: turn.
+_TOGETHER_MAX = 3
+
 #: What Nova tells users of every request that finds no host.
 NOVA_TEXT = 'There are not enough hosts available.'
 
@@ -51,6 +56,7 @@ class Parts:
 
     :param host_manager: Nova's
     :param client: Nova's report client
+    :param store: the product's claim store
     :param unread: finds what a request asks for that no column is read for
     :param conf: Nova's configuration
     """
@@ -61,7 +67,36 @@ class Parts:
     unread: demands.Unread
     host_manager: Any
     client: Any
+    store: claims_base.ClaimStore
     conf: Any
+
+
+class _NotTogether(Exception):
+    """The instances of a request cannot be claimed for together.
+
+    :ivar provider: one that has no room for all; None where an instance holds
+        something
+    """
+
+    def __init__(self, provider: str | None) -> None:
+        super().__init__(provider)
+        self.provider = provider
+
+
+def _claim_all(
+    claimed: claims.ServerClaims,
+    wanted: Sequence[tuple[str, choosing.AllocationRequest]],
+) -> None:
+    """Claim for all instances of a request with one write.
+
+    :raises _NotTogether: nothing is claimed
+    """
+    try:
+        refused = claimed.claim_all(wanted)
+    except exception.ClaimConflict:
+        raise _NotTogether(None) from None
+    if refused is not None:
+        raise _NotTogether(refused)
 
 
 class RequestDecision:
@@ -112,7 +147,10 @@ class RequestDecision:
                 return self._on_candidates()
             LOG.debug('Decided on columns')
             return self._on_columns()
-        except (exception.Invalid, exception.PluginFailed) as exc:
+        except (exception.DatabaseUnreachable, exception.Invalid,
+                exception.PluginFailed) as exc:
+            # With any other error callers leave a server that was to move in
+            # a state that is none.
             LOG.warning('Refused: %s', exc, exc_info=isinstance(
                 exc, exception.PluginFailed))
             raise nova_exception.NoValidHost(
@@ -121,13 +159,35 @@ class RequestDecision:
     def _on_columns(self) -> list[list[Any]]:
         resources = self._request.resources()
 
-        def choose() -> list[list[Any]]:
+        def choose(together: bool = False) -> list[list[Any]]:
             states = self._states({})
             pipeline = self._parts.plugins.on_columns(
                 self._spec, states, self._enabled_cells())
             return self._choose(pipeline, candidates.WholeHosts(
-                resources, self._spec, states), states)
-        return self._on_fresh_hosts(choose)
+                resources, self._spec, states), states, together)
+
+        if not self._claiming or len(self._instances) < 2:
+            return self._on_fresh_hosts(choose)
+        return self._on_fresh_hosts(
+            functools.partial(self._together_or_in_turn, choose))
+
+    def _together_or_in_turn(
+        self, choose: Callable[[bool], list[list[Any]]]
+    ) -> list[list[Any]]:
+        """Return what is chosen, and claimed with one request if it can be.
+
+        :param choose: is told whether to claim for all instances together
+        """
+        hosts = self._parts.hosts
+        for _ in range(_TOGETHER_MAX):
+            try:
+                return choose(True)
+            except _NotTogether as exc:
+                if exc.provider is None:
+                    break
+                hosts.expire([exc.provider])
+                hosts.follow(self._context, 0.0)
+        return choose(False)
 
     def _on_candidates(self) -> list[list[Any]]:
         parts = self._parts
@@ -185,16 +245,28 @@ class RequestDecision:
 
     def _choose(
         self, pipeline: pipeline_.Pipeline, offers: choosing.Offers,
-        states: rows.HostStates,
+        states: rows.HostStates, together: bool = False,
     ) -> list[list[Any]]:
+        """Return a host for each instance, which is claimed, and others.
+
+        :param together: claim for all instances with one request
+        :raises _NotTogether: that was refused
+        """
         located = self._parts.hosts.locate(
             self._context, pipeline.located(self._request))
         hosts = self._view(located)
         claimed = claims.ServerClaims(
-            self._context, self._parts.client, self._spec)
+            self._context, self._parts.client, self._parts.store, self._spec)
+        wanted: list[tuple[str, choosing.AllocationRequest]] = []
+
+        def claim(uuid: str, request: choosing.AllocationRequest) -> bool:
+            if together:
+                wanted.append((uuid, request))
+            return (together or not self._claiming
+                    or claimed.claim(uuid, request))
+
         chooser = choosing.Chooser(
-            pipeline, self._parts.policy, hosts, self._request, offers,
-            claimed.claim if self._claiming else lambda *_: True)
+            pipeline, self._parts.policy, hosts, self._request, offers, claim)
         try:
             for instance in self._instances:
                 self._begin(instance)
@@ -203,6 +275,8 @@ class RequestDecision:
                     raise self._no_valid_host(chooser.diagnosis(
                         self._parts.hosts.silent, len(self._instances)
                     ).text())
+            if together:
+                _claim_all(claimed, wanted)
             places = chooser.with_alternates(self._alternates)
             found = [[self._selection(hosts, each, states)
                       for each in place] for place in places]
@@ -210,10 +284,7 @@ class RequestDecision:
             claimed.give_back()
             self._parts.hosts.expire(chooser.refused)
             raise
-        self._note(hosts, chooser.refused, [
-            (provider, asked['resources']) for first, *_ in places
-            for provider, asked in (
-                first.allocation_request['allocations'].items())])
+        self._note(hosts, chooser.refused, claimed.writes)
         LOG.info('Placed %d instances on %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found
@@ -226,19 +297,20 @@ class RequestDecision:
 
     def _note(
         self, hosts: view.Hosts, refused: Iterable[str],
-        claims_: Iterable[tuple[str, dict[str, int]]],
+        writes: Iterable[dict[str, dict[str, int]]],
     ) -> None:
         """Have other requests count what was claimed.
 
         :param refused: compute nodes whose claims were
-        :param claims_: for each a provider, and amounts by resource class
+        :param writes: for each what it took of each provider
         """
         known = self._parts.hosts
         takings = known.table.note(hosts, table_.Check.NOTHING) or ()
         doubtful = known.table.confirm(takings)
         known.table.reuse(hosts)
         if self._claiming:
-            known.claimed(claims_)
+            known.claimed(taken for write in writes
+                          for taken in write.items())
         if doubtful or refused:
             known.expire([*doubtful, *refused])
 

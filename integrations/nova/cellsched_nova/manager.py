@@ -21,6 +21,7 @@ from cellsched_nova import deciding
 from cellsched_nova import enabled_plugins
 from cellsched_nova import notices
 from cellsched_nova import options
+from cellsched_nova import report_client
 from cellsched_nova import source
 
 CONF = nova.conf.CONF
@@ -44,6 +45,8 @@ class ColumnSchedulerManager(manager.SchedulerManager):
         self._hosts = source.NovaHosts(
             self.host_manager, self.placement_client,
             CONF.default_availability_zone)
+        self._store = report_client.claim_store(
+            self.placement_client, CONF.cellsched.claim_timeout)
         self._parts = self._make_parts()
 
     def _make_parts(self) -> deciding.Parts:
@@ -59,7 +62,7 @@ class ColumnSchedulerManager(manager.SchedulerManager):
             self._hosts, plugins,
             filter_scheduler.taste_of(conf, self._random),
             demands.Unread(plugins.reads), self.host_manager,
-            self.placement_client, CONF)
+            self.placement_client, self._store, CONF)
 
     def init_host(self, service_ref: Any) -> None:
         """Begin to read hosts all the time; Nova's service calls it."""

@@ -13,6 +13,7 @@ import itertools
 import threading
 from typing import Any
 
+from cellsched.claims.placement import messages
 from cellsched import exception
 
 #: Microversions: providers with their roots, and what allocation candidates
@@ -154,7 +155,8 @@ class ProviderReader:
         self, context: Any, nodes: frozenset[str]
     ) -> Iterator[tuple[str, ProviderFacts]]:
         listed = {each['uuid']: each for each in self._get(
-            context, '/resource_providers')['resource_providers']}
+            context, '/resource_providers')['resource_providers']
+            if each['uuid'] not in messages.GUARDS}
         for uuid in set(self._known) - listed.keys():
             del self._known[uuid]
             self._others.pop(uuid, None)
