@@ -130,9 +130,7 @@ class RequestDecision:
             stays claimed
         """
         parts = self._parts
-        # Somebody reads at that interval, and a reading takes its time.
-        parts.hosts.follow(
-            self._context, 2 * parts.conf.cellsched.refresh_interval)
+        parts.hosts.follow(self._context)
         try:
             self._request = requests.read(self._spec, self._instances)
             if utils.request_is_rebuild(self._spec):
@@ -185,8 +183,7 @@ class RequestDecision:
             except _NotTogether as exc:
                 if exc.provider is None:
                     break
-                hosts.expire([exc.provider])
-                hosts.follow(self._context, 0.0)
+                hosts.reload([exc.provider])
         return choose(False)
 
     def _on_candidates(self) -> list[list[Any]]:
@@ -214,9 +211,8 @@ class RequestDecision:
         try:
             return choose()
         except nova_exception.NoValidHost:
-            if self._parts.hosts.read_at >= self._asked_at:
+            if not self._parts.hosts.refresh(self._context, self._asked_at):
                 raise
-            self._parts.hosts.follow(self._context, 0.0)
             return choose()
 
     def _rebuild(self) -> list[list[Any]]:
@@ -228,8 +224,8 @@ class RequestDecision:
         hosts = self._view()
         rows_ = {row for name in self._spec.force_hosts or ()
                  for row in hosts.named(name)}
-        mine = {hosts.row(node) for node in self._parts.hosts.locate(
-            self._context, self._instances).values()}
+        mine = {hosts.row(node) for node in (
+            self._parts.hosts.reported_nodes(self._instances).values())}
         found = sorted(rows_ & mine)
         states = self._states({})
         pipeline = self._parts.plugins.on_columns(self._spec, states)
@@ -252,8 +248,8 @@ class RequestDecision:
         :param together: claim for all instances with one request
         :raises _NotTogether: that was refused
         """
-        located = self._parts.hosts.locate(
-            self._context, pipeline.located(self._request))
+        located = self._parts.hosts.reported_nodes(
+            pipeline.located(self._request))
         hosts = self._view(located)
         claimed = claims.ServerClaims(
             self._context, self._parts.client, self._parts.store, self._spec)
@@ -306,13 +302,11 @@ class RequestDecision:
         """
         known = self._parts.hosts
         takings = known.table.note(hosts, table_.Check.NOTHING) or ()
-        doubtful = known.table.confirm(takings)
+        known.confirm(takings)
         known.table.reuse(hosts)
-        if self._claiming:
-            known.claimed(taken for write in writes
-                          for taken in write.items())
-        if doubtful or refused:
-            known.expire([*doubtful, *refused])
+        known.claimed(writes)
+        if refused:
+            known.expire(refused)
 
     def _view(self, located: dict[str, str] | None = None) -> view.Hosts:
         return self._parts.hosts.table.view(

@@ -5,7 +5,6 @@ import random
 from typing import Any
 
 import nova.conf
-from nova import context as nova_context
 from nova import exception as nova_exception
 from nova import objects as nova_objects
 from nova.scheduler import manager
@@ -43,8 +42,7 @@ class ColumnSchedulerManager(manager.SchedulerManager):
         self._options = configuration.ProductOptions(CONF)
         self._random = random.Random()
         self._hosts = source.NovaHosts(
-            self.host_manager, self.placement_client,
-            CONF.default_availability_zone)
+            self.host_manager, self.placement_client, CONF)
         self._store = report_client.claim_store(
             self.placement_client, CONF.cellsched.claim_timeout)
         self._parts = self._make_parts()
@@ -69,7 +67,7 @@ class ColumnSchedulerManager(manager.SchedulerManager):
         super().init_host(service_ref)
         interval_s = CONF.cellsched.refresh_interval
         if interval_s:
-            self._hosts.start(nova_context.get_admin_context, interval_s)
+            self._hosts.start(interval_s)
 
     def graceful_shutdown(self, timeout: float) -> None:
         """Read hosts no more, and do what Nova's manager does."""

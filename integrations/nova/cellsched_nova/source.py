@@ -20,7 +20,9 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from cellsched.hosts import aggregate
+from cellsched.hosts import document
 from cellsched.hosts import table
+from cellsched.inventory import source
 from cellsched_nova import nodes as nodes_
 from cellsched_nova import placement
 
@@ -52,65 +54,111 @@ class _CellChanges:
     services: Mapping[str, Any]
 
 
-class NovaHosts:
+class NovaHosts(source.HostSource):
     """Keeps a host table as Nova's cells and Placement are.
 
     :param host_manager: Nova's, which knows cells and aggregates
     :param client: Nova's report client
-    :param default_zone: availability zone of hosts that are in none
+    :param conf: Nova's configuration, whose options count as they are when a
+        request comes
+    :param make_context: returns an administrator's context
     """
 
     def __init__(
-        self, host_manager: Any, client: Any, default_zone: str
+        self, host_manager: Any, client: Any, conf: Any,
+        make_context: Callable[[], Any] = nova_context.get_admin_context,
     ) -> None:
         self.table = table.HostTable()
+        self.silent: list[str] = []
         self._host_manager = host_manager
         self._providers = placement.ProviderReader(client)
-        self._default_zone = default_zone
+        self._conf = conf
+        self._make_context = make_context
         self._lock = threading.Lock()
-        #: Monotonic time at which the last reading began.
-        self.read_at = -math.inf
+        # Monotonic time at which the last reading began.
+        self._read_at = -math.inf
+        self._aggregates_at = time.monotonic()
         self._expired = False
         self._stopping = threading.Event()
         self._marks: dict[str, dict[str, datetime.datetime | None]] = {}
         self._nodes: dict[str, Any] = {}
         self._aggregates: dict[int, tuple[Any, aggregate.HostAggregate]] = {}
         self._groups: dict[str, tuple[aggregate.HostAggregate, ...]] = {}
-        #: Cells that did not answer when they were last asked, by identity.
-        self.silent: list[str] = []
 
     @property
     def given_by_others(self) -> frozenset[str]:
         """Resource classes that not only hosts themselves give."""
         return self._providers.given_by_others
 
-    def follow(self, context: Any, fresh_s: float) -> None:
-        """Make sure that the table is at most so many seconds old.
+    def follow(self, context: Any) -> bool:
+        """Make sure that the table is as new as a request may expect.
 
-        Where somebody reads just now, and it may be older than nothing, that
+        Where somebody reads just now, and every reading need not be new, that
         is not waited for, unless it has taken very long.
 
         :param context: an administrator's
         """
-        asked_at = time.monotonic()
+        # Somebody reads at that interval, and a reading takes its time.
+        fresh_s = 2 * self._conf.cellsched.refresh_interval
+        now = time.monotonic()
         if fresh_s and self._lock.locked() and not self._expired and (
-                self.read_at >= asked_at - _OLD_S):
-            return
+                self._read_at >= now - _OLD_S):
+            return False
+        return self.refresh(context, now - fresh_s)
+
+    def refresh(self, context: Any, since: float | None = None) -> bool:
         with self._lock:
-            if not self._expired and self.read_at >= asked_at - fresh_s:
-                return
+            if not self._expired and since is not None and (
+                    self._read_at >= since):
+                return False
             # What changes while it is read may be missing.
             began_at, self._expired = time.monotonic(), False
             with self.table.batch():
                 self._read(context)
-            self.read_at = began_at
+            self._read_at = began_at
+            return True
 
-    def start(self, make_context: Callable[[], Any], every_s: float) -> None:
+    def reload(self, providers: Iterable[str]) -> None:
+        self.expire(providers)
+        self.refresh(self._make_context())
+
+    def expire(self, providers: Iterable[str]) -> None:
+        """Have these hosts read anew before anything else is decided."""
+        self._providers.forget(providers)
+        self._expired = True
+
+    def confirm(
+        self, takings: Iterable[table.Taking], claimed: bool = True
+    ) -> None:
+        # What was not claimed the next reading of its provider forgets.
+        doubtful = self.table.confirm(takings)
+        if doubtful:
+            self.expire(doubtful)
+
+    def claimed(
+        self, writes: Iterable[Mapping[str, Mapping[str, int]]]
+    ) -> None:
+        """Learn of claims that were taken here, and are in the table.
+
+        :param writes: for each, amounts by provider and resource class
+        """
+        for write in writes:
+            for uuid, resources in write.items():
+                self._providers.claimed(uuid, resources)
+
+    def snapshot(self, context: Any) -> document.HostDocument:
+        self.follow(context)
+        return document.HostDocument(
+            self.table, timeutils.utcnow_ts(microsecond=True),
+            {uuid: cell.name or uuid
+             for uuid, cell in self._host_manager.cells.items()}, self.silent)
+
+    def start(self, every_s: float) -> None:
         """Have what changes read all the time, in a thread."""
         def work() -> None:
             while not self._stopping.wait(every_s):
                 try:
-                    self.follow(make_context(), 0.0)
+                    self.refresh(self._make_context())
                 except Exception:
                     # Nobody else hears of it, and the next may do.
                     LOG.exception('Hosts could not be read')
@@ -122,25 +170,11 @@ class NovaHosts:
         """Have nothing read any more but for requests."""
         self._stopping.set()
 
-    def claimed(
-        self, claims: Iterable[tuple[str, Mapping[str, int]]]
-    ) -> None:
-        """Learn of claims that were taken here, and are in the table.
+    def reported_nodes(self, instances: Iterable[str]) -> dict[str, str]:
+        """Return the compute nodes of instances, as their cells say.
 
-        :param claims: for each a provider, and amounts by resource class
+        May block: each cell is asked.
         """
-        for uuid, resources in claims:
-            self._providers.claimed(uuid, resources)
-
-    def expire(self, providers: Iterable[str]) -> None:
-        """Have these hosts read anew before anything else is decided."""
-        self._providers.forget(providers)
-        self._expired = True
-
-    def locate(
-        self, context: Any, instances: Iterable[str]
-    ) -> dict[str, str]:
-        """Return the compute nodes of instances, of those that are on one."""
         uuids = list(instances)
         if not uuids:
             return {}
@@ -148,7 +182,7 @@ class NovaHosts:
         by_name = {(node.host, node.hypervisor_hostname): uuid
                    for uuid, node in list(self._nodes.items())}
         results = nova_context.scatter_gather_cells(
-            context, list(self._host_manager.cells.values()),
+            self._make_context(), list(self._host_manager.cells.values()),
             nova_context.CELL_TIMEOUT, _places, uuids)
         for rows in results.values():
             if nova_context.is_cell_failure_sentinel(rows):
@@ -170,6 +204,7 @@ class NovaHosts:
                 ks_exceptions.ClientException) as exc:
             LOG.warning('Placement cannot be read; hosts are decided on as '
                         'they were: %s', exc)
+        self._read_aggregates(context)
         self._set_aggregates(new)
         self.table.settle(timeutils.utcnow_ts(microsecond=True) - _PENDING_S)
 
@@ -261,6 +296,25 @@ class NovaHosts:
             name: told[name] for name in (
                 'free_disk_mb', 'disk_mb_used', 'unreserved_disk_mb')})
 
+    def _read_aggregates(self, context: Any) -> None:
+        """Read all aggregates, if that was not done for long.
+
+        Nova's API tells each scheduler of a change once; one that was not
+        there then would never know.
+        """
+        now = time.monotonic()
+        if now < (self._aggregates_at
+                  + self._conf.cellsched.full_refresh_interval):
+            return
+        self._aggregates_at = now
+        manager = self._host_manager
+        found = nova_objects.AggregateList.get_all(context)
+        manager.update_aggregates(found)
+        there = {each.id for each in found}
+        for number in [*manager.aggs_by_id]:
+            if number not in there:
+                manager.delete_aggregate(manager.aggs_by_id[number])
+
     def _set_aggregates(self, new: Iterable[str]) -> None:
         """Take over the aggregates as Nova's host manager has them."""
         known = dict(self._host_manager.aggs_by_id)
@@ -296,7 +350,8 @@ class NovaHosts:
             zone = each.metadata.get(aggregate.ZONE_KEY)
             if zone:
                 return zone
-        return self._default_zone
+        zone = self._conf.default_availability_zone
+        return str(zone)
 
 
 @db.pick_context_manager_reader
