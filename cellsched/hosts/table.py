@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host table: every host that a scheduler knows, as NumPy columns."""
 
+from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import enum
+import math
 import threading
 from typing import Any
 from typing import NamedTuple
@@ -65,6 +67,7 @@ class Taking:
     :param doubted: whether the store told of the host before that, so that
         what it told may have this in it, or not
     :param providers: all of which it takes
+    :param watchers: are called when the store has it, or it counts no more
     """
 
     node: str
@@ -73,6 +76,21 @@ class Taking:
     providers: tuple[str, ...]
     claimed: bool = False
     doubted: bool = False
+    watchers: list[Callable[[], None]] = dataclasses.field(
+        default_factory=list)
+
+    def tell(self) -> None:
+        """Tell all that watch."""
+        for watcher in self.watchers:
+            watcher()
+        self.watchers.clear()
+
+    def amount(self, resource: str, count_doubted: bool) -> int:
+        """Return how much of a resource class it takes, if that counts."""
+        if self.doubted and not count_doubted:
+            return 0
+        return sum(amount for name, amount in self.resources
+                   if name == resource)
 
 
 class _Published(NamedTuple):
@@ -176,20 +194,45 @@ class HostTable:
         return self._rows.get(uuid)
 
     def view(
-        self, now: float, located: Mapping[str, str] | None = None
+        self, now: float, located: Mapping[str, str] | None = None,
+        count_doubted: bool = True,
     ) -> view_.Hosts:
         """Return the hosts as one request sees them.
 
+        What was chosen and is in doubt may be in what the claim store told,
+        too. Counted once more, hosts may have more room than it seems; left
+        out, they may have less, and the store has to tell.
+
         :param now: wall clock time, seconds since the epoch
         :param located: compute node uuids by instance uuid
+        :param count_doubted: whether that is counted
         """
-        snapshot, overlay, earlier = self._current()
+        if count_doubted:
+            columns = self._columns_of(self._current())
+        else:
+            with self._lock:
+                columns = self._columns_of(self._current())
+                columns.discount(self._doubted(columns.snapshot))
+        return view_.Hosts(columns, now, dict(located or {}))
+
+    def _columns_of(self, published: _Published) -> view_.MergedColumns:
+        snapshot, overlay, earlier = published
         try:
             columns = self._idle.pop()
         except IndexError:
             columns = view_.MergedColumns(snapshot)
         columns.follow(snapshot, overlay, earlier)
-        return view_.Hosts(columns, now, dict(located or {}))
+        return columns
+
+    def _doubted(
+        self, snapshot: snapshot_.Snapshot
+    ) -> list[tuple[int, view_.Changes]]:
+        """Return the changes that are in doubt, which the overlay has."""
+        return [
+            (row, view_.changes(taking.resources))
+            for node, takings in self._takings.items()
+            if (row := snapshot.rows.get(node)) is not None
+            for taking in takings if taking.doubted]
 
     def reuse(self, hosts: view_.Hosts) -> None:
         """Let another request have the columns of a view.
@@ -222,7 +265,8 @@ class HostTable:
             if check is not Check.NOTHING and self._is_behind(columns) and (
                     check is Check.UNTOUCHED
                     and self._is_touched(columns, taken)
-                    or not self._has_room(taken)):
+                    or not self._has_room(
+                        taken, columns.discounted is None)):
                 return None
             takings = [Taking(node, resources, hosts.now,
                               self._given(node, resources))
@@ -243,6 +287,7 @@ class HostTable:
             snapshot, overlay, _ = self._published
             for taking in takings:
                 self._remove(taking)
+                taking.tell()
                 row = snapshot.rows.get(taking.node)
                 if row is not None:
                     overlay.append((row, view_.inverse(
@@ -258,9 +303,22 @@ class HostTable:
         with self._lock:
             for taking in takings:
                 taking.claimed = True
+                taking.tell()
                 if taking.doubted:
                     doubtful.extend(taking.providers)
         return doubtful
+
+    def watch(self, make_watcher: Callable[[], Callable[[], None]]) -> None:
+        """Have it told when all that is noted by now is confirmed or undone.
+
+        :param make_watcher: is called for each of them that is neither, and
+            returns what is called then; it may not block, nor may that
+        """
+        with self._lock:
+            for takings in self._takings.values():
+                for taking in takings:
+                    if not taking.claimed:
+                        taking.watchers.append(make_watcher())
 
     def _is_behind(self, columns: view_.MergedColumns) -> bool:
         """Return whether the table changed since the columns followed it."""
@@ -280,32 +338,35 @@ class HostTable:
                    for node, _ in taken)
 
     def _has_room(
-        self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]]
+        self, taken: Iterable[tuple[str, tuple[tuple[str, int], ...]]],
+        count_doubted: bool,
     ) -> bool:
         wanted: dict[tuple[str, str], int] = {}
         for node, resources in taken:
             for resource, amount in resources:
                 key = (node, resource)
                 wanted[key] = wanted.get(key, 0) + amount
-        return all(self._room(*key) >= amount
+        return all(self._room(*key, count_doubted) >= amount
                    for key, amount in wanted.items())
 
-    def _room(self, node: str, resource: str) -> float:
+    def _room(
+        self, node: str, resource: str, count_doubted: bool
+    ) -> float:
         """Return what is left on a host, by all that is known."""
         if columns_.AT in resource:
             uuid = columns_.sharing_provider(resource)
             if uuid is not None:
                 return self._others.room(uuid, resource) - sum(
-                    amount for takings in self._takings.values()
-                    for taking in takings for name, amount
-                    in taking.resources if name == resource)
+                    taking.amount(resource, count_doubted)
+                    for takings in self._takings.values()
+                    for taking in takings)
         row = self._rows.get(node)
         column = self._columns.get(columns_.ROOM + resource)
         if row is None or column is None:
             return 0.0
         return float(column[row]) - sum(
-            amount for taking in self._takings.get(node, ())
-            for name, amount in taking.resources if name == resource)
+            taking.amount(resource, count_doubted)
+            for taking in self._takings.get(node, ()))
 
     def _given(
         self, node: str, resources: tuple[tuple[str, int], ...]
@@ -504,7 +565,7 @@ class HostTable:
             if row is None:
                 self._set_other(uuid, _left(capacity, used), _bounds(units))
                 return
-            self._fold()
+            self._fold(told=uuid)
             for taking in self._takings.get(uuid, ()):
                 taking.doubted = True
             self._changed = True
@@ -545,7 +606,7 @@ class HostTable:
         node, number = self._others.children.get(uuid, ('', 0))
         if not node and uuid not in self._others.sharing:
             return
-        self._fold()
+        self._fold(told=uuid)
         for takings in ([self._takings.get(node, [])] if node
                         else self._takings.values()):
             for taking in takings:
@@ -593,16 +654,25 @@ class HostTable:
         taken here is counted in their place.
         """
         with self._lock:
-            self._fold()
+            self._fold(before=before)
             for uuid, count in self._inflight_builds.expire(before):
                 self._writable(view_.BUILDS)[
                     self._rows[uuid]] -= count
                 self._changed = True
 
-    def _fold(self) -> None:
-        """Put what is claimed into the columns."""
+    def _fold(self, told: str = '', before: float = -math.inf) -> None:
+        """Put what is claimed into the columns.
+
+        What they may have in them already stays out, so that it can be told
+        apart, until the claim store tells of the provider again.
+
+        :param told: the provider that the store tells of now
+        :param before: wall clock time; what was chosen earlier does not wait
+        """
         for node, takings in list(self._takings.items()):
-            claimed = [each for each in takings if each.claimed]
+            claimed = [each for each in takings if each.claimed and (
+                not each.doubted or told in each.providers
+                or each.at < before)]
             row = self._rows.get(node)
             for taking in claimed:
                 self._remove(taking)

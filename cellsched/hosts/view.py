@@ -59,6 +59,8 @@ class MergedColumns:
         self.current: dict[Any, Any] = {}
         #: What the decision took: rows and resources.
         self.taken: list[tuple[int, Mapping[str, int]]] = []
+        #: What others chose and this decision does not count, if so.
+        self.discounted: Sequence[tuple[int, Changes]] | None = None
         self._copies: dict[str, snapshot_.Column] = {}
         self._shared: dict[str, float] = {}
         self._shown: dict[str, snapshot_.Column] = {}
@@ -122,11 +124,22 @@ class MergedColumns:
         self.taken.append((row, resources))
         self._add(row, changes(tuple(resources.items())))
 
+    def discount(self, chosen: Sequence[tuple[int, Changes]]) -> None:
+        """Do not count some of what others chose, for this decision only.
+
+        :param chosen: the rows, and how they change
+        """
+        for row, changed in chosen:
+            self._add(row, changed, -1)
+        self.discounted = chosen
+
     def give_back(self) -> None:
-        """Take back all that the decision took."""
+        """Take back all that the decision took; count what it did not."""
         for row, resources in self.taken:
             self._add(row, changes(tuple(resources.items())), -1)
-        self.taken = []
+        for row, changed in self.discounted or ():
+            self._add(row, changed)
+        self.taken, self.discounted = [], None
 
     def _add(self, row: int, changed: Changes, times: int = 1) -> None:
         self.takings += 1

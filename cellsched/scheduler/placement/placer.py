@@ -184,15 +184,12 @@ class Placer:
             located = self._locate(pipeline, request, uuids, again)
             choice = self._choose(
                 pipeline, request, uuids, alternates, located, refusals)
+            if (not choice.places and fresh and again == claim
+                    and not self._loader.extend()):
+                choice = self._choose_at_last(
+                    context, pipeline, request, uuids, alternates, located,
+                    refusals, claim)
             places, why = choice.places, choice.why
-            if not places and fresh and again == claim and not (
-                    self._loader.extend()):
-                assert why is not None
-                error = self._error(
-                    context, request, uuids, why, choice.decision)
-                if isinstance(error, exception.NoValidHost):
-                    self._give_back(located)
-                raise error
             if not places:
                 # Somebody else may have read it since, after this choice.
                 if not fresh:
@@ -222,6 +219,39 @@ class Placer:
         assert why is not None
         why = self._refused(why, choice.decision, refusals)
         raise self._error(context, request, uuids, why, choice.decision)
+
+    def _choose_at_last(
+        self, context: context_.RequestContext, pipeline: pipeline_.Pipeline,
+        request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
+        located: moves.Located, refusals: claim_refusals.ClaimRefusals,
+        claim: bool,
+    ) -> _Choice:
+        """Choose once more where there was no place; see :meth:`place`.
+
+        What others chose and may not get is no reason to refuse a request, so
+        this waits until all of that is claimed, or is not.
+        """
+        events = []
+
+        def watcher() -> Callable[[], None]:
+            events.append(self._clock.event())
+            return events[-1].set
+
+        if claim:
+            self._loader.table.watch(watcher)
+        for event in events:
+            event.wait()
+        choice = self._choose(
+            pipeline, request, uuids, alternates, located, refusals,
+            count_doubted=not claim)
+        if choice.places:
+            return choice
+        assert choice.why is not None
+        error = self._error(
+            context, request, uuids, choice.why, choice.decision)
+        if isinstance(error, exception.NoValidHost):
+            self._give_back(located)
+        raise error
 
     def plan(
         self, context: context_.RequestContext, request: objects.RequestSpec,
@@ -306,6 +336,7 @@ class Placer:
         self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int, located: moves.Located,
         refusals: claim_refusals.ClaimRefusals, keep: bool = True,
+        count_doubted: bool = True,
     ) -> _Choice:
         """Choose for each instance in turn, and note what is chosen.
 
@@ -315,10 +346,12 @@ class Placer:
         it, is passed over, and so is one that the server group is kept from.
 
         :param keep: whether what is chosen is noted
+        :param count_doubted: whether to count what may be counted already
         """
         table = self._loader.table
         for check in _CHECKS:
-            hosts = table.view(self._clock.steady(), located.nodes)
+            hosts = table.view(
+                self._clock.steady(), located.nodes, count_doubted)
             try:
                 selector = selection_.Selector(
                     pipeline, self._policy if keep else self._planned, hosts,

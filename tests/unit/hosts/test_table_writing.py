@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing the host table."""
 
+import itertools
+
 import numpy as np
 
 from cellsched.hosts import columns
@@ -12,6 +14,9 @@ from tests.unit.hosts import taking
 _HOST = {'vcpus_total': 8, 'unreserved_ram_mb': 16384, 'free_ram_mb': 16384,
          'unreserved_disk_mb': 102400, 'free_disk_mb': 102400,
          'room:VCPU': 32}
+
+#: The same, as the claim store tells of it; there is room for one more.
+_ROOM = {'VCPU': 4, 'MEMORY_MB': 16384, 'DISK_GB': 100}
 
 
 def made(*uuids):
@@ -403,6 +408,78 @@ class TestTakings(base.TestCase):
         self.assertEqual([4, 2], self.hosts['vcpus_used'].tolist())
 
         self.assertEqual(['x'], self.hosts.confirm(takings))
+
+    def test_what_is_in_doubt_may_be_left_out(self):
+        for claimed in (False, True):
+            takings = self.hosts.note(self.choose(0))
+            self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
+            if claimed:
+                self.hosts.confirm(takings)
+                self.hosts.publish()
+
+            self.assertEqual(4, self.hosts['vcpus_used'][0])
+            hosts = self.hosts.view(10.0, count_doubted=False)
+            self.assertEqual(2, hosts['vcpus_used'][0])
+            self.hosts.reuse(hosts)
+            self.assertEqual(4, self.hosts['vcpus_used'][0])
+            self.hosts.undo(takings)
+
+    def test_what_was_in_doubt_is_told_anew(self):
+        takings = self.hosts.note(self.choose(0))
+        self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
+        self.hosts.confirm(takings)
+
+        self.hosts.set_usage('x', {'VCPU': 32}, {'VCPU': 2}, 1)
+
+        self.assertEqual([2, 0], self.hosts['vcpus_used'].tolist())
+        self.assertEqual([1, 0], self.hosts['num_io_ops'].tolist())
+
+    def test_what_is_in_doubt_and_never_told_of_counts_in_the_end(self):
+        takings = self.hosts.note(self.choose(0))
+        self.hosts.set_usage('x', {'VCPU': 32}, {}, 0)
+        self.hosts.confirm(takings)
+
+        self.hosts.settle(11.0)
+
+        hosts = self.hosts.view(10.0, count_doubted=False)
+        self.assertEqual([2, 0], hosts['vcpus_used'].tolist())
+
+    def test_room_is_looked_for_as_it_was_seen(self):
+        self.hosts.set_usage('x', _ROOM, {}, 0)
+        self.hosts.note(self.choose(0))
+        self.hosts.set_usage('x', _ROOM, {'VCPU': 2}, 1)
+        for expected in (True, False):
+            hosts = self.hosts.view(10.0, count_doubted=False)
+            hosts.take(0, {'VCPU': 2})
+            # Somebody else chooses the host meanwhile.
+            self.hosts.put(['y'], {'vcpus_used': 1})
+
+            self.assertEqual(expected, self.hosts.note(
+                hosts, table.Check.ROOM) is not None)
+
+    def test_what_is_chosen_is_waited_for_until_it_is_confirmed_or_undone(
+            self):
+        one, other = (self.hosts.note(self.choose(row)) for row in (0, 1))
+        told = []
+
+        def watch(name):
+            numbers = itertools.count()
+
+            def watcher():
+                number = next(numbers)
+                return lambda: told.append((name, number))
+
+            self.hosts.watch(watcher)
+
+        watch('all')
+        self.hosts.confirm(one)
+        self.assertEqual([('all', 0)], told)
+        watch('the other')
+        self.hosts.undo(other)
+        self.assertEqual([('all', 1), ('the other', 0)], told[1:])
+        watch('nothing')
+        self.hosts.undo(other)
+        self.assertEqual(3, len(told))
 
     def test_batch_is_read_when_it_is_published(self):
         with self.hosts.batch():

@@ -34,6 +34,8 @@ class Claims(memory.MemoryClaims):
         self.failure = None
         #: What happens before the next claim.
         self.before = lambda: None
+        #: What happens after the next one, before who claims hears of it.
+        self.after = lambda: None
 
     def claim(self, claims):
         before, self.before = self.before, lambda: None
@@ -46,7 +48,10 @@ class Claims(memory.MemoryClaims):
                 raise exception.ClaimRefused(
                     provider=claim.provider, resource='VCPU', amount=1,
                     consumer=claim.consumer)
-        return super().claim(claims)
+        after, self.after = self.after, lambda: None
+        new = super().claim(claims)
+        after()
+        return new
 
 
 class World(world.World):

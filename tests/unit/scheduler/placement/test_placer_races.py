@@ -198,6 +198,59 @@ class TestConflict(schedulers.PlacingTestCase):
             self.assertTableIsRight(made)
 
 
+class TestClaimsUnderWay(schedulers.PlacingTestCase):
+    """Requests are refused for what others have, not for what they want."""
+
+    def setUp(self):
+        super().setUp()
+        self.fill('a3', 'b1', 'b2')
+        self.loader.refresh(world.CONTEXT)
+        self.threads = futures.ThreadPoolExecutor()
+        self.addCleanup(self.threads.shutdown)
+
+    def ask(self, **wishes):
+        """Have somebody else ask, who has time enough to be refused."""
+        self.other = self.threads.submit(self.place, **wishes)
+        futures.wait([self.other], 0.2)
+
+    def test_claim_that_the_store_told_of_meanwhile_counts_once(self):
+        self.fill('a2')
+
+        def store_tells():
+            self.loader.reload([self.world.providers['a1']])
+            self.ask(vcpus=2)
+
+        self.world.claims.after = store_tells
+        self.place(vcpus=2)
+
+        self.assertEqual([['a1']], schedulers.hosts(self.other.result()))
+        self.assertEqual(4, self.used('a1'))
+        # As with the next refresh.
+        self.loader.reload([])
+        self.assertTableIsRight()
+
+    def test_room_that_is_not_claimed_after_all_is_there(self):
+        def others_are_faster():
+            self.fill('a2')
+            self.ask()
+
+        self.world.claims.before = others_are_faster
+        self.assertRaises(exception.NoValidHost, self.place, 2)
+
+        self.assertEqual([['a1']], schedulers.hosts(self.other.result()))
+        self.assertTableIsRight()
+
+    def test_those_that_find_room_wait_for_nobody(self):
+        def somebody_asks():
+            self.ask()
+            self.assertTrue(self.other.done())
+
+        self.world.claims.before = somebody_asks
+        self.place()
+
+        self.assertEqual([['a2']], schedulers.hosts(self.other.result()))
+
+
 class TestReason(schedulers.PlacingTestCase):
     """Others are always faster."""
 
