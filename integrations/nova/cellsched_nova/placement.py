@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readings of Placement, by what changed there."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import functools
 import itertools
 import threading
 from typing import Any
+from typing import TypeVar
 
 from cellsched.claims.placement import messages
 from cellsched import exception
@@ -32,6 +34,11 @@ _MANY, _AT_ONCE = 200, 20
 
 #: A provider with this trait gives to others of its aggregates.
 _SHARES = 'MISC_SHARES_VIA_AGGREGATE'
+
+#: By resource class, as Placement says it.
+_Inventories = Mapping[str, Mapping[str, Any]]
+
+_T = TypeVar('_T')
 
 
 class PlacementUnavailable(exception.CellschedException):
@@ -168,13 +175,14 @@ class ProviderReader:
             or self._known[uuid].is_host != (uuid in nodes)]
         summaries = (self._summaries(context)
                      if len(changed) >= _MANY else {})
+        self._partial.difference_update(changed)
         self._partial.update(uuid for uuid in changed if uuid in summaries)
         for uuid, facts in itertools.chain(
                 ((uuid, summaries[uuid]) for uuid in changed
                  if uuid in summaries),
-                self._read_all(context, [
-                    *(uuid for uuid in changed if uuid not in summaries),
-                    *self._completed(listed.keys() - set(changed))])):
+                self._read_all(functools.partial(self._read, context), [
+                    uuid for uuid in changed if uuid not in summaries]),
+                self._completed(context, listed.keys() - set(changed))):
             said = listed[uuid]
             self._others.pop(uuid, None)
             is_host = uuid in nodes
@@ -199,39 +207,43 @@ class ProviderReader:
             {}, {}, frozenset(summary['traits']))
             for uuid, summary in said.items()}
 
-    def _completed(self, among: Set[str]) -> list[str]:
-        """Return some providers that are to be read in full."""
-        found = list(itertools.islice(self._partial & among, _AT_ONCE))
-        self._partial.difference_update(found)
-        return found
+    def _completed(
+        self, context: Any, among: Set[str]
+    ) -> Iterator[tuple[str, ProviderFacts]]:
+        """Yield some providers with what a summary did not say of them.
+
+        Their generation is as it was, and so are usage and traits.
+        """
+        uuids = list(itertools.islice(self._partial & among, _AT_ONCE))
+        for uuid, inventories in self._read_all(
+                functools.partial(self._inventories, context), uuids):
+            self._partial.discard(uuid)
+            known = self._known[uuid].facts
+            yield uuid, _facts(inventories, known.used, known.traits)
 
     def _read_all(
-        self, context: Any, uuids: Sequence[str]
-    ) -> Iterator[tuple[str, ProviderFacts]]:
-        """Yield providers with what they have, several read at a time."""
+        self, read: Callable[[str], _T], uuids: Sequence[str]
+    ) -> Iterator[tuple[str, _T]]:
+        """Yield providers with what is read of each, several at a time."""
         if len(uuids) < _FEW:
             for uuid in uuids:
-                yield uuid, self._read(context, uuid)
+                yield uuid, read(uuid)
             return
         with futures.ThreadPoolExecutor(self._threads) as executor:
-            yield from zip(uuids, executor.map(
-                functools.partial(self._read, context), uuids))
+            yield from zip(uuids, executor.map(read, uuids))
 
     def _read(self, context: Any, uuid: str) -> ProviderFacts:
         path = f'/resource_providers/{uuid}'
-        inventories = self._get(
-            context, f'{path}/inventories', {'inventories': {}})['inventories']
+        inventories = self._inventories(context, uuid)
         used = self._get(context, f'{path}/usages', {'usages': {}})['usages']
         traits = self._get(context, f'{path}/traits', {'traits': []})['traits']
-        return ProviderFacts(
-            {name: int((each['total'] - each['reserved'])
-                       * each['allocation_ratio'])
-             for name, each in inventories.items()},
-            used,
-            {name: each['reserved'] for name, each in inventories.items()},
-            {name: (each['min_unit'], each['max_unit'], each['step_size'])
-             for name, each in inventories.items()},
-            frozenset(traits))
+        return _facts(inventories, used, frozenset(traits))
+
+    def _inventories(self, context: Any, uuid: str) -> _Inventories:
+        found: _Inventories = self._get(
+            context, f'/resource_providers/{uuid}/inventories',
+            {'inventories': {}})['inventories']
+        return found
 
     def _get(
         self, context: Any, path: str, missing: Any = None,
@@ -249,3 +261,18 @@ class ProviderReader:
             raise PlacementUnavailable(
                 reason=f'{path} was answered with {answer.status_code}')
         return answer.json()
+
+
+def _facts(
+    inventories: _Inventories, used: Mapping[str, int],
+    traits: frozenset[str],
+) -> ProviderFacts:
+    return ProviderFacts(
+        {name: int((each['total'] - each['reserved'])
+                   * each['allocation_ratio'])
+         for name, each in inventories.items()},
+        used,
+        {name: each['reserved'] for name, each in inventories.items()},
+        {name: (each['min_unit'], each['max_unit'], each['step_size'])
+         for name, each in inventories.items()},
+        traits)

@@ -165,9 +165,34 @@ class TestProviderReader(unittest.TestCase):
         self.assertEqual({'VCPU': 14}, first[uuids[0]].capacity)
         completed = set()
         while more := self.read(*uuids):
+            for path in self.placement.asked[1:]:
+                self.assertTrue(path.endswith('/inventories'), path)
             self.assertLess(len(more), 50)
             completed.update(more)
         self.assertEqual(set(uuids[1:]), completed)
+        # What the summary said, with bounds.
+        facts = self.reader.facts(uuids[1])
+        self.assertEqual(({'VCPU': 1}, {'VCPU': (1, 8, 1)}),
+                         (facts.used, facts.units))
+
+    def test_provider_that_changed_since_a_summary_is_read_once(self):
+        uuids = [f'20000000-0000-4000-8000-000000000{number}'
+                 for number in range(100, 300)]
+        for uuid in uuids:
+            self.placement.put(uuid, 1)
+        self.placement.summarised = uuids
+        self.read(*uuids)
+        for uuid in uuids[:100]:
+            self.placement.put(uuid, 2)
+
+        self.read(*uuids)
+
+        asked = list(self.placement.asked)
+        while self.read(*uuids):
+            asked += self.placement.asked
+        for uuid in uuids:
+            self.assertEqual(1, asked.count(
+                f'/resource_providers/{uuid}/inventories'))
 
     def test_children_and_sharing_providers_give_classes(self):
         self.placement.put(HOST, 1)
