@@ -8,6 +8,7 @@ does, and decided on the hosts that are left.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -35,6 +36,7 @@ from cellsched_nova import candidates
 from cellsched_nova import choosing
 from cellsched_nova import claims
 from cellsched_nova import enabled_plugins
+from cellsched_nova import placement
 from cellsched_nova import requests
 from cellsched_nova import rows
 from cellsched_nova import source
@@ -165,9 +167,9 @@ class RequestDecision:
                 resources, self._spec, states), states, together)
 
         if not self._claiming or len(self._instances) < 2:
-            return self._on_fresh_hosts(choose)
-        return self._on_fresh_hosts(
-            functools.partial(self._together_or_in_turn, choose))
+            return self._on_freed_hosts(choose, resources)
+        return self._on_freed_hosts(
+            functools.partial(self._together_or_in_turn, choose), resources)
 
     def _together_or_in_turn(
         self, choose: Callable[[bool], list[list[Any]]]
@@ -212,6 +214,26 @@ class RequestDecision:
             return choose()
         except nova_exception.NoValidHost:
             if not self._parts.hosts.refresh(self._context, self._asked_at):
+                raise
+            return choose()
+
+    def _on_freed_hosts(
+        self, choose: Callable[[], list[list[Any]]],
+        resources: Mapping[str, int],
+    ) -> list[list[Any]]:
+        """Return what is chosen; refuse only what Placement has no room for.
+
+        :param resources: what each instance takes
+        """
+        try:
+            return self._on_fresh_hosts(choose)
+        except nova_exception.NoValidHost:
+            try:
+                freed = self._parts.hosts.find_freed(self._context, resources)
+            except placement.PlacementUnavailable as exc:
+                LOG.warning('Refused on hosts as they were: %s', exc)
+                freed = False
+            if not freed:
                 raise
             return choose()
 

@@ -66,6 +66,14 @@ def usage(nodes: Sequence[Any]) -> dict[str, list[int]]:
     }
 
 
+def uses_less(now: Any, before: Any) -> bool:
+    """Return whether less is used on a compute node than before."""
+    return any(getattr(now, name) < getattr(before, name) for name in (
+        'vcpus_used', 'memory_mb_used', 'local_gb_used')) or (
+        _number(now.stats or {}, 'num_instances')
+        < _number(before.stats or {}, 'num_instances'))
+
+
 def service_columns(services: Sequence[Any]) -> dict[str, list[Any]]:
     """Return the columns that rows of compute services fill.
 

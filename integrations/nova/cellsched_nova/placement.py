@@ -14,6 +14,9 @@ import itertools
 import threading
 from typing import Any
 from typing import TypeVar
+import urllib.parse
+
+from keystoneauth1 import exceptions as ks_exceptions
 
 from cellsched.claims.placement import messages
 from cellsched import exception
@@ -83,7 +86,9 @@ NOTHING = ProviderFacts({}, {}, {}, {}, frozenset())
 class ProviderReader:
     """Reads providers whose generation changed since they were read last.
 
-    Every change of inventories, traits, aggregates or allocations changes it.
+    Every change of inventories, traits or aggregates changes it, and so does
+    every write of allocations. To delete them does not, and that is how Nova
+    gives back what a server had; see :meth:`freed`.
 
     :param client: Nova's report client
     :param threads: how many providers are read at a time, where many are
@@ -132,6 +137,29 @@ class ProviderReader:
             self._known[uuid] = dataclasses.replace(
                 known, generation=known.generation + 1,
                 facts=dataclasses.replace(known.facts, used=used))
+
+    def freed(
+        self, context: Any, resources: Mapping[str, int], limit: int
+    ) -> list[str]:
+        """Return providers of which less is taken than was read last.
+
+        Blocks: Placement looks for candidates.
+
+        :param resources: amounts by resource class, of which they have room
+        :param limit: how many candidates are looked at
+        :raises PlacementUnavailable: it cannot be told
+        """
+        if not resources:
+            return []
+        said = self._get(
+            context, '/allocation_candidates?' + urllib.parse.urlencode({
+                'resources': ','.join(f'{name}:{amount}' for name, amount
+                                      in sorted(resources.items())),
+                'limit': limit}), version=CANDIDATES)['provider_summaries']
+        return [uuid for uuid, summary in said.items()
+                if (known := self.facts(uuid)) is not None
+                and any(each['used'] < known.used.get(name, 0)
+                        for name, each in summary['resources'].items())]
 
     def facts(self, uuid: str) -> ProviderFacts | None:
         """Return what is known of a provider, if anything."""
@@ -253,8 +281,11 @@ class ProviderReader:
 
         :param missing: in place of that, where there is no such provider
         """
-        answer = self._client.get(path, version=version,
-                                  global_request_id=context.global_id)
+        try:
+            answer = self._client.get(path, version=version,
+                                      global_request_id=context.global_id)
+        except ks_exceptions.ClientException as exc:
+            raise PlacementUnavailable(reason=str(exc)) from exc
         if answer.status_code == 404 and missing is not None:
             return missing
         if answer.status_code != 200:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hosts of a deployment of Nova, read by what changed."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -11,7 +12,6 @@ import threading
 import time
 from typing import Any
 
-from keystoneauth1 import exceptions as ks_exceptions
 from nova import context as nova_context
 from nova.db.main import api as db
 from nova.db.main import models
@@ -19,10 +19,10 @@ from nova import objects as nova_objects
 from oslo_log import log
 from oslo_utils import timeutils
 
-from cellsched.hosts import aggregate
 from cellsched.hosts import document
 from cellsched.hosts import table
 from cellsched.inventory import source
+from cellsched_nova import aggregates
 from cellsched_nova import nodes as nodes_
 from cellsched_nova import placement
 
@@ -34,6 +34,10 @@ _UNSURE = datetime.timedelta(seconds=2)
 
 #: Seconds after which what is known is too old to decide by.
 _OLD_S = 30.0
+
+#: Seconds after which Nova has deleted the allocations of a server that its
+#: host has told to be gone.
+_DELETING_S = 3.0
 
 #: Seconds after which a build that no host reported counts no more.
 _PENDING_S = 60.0
@@ -77,13 +81,16 @@ class NovaHosts(source.HostSource):
         self._lock = threading.Lock()
         # Monotonic time at which the last reading began.
         self._read_at = -math.inf
-        self._aggregates_at = time.monotonic()
+        # Seconds that it took.
+        self._took_s = 0.0
         self._expired = False
         self._stopping = threading.Event()
         self._marks: dict[str, dict[str, datetime.datetime | None]] = {}
         self._nodes: dict[str, Any] = {}
-        self._aggregates: dict[int, tuple[Any, aggregate.HostAggregate]] = {}
-        self._groups: dict[str, tuple[aggregate.HostAggregate, ...]] = {}
+        self._aggregates = aggregates.NovaAggregates(host_manager, conf)
+        # When to ask for what is taken of a node; the oldest is first.
+        self._freed: collections.deque[tuple[float, str]] = (
+            collections.deque())
 
     @property
     def given_by_others(self) -> frozenset[str]:
@@ -98,8 +105,11 @@ class NovaHosts(source.HostSource):
 
         :param context: an administrator's
         """
-        # Somebody reads at that interval, and a reading takes its time.
+        # Somebody reads at that interval, which begins when the last reading
+        # ends: that was begun longer ago, by the time that it took.
         fresh_s = 2 * self._conf.cellsched.refresh_interval
+        if fresh_s:
+            fresh_s = min(fresh_s + self._took_s, max(fresh_s, _OLD_S))
         now = time.monotonic()
         if fresh_s and self._lock.locked() and not self._expired and (
                 self._read_at >= now - _OLD_S):
@@ -116,6 +126,7 @@ class NovaHosts(source.HostSource):
             with self.table.batch():
                 self._read(context)
             self._read_at = began_at
+            self._took_s = time.monotonic() - began_at
             return True
 
     def reload(self, providers: Iterable[str]) -> None:
@@ -126,6 +137,26 @@ class NovaHosts(source.HostSource):
         """Have these hosts read anew before anything else is decided."""
         self._providers.forget(providers)
         self._expired = True
+
+    def find_freed(
+        self, context: Any, resources: Mapping[str, int]
+    ) -> bool:
+        """Look in Placement for hosts that were freed, and read them anew.
+
+        Placement does not tell of allocations that are deleted. Where a host
+        says that less is used, it is asked some seconds later; a request that
+        comes before has this.
+
+        :param resources: what they are to have room for
+        :returns: whether there are any
+        :raises cellsched_nova.placement.PlacementUnavailable: it cannot be
+            told
+        """
+        freed = self._providers.freed(
+            context, resources, self._conf.scheduler.max_placement_results)
+        if freed:
+            self.reload(freed)
+        return bool(freed)
 
     def confirm(
         self, takings: Iterable[table.Taking], claimed: bool = True
@@ -196,16 +227,20 @@ class NovaHosts(source.HostSource):
 
     def _read(self, context: Any) -> None:
         new = self._read_cells(context)
+        now = time.monotonic()
+        while self._freed and self._freed[0][0] <= now:
+            self._providers.forget([self._freed.popleft()[1]])
         try:
             for uuid, facts in self._providers.changes(
                     context, list(self._nodes)):
                 self._set_facts(uuid, facts)
-        except (placement.PlacementUnavailable,
-                ks_exceptions.ClientException) as exc:
+        except placement.PlacementUnavailable as exc:
             LOG.warning('Placement cannot be read; hosts are decided on as '
                         'they were: %s', exc)
-        self._read_aggregates(context)
-        self._set_aggregates(new)
+        self._aggregates.read(context)
+        changed, columns = self._aggregates.changes(self._nodes, new)
+        if changed:
+            self.table.put(changed, columns)
         self.table.settle(timeutils.utcnow_ts(microsecond=True) - _PENDING_S)
 
     def _read_cells(self, context: Any) -> set[str]:
@@ -258,6 +293,10 @@ class NovaHosts(source.HostSource):
                  and nodes_.has_reported(node)]
         uuids = [node.uuid for node in nodes]
         new = {uuid for uuid in uuids if uuid not in self._nodes}
+        again_at = time.monotonic() + _DELETING_S
+        self._freed.extend(
+            (again_at, node.uuid) for node in nodes if node.uuid not in new
+            and nodes_.uses_less(node, self._nodes[node.uuid]))
         self._nodes.update(zip(uuids, nodes))
         if nodes:
             self.table.put(uuids, nodes_.columns(nodes, cell))
@@ -295,63 +334,6 @@ class NovaHosts(source.HostSource):
         self.table.put([uuid], {
             name: told[name] for name in (
                 'free_disk_mb', 'disk_mb_used', 'unreserved_disk_mb')})
-
-    def _read_aggregates(self, context: Any) -> None:
-        """Read all aggregates, if that was not done for long.
-
-        Nova's API tells each scheduler of a change once; one that was not
-        there then would never know.
-        """
-        now = time.monotonic()
-        if now < (self._aggregates_at
-                  + self._conf.cellsched.full_refresh_interval):
-            return
-        self._aggregates_at = now
-        manager = self._host_manager
-        found = nova_objects.AggregateList.get_all(context)
-        manager.update_aggregates(found)
-        there = {each.id for each in found}
-        for number in [*manager.aggs_by_id]:
-            if number not in there:
-                manager.delete_aggregate(manager.aggs_by_id[number])
-
-    def _set_aggregates(self, new: Iterable[str]) -> None:
-        """Take over the aggregates as Nova's host manager has them."""
-        known = dict(self._host_manager.aggs_by_id)
-        for number in self._aggregates.keys() - known.keys():
-            del self._aggregates[number]
-        for number, said in known.items():
-            facts = (said.uuid, said.name, dict(said.metadata),
-                     frozenset(said.hosts))
-            if (number not in self._aggregates
-                    or self._aggregates[number][0] != facts):
-                self._aggregates[number] = facts, aggregate.HostAggregate(
-                    number, said.uuid, said.name, dict(said.metadata))
-        groups: dict[str, list[aggregate.HostAggregate]] = {}
-        for _, ((_, _, _, hosts), one) in sorted(self._aggregates.items()):
-            for host in hosts:
-                groups.setdefault(host, []).append(one)
-        shared: dict[Any, Any] = {}
-        after = {host: shared.setdefault(tuple(group), tuple(group))
-                 for host, group in groups.items()}
-        before, self._groups = self._groups, after
-        new = set(new)
-        changed = [uuid for uuid, node in self._nodes.items()
-                   if uuid in new
-                   or before.get(node.host) != after.get(node.host)]
-        if changed:
-            mine = [after.get(self._nodes[uuid].host, ()) for uuid in changed]
-            self.table.put(changed, {
-                'aggregates': mine,
-                'availability_zone': [self._zone(group) for group in mine]})
-
-    def _zone(self, group: Iterable[aggregate.HostAggregate]) -> str:
-        for each in group:
-            zone = each.metadata.get(aggregate.ZONE_KEY)
-            if zone:
-                return zone
-        zone = self._conf.default_availability_zone
-        return str(zone)
 
 
 @db.pick_context_manager_reader

@@ -84,3 +84,16 @@ class TestServices(unittest.TestCase):
             'service_disabled': [True], 'forced_down': [False],
             'last_seen_up': [WHEN.replace(tzinfo=datetime.UTC).timestamp()],
         }, found)
+
+
+class TestUsesLess(unittest.TestCase):
+
+    def test_node_on_which_less_is_used_uses_less(self):
+        before = node(memory_mb_used=512)
+
+        for less in ({'memory_mb_used': 0}, {'vcpus_used': 1},
+                     {'local_gb_used': 0}, {'stats': {}}):
+            now = node(**{'memory_mb_used': 512, **less})
+            self.assertTrue(nodes.uses_less(now, before), less)
+            self.assertFalse(nodes.uses_less(before, now), less)
+        self.assertFalse(nodes.uses_less(before, before))

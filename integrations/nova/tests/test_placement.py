@@ -4,6 +4,8 @@
 import types
 import unittest
 
+from keystoneauth1 import exceptions as ks_exceptions
+
 from cellsched_nova import placement
 
 HOST, CHILD, POOL, OTHER = (
@@ -27,6 +29,7 @@ class Placement:
     def __init__(self):
         self.providers = {}
         self.summarised = []
+        self.failure = None
         self.asked = []
 
     def put(self, uuid, generation, total=8, root=None, traits=(),
@@ -40,6 +43,8 @@ class Placement:
 
     def get(self, path, version=None, global_request_id=None):
         self.asked.append(path)
+        if self.failure is not None:
+            raise self.failure
         if path.startswith('/allocation_candidates'):
             return Answer(200, {'provider_summaries': {
                 uuid: {'resources': {'VCPU': {'capacity': 7, 'used': 1}},
@@ -193,6 +198,34 @@ class TestProviderReader(unittest.TestCase):
         for uuid in uuids:
             self.assertEqual(1, asked.count(
                 f'/resource_providers/{uuid}/inventories'))
+
+    def test_provider_is_freed_of_which_less_is_taken_than_is_known(self):
+        for uuid in (HOST, OTHER):
+            self.placement.put(uuid, 1)
+        self.placement.providers[OTHER]['usages'] = {'VCPU': 1}
+        self.read(HOST, OTHER)
+        self.placement.summarised = [HOST, OTHER, POOL]
+        self.placement.asked.clear()
+
+        self.assertEqual([HOST], self.reader.freed(
+            CONTEXT, {'VCPU': 2, 'MEMORY_MB': 512}, 50))
+
+        [path] = self.placement.asked
+        self.assertEqual(
+            '/allocation_candidates?'
+            'resources=MEMORY_MB%3A512%2CVCPU%3A2&limit=50', path)
+
+    def test_who_wants_nothing_is_not_looked_for(self):
+        self.assertEqual([], self.reader.freed(CONTEXT, {}, 50))
+        self.assertEqual([], self.placement.asked)
+
+    def test_connection_that_fails_is_told(self):
+        self.placement.failure = ks_exceptions.ConnectFailure('gone')
+
+        with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
+            self.reader.freed(CONTEXT, {'VCPU': 1}, 50)
+        with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
+            self.read()
 
     def test_children_and_sharing_providers_give_classes(self):
         self.placement.put(HOST, 1)
