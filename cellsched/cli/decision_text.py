@@ -107,6 +107,8 @@ def _request(document: Mapping[str, Any]) -> Iterator[str]:
            + (f', request {asked}' if asked else ''))
     yield (f'Each: {request["flavor"] or "no flavor"} '
            f'({_amounts(request["resources"])})')
+    if request.get('problem'):
+        yield f'That is not all: {request["problem"]}'
     for group in request.get('groups', ()):
         traits = [*group['required'],
                   *(f'no {trait}' for trait in group['forbidden'])]
@@ -121,6 +123,11 @@ def _request(document: Mapping[str, Any]) -> Iterator[str]:
                     if value]
         if said:
             yield f'{name.replace("_", " ").capitalize()}: {_shown(said)}'
+    way = document.get('way')
+    if way:
+        yield f'Decided on {way["name"]}' + (
+            f', because of {"; ".join(way["reasons"])}' if way["reasons"]
+            else '')
 
 
 def _stages(document: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import datetime
 from typing import Any
 
+from cellsched import exception
 from cellsched import objects
 from cellsched.scheduler.explanation import decision_record as decision_
 
@@ -36,11 +37,15 @@ def of(
 
     :param instances: uuids of the instances that it is about
     """
+    told = decision.to_dict()
+    if decision.way is not None:
+        # Reasons have names of hints and properties, which users wrote.
+        told['way']['reasons'] = _texts(decision.way.reasons, _VALUES_MAX)
     return {
         'version': VERSION,
         'decided_at': decided_at.isoformat(timespec='milliseconds') + 'Z',
         'request_id': request_id,
-        **decision.to_dict(),
+        **told,
         'request': summary(request, len(instances)),
         'instances': list(instances),
     }
@@ -55,8 +60,7 @@ def summary(request: objects.RequestSpec, instances: int) -> dict[str, Any]:
         'user_id': _text(request.get('user_id')),
         'instances': instances,
         'flavor': _text(flavor.get('name')),
-        'resources': request.resources(),
-        'groups': _groups(request),
+        **_demand(request),
         'image': _text(image.get('id')) if image else None,
         'availability_zone': _text(request.get('availability_zone')),
         'hints': _hints(request.get('scheduler_hints') or {}),
@@ -69,6 +73,16 @@ def summary(request: objects.RequestSpec, instances: int) -> dict[str, Any]:
     if target is not None:
         found['destination'] = _destination(target)
     return found
+
+
+def _demand(request: objects.RequestSpec) -> dict[str, Any]:
+    """Return what is asked for of resources, if that makes sense."""
+    try:
+        return {'resources': request.resources(), 'groups': _groups(request)}
+    except exception.InvalidField as exc:
+        # Schedulers of others decide on it all the same.
+        return {'resources': {}, 'groups': [],
+                'problem': _text(exc.format_message())}
 
 
 def _groups(request: objects.RequestSpec) -> list[dict[str, Any]]:

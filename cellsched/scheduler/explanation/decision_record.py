@@ -54,6 +54,19 @@ class Pick:
 
 
 @dataclasses.dataclass
+class Way:
+    """The way that a request went, of several that there are.
+
+    :param name: what it was decided on
+    :param reasons: what of the request has it go that way; none where it is
+        the usual one
+    """
+
+    name: str
+    reasons: Sequence[str] = ()
+
+
+@dataclasses.dataclass
 class Decision:
     """A decision on one request.
 
@@ -65,6 +78,7 @@ class Decision:
     :param rejections: why, in figures
     :param examples: where there was no host, names of some that were
         rejected, by what rejected them; not for users
+    :param way: the way that it went, if there are several
     """
 
     hosts: int
@@ -73,6 +87,7 @@ class Decision:
     reason: str | None = None
     rejections: Sequence[dict[str, Any]] = ()
     examples: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    way: Way | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -83,7 +98,9 @@ class Decision:
             'picks': [{**vars(pick), 'first': _told(pick.first),
                        'second': _told(pick.second)} for pick in self.picks],
             'rejections': list(self.rejections),
-            'examples': dict(self.examples)}
+            'examples': dict(self.examples),
+            'way': None if self.way is None else {
+                'name': self.way.name, 'reasons': list(self.way.reasons)}}
 
 
 def _told(place: Place | None) -> dict[str, Any] | None:
@@ -91,6 +108,21 @@ def _told(place: Place | None) -> dict[str, Any] | None:
         **vars(place),
         'shares': [dict(vars(share)) for share in place.shares],
         'providers': list(place.providers)}
+
+
+def of(
+    hosts: view.Hosts, found: candidates_.Candidates | None,
+    picks: Sequence[Pick],
+) -> Decision:
+    """Return what was decided, to be told later.
+
+    :param found: the candidates that there were in the end, if there were
+        any; none of them is left where all were rejected
+    """
+    # Candidates that are empty have rejected something all the same.
+    steps = () if found is None else found.filtered.steps
+    stages = () if found is None else found.stages
+    return Decision(len(hosts), counts(len(hosts), stages, steps), picks)
 
 
 def pick(

@@ -11,7 +11,11 @@ import re
 from typing import Any
 
 from cellsched import exception
+from cellsched.hosts import view
 from cellsched.scheduler.decision import candidates
+
+#: Hosts that are named for each thing that rejected some.
+_EXAMPLES_MAX = 10
 
 #: Under which hosts are counted whose claims were refused.
 CLAIMS = 'claims'
@@ -111,6 +115,30 @@ class Diagnosis:
             return f'the only host {said[0][1]}'
         return f'of {self.hosts} hosts ' + ', '.join(
             f'{count} {words}' for count, words in said)
+
+
+def examples(
+    hosts: view.Hosts, found: candidates.Candidates | None,
+    lost: Sequence[int] = (), denied: Sequence[int] = (),
+) -> dict[str, list[str]]:
+    """Return names of hosts that were rejected, a few for each thing.
+
+    :param found: the candidates that there were in the end, if any
+    :param lost: rows of those whose claims were refused
+    :param denied: rows of those that the server group is kept from
+    """
+    rows: dict[str, Sequence[int]] = {}
+    elsewhere = frozenset(lost)
+    if found is not None:
+        for stage in found.stages:
+            # There may be as many as there are hosts.
+            some = found.rejected(stage)[:_EXAMPLES_MAX + len(elsewhere)]
+            rows[stage.name] = [
+                row for row in some.tolist() if row not in elsewhere]
+    rows[CLAIMS], rows[GROUP] = lost, denied
+    names = hosts.whole['host']
+    return {name: list(dict.fromkeys(names[list(some[:_EXAMPLES_MAX])]))
+            for name, some in rows.items() if some}
 
 
 def plural(reason: str) -> str:

@@ -22,9 +22,6 @@ from cellsched.scheduler.explanation import decision_record as decision_
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_refusals
 
-#: Hosts that are named for each stage that rejected some.
-_EXAMPLES_MAX = 10
-
 #: How many times more hosts one is chosen of with each refusal.
 _GROWTH = 4
 
@@ -245,26 +242,12 @@ class Selector:
 
     def decision(self) -> decision_.Decision:
         """Return what was decided, to be told later."""
-        # Candidates that are empty have rejected something all the same.
-        found = self._candidates
-        steps = () if found is None else found.filtered.steps
-        stages = () if found is None else found.stages
-        return decision_.Decision(
-            len(self._hosts),
-            decision_.counts(len(self._hosts), stages, steps), self._picks)
+        return decision_.of(self._hosts, self._candidates, self._picks)
 
     def examples(self) -> dict[str, list[str]]:
         """Return names of hosts that were rejected, a few for each stage."""
-        found = {}
-        if self._candidates is not None:
-            for stage in self._candidates.stages:
-                found[stage.name] = np.setdiff1d(
-                    self._candidates.rejected(stage), self._refused)
-        found[diagnosis.CLAIMS] = np.array(self._refused, dtype='int64')
-        found[diagnosis.GROUP] = np.array(self._closed, dtype='int64')
-        names = self._hosts.whole['host']
-        return {name: list(dict.fromkeys(names[rows[:_EXAMPLES_MAX]]))
-                for name, rows in found.items() if len(rows)}
+        return diagnosis.examples(
+            self._hosts, self._candidates, self._refused, self._closed)
 
     def _suits(self, row: int) -> bool:
         """Return whether a host does for what stays there."""

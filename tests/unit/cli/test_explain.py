@@ -78,6 +78,22 @@ class TestExplain(base.CommandTestCase):
                 'made the largest difference, 0.875.'):
             self.assertIn(line, lines)
 
+    def test_way_is_told_where_there_are_several(self):
+        for reasons, line in (
+                ([], 'Decided on columns'),
+                (['a', 'b'], 'Decided on columns, because of a; b')):
+            [uuid] = samples.uuids(1)
+            self.keep_choice(uuid, way=decision_.Way('columns', reasons))
+
+            self.assertIn(line, self.explain(uuid).out.splitlines())
+        self.keep_choice(self.one)
+        self.assertNotIn('Decided on', self.explain(self.one).out)
+
+    def test_demand_that_makes_no_sense_is_told(self):
+        self.keep_choice(self.one, extra_specs={'resources:VGPU': 'many'})
+
+        self.assertIn('resources:VGPU', self.explain(self.one).out)
+
     def test_second_that_is_as_good_or_better_is_explained(self):
         for second, text in (
                 (place('n2', self.cell, RAMWeigher=1.0, CPUWeigher=0.5),

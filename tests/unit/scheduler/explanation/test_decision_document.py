@@ -42,6 +42,12 @@ class TestSummary(base.TestCase):
             'required': ['CUSTOM_FAST'], 'forbidden': ['CUSTOM_OLD']}],
             found['groups'])
 
+    def test_demand_that_makes_no_sense_is_told_with_what_is_wrong(self):
+        found = self.summary(extra_specs={'resources:VGPU': 'many'})
+
+        self.assertEqual(({}, []), (found['resources'], found['groups']))
+        self.assertIn('resources:VGPU', found['problem'])
+
     def test_what_users_wrote_is_cut_to_a_size(self):
         found = self.summary(
             hints={f'{"k" * 1000}{number}': ['v' * 1000] * 1000
@@ -115,6 +121,18 @@ class TestSummary(base.TestCase):
 
 
 class TestOf(base.TestCase):
+
+    def test_reasons_of_a_way_are_cut_to_a_size(self):
+        decision = decision_record.Decision(3, (), (), way=(
+            decision_record.Way('columns', ['w' * 1000] * 1000)))
+
+        found = decision_document.of(
+            decision, builders.request(), ['i1'], None,
+            datetime.datetime(2023, 11, 14))['way']
+
+        self.assertEqual('columns', found['name'])
+        self.assertEqual('… 980 more', found['reasons'][-1])
+        self.assertGreater(10_000, len(json.dumps(found)))
 
     def test_it_holds_the_decision_and_what_it_is_about(self):
         request = builders.request()

@@ -121,4 +121,11 @@ class TestDecision(base.TestCase):
                 'providers': [{'group': '1'}]}, 'second': {
                 'host': 'h2', 'node': 'n2', 'cell': 'c2', 'weight': 1.0,
                 'shares': [], 'providers': []}}],
-            'examples': {'F': ['h']}}, made.to_dict())
+            'examples': {'F': ['h']}, 'way': None}, made.to_dict())
+
+    def test_way_is_told_where_there_are_several(self):
+        made = decision_record.Decision(
+            2, (), (), way=decision_record.Way('columns', ['a', 'b']))
+
+        self.assertEqual({'name': 'columns', 'reasons': ['a', 'b']},
+                         made.to_dict()['way'])

@@ -5,8 +5,11 @@ from oslo_serialization import jsonutils
 
 from cellsched import exception
 from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.explanation import diagnosis
+from cellsched.testing import builders
 from tests.unit import base
+from tests.unit.scheduler import toys
 
 MEMORY = candidates.Rejection('capacity:MEMORY_MB', 6, 'lacks memory',
                               candidates.Nearest(1, 512, 'MB'))
@@ -128,3 +131,38 @@ class TestPlural(base.TestCase):
     def test_strange_reason_is_no_error(self):
         for reason in ('', '???', 'cannot'):
             self.assertEqual(reason, diagnosis.plural(reason))
+
+
+class TestExamples(base.TestCase):
+
+    def examples(self, *stages, count=12, **rows):
+        hosts = builders.hosts(
+            host=[f'h{number}' for number in range(count)])
+        found = pipeline.Pipeline(stages, []).candidates(
+            hosts, builders.request()) if stages else None
+        return diagnosis.examples(hosts, found, **rows)
+
+    def test_hosts_are_named_by_what_rejected_them(self):
+        self.assertEqual(
+            {'Filter': ['h0'], 'claims': ['h2'], 'server-group': ['h3']},
+            self.examples(toys.Filter([False, True, True, True]), count=4,
+                          lost=[2], denied=[3]))
+
+    def test_lost_host_is_named_there_alone(self):
+        self.assertEqual(
+            {'Filter': ['h0'], 'claims': ['h1']},
+            self.examples(toys.Filter([False, False, True]), count=3,
+                          lost=[1]))
+
+    def test_few_are_named(self):
+        names = [f'h{number}' for number in range(12)]
+        rejecting = toys.Filter([False] * 12)
+
+        self.assertEqual(names[:10], self.examples(rejecting)['Filter'])
+        self.assertEqual({'claims': names[:2], 'Filter': names[2:]},
+                         self.examples(rejecting, lost=[0, 1]))
+        self.assertEqual({'claims': names[:10]},
+                         self.examples(lost=range(12)))
+
+    def test_before_any_was_asked_only_others_are_named(self):
+        self.assertEqual({'claims': ['h0']}, self.examples(lost=[0]))
