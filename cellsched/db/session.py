@@ -81,7 +81,8 @@ class Database:
     It is opened when it is first used, which is after a service has forked.
 
     :param url: SQLAlchemy URL
-    :param schema: whose it is, for people: ``API``, ``cell`` or ``claims``
+    :param schema: whose it is, for people: ``API``, ``cell``, ``claims``, or a
+        word for one that no command here makes
     :param options: oslo.db's options, by name
     :param clock: the process's, which is that of a file of SQLite too
     """
@@ -241,7 +242,7 @@ class Database:
                 reason=self._reason(exc))
         if isinstance(exc, (db_exc.DBError, sa.exc.ProgrammingError)):
             table = _missing_table(exc)
-            if table is not None:
+            if table is not None and self.schema in SYNC_COMMANDS:
                 return exception.SchemaOutOfDate(
                     schema=self.schema, url=urls.mask(self.url),
                     version='none', expected=f'one with the table {table}',

@@ -43,6 +43,20 @@ class DecisionRow:
         return found
 
 
+def create_tables(connection: sa.Connection) -> None:
+    """Create the tables of decisions in a database that has none of them.
+
+    That is for a database that keeps decisions and nothing else, and has no
+    history; what is there already stays.
+    """
+    models.METADATA.create_all(connection, tables=[_TABLE, _INSTANCES])
+
+
+def has_tables(connection: sa.Connection) -> bool:
+    """Return whether a database has the tables of decisions."""
+    return sa.inspect(connection).has_table(_TABLE.name)
+
+
 def create(
     connection: sa.Connection, decisions: Iterable[DecisionRow],
     now: datetime.datetime,

@@ -202,6 +202,16 @@ class TestErrors(DatabaseCase):
             self.assertIn('things', str(error))
             self.assertIn('run: cellsched-manage claims_db sync', str(error))
 
+    def test_missing_table_of_what_no_command_makes_stays_what_it_is(self):
+        other = session.Database(
+            f'sqlite:///{self.path}', 'records', clock=clock.Clock())
+        self.addCleanup(other.close)
+        with other.writer() as connection:
+            METADATA.drop_all(connection)
+
+        self.assertRaises(
+            db_exc.DBNonExistentTable, self.names, other)
+
     def test_other_mistakes_stay_what_they_are(self):
         def mistake():
             with self.database.reader() as connection:

@@ -5,8 +5,11 @@ import json
 
 import sqlalchemy as sa
 
+from cellsched import clock
 from cellsched.db.api import decisions
 from cellsched.db.api import models
+from cellsched.db import session
+from tests.unit import base as unit_base
 from tests.unit.db.api import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -95,3 +98,33 @@ class TestDecisions(base.TestCase):
         self.assertEqual(1050, self.write(decisions.purge, 2.0, 1050))
 
         self.assertEqual([50, 50], self.rows())
+
+
+class TestTables(unit_base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.temporary_directory() / 'records.sqlite'
+        self.database = session.Database(
+            f'sqlite:///{self.path}', 'records', clock=clock.Clock())
+        self.addCleanup(self.database.close)
+
+    def call(self, function, *args):
+        with self.database.writer() as connection:
+            return function(connection, *args)
+
+    def test_tables_of_decisions_are_made_alone_and_once(self):
+        self.assertFalse(self.call(decisions.has_tables))
+
+        self.call(decisions.create_tables)
+        self.call(decisions.create, [
+            decisions.DecisionRow('req-1', 1.0, ['i'], '{"n": 1}')],
+            samples.NOW)
+        self.call(decisions.create_tables)
+
+        self.assertTrue(self.call(decisions.has_tables))
+        self.assertEqual(1, len(self.call(decisions.find, 'i')))
+        self.assertEqual(
+            ['decision_instances', 'scheduler_decisions'],
+            sorted(self.call(lambda connection: sa.inspect(
+                connection).get_table_names())))
