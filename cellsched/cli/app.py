@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cellsched.assembly import api as api_
     from cellsched.assembly import command as assembly
     from cellsched.assembly import planner
+    from cellsched.cli import deployment as deployment_
     from cellsched import context as context_
     from cellsched import embedding
 
@@ -92,11 +93,12 @@ class App(app.App):
 
         :raises cellsched.exception.ConfigurationInvalid: names file and field
         """
+        from cellsched.conf import database
         from cellsched.conf import loader
 
         conf = loader.load(
             self.config_options, kinds=self._kinds, messages=self._sends)
-        be_impatient(conf)
+        database.be_impatient(conf)
         return conf
 
     @property
@@ -307,6 +309,13 @@ class Shell(App):
     NAME = 'cellsched'
     namespace = 'cellsched.cli'
 
+    @functools.cached_property
+    def deployment(self) -> 'deployment_.ReadDeployment':
+        """The deployment that commands read which change nothing."""
+        from cellsched.cli import deployment
+
+        return deployment.OwnDeployment(self)
+
     def build_option_parser(
         self, description: str | None, version: str | None,
         argparse_kwargs: dict[str, Any] | None = None,
@@ -349,15 +358,6 @@ class Manage(App):
     NAME = 'cellsched-manage'
     namespace = 'cellsched.manage'
     verbose = ('-v',)
-
-
-def be_impatient(conf: 'cfg.ConfigOpts') -> None:
-    """Have databases that are away be told of at once.
-
-    Who waits at a terminal can try again.
-    """
-    for group in ('api_database', 'database'):
-        conf.set_default('max_retries', 0, group)
 
 
 class Application(Protocol):

@@ -64,9 +64,7 @@ class ShowCapacity(base.Lister):
             _check_plot(args.plot)
         request = request_options.made(self.app, args)
         snapshot = host.snapshot_of(self.app, args.snapshot)
-        from cellsched.scheduler import planning
-
-        found = planning.room(self.app.conf, snapshot, request)
+        found = self.app.deployment.room(snapshot, request)
         cells = found.cells
         names = {each.cell: snapshot.cells.get(each.cell, each.cell)
                  for each in cells}

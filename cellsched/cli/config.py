@@ -70,11 +70,12 @@ class ValidateConfig(report.ReportCommand):
         """
         from cellsched.assembly import configuration
         from cellsched.assembly import services as assembly
+        from cellsched.conf import database
 
         yield from configuration.problems(conf)
         if broken:
             return
-        app_.be_impatient(conf)
+        database.be_impatient(conf)
         parts = assembly.Parts(conf, self.app.clock)
         try:
             bad = list(configuration.url_problems(parts))

@@ -3,7 +3,6 @@
 
 import argparse
 from collections.abc import Iterator
-from collections.abc import Mapping
 from typing import Any
 from typing import TYPE_CHECKING
 
@@ -59,34 +58,29 @@ class Explain(report.ReportCommand):
         self, name: str, everything: bool
     ) -> 'list[decisions.DecisionRow]':
         from cellsched.api import validation
-        from cellsched.db.api import decisions
 
         validation.check_text('options', 'SERVER|REQUEST_ID', name)
-        with self.app.parts.database.reader() as connection:
-            found = decisions.find(connection, name, None if everything else 1)
+        deployment = self.app.deployment
+        found = deployment.decisions(name, None if everything else 1)
         if not found:
             raise exception.DecisionNotFound(
-                name=name,
-                kept=_kept(self.app.conf.scheduler.decision_retention))
+                name=name, kept=_kept(deployment.retention_s,
+                                      deployment.retention_option))
         return found
 
     def _lines(
         self, told: list[dict[str, Any]], name: str
     ) -> Iterator[str]:
-        cells = self._cells()
+        cells = self.app.deployment.cells()
         for number, document in enumerate(told):
             if number:
                 yield '-' * 79
             server = name if name in document['instances'] else None
             yield from decision_text.lines(document, cells, server)
 
-    def _cells(self) -> Mapping[str, str]:
-        return {cell.uuid: cell.name or cell.uuid
-                for cell in self.app.parts.cells.all()}
 
-
-def _kept(retention_s: int) -> str:
+def _kept(retention_s: int, option: str) -> str:
     if retention_s:
-        return (f'they are kept for {retention_s} seconds, as [scheduler] '
-                'decision_retention says')
-    return 'none are kept, as [scheduler] decision_retention is 0'
+        return (f'they are kept for {retention_s} seconds, as {option} '
+                'says')
+    return f'none are kept, as {option} is 0'

@@ -2,32 +2,24 @@
 """Hosts: ``cellsched host list|show|export``."""
 
 import argparse
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-import itertools
 import json
 import os
 import pathlib
 import tempfile
 from typing import Any
-from typing import cast
-from typing import TextIO
 from typing import TYPE_CHECKING
 
 from cliff import columns
 
 from cellsched.cli import base
 from cellsched.cli import host_providers
-from cellsched.cli import progress
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cells import gather as gather_
     from cellsched.cli import app as app_
-    from cellsched import context as context_
     from cellsched.hosts import document as document_
-    from cellsched import objects
 
 #: The largest snapshot that is read.
 _BYTES_MAX = 1024 ** 3
@@ -185,19 +177,12 @@ def read(app: 'app_.App', path: pathlib.Path) -> 'document_.HostDocument':
 
 
 def snapshot_of(
-    app: 'app_.App', path: pathlib.Path | None
+    app: 'app_.Shell', path: pathlib.Path | None
 ) -> 'document_.HostDocument':
     """Return the hosts of a file, or of the deployment as it is now."""
     if path is not None:
         return read(app, path)
-    parts = app.planner_parts
-    from cellsched.assembly import planner
-    from cellsched import context
-
-    parts.gatherer = cast(
-        'gather_.Gatherer', _Telling(parts.gatherer, app.stderr))
-    snapshot = planner.planner(app.conf, parts).loader.snapshot(
-        context.admin())
+    snapshot = app.deployment.snapshot()
     _warn(app, snapshot)
     return snapshot
 
@@ -206,31 +191,6 @@ def _warn(app: 'app_.App', snapshot: 'document_.HostDocument') -> None:
     for cell in snapshot.silent:
         app.warn(f'warning: cell {cell} did not answer; its hosts are '
                  'missing or old')
-
-
-class _Telling:
-    """Asks cells, and shows how many are through."""
-
-    def __init__(self, gatherer: 'gather_.Gatherer', stream: TextIO) -> None:
-        self._gatherer = gatherer
-        self._stream = stream
-
-    def gather(
-        self, context: 'context_.RequestContext',
-        cells: 'Iterable[objects.CellMapping]',
-        function: Callable[['context_.RequestContext'], Any],
-    ) -> 'gather_.Gathered':
-        cells = list(cells)
-        done = itertools.count(1)
-        with progress.bar('Reading cells', len(cells),
-                          self._stream) as advance:
-            def ask(aimed: 'context_.RequestContext') -> Any:
-                try:
-                    return function(aimed)
-                finally:
-                    advance(next(done))
-
-            return self._gatherer.gather(context, cells, ask)
 
 
 def _rows(

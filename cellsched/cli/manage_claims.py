@@ -158,11 +158,12 @@ def _target_parts(
 ) -> 'assembly.CommandParts':
     """Return the parts of another configuration; to be closed."""
     from cellsched.assembly import command as assembly
+    from cellsched.conf import database
     from cellsched.conf import loader
 
     conf = loader.load(files=list(files), dirs=[], kinds=(plugins.CLAIMS,),
                        messages=False)
-    app_.be_impatient(conf)
+    database.be_impatient(conf)
     return assembly.CommandParts(conf, app.clock)
 
 

@@ -18,6 +18,7 @@ from cellsched.cli import request_options
 
 if TYPE_CHECKING:
     from cellsched.cli import app as app_
+    from cellsched.cli import deployment as deployment_
     from cellsched import objects
 
 #: Exit code.
@@ -87,23 +88,15 @@ class Plan(report.ReportCommand):
 
     def _planner(
         self, args: argparse.Namespace
-    ) -> tuple[Any, Mapping[str, str]]:
+    ) -> tuple['deployment_.Planner', Mapping[str, str]]:
         """Return what decides, and the names of cells."""
-        app = self.app
+        deployment = self.app.deployment
         if args.snapshot is not None:
             from cellsched.cli import host
-            from cellsched.scheduler import planning
 
-            snapshot = host.read(app, args.snapshot)
-            return planning.on_snapshot(
-                app.conf, snapshot, app.planner_parts.random), snapshot.cells
-        parts = app.planner_parts
-        from cellsched.assembly import planner as assembly
-
-        planner = assembly.planner(app.conf, parts)
-        cells = {cell.uuid: cell.name or cell.uuid
-                 for cell in parts.cells.all()}
-        return planner, cells
+            snapshot = host.read(self.app, args.snapshot)
+            return deployment.planner(snapshot), snapshot.cells
+        return deployment.planner(), deployment.cells()
 
 
 def _place(

@@ -113,7 +113,7 @@ def _add_flavor(
     if args.flavor is not None:
         if sizes:
             raise _invalid('--flavor', 'a flavor, or its sizes alone')
-        request.flavor = app.api.flavors.get(app.context(), args.flavor)
+        request.flavor = app.deployment.flavor(args.flavor)
     elif sizes or not request.obj_attr_is_set('flavor'):
         flavor = request.get('flavor') or objects.Flavor(
             name='', root_gb=0, ephemeral_gb=0, swap=0, extra_specs={})
@@ -135,8 +135,7 @@ def _add_group(
         raise _invalid(
             '--group', 'none with --snapshot, which does not say where '
             'servers are')
-    request.instance_group = app.api.server_groups.get(
-        app.context(), args.group)
+    request.instance_group = app.deployment.server_group(args.group)
 
 
 def _check(
@@ -144,7 +143,6 @@ def _check(
     args: argparse.Namespace, count: int,
 ) -> None:
     from cellsched.api import validation
-    from cellsched.filters import registry
 
     conf, flavor = app.conf, request.flavor
     for option, field, least in (('--vcpus', 'vcpus', 1),
@@ -159,7 +157,7 @@ def _check(
         request.availability_zone, request.scheduler_hints or {}, count, count,
     ).check(validation.ServerBounds(
         conf.scheduler.max_instances_per_request, conf.api.max_limit,
-        lambda: registry.hints(conf)))
+        lambda: app.deployment.hints))
     for name in ('--force-host', '--ignore-host'):
         for host in getattr(args, name[2:].replace('-', '_')):
             validation.check_text('options', name, host)

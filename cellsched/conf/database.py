@@ -57,3 +57,14 @@ def register_opts(conf):
 
 def list_opts():
     return {GROUP: OPTS}
+
+
+def be_impatient(conf):
+    """Have databases that are away be told of at once.
+
+    Who waits at a terminal can try again.
+
+    :param conf: options of oslo.db's, where they are registered
+    """
+    for group in ('api_database', 'database'):
+        conf.set_default('max_retries', 0, group)

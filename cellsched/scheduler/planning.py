@@ -17,6 +17,7 @@ from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
+from cellsched.scheduler.decision import pipeline as pipeline_
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.placement import claim_batching
@@ -25,15 +26,17 @@ from cellsched.scheduler.placement import placer
 
 def on_snapshot(
     conf: cfg.ConfigOpts, snapshot: document_.HostDocument,
-    random: random_.Random,
+    random: random_.Random, pipeline: pipeline_.Pipeline | None = None,
 ) -> placer.Placer:
     """Return what plans with the configured filters and weighers.
 
     It knows of no claims: where instances are is not in a snapshot.
+
+    :param pipeline: the decision in place of the one that is configured
     """
     still: Any = Still(snapshot)
     return placer.Placer(
-        still, filter_scheduler.pipeline_of(conf),
+        still, pipeline or filter_scheduler.pipeline_of(conf),
         claim_batching.ClaimBatcher(memory.MemoryClaims()),
         _Then(snapshot.now), filter_scheduler.taste_of(conf, random), 2,
         _refuse_to_record,
@@ -74,16 +77,18 @@ class Room(NamedTuple):
 def room(
     conf: cfg.ConfigOpts, snapshot: document_.HostDocument,
     request: objects.RequestSpec,
+    pipeline: pipeline_.Pipeline | None = None,
 ) -> Room:
     """Return how many servers of one kind fit each cell, and what rejects.
 
     The configured filters are asked once, as for a single server: what they
     would say of the next ones, as to how many share a host, does not count.
 
+    :param pipeline: the decision in place of the one that is configured
     :raises cellsched.exception.InvalidField: something asked for makes no
         sense, or is read by no filter
     """
-    pipeline = filter_scheduler.pipeline_of(conf)
+    pipeline = pipeline or filter_scheduler.pipeline_of(conf)
     refusal = demands.Rule(
         pipeline.reads, conf.scheduler.unmet_demands == 'ignore',
     ).refusal(request, context_.admin())

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts of a snapshot; those of a deployment are in the stories."""
 
-import io
 import json
 import os
 
@@ -169,23 +168,3 @@ class TestHost(base.CommandTestCase):
             exception.Invalid, host._save, {'columns': {}},
             self.directory / 'none' / 'x')
         self.assertIn('No such file', str(error))
-
-
-class TestTelling(base.CommandTestCase):
-
-    def test_terminal_shows_how_many_cells_are_through(self):
-        class Gatherer:
-
-            @staticmethod
-            def gather(context, cells, function):
-                return [function(cell) for cell in cells]
-
-        stream = base.Terminal()
-
-        found = host._Telling(Gatherer(), stream).gather(
-            None, iter('ab'), str.upper)
-
-        self.assertEqual(['A', 'B'], found)
-        self.assertIn('2/2', stream.getvalue())
-        self.assertEqual(['A'], host._Telling(
-            Gatherer(), io.StringIO()).gather(None, 'a', str.upper))

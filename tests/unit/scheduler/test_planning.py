@@ -9,11 +9,13 @@ import sqlalchemy as sa
 from cellsched.db.api import models
 from cellsched import exception
 from cellsched.hosts import document
+from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import planning
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts
 from tests.unit.scheduler.drivers import world
+from tests.unit.scheduler import toys
 
 
 class PlanTestCase(world.DriverTestCase):
@@ -135,6 +137,21 @@ class TestSnapshotPlan(PlanTestCase):
             self.assertEqual(
                 (how.stages, how.reason, how.rejections, how.examples),
                 (why.stages, why.reason, why.rejections, why.examples))
+
+    def test_another_decision_than_the_configured_one_is_made(self):
+        taken = self.scheduler.loader.snapshot(hosts.CONTEXT)
+        rejecting = pipeline.Pipeline([toys.Filter(
+            lambda hosts: hosts['host'] == 'a')], [])
+
+        planner = planning.on_snapshot(
+            self.scheduler.conf, taken, random.Random(0), rejecting)
+        room = planning.room(
+            self.scheduler.conf, taken, builders.request(), rejecting)
+
+        self.assertEqual([['a']], self.plan(planner)[0])
+        self.assertEqual([0, 1], sorted(
+            each.passing for each in room.cells))
+        self.assertEqual(['Filter'], [each.by for each in room.rejections])
 
     def test_time_is_that_of_the_snapshot(self):
         planner = self.on_snapshot()

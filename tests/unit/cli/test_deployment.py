@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands are about a deployment, which may be somebody else's."""
+
+import functools
+import io
+import random
+
+from cellsched.cli import app
+from cellsched.cli import deployment
+from cellsched.hosts import document
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler import planning
+from cellsched.testing import builders
+from tests.unit.cli import base
+from tests.unit.scheduler import toys
+
+SIZE = ('--vcpus', 1, '--ram', 512)
+
+
+def only_first():
+    """Return a decision that rejects every host but the first."""
+    return pipeline.Pipeline(
+        [toys.Filter(lambda hosts: hosts.rows == 0)], [])
+
+
+class Elsewhere(deployment.ReadDeployment):
+    """Hosts that no database here knows, and a decision of their own."""
+
+    retention_option = '[elsewhere] kept'
+    retention_s = 60
+    hints = None
+
+    def __init__(self, conf):
+        self._conf = conf
+
+    def cells(self):
+        return {builders.CELL: 'far'}
+
+    def flavor(self, name):
+        return builders.request(memory_mb=3000).flavor
+
+    def server_group(self, uuid):
+        raise AssertionError('no group was named')
+
+    def snapshot(self):
+        return document.HostDocument(
+            builders.table(host=['a', 'b'], nodename=['a', 'b'],
+                           free_ram_mb=[4096, 8192]),
+            builders.NOW, self.cells())
+
+    def planner(self, snapshot=None):
+        return planning.on_snapshot(
+            self._conf, snapshot or self.snapshot(), random.Random(0),
+            only_first())
+
+    def room(self, snapshot, request):
+        return planning.room(self._conf, snapshot, request,
+                             only_first())
+
+    def decisions(self, name, limit):
+        return []
+
+
+class FarShell(app.Shell):
+    """Commands for hosts of somebody else's."""
+
+    @functools.cached_property
+    def deployment(self):
+        return Elsewhere(self.conf)
+
+
+class TestDeployment(base.CommandTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.write('api.conf')
+
+    def far(self, *argv):
+        return self.run_app(
+            FarShell, '--config-file', self.api_conf, *argv)
+
+    def test_plan_is_made_there_and_needs_no_database(self):
+        ran = self.far('plan', *SIZE, '-f', 'json')
+
+        self.assertEqual((0, ''), (ran.code, ran.err))
+        self.assertEqual([('a', 'far')], [
+            (each['host'], each['cell']) for each in ran.data['places']])
+
+    def test_room_is_counted_there(self):
+        ran = self.far('capacity', '--flavor', 'any', '-f', 'json')
+
+        self.assertEqual((0, ''), (ran.code, ran.err))
+        self.assertEqual([('far', 2, 1, 1), ('all cells', 2, 1, 1)],
+                         [tuple(row.values()) for row in ran.data])
+
+    def test_hints_that_are_read_there_are_taken(self):
+        self.assertEqual(0, self.far(
+            'plan', *SIZE, '--hint', 'rack=3').code)
+
+    def test_hosts_are_exported_from_there(self):
+        ran = self.far('host', 'export')
+
+        self.assertEqual(['a', 'b'], ran.data['columns']['host'])
+
+    def test_what_is_not_kept_is_said_in_its_words(self):
+        self.assertEnds(1, self.far('explain', 'req-1'),
+                        'req-1', '60 seconds, as [elsewhere] kept says')
+
+
+class TestCountingGatherer(base.CommandTestCase):
+
+    def test_terminal_shows_how_many_cells_are_through(self):
+        class Gatherer:
+
+            @staticmethod
+            def gather(context, cells, function):
+                return [function(cell) for cell in cells]
+
+        stream = base.Terminal()
+
+        found = deployment.CountingGatherer(Gatherer(), stream).gather(
+            None, iter('ab'), str.upper)
+
+        self.assertEqual(['A', 'B'], found)
+        self.assertIn('2/2', stream.getvalue())
+        self.assertEqual(['A'], deployment.CountingGatherer(
+            Gatherer(), io.StringIO()).gather(None, 'a', str.upper))
