@@ -16,6 +16,7 @@ from cellsched import objects
 from cellsched.scheduler.decision import candidates as candidates_
 from cellsched.scheduler.decision import pipeline as pipeline_
 from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import selection
 
@@ -72,6 +73,7 @@ class Chooser:
         self._ranking: ranking_.Ranking | None = None
         self._taken: int | None = None
         self._chosen: list[ChosenHost] = []
+        self._picks: list[decision_record.Pick] = []
         self.refused: list[str] = []
 
     def choose(self, instance: str, last: bool) -> bool:
@@ -93,6 +95,7 @@ class Chooser:
                 continue
             self._chosen.append(ChosenHost(
                 row, wanted, self._limits(row)))
+            self._picks.append(self._pick(ranking, row, instance, wanted))
             self._offers.chosen(uuid, instance, wanted)
             self._hosts.take(row, _taken(uuid, wanted), instance)
             self._taken = row
@@ -124,14 +127,38 @@ class Chooser:
         self, silent: Sequence[str], wanted: int
     ) -> diagnosis.Diagnosis:
         """Return what became of the hosts, after there was none."""
-        found = self._candidates
-        rows = [row for row in map(self._hosts.row, self.refused)
-                if row is not None]
+        found, rows = self._candidates, self._lost()
         rejections = () if found is None else self._pipeline.rejections(
             self._request, found, rows)
         return diagnosis.Diagnosis(
             len(self._hosts), rejections, len(rows), silent, wanted,
             len(self._chosen))
+
+    def decision(self) -> decision_record.Decision:
+        """Return what was decided, to be told later."""
+        return decision_record.of(
+            self._hosts, self._candidates, self._picks)
+
+    def examples(self) -> dict[str, list[str]]:
+        """Return names of hosts that were rejected, a few for each stage."""
+        return diagnosis.examples(
+            self._hosts, self._candidates, self._lost())
+
+    def _lost(self) -> list[int]:
+        """Return the rows of hosts whose claims were refused."""
+        return [row for row in map(self._hosts.row, self.refused)
+                if row is not None]
+
+    def _pick(
+        self, ranking: ranking_.Ranking, row: int, instance: str,
+        wanted: AllocationRequest,
+    ) -> decision_record.Pick:
+        """Return what is to be told of a choice."""
+        pick = decision_record.pick(
+            self._hosts, ranking, row, instance, detailed=not self._picks)
+        pick.first.providers = _providers(
+            pick.first.node, self._uuid(row), wanted)
+        return pick
 
     def _alternates(
         self, ranking: ranking_.Ranking, among: view.Column, mine: set[int],
@@ -187,3 +214,25 @@ def _taken(uuid: str, wanted: AllocationRequest) -> dict[str, int]:
     """Return what a claim takes of the host itself."""
     asked = wanted['allocations'].get(uuid)
     return dict(asked['resources']) if asked else {}
+
+
+def _providers(
+    node: str, uuid: str, wanted: AllocationRequest
+) -> list[dict[str, Any]]:
+    """Return what the providers of a host give, where not it alone does.
+
+    A provider may give for several groups; which part is whose is not said.
+    """
+    allocations = wanted['allocations']
+    if not allocations.keys() - {uuid}:
+        return []
+    groups: dict[str, list[str]] = {}
+    for suffix, providers in wanted.get('mappings', {}).items():
+        for provider in providers:
+            groups.setdefault(provider, []).append(suffix)
+    return [
+        {'group': ', '.join(sorted(groups.get(provider, ()))),
+         'provider': provider, 'name': node if provider == uuid else None,
+         'resources': dict(asked['resources'])}
+        for provider, asked in sorted(
+            allocations.items(), key=lambda pair: (pair[0] != uuid, pair[0]))]

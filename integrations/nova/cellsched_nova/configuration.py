@@ -17,6 +17,7 @@ from cellsched.conf import enabled
 from cellsched.conf import opts
 from cellsched import exception
 from cellsched import plugins
+from cellsched_nova import records
 
 #: What names plug-ins is read by Nova's own loaders.
 _OTHERS = frozenset(enabled.OPTIONS)
@@ -98,6 +99,10 @@ def problems(nova: cfg.ConfigOpts) -> list[str]:
     found += [f'[filter_scheduler] enabled_filters: {name} is none of '
               'available_filters' for name in options.enabled_filters
               if name not in available]
+    try:
+        records.open_database(nova)
+    except exception.ConfigurationInvalid as exc:
+        found.append(f'[cellsched] records_connection: {exc}')
     found += _classes('weight_classes', options.weight_classes,
                       nova_weights.HostWeightHandler())[1]
     try:

@@ -16,30 +16,26 @@ import time
 from typing import Any
 
 from nova import exception as nova_exception
-from nova import objects as nova_objects
 from nova.scheduler import utils
 import numpy as np
 from oslo_log import log
-from oslo_serialization import jsonutils
 from oslo_utils import timeutils
 from oslo_utils import uuidutils
 
-from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import base as filters_base
 from cellsched.hosts import table as table_
 from cellsched.hosts import view
 from cellsched.scheduler.decision import pipeline as pipeline_
-from cellsched.scheduler import demands
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.explanation import decision_record
 from cellsched_nova import candidates
 from cellsched_nova import choosing
 from cellsched_nova import claims
-from cellsched_nova import enabled_plugins
+from cellsched_nova import decision_parts
 from cellsched_nova import placement
 from cellsched_nova import requests
 from cellsched_nova import rows
-from cellsched_nova import source
+from cellsched_nova import selections
 from cellsched_nova import stages
 
 LOG = log.getLogger(__name__)
@@ -48,29 +44,11 @@ LOG = log.getLogger(__name__)
 #: turn.
 _TOGETHER_MAX = 3
 
+#: What a request is decided on, as it is told.
+COLUMNS, CANDIDATES = 'columns', 'allocation candidates'
+
 #: What Nova tells users of every request that finds no host.
 NOVA_TEXT = 'There are not enough hosts available.'
-
-
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """The parts that all decisions share until options change.
-
-    :param host_manager: Nova's
-    :param client: Nova's report client
-    :param store: the product's claim store
-    :param unread: finds what a request asks for that no column is read for
-    :param conf: Nova's configuration
-    """
-
-    hosts: source.NovaHosts
-    plugins: enabled_plugins.EnabledPlugins
-    policy: selection.SelectionPolicy
-    unread: demands.Unread
-    host_manager: Any
-    client: Any
-    store: claims_base.ClaimStore
-    conf: Any
 
 
 class _NotTogether(Exception):
@@ -108,22 +86,30 @@ class RequestDecision:
     :param spec: Nova's request; it is written as Nova writes it
     :param instances: uuids; None where the caller knows of no claims
     :param alternates: how many others to return with each host
+    :param claim: False to claim nothing in any case, and to have no other
+        request count what was chosen
     """
 
     def __init__(
-        self, parts: Parts, context: Any, spec: Any,
+        self, parts: decision_parts.Parts, context: Any, spec: Any,
         instances: Sequence[str] | None, alternates: int,
+        claim: bool = True,
     ) -> None:
         self._parts = parts
         self._context = context.elevated()
         self._spec = spec
-        self._claiming = instances is not None
+        self._claiming = claim and instances is not None
+        self._counts = claim
         self._instances = list(
             instances if instances is not None
             else (uuidutils.generate_uuid()
                   for _ in range(spec.num_instances)))
         self._alternates = alternates
         self._asked_at = time.monotonic()
+        self._request: Any = None
+        # What was decided last, and how.
+        self._decision: decision_record.Decision | None = None
+        self._way: decision_record.Way | None = None
 
     def select(self) -> list[list[Any]]:
         """Return for each instance its host, which is claimed, and others.
@@ -135,26 +121,52 @@ class RequestDecision:
         parts.hosts.follow(self._context)
         try:
             self._request = requests.read(self._spec, self._instances)
-            if utils.request_is_rebuild(self._spec):
-                return self._on_fresh_hosts(self._rebuild)
-            why = requests.beyond_columns(
-                self._spec, self._request, parts.unread,
-                parts.hosts.given_by_others, parts.conf.scheduler
-                .query_placement_for_routed_network_aggregates)
-            if why:
-                LOG.debug('Decided on allocation candidates, as it asks for '
-                          '%s', '; '.join(why))
-                return self._on_candidates()
-            LOG.debug('Decided on columns')
-            return self._on_columns()
+            found = self._select()
         except (exception.DatabaseUnreachable, exception.Invalid,
                 exception.PluginFailed) as exc:
             # With any other error callers leave a server that was to move in
             # a state that is none.
             LOG.warning('Refused: %s', exc, exc_info=isinstance(
                 exc, exception.PluginFailed))
+            self._record(self._undecided(exc.format_message()))
             raise nova_exception.NoValidHost(
                 reason=self._text(exc.format_message())) from exc
+        except nova_exception.NoValidHost as exc:
+            self._record(self._decision or self._undecided(
+                exc.kwargs.get('reason') or exc.format_message()))
+            raise
+        self._record(self._decision)
+        return found
+
+    def _select(self) -> list[list[Any]]:
+        parts = self._parts
+        if utils.request_is_rebuild(self._spec):
+            return self._on_fresh_hosts(self._rebuild)
+        why = requests.beyond_columns(
+            self._spec, self._request, parts.unread,
+            parts.hosts.given_by_others, parts.conf.scheduler
+            .query_placement_for_routed_network_aggregates)
+        self._way = decision_record.Way(CANDIDATES if why else COLUMNS, why)
+        if why:
+            LOG.debug('Decided on allocation candidates, as it asks for '
+                      '%s', '; '.join(why))
+            return self._on_candidates()
+        LOG.debug('Decided on columns')
+        return self._on_columns()
+
+    def _record(self, decision: decision_record.Decision | None) -> None:
+        """Have a decision kept, with the way that it was made."""
+        if self._request is None or decision is None:
+            # It made no sense, and nothing can be told of it.
+            return
+        decision.way = self._way
+        self._parts.record(
+            self._context, self._request, self._instances, decision)
+
+    def _undecided(self, reason: str) -> decision_record.Decision:
+        """Return what is told where no host was asked."""
+        return decision_record.Decision(
+            len(self._parts.hosts.table), (), (), reason)
 
     def _on_columns(self) -> list[list[Any]]:
         resources = self._request.resources()
@@ -195,6 +207,8 @@ class RequestDecision:
             not parts.conf.workarounds.disable_fallback_pcpu_query)
         if not by_provider:
             LOG.info('Placement has no allocation candidates')
+            self._decision = self._undecided(
+                'Placement has no allocation candidates.')
             raise nova_exception.NoValidHost(reason='')
 
         def choose() -> list[list[Any]]:
@@ -251,14 +265,14 @@ class RequestDecision:
         found = sorted(rows_ & mine)
         states = self._states({})
         pipeline = self._parts.plugins.on_columns(self._spec, states)
-        left = pipeline.candidates(
-            hosts.at(np.array(found, dtype='int64')), self._request,
-            rebuild=True)
+        its = hosts.at(np.array(found, dtype='int64'))
+        left = pipeline.candidates(its, self._request, rebuild=True)
+        self._decision = decision_record.of(its, left, ())
         if not len(left):
             raise self._no_valid_host('the host does not suit the new image')
         [row] = left.filtered.rows[:1].tolist()
         chosen = choosing.ChosenHost(row, None, {})
-        return [[self._selection(hosts, chosen, states)]
+        return [[selections.make(hosts, chosen, states)]
                 for _ in self._instances]
 
     def _choose(
@@ -290,19 +304,19 @@ class RequestDecision:
                 self._begin(instance)
                 if not chooser.choose(
                         instance, instance == self._instances[-1]):
-                    raise self._no_valid_host(chooser.diagnosis(
-                        self._parts.hosts.silent, len(self._instances)
-                    ).text())
+                    raise self._none_left(chooser)
             if together:
                 _claim_all(claimed, wanted)
             places = chooser.with_alternates(self._alternates)
-            found = [[self._selection(hosts, each, states)
+            found = [[selections.make(hosts, each, states)
                       for each in place] for place in places]
+            self._decision = chooser.decision()
         except BaseException:
             claimed.give_back()
             self._parts.hosts.expire(chooser.refused)
             raise
-        self._note(hosts, chooser.refused, claimed.writes)
+        if self._counts:
+            self._note(hosts, chooser.refused, claimed.writes)
         LOG.info('Placed %d instances on %s', len(found),
                  sorted({first.service_host for first, *_ in found}))
         return found
@@ -345,31 +359,23 @@ class RequestDecision:
             manager.aggs_by_id)
 
     def _enabled_cells(self) -> list[filters_base.Filter]:
-        manager = self._parts.host_manager
-        return [stages.EnabledCells(manager.cells.keys() - {
-            cell.uuid for cell in manager.enabled_cells})]
+        return [stages.enabled_cells(self._parts.host_manager)]
 
-    def _selection(
-        self, hosts: view.Hosts, chosen: choosing.ChosenHost,
-        states: rows.HostStates,
-    ) -> Any:
-        uuid, host, nodename, cell, zone = hosts.values_at(
-            chosen.row, 'uuid', 'host', 'nodename', 'cell',
-            'availability_zone')
-        state = states.get(uuid)
-        limits = {**({} if state is None else state.limits), **chosen.limits}
-        wanted = chosen.allocation_request
-        return nova_objects.Selection(
-            compute_node_uuid=uuid, service_host=host, nodename=nodename,
-            cell_uuid=cell,
-            limits=nova_objects.SchedulerLimits.from_dict(limits),
-            allocation_request=jsonutils.dumps(wanted),
-            allocation_request_version=(
-                None if wanted is None else candidates.VERSION),
-            availability_zone=zone)
+    def _none_left(
+        self, chooser: choosing.Chooser
+    ) -> nova_exception.NoValidHost:
+        """Return the error of a request that there are not enough for."""
+        why = chooser.diagnosis(
+            self._parts.hosts.silent, len(self._instances))
+        self._decision = dataclasses.replace(
+            chooser.decision(), rejections=why.to_list(),
+            examples=chooser.examples())
+        return self._no_valid_host(why.text())
 
     def _no_valid_host(self, reason: str) -> nova_exception.NoValidHost:
         LOG.info('No valid host: %s', reason)
+        if self._decision is not None:
+            self._decision.reason = reason
         return nova_exception.NoValidHost(reason=self._text(reason))
 
     def _text(self, reason: str) -> str:

@@ -13,13 +13,12 @@ import oslo_messaging
 from oslo_serialization import jsonutils
 
 from cellsched import exception
-from cellsched.scheduler import demands
-from cellsched.scheduler.drivers import filter_scheduler
 from cellsched_nova import configuration
 from cellsched_nova import deciding
-from cellsched_nova import enabled_plugins
+from cellsched_nova import decision_parts
 from cellsched_nova import notices
 from cellsched_nova import options
+from cellsched_nova import records
 from cellsched_nova import report_client
 from cellsched_nova import source
 
@@ -45,34 +44,34 @@ class ColumnSchedulerManager(manager.SchedulerManager):
             self.host_manager, self.placement_client, CONF)
         self._store = report_client.claim_store(
             self.placement_client, CONF.cellsched.claim_timeout)
+        self._records = records.DecisionRecords(
+            records.open_database(CONF), CONF.cellsched.decision_retention)
         self._parts = self._make_parts()
 
-    def _make_parts(self) -> deciding.Parts:
+    def _make_parts(self) -> decision_parts.Parts:
         """Return what decides as the options are now."""
-        conf = self._options.conf
-        plugins = enabled_plugins.EnabledPlugins(
-            conf, self.host_manager.enabled_filters,
-            self.host_manager.weighers)
-        if plugins.by_row:
+        parts = decision_parts.make(
+            self._options.conf, self._random, self._hosts, self.host_manager,
+            self.placement_client, self._store, CONF, self._records.record)
+        by_row = parts.plugins.by_row
+        if by_row:
             LOG.info('Asked about one host after the other: %s',
-                     ', '.join(plugins.by_row))
-        return deciding.Parts(
-            self._hosts, plugins,
-            filter_scheduler.taste_of(conf, self._random),
-            demands.Unread(plugins.reads), self.host_manager,
-            self.placement_client, self._store, CONF)
+                     ', '.join(by_row))
+        return parts
 
     def init_host(self, service_ref: Any) -> None:
-        """Begin to read hosts all the time; Nova's service calls it."""
+        """Begin to read hosts all the time, and to write what was decided."""
         super().init_host(service_ref)
         interval_s = CONF.cellsched.refresh_interval
         if interval_s:
             self._hosts.start(interval_s)
+        self._records.start()
 
     def graceful_shutdown(self, timeout: float) -> None:
         """Read hosts no more, and do what Nova's manager does."""
         super().graceful_shutdown(timeout)
         self._hosts.stop()
+        self._records.stop()
 
     def _follow_options(self) -> None:
         """Have options that changed since count from now on."""

@@ -30,7 +30,23 @@ are over, the request fails.
                                       'miss')], help="""
 The text of ``NoValidHost``, which users read.
 
-Some tools look for Nova's words. The reasons are in the log in either case.
+Some tools look for Nova's words. The reasons are in the log in either case,
+and in what ``cellsched-nova explain`` shows.
+"""),
+    cfg.StrOpt('records_connection', secret=True,
+               default='sqlite:///$state_path/cellsched.sqlite', help="""
+Database of decisions and of comparisons, which is none of Nova's.
+
+Schedulers make the tables in it. Those on several machines share one on a
+server, such as ``mysql+pymysql://…`` or ``postgresql+psycopg://…``.
+"""),
+    cfg.IntOpt('decision_retention', default=3600, min=0, help="""
+Seconds for which decisions are kept for ``cellsched-nova explain``; zero for
+none.
+
+Related options:
+
+* ``records_connection``
 """),
 ]
 

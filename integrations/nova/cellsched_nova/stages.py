@@ -2,6 +2,7 @@
 """Stages of a decision that only a scheduler in Nova's place has."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -63,3 +64,12 @@ class EnabledCells(_Stage):
         self, hosts: view.Hosts, request: objects.RequestSpec
     ) -> view.Mask:
         return hosts.each('cell', lambda uuid: uuid not in self._disabled)
+
+
+def enabled_cells(manager: Any) -> EnabledCells:
+    """Return the stage that knows which cells are disabled now.
+
+    :param manager: Nova's host manager
+    """
+    return EnabledCells(manager.cells.keys() - {
+        cell.uuid for cell in manager.enabled_cells})

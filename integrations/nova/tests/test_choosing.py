@@ -26,7 +26,7 @@ class Whole:
         self.chosen_nodes.append(uuid)
 
 
-class TestChooser(unittest.TestCase):
+class TestCase(unittest.TestCase):
 
     def setUp(self):
         # The last has most memory.
@@ -45,6 +45,9 @@ class TestChooser(unittest.TestCase):
             pipeline.Pipeline([], [builders.plugin(resources.RAMWeigher)]),
             selection.SelectionPolicy(random.Random(0)), self.hosts,
             builders.request(), offers or Whole(), self.claim)
+
+
+class TestChooser(TestCase):
 
     def test_best_host_is_claimed(self):
         self.assertTrue(self.chooser().choose('a', last=True))
@@ -108,3 +111,51 @@ class TestChooser(unittest.TestCase):
 
         chosen = {place[0] for place in rows}
         self.assertTrue(all(chosen.isdisjoint(place[1:]) for place in rows))
+
+
+class TestTelling(TestCase):
+
+    def test_choice_is_told_with_the_second_and_its_weights(self):
+        chooser = self.chooser()
+        chooser.choose('a', last=False)
+        chooser.choose('b', last=True)
+
+        first, other = chooser.decision().picks
+
+        hosts = self.hosts['host']
+        self.assertEqual(
+            ('a', 3, hosts[2], hosts[1], ['RAMWeigher']),
+            (first.instance, first.candidates, first.first.host,
+             first.second.host, [each.by for each in first.first.shares]))
+        self.assertEqual(('b', None), (other.instance, other.second))
+        self.assertEqual([[], []], [first.first.providers,
+                                    other.first.providers])
+
+    def test_providers_are_told_where_not_the_host_alone_gives(self):
+        offers = Whole()
+        offers.first = lambda uuid: {
+            'allocations': {
+                'child': {'resources': {'VGPU': 1}},
+                uuid: {'resources': {'VCPU': 1}}},
+            'mappings': {'': [uuid], '_GPU': ['child']}}
+        chooser = choosing.Chooser(
+            pipeline.Pipeline([], []),
+            selection.SelectionPolicy(random.Random(0)), self.hosts,
+            builders.request(), offers, lambda *said: True)
+        chooser.choose('a', last=True)
+
+        [pick] = chooser.decision().picks
+
+        self.assertEqual([
+            ('', self.uuids[0], pick.first.node, {'VCPU': 1}),
+            ('_GPU', 'child', None, {'VGPU': 1})],
+            [tuple(each.values()) for each in pick.first.providers])
+
+    def test_hosts_whose_claims_were_refused_are_named(self):
+        self.full.update(self.uuids)
+        chooser = self.chooser()
+        chooser.choose('a', last=True)
+
+        # In the order in which they were refused.
+        self.assertEqual({'claims': list(self.hosts['host'])[::-1]},
+                         chooser.examples())

@@ -81,9 +81,10 @@ def put_in_place():
     from cellsched_nova import options
     from cellsched_nova import service
 
-    # Tests write to Placement and read what came of it at once. What is set
-    # in the configuration they undo.
-    cfg.set_defaults(options.OPTS, refresh_interval=REFRESH_INTERVAL_S)
+    # Tests write to Placement and read what came of it at once, and have no
+    # place for records. What is set in the configuration they undo.
+    cfg.set_defaults(options.OPTS, refresh_interval=REFRESH_INTERVAL_S,
+                     decision_retention=0)
     options.register_opts(service.CONF)
     service.put_in_place()
 

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts that decisions on requests of Nova's share."""
+
+import dataclasses
+import random as random_
+from typing import Any
+
+from cellsched.claims import base as claims_base
+from cellsched.scheduler import demands
+from cellsched.scheduler.drivers import filter_scheduler
+from cellsched.scheduler.placement import placer
+from cellsched.scheduler.placement import selection
+from cellsched_nova import enabled_plugins
+from cellsched_nova import source
+
+
+def _forget(*decision: Any) -> None:
+    """Keep no decision."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """The parts that all decisions share until options change.
+
+    :param host_manager: Nova's
+    :param client: Nova's report client
+    :param store: the product's claim store
+    :param unread: finds what a request asks for that no column is read for
+    :param conf: Nova's configuration
+    :param record: is told each decision; must neither block nor fail
+    """
+
+    hosts: source.NovaHosts
+    plugins: enabled_plugins.EnabledPlugins
+    policy: selection.SelectionPolicy
+    unread: demands.Unread
+    host_manager: Any
+    client: Any
+    store: claims_base.ClaimStore
+    conf: Any
+    record: placer.Record = _forget
+
+
+def make(
+    conf: Any, random: random_.Random, hosts: source.NovaHosts,
+    host_manager: Any, client: Any, store: claims_base.ClaimStore,
+    nova_conf: Any, record: placer.Record = _forget,
+) -> Parts:
+    """Return what decides as the options are now.
+
+    :param conf: the product's configuration
+    :param nova_conf: Nova's
+    """
+    plugins = enabled_plugins.EnabledPlugins(
+        conf, host_manager.enabled_filters, host_manager.weighers)
+    return Parts(
+        hosts, plugins, filter_scheduler.taste_of(conf, random),
+        demands.Unread(plugins.reads), host_manager, client, store,
+        nova_conf, record)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions on requests are recorded, with the way that they went."""
+
+import random
+import unittest
+
+import nova.conf
+from nova import context as nova_context
+from nova import exception as nova_exception
+from nova import objects as nova_objects
+import os_traits
+
+from cellsched import exception
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler import demands
+from cellsched.scheduler.placement import selection
+from cellsched.testing import builders
+from cellsched.weighers import resources
+from cellsched_nova import deciding
+from cellsched_nova import decision_parts
+from cellsched_nova import options
+from tests import test_requests
+
+nova_objects.register_all()
+
+CONF = nova.conf.CONF
+
+SERVER = test_requests.SERVER
+
+
+class Hosts:
+    """Hosts that stay as they are, but for what is taken here."""
+
+    silent = ()
+    given_by_others = frozenset()
+
+    def __init__(self, table):
+        self.table = table
+
+    def follow(self, context):
+        return False
+
+    def refresh(self, context, since=None):
+        return False
+
+    def find_freed(self, context, resources):
+        return False
+
+    def reported_nodes(self, instances):
+        return {}
+
+    def expire(self, providers):
+        pass
+
+    def confirm(self, takings, claimed=True):
+        self.table.confirm(takings)
+
+    def claimed(self, writes):
+        pass
+
+
+class Plugins:
+    """Memory decides."""
+
+    reads = test_requests.READS
+
+    def on_columns(self, spec, states, more=()):
+        return pipeline.Pipeline(
+            [], [builders.plugin(resources.RAMWeigher)])
+
+    on_candidates = on_columns
+
+
+class Manager:
+    """Nova's host manager, without a cell."""
+
+    cells = {}
+    enabled_cells = ()
+    aggs_by_id = {}
+
+    def get_host_states_by_uuids(self, context, uuids, spec):
+        return ()
+
+
+class Placement:
+    """Has no candidates for anything."""
+
+    def get_allocation_candidates(self, context, resources):
+        return None, None, None
+
+
+class Store:
+    """Takes every claim, or says what is wrong."""
+
+    def __init__(self):
+        self.claims = []
+        self.error = None
+
+    def claim(self, claims):
+        if self.error is not None:
+            raise self.error
+        self.claims += claims
+        return len(claims)
+
+    def release(self, consumers):
+        pass
+
+
+class TestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        options.register_opts(CONF)
+        CONF([], project='nova', default_config_files=[],
+             default_config_dirs=[])
+        self.store = Store()
+        self.told = []
+        self.parts = decision_parts.Parts(
+            Hosts(builders.table(
+                host=['a', 'b'], nodename=['a', 'b'],
+                free_ram_mb=[1024, 2048])),
+            Plugins(), selection.SelectionPolicy(random.Random(0)),
+            demands.Unread(test_requests.READS), Manager(), Placement(),
+            self.store, CONF, lambda *said: self.told.append(said))
+        self.context = nova_context.RequestContext(
+            user_id='user', project_id='project', request_id='req-1')
+
+    def spec(self, memory_mb=512, **fields):
+        made = test_requests.spec(**{
+            'ignore_hosts': None, 'force_hosts': None, 'force_nodes': None,
+            'requested_destination': None, 'user_id': 'user',
+            'is_bfv': False, 'availability_zone': None, **fields})
+        made.flavor.memory_mb = memory_mb
+        return made
+
+    def select(self, spec):
+        return deciding.RequestDecision(
+            self.parts, self.context, spec, [SERVER], 0).select()
+
+
+class TestRecording(TestCase):
+
+    def recorded(self, spec):
+        """Return what is recorded of a request that finds no host."""
+        self.assertRaises(nova_exception.NoValidHost, self.select, spec)
+        [(_, _, _, decision)] = self.told
+        return decision
+
+    def test_choice_is_recorded_with_the_way_that_it_was_made(self):
+        [[chosen]] = self.select(self.spec())
+
+        [(context, request, uuids, decision)] = self.told
+        self.assertEqual('b', chosen.service_host)
+        self.assertEqual(
+            ('req-1', [SERVER], 512),
+            (context.request_id, uuids, request.flavor.memory_mb))
+        self.assertEqual(
+            ('columns', [], 'b', 'a', None),
+            (decision.way.name, decision.way.reasons,
+             decision.picks[0].first.host, decision.picks[0].second.host,
+             decision.reason))
+
+    def test_refusal_is_recorded_with_reasons_that_users_do_not_read(self):
+        spec = self.spec(4096)
+        with self.assertRaises(nova_exception.NoValidHost) as caught:
+            self.select(spec)
+
+        [(_, _, _, decision)] = self.told
+        self.assertIn(deciding.NOVA_TEXT, str(caught.exception))
+        self.assertIn('2048 MB', decision.reason)
+        self.assertEqual({'capacity:MEMORY_MB': ['a', 'b']},
+                         decision.examples)
+        self.assertEqual(2, decision.rejections[0]['hosts'])
+
+    def test_request_without_candidates_is_recorded(self):
+        # What Nova asks its cells before it asks for this is known.
+        params = nova_objects.RequestLevelParams(
+            root_required={os_traits.OWNER_NOVA})
+
+        decision = self.recorded(self.spec(
+            extra_specs={'resources1:VGPU': '1'},
+            request_level_params=params))
+
+        self.assertEqual('allocation candidates', decision.way.name)
+        self.assertIn('groups of the flavor', decision.way.reasons)
+        self.assertIn('no allocation candidates', decision.reason)
+
+    def test_request_that_cannot_be_read_is_not_recorded(self):
+        def refuse():
+            raise exception.Invalid('it makes no sense')
+
+        spec = self.spec()
+        spec.obj_to_primitive = refuse
+
+        self.assertRaises(nova_exception.NoValidHost, self.select, spec)
+        self.assertEqual([], self.told)
+
+    def test_claim_store_that_does_not_answer_is_recorded(self):
+        self.store.error = exception.DatabaseUnreachable(
+            schema='claims', url='', reason='it is away')
+
+        self.assertIn('it is away', self.recorded(self.spec()).reason)
+
+    def test_hosts_whose_claims_were_refused_are_named(self):
+        self.store.error = exception.ClaimRefused(
+            provider='p', resource='VCPU', amount=1, consumer=SERVER)
+
+        self.assertEqual(['a', 'b'], sorted(
+            self.recorded(self.spec()).examples['claims']))

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions are kept in a database that is none of Nova's."""
+
+import pathlib
+import tempfile
+import threading
+import unittest
+
+import nova.conf
+from nova import context as nova_context
+
+from cellsched import exception
+from cellsched.scheduler.explanation import decision_record
+from cellsched.testing import builders
+from cellsched_nova import configuration
+from cellsched_nova import options
+from cellsched_nova import records
+
+CONF = nova.conf.CONF
+
+SERVER = '10000000-0000-4000-8000-000000000000'
+
+
+class TestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+        options.register_opts(CONF)
+        CONF([], project='nova', default_config_files=[],
+             default_config_dirs=[])
+        CONF.set_override('state_path', str(self.directory))
+        self.addCleanup(CONF.clear_override, 'state_path')
+
+    def open(self):
+        database = records.open_database(CONF)
+        self.addCleanup(database.close)
+        return database
+
+    def connect_to(self, url):
+        CONF.set_override('records_connection', url, 'cellsched')
+        self.addCleanup(
+            CONF.clear_override, 'records_connection', 'cellsched')
+
+
+class Raced:
+    """A database whose first transaction loses to another process's."""
+
+    def __init__(self, database):
+        self._database = database
+        self._lost = False
+
+    def writer(self):
+        if not self._lost:
+            self._lost = True
+            raise RuntimeError('table decisions already exists')
+        return self._database.writer()
+
+
+class TestRecords(TestCase):
+
+    def record(self, kept, reason='because', **wishes):
+        kept.record(
+            nova_context.RequestContext(request_id='req-1'),
+            builders.request(**wishes), [SERVER],
+            decision_record.Decision(3, (), (), reason))
+
+    def found(self, name=SERVER):
+        return [each.document['reason']
+                for each in records.find(self.open(), name, None)]
+
+    def test_decision_is_found_by_server_and_request(self):
+        kept = records.DecisionRecords(self.open(), 60)
+        self.record(kept)
+
+        kept.flush()
+
+        self.assertTrue((self.directory / 'cellsched.sqlite').exists())
+        for name in (SERVER, 'req-1'):
+            self.assertEqual(['because'], self.found(name))
+
+    def test_request_that_only_nova_understands_is_kept(self):
+        kept = records.DecisionRecords(self.open(), 60)
+        self.record(kept, extra_specs={'resources:VGPU': 'many'})
+
+        kept.flush()
+
+        self.assertEqual(['because'], self.found())
+
+    def test_what_waits_is_written_at_the_end(self):
+        kept = records.DecisionRecords(self.open(), 60)
+        kept.start()
+        self.record(kept)
+
+        kept.stop()
+
+        self.assertEqual(['because'], self.found())
+
+    def test_two_schedulers_keep_theirs_in_one_database(self):
+        for reason in ('first', 'second'):
+            kept = records.DecisionRecords(self.open(), 60)
+            self.record(kept, reason)
+            kept.flush()
+
+        self.assertEqual({'first', 'second'}, {*self.found()})
+
+    def test_tables_that_another_makes_at_the_same_time_are_used(self):
+        kept = records.DecisionRecords(Raced(self.open()), 60)
+        self.record(kept)
+
+        with self.assertNoLogs('cellsched_nova'):
+            kept.flush()
+
+        self.assertEqual(['because'], self.found())
+
+    def test_nothing_is_made_by_who_only_looks(self):
+        self.assertEqual([], self.found())
+        self.assertEqual([], list(self.directory.iterdir()))
+
+    def test_database_without_decisions_has_none(self):
+        with self.open().writer() as connection:
+            connection.exec_driver_sql('CREATE TABLE other (id INTEGER)')
+
+        self.assertEqual([], self.found())
+
+    def test_nothing_is_made_where_none_are_to_be_kept(self):
+        kept = records.DecisionRecords(self.open(), 0)
+        threads = threading.enumerate()
+        kept.start()
+        self.assertLessEqual({*threading.enumerate()}, {*threads})
+        self.record(kept)
+
+        kept.stop()
+
+        self.assertEqual([], list(self.directory.iterdir()))
+
+    def test_decisions_wait_for_a_database_that_is_away(self):
+        place = self.directory / 'later'
+        self.connect_to(f'sqlite:///{place}/records.sqlite')
+        kept = records.DecisionRecords(self.open(), 60)
+        self.record(kept)
+        with self.assertLogs('cellsched_nova', 'ERROR') as logs:
+            kept.flush()
+            kept.flush()
+        self.assertEqual(1, len(logs.records))
+        place.mkdir()
+
+        kept.flush()
+
+        self.assertEqual(['because'], self.found())
+
+
+class TestConnection(TestCase):
+
+    def test_url_of_no_database_is_named_at_the_start(self):
+        self.connect_to('nodb://user:secret@host/x')
+
+        self.assertRaises(exception.ConfigurationInvalid, self.open)
+        [line] = configuration.problems(CONF)
+
+        self.assertIn('[cellsched] records_connection', line)
+        self.assertNotIn('secret', line)
