@@ -10,12 +10,18 @@ import pathlib
 import subprocess
 import sys
 
+from benchmarks.peers import environment as peers
 from integrations.nova.tools import environment
 from tests.integration import base
 from tests.integration.nova import caller
+from tests.integration import servers
 from tests.integration import serving
 
 INTEGRATION = pathlib.Path(environment.__file__).parents[1]
+
+#: What runs a deployment of Nova, and the modules that it needs.
+DEPLOYED = pathlib.Path(caller.__file__).with_name('deployed.py')
+PEERS = pathlib.Path(peers.__file__).parent
 
 #: Tests of Nova's, of seconds each: a plain request by columns, groups, a
 #: move, and a request that goes by allocation candidates.
@@ -87,6 +93,20 @@ class TestPackage(TestCase):
                 strict=True):
             self.assertIn(name, line)
 
+    def test_configuration_that_cannot_be_read_is_told_of_in_a_line(self):
+        conf = self.directory / 'nova.conf'
+        for text in (None, '[DEFAULT\n'):
+            if text is not None:
+                conf.write_text(text)
+
+            said = self.run_python(
+                '-m', 'cellsched_nova.commands', '--config-file', str(conf),
+                'plan', '--flavor', '4', code=1)
+
+            [line] = said.splitlines()
+            self.assertIn('Configuration', line)
+            self.assertIn(str(conf), line)
+
 
 class TestFunctional(TestCase):
 
@@ -105,3 +125,91 @@ class TestFunctional(TestCase):
                      for row in found.values())
         self.assertEqual(sum(row['tests'] for row in found.values()), passed)
         self.assertGreaterEqual(passed, len(TESTS))
+
+
+class TestCommands(TestCase):
+    """Commands are processes, over Nova's databases and Placement."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        base.installed(servers.PostgreSQL)
+        # Placement is installed in the environment of the peers.
+        process = subprocess.Popen(
+            [caller.python(), '-P', '-W', 'ignore', DEPLOYED], text=True,
+            env={**os.environ, 'PYTHONPATH': os.pathsep.join(
+                [*environment.paths(), str(PEERS)])},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        cls.addClassCleanup(process.wait, cls.timeout_s)
+        cls.addClassCleanup(process.communicate)
+        cls.there = json.loads(process.stdout.readline())
+
+    def ask(self, *args, code=0):
+        """Return what a command prints as JSON."""
+        return json.loads(self.run_python(
+            '-m', 'cellsched_nova.commands', '--config-file',
+            self.there['conf'], *args, '-f', 'json', code=code))
+
+    def test_plan_is_by_columns_and_takes_nothing(self):
+        before = self.ask('capacity', '--flavor', 'm1.large')
+
+        planned = self.ask('plan', '--flavor', '4', '--count', '3')
+
+        self.assertEqual(3, len(planned['places']))
+        self.assertEqual(('columns', True),
+                         (planned['way']['name'], planned['fits']))
+        self.assertEqual(
+            [('cell-0', 2, 2), ('cell-1', 2, 2), ('all cells', 4, 4)],
+            [tuple(row.values())[:3] for row in before])
+        self.assertEqual(before, self.ask('capacity', '--flavor', 'm1.large'))
+
+    def test_plan_of_what_columns_do_not_say_is_by_candidates(self):
+        groups = ('--extra-spec', 'resources1:VCPU=1')
+
+        planned = self.ask('plan', '--flavor', '4', *groups)
+
+        self.assertEqual('allocation candidates', planned['way']['name'])
+        self.assertEqual(1, len(planned['places']))
+        said = self.run_python(
+            '-m', 'cellsched_nova.commands', '--config-file',
+            self.there['conf'], 'capacity', '--flavor', '4', *groups, code=1)
+        self.assertIn('groups of the flavor', said)
+
+    def test_what_is_not_there_is_named(self):
+        name = '10000000-0000-4000-8000-000000000000'
+        for argv in (
+                ('plan', '--flavor', name),
+                ('plan', '--flavor', '4', '--group', name),
+                ('explain', name)):
+            said = self.run_python(
+                '-m', 'cellsched_nova.commands', '--config-file',
+                self.there['conf'], *argv, code=1)
+
+            [line] = said.splitlines()
+            self.assertIn('There is no', line)
+            self.assertIn(name, line)
+
+    def test_decisions_are_explained(self):
+        placed = self.ask('explain', self.there['placed'])
+        refused = self.ask('explain', self.there['refused'])
+
+        self.assertEqual('columns', placed['way']['name'])
+        self.assertEqual(4, placed['picks'][0]['candidates'])
+        self.assertIn('not enough hosts', refused['reason'])
+        self.assertTrue(refused['examples'])
+        said = self.run_python(
+            '-m', 'cellsched_nova.commands', '--config-file',
+            self.there['conf'], 'explain', self.there['placed'])
+        for text in ('Decided on columns', 'cell-', 'RAMWeigher'):
+            self.assertIn(text, said)
+
+    def test_hosts_that_are_exported_are_planned_on(self):
+        hosts = self.directory / 'hosts.json'
+        self.run_python('-m', 'cellsched_nova.commands', '--config-file',
+                        self.there['conf'], 'host', 'export', str(hosts))
+
+        there = self.ask('plan', '--flavor', '4')
+        then = self.ask('plan', '--flavor', '4', '--snapshot', str(hosts))
+
+        self.assertEqual(*([each['host'] for each in planned['places']]
+                           for planned in (there, then)))

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 import functools
 from typing import Any
 
+from nova.scheduler import filters as nova_filters
+from nova.scheduler import weights as nova_weights
+
 from cellsched.filters import base as filters_base
 from cellsched.filters import registry as filters
 from cellsched.hosts import view
@@ -31,6 +34,23 @@ _FILTERS, _WEIGHERS = 'nova.scheduler.filters.', 'nova.scheduler.weights.'
 _BY_ROW = frozenset({'ImagePropertiesWeigher'})
 
 Plugin = Any
+
+
+def load(conf: Any) -> tuple[list[Plugin], list[Plugin]]:
+    """Return the filters and weighers that are enabled, as Nova makes them.
+
+    Nova's host manager has them too, and reads databases.
+
+    :param conf: Nova's configuration, which has no problems
+    """
+    options = conf.filter_scheduler
+    known = {each.__name__: each for each in (
+        nova_filters.HostFilterHandler().get_matching_classes(
+            options.available_filters))}
+    weighers_ = nova_weights.HostWeightHandler().get_matching_classes(
+        options.weight_classes)
+    return ([known[name]() for name in dict.fromkeys(options.enabled_filters)],
+            [each() for each in weighers_])
 
 
 class EnabledPlugins:

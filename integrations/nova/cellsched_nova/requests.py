@@ -2,6 +2,14 @@
 """Requests of Nova's as the product reads them, and which way they go."""
 
 from collections.abc import Sequence
+from typing import Any
+
+from nova import exception as nova_exception
+from nova import objects as nova_objects
+from nova.objects import base as nova_base
+from nova.pci import request as pci_request
+from nova.scheduler import utils
+from nova.virt import hardware
 
 from cellsched import exception
 from cellsched import objects
@@ -9,6 +17,14 @@ from cellsched.objects import base
 from cellsched.objects import request_groups
 from cellsched.scheduler import demands
 from cellsched.scheduler.placement import group_members
+
+#: Fields of a request that are Nova's objects, which nothing else makes here.
+_GIVEN = ('network_metadata', 'numa_topology', 'pci_requests',
+          'request_level_params', 'requested_networks',
+          'requested_resources')
+
+#: The format of images of which nothing is said.
+_DISK_FORMAT = 'raw'
 
 
 def read(spec, uuids: Sequence[str]) -> objects.RequestSpec:
@@ -53,3 +69,64 @@ def beyond_columns(
     if shared:
         why.append(f'{", ".join(shared)}, which not only hosts give')
     return [*why, *unread.names(request)]
+
+
+def write(context: Any, request: objects.RequestSpec, uuid: str) -> Any:
+    """Return a request of the product's as Nova's API would have made it.
+
+    What a flavor and an image ask for beyond columns is worked out as there:
+    a NUMA topology, PCI devices, and the hosts of a server group.
+
+    :param uuid: of the first instance
+    :raises cellsched.exception.Invalid: the API would have refused it
+    """
+    try:
+        flavor = _revived(context, request.flavor.obj_to_primitive())
+        image = _image(request)
+        said = request.values_of((
+            'ignore_hosts', 'force_hosts', 'force_nodes'))
+        said['scheduler_hints'] = request.get('scheduler_hints') or {}
+        target, group = (
+            None if each is None else _revived(
+                context, each.obj_to_primitive())
+            for each in map(request.get, (
+                'requested_destination', 'instance_group')))
+        spec = nova_objects.RequestSpec.from_components(
+            context, uuid, image, flavor,
+            hardware.numa_get_constraints(flavor, image),
+            pci_request.get_pci_requests_from_flavor(
+                flavor, affinity_policy=(
+                    hardware.get_pci_numa_policy_constraint(flavor, image))),
+            {**said, 'requested_destination': target}, group,
+            request.get('availability_zone'),
+            project_id=request.get('project_id'),
+            user_id=request.get('user_id'))
+        spec.num_instances = request.get('num_instances') or 1
+        spec.is_bfv = bool(request.get('is_bfv'))
+        for name in _GIVEN:
+            if request.get(name):
+                setattr(spec, name, _revived(context, request.get(name)))
+        if group is not None:
+            utils.setup_instance_group(context, spec)
+    except (nova_exception.NovaException, ValueError) as exc:
+        raise exception.Invalid(str(exc)) from exc
+    return spec
+
+
+def _image(request: objects.RequestSpec) -> Any:
+    """Return Nova's image; one of which nothing is said has no properties."""
+    image = request.get('image')
+    said = {} if image is None else {
+        name: image.get(name)
+        for name in ('id', 'disk_format', 'min_ram', 'min_disk')
+        if image.get(name) is not None}
+    return nova_objects.ImageMeta.from_dict({
+        'disk_format': _DISK_FORMAT, **said,
+        'properties': request.image_properties()})
+
+
+def _revived(context: Any, said: Any) -> Any:
+    """Return Nova's objects of what travels of them."""
+    if isinstance(said, list):
+        return [_revived(context, each) for each in said]
+    return nova_base.NovaObject.obj_from_primitive(said, context=context)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions on requests are recorded, with the way that they went."""
 
+import dataclasses
 import random
 import unittest
 
@@ -19,6 +20,7 @@ from cellsched.weighers import resources
 from cellsched_nova import deciding
 from cellsched_nova import decision_parts
 from cellsched_nova import options
+from cellsched_nova import planning
 from tests import test_requests
 
 nova_objects.register_all()
@@ -207,3 +209,51 @@ class TestRecording(TestCase):
 
         self.assertEqual(['a', 'b'], sorted(
             self.recorded(self.spec()).examples['claims']))
+
+
+class TestPlan(TestCase):
+
+    def plan(self, alternates=1, **wishes):
+        return planning.NovaPlanner(self.parts).plan(
+            self.context, builders.request(**wishes), [SERVER], alternates)
+
+    def test_it_is_what_would_be_decided_and_takes_nothing(self):
+        places, decision = self.plan()
+
+        self.assertEqual([['b', 'a']], [
+            [each.service_host for each in place] for place in places])
+        self.assertEqual('columns', decision.way.name)
+        self.assertEqual(([], []), (self.store.claims, self.told))
+
+    def test_it_is_the_same_the_next_time(self):
+        planner = planning.NovaPlanner(self.parts)
+        for _ in range(3):
+            # The second would be chosen if the first counted.
+            places, _ = planner.plan(
+                self.context, builders.request(memory_mb=1000), [SERVER], 0)
+
+            self.assertEqual('b', places[0][0].service_host)
+
+    def test_it_is_the_same_whoever_makes_it(self):
+        alike = Hosts(builders.table(
+            host=['a', 'b', 'c'], nodename=['a', 'b', 'c'],
+            free_ram_mb=[1024] * 3))
+        hosts = set()
+        for start in (0.0, 0.4, 0.8):
+            self.parts = dataclasses.replace(
+                self.parts, hosts=alike, policy=selection.SelectionPolicy(
+                    random.Random(0), start=start))
+            [[place]], _ = self.plan(0)
+            hosts.add(place.service_host)
+
+        self.assertEqual(1, len(hosts))
+
+    def test_what_fits_nowhere_has_a_reason(self):
+        places, decision = self.plan(memory_mb=4096)
+
+        self.assertEqual([], places)
+        self.assertIn('2048 MB', decision.reason)
+
+    def test_what_the_api_would_refuse_is_refused(self):
+        self.assertRaises(exception.Invalid, self.plan,
+                          extra_specs={'hw:numa_nodes': 'many'})

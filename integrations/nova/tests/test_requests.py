@@ -3,9 +3,12 @@
 
 import unittest
 
+from nova import context as nova_context
 from nova import objects as nova_objects
 
+from cellsched import exception
 from cellsched.scheduler import demands
+from cellsched.testing import builders
 from cellsched_nova import requests
 
 nova_objects.register_all()
@@ -104,3 +107,62 @@ class TestBeyondColumns(unittest.TestCase):
         [why] = self.why(spec({'resources:VGPU': 'many'}))
 
         self.assertIn('resources:VGPU', why)
+
+
+class TestWrite(unittest.TestCase):
+
+    def write(self, **wishes):
+        return requests.write(
+            nova_context.get_admin_context(), builders.request(**wishes),
+            SERVER)
+
+    def test_request_is_as_the_api_would_have_made_it(self):
+        made = self.write(
+            extra_specs={'trait:CUSTOM_A': 'required'}, memory_mb=1024,
+            image={'hw_architecture': 'x86_64'}, hints={'same_host': [SECOND]},
+            ignore_hosts=['n1'], availability_zone='north')
+
+        self.assertEqual(
+            (SERVER, 1024, {'trait:CUSTOM_A': 'required'}, 'x86_64',
+             {'same_host': [SECOND]}, ['n1'], 'north', 'project', []),
+            (made.instance_uuid, made.flavor.memory_mb,
+             made.flavor.extra_specs, made.image.properties.hw_architecture,
+             made.scheduler_hints, made.ignore_hosts, made.availability_zone,
+             made.project_id, made.requested_resources))
+
+    def test_number_that_is_not_said_is_one(self):
+        asked = builders.request()
+        del asked.num_instances
+
+        made = requests.write(
+            nova_context.get_admin_context(), asked, SERVER)
+
+        self.assertEqual(1, made.num_instances)
+
+    def test_it_is_read_again_as_it_was(self):
+        asked = builders.request(extra_specs={'resources:VGPU': '1'})
+
+        read = requests.read(requests.write(
+            nova_context.get_admin_context(), asked, SERVER), [SERVER])
+
+        self.assertEqual(asked.resources(), read.resources())
+
+    def test_numa_topology_is_worked_out(self):
+        made = self.write(vcpus=2, memory_mb=1024,
+                          extra_specs={'hw:numa_nodes': '2'})
+
+        self.assertEqual(2, len(made.numa_topology.cells))
+
+    def test_groups_that_are_given_are_kept(self):
+        group = nova_objects.RequestGroup(
+            requester_id='port', resources={'VGPU': 1})
+
+        made = self.write(requested_resources=[group.obj_to_primitive()])
+
+        self.assertEqual({'VGPU': 1}, made.requested_resources[0].resources)
+
+    def test_what_the_api_refuses_is_refused(self):
+        for name, value in (('hw:numa_nodes', '0'),
+                            ('pci_passthrough:alias', 'none:1')):
+            with self.assertRaises(exception.Invalid):
+                self.write(extra_specs={name: value})
