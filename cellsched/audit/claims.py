@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Releasing leaked claims while a conductor runs."""
 
+from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
+import itertools
 
 from oslo_log import log
 
@@ -9,6 +12,7 @@ from cellsched.audit import claim_holders
 from cellsched.audit import facts as facts_
 from cellsched.audit import findings
 from cellsched.audit import repairs
+from cellsched.claims import base
 from cellsched.claims import listing
 from cellsched.db.cell import audit_queries
 
@@ -40,8 +44,9 @@ class LeakedClaims:
         self._reader.begin()
         released = 0
         suspected = set()
-        for uuids in self._pages():
-            for facts in self._reader.facts(uuids).values():
+        pages, holders = self._consumers(store)
+        for uuids in self._servers(pages):
+            for facts in self._reader.facts(uuids, holders=holders).values():
                 for action in _leaks(facts):
                     if (facts.uuid, action) not in self._suspected:
                         suspected.add((facts.uuid, action))
@@ -69,19 +74,28 @@ class LeakedClaims:
             LOG.warning('Released a leaked claim of instance %s', facts.uuid)
         return released
 
-    def _pages(self) -> Iterator[list[str]]:
+    def _consumers(
+        self, store: base.ClaimStore
+    ) -> tuple[Iterable[list[str]], Collection[str] | None]:
+        """Return who holds something, in pages; all of them, if in memory."""
+        pages = listing.pages(store, self._reader.page)
+        if base.Trait.CONSUMER_LIST in store.traits:
+            return pages, None
+        # To ask what one holds is a request there, if it is nothing too.
+        known = [*pages]
+        return known, frozenset(itertools.chain.from_iterable(known))
+
+    def _servers(self, pages: Iterable[list[str]]) -> Iterator[list[str]]:
         """Yield who holds something, and who was moved, a page at a time.
 
         What a server holds to be moved is in another name, which does not
         tell whose it is.
         """
-        store = self._reader.claims
-        assert store is not None
-        for consumers in listing.pages(store, self._reader.page):
+        for consumers in pages:
             known = self._reader.known(consumers)
             yield [uuid for uuid in consumers if uuid in known]
-        for pages in self._reader.cell_pages(audit_queries.moved_after):
-            for uuids in pages.values():
+        for moved in self._reader.cell_pages(audit_queries.moved_after):
+            for uuids in moved.values():
                 yield list(dict.fromkeys(uuids))
 
 

@@ -2,6 +2,7 @@
 """The state of servers: in the API database, in cells, and their claims."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -130,17 +131,19 @@ class Reader:
 
     def facts(
         self, uuids: Iterable[str], everywhere: bool = False,
-        asked: bool = False,
+        asked: bool = False, holders: Collection[str] | None = None,
     ) -> dict[str, Facts]:
         """Return what is known of servers.
 
         :param everywhere: look in all cells, and not only in those where
             their mappings say that they are
         :param asked: look at what was asked for too
+        :param holders: names of all who may hold something; None if anybody
+            may
         """
         uuids = list(dict.fromkeys(uuids))
         # Claims come first: who holds one afterwards had it after all.
-        held = self._held(uuids)
+        held = self._held(uuids, holders)
         with self.database.reader() as connection:
             # A request goes when the mapping is there and says so.
             requested = api.requested(connection, uuids)
@@ -251,8 +254,10 @@ class Reader:
                     host_mappings.get_many(connection, hosts).items()}
 
     def _held(
-        self, uuids: Sequence[str]
+        self, uuids: Sequence[str], holders: Collection[str] | None
     ) -> dict[str, list[claims_base.Claim]]:
         if self.claims is None:
             return {}
-        return self.claims.held(moves.names(uuids))
+        return self.claims.held([
+            name for name in moves.names(uuids)
+            if holders is None or name in holders])

@@ -412,6 +412,16 @@ class ClaimStore(abc.ABC):
         """
         raise self._untold('consumers_of', 'who holds what of a provider')
 
+    def providers_in_use(self) -> list[str]:
+        """Return the providers of which somebody holds something.
+
+        In any order; each that is in use all the time is among them, and any
+        other may be. It is for whoever asks each of them for its consumers,
+        and should cost no request of each.
+        """
+        return [usage.provider for usage in self.usages().usages
+                if usage.consumers]
+
     def _untold(
         self, method: str, what: str
     ) -> exception.ConfigurationInvalid:

@@ -12,8 +12,8 @@ def pages(store: base.ClaimStore, limit: int) -> Iterator[list[str]]:
 
     Each that holds something all the time is among them, and any that does so
     for a part of it may be. Of a store that cannot list its consumers each
-    provider is asked for its own before the first page, and all of their names
-    are in memory until the last one.
+    provider in use is asked for its own before the first page, and all of
+    their names are in memory until the last one.
 
     :param limit: consumers of a page at most; only the last has fewer
     :raises cellsched.exception.InvalidField: the limit is below 1
@@ -27,8 +27,8 @@ def pages(store: base.ClaimStore, limit: int) -> Iterator[list[str]]:
                 return
             after = names[-1]
         return
-    known = {name for usage in store.usages().usages if usage.consumers
-             for name in store.consumers_of(usage.provider)}
+    known = {name for provider in store.providers_in_use()
+             for name in store.consumers_of(provider)}
     names = sorted(known)
     for start in range(0, len(names), limit):
         yield names[start:start + limit]

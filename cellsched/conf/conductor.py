@@ -30,6 +30,8 @@ ERROR without a host.
 
 Most are released when that happens. One that two looks in a row find is
 released then. Claims of consumers that the API database does not know stay.
+A look goes through all claims. Raise this where the claim store has many and
+does not promise ``consumer_list``: it is asked for each host and each server.
 """),
     cfg.IntOpt('network_sweep_interval', default=60, min=1, help="""
 Seconds between two looks of a cell's conductor for servers that ended and

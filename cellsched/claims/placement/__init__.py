@@ -227,6 +227,12 @@ class PlacementClaims(base.ClaimStore):
         return self._patiently(
             lambda: providers_.consumers_of(self._server, provider))
 
+    def providers_in_use(self) -> list[str]:
+        # Usages are several requests of each. Who never had anything to give
+        # is of the first generation.
+        return [provider for provider, generation
+                in self._generations().items() if generation]
+
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:

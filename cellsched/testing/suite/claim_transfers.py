@@ -173,6 +173,18 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     # The consumers of a provider.
 
+    def test_providers_in_use_are_told(self) -> None:
+        store = self.make_store()
+        one, two, _ = (self.make_provider(store, VCPU=8) for _ in range(3))
+        claims = [self.make_claim(provider, VCPU=1)
+                  for provider in (one, two, two)]
+        store.claim(claims)
+        self.assertLessEqual({one, two}, {*store.providers_in_use()})
+        store.release([claims[1].consumer])
+        store.transfer(claims[0].consumer, claims[2].consumer)
+
+        self.assertIn(one, store.providers_in_use())
+
     def test_each_provider_tells_its_consumers_where_there_is_no_list(
             self) -> None:
         store = self.make_store()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from cellsched.audit import claims
+from cellsched.claims import base as claims_base
+from cellsched.claims import moves
 from cellsched.db.cell import server_moves
 from tests.unit.audit import base
 from tests.unit.db import samples
@@ -83,3 +85,44 @@ class TestLeakedClaims(base.TestCase):
         self.leaked.run()
 
         self.assertEqual({}, self.claims.held([uuid]))
+
+
+class Unlisted:
+    """A store that does not list its consumers."""
+
+    def __init__(self, store):
+        self.asked = []
+        self.traits = store.traits - {claims_base.Trait.CONSUMER_LIST}
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def consumers(self, after='', limit=1000):
+        raise NotImplementedError()
+
+    def consumers_of(self, provider):
+        return [consumer for consumer, held in self._store.held(
+            self._store.consumers()).items()
+            if any(claim.provider == provider for claim in held)]
+
+    def held(self, consumers):
+        asked = list(consumers)
+        self.asked += asked
+        return self._store.held(asked)
+
+
+class TestLeakedClaimsOfNoList(TestLeakedClaims):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.reader.claims = Unlisted(self.claims)
+
+    def test_only_who_holds_something_is_asked_for(self):
+        uuid, moved = self.running(), self.running()
+        self.take(self.move(moved), 'a2')
+
+        self.leaked.release_leaked()
+
+        self.assertEqual(
+            {uuid, moved, moves.consumer(moved)}, {*self.store.asked})

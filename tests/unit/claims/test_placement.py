@@ -6,6 +6,7 @@ import threading
 import uuid
 
 from cellsched.claims import base as claims
+from cellsched.claims import listing
 from cellsched.claims import placement
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
@@ -64,6 +65,20 @@ class TestPlacementClaims(
         batch = [self.make_claim(provider, VCPU=1) for _ in range(3)]
 
         self.assertEqual(['POST'], self.requests_of(self.store.claim, batch))
+
+    def test_list_of_consumers_is_one_request_of_each_provider(self):
+        providers = [self.make_provider(self.store, VCPU=8) for _ in range(3)]
+        claims_ = [self.make_claim(provider, VCPU=1)
+                   for provider in providers[:2] for _ in range(2)]
+        self.store.claim(claims_)
+        listed = []
+
+        requests = self.requests_of(
+            lambda: listed.extend(listing.pages(self.store, 10)))
+
+        self.assertEqual(['GET'] * (1 + len(providers)), requests)
+        self.assertEqual(
+            [sorted(claim.consumer for claim in claims_)], listed)
 
     def test_traits_that_are_known_are_not_written(self):
         provider = self.make_provider(self.store, VCPU=8)
