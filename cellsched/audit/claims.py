@@ -81,7 +81,8 @@ class LeakedClaims:
         pages = listing.pages(store, self._reader.page)
         if base.Trait.CONSUMER_LIST in store.traits:
             return pages, None
-        # To ask what one holds is a request there, if it is nothing too.
+        # To ask what one holds is a request there, if it is nothing too. Who
+        # is missed, as it moves just then, is there for the next run.
         known = [*pages]
         return known, frozenset(itertools.chain.from_iterable(known))
 

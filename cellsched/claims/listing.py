@@ -10,10 +10,12 @@ from cellsched.claims import validation
 def pages(store: base.ClaimStore, limit: int) -> Iterator[list[str]]:
     """Yield all consumers that hold something, in the order of their bytes.
 
-    Each that holds something all the time is among them, and any that does so
-    for a part of it may be. Of a store that cannot list its consumers each
-    provider in use is asked for its own before the first page, and all of
-    their names are in memory until the last one.
+    Each that holds the same all the time is among them, and any other that
+    holds something meanwhile may be. One of whom a transfer made another
+    consumer, or whom it took to another provider, may be missed: whoever has
+    to see all has nobody transfer anything meanwhile. Of a store that cannot
+    list its consumers each provider in use is asked for its own before the
+    first page, and all of their names are in memory until the last one.
 
     :param limit: consumers of a page at most; only the last has fewer
     :raises cellsched.exception.InvalidField: the limit is below 1
