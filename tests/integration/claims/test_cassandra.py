@@ -11,13 +11,13 @@ from cellsched.claims.cassandra import client
 from cellsched.claims.cassandra import options
 from cellsched import clock
 from cellsched import exception
-from cellsched.testing.suite import claim_cases
 from cellsched.testing.suite import claim_races
 from cellsched.testing.suite import claims as suite
 from tests.integration import base
 from tests.integration import cassandra as server
 from tests.integration.claims import cassandra_claimants
 from tests.integration.claims import claimants
+from tests.integration.claims import disagreeing
 from tests.integration import servers
 
 
@@ -241,34 +241,32 @@ class TestWhereTheServerCannotAdd(
 
 
 class TestClocksThatDisagree(
-        OnCassandra, claim_cases.ClaimStoreCase, base.TestCase):
+        disagreeing.DisagreeingClocks, OnCassandra, base.TestCase):
 
-    def test_claims_and_releases_do_not_depend_on_them(self):
-        stores = [cassandra.CassandraClaims(
-            each, SkewedClock(ahead_s), random.Random())
-            for each, ahead_s in zip(self.clients, (600.0, -600.0))]
-        provider = self.make_provider(stores[0], VCPU=2)
-        for _ in range(5):
-            claim = self.make_claim(provider, VCPU=2)
-            stores[0].claim([claim])
-            self.assertHolds(stores[1], claim)
-            late = self.make_claim(provider, VCPU=1)
-            self.assertRefused(stores[1], [late], late, 'VCPU')
-            stores[1].release([claim.consumer])
-            self.assertUsed(stores[0], provider, 0)
-            stores[1].claim([claim])
-            self.assertHolds(stores[0], claim)
-            stores[0].release([claim.consumer])
-            self.assertUsed(stores[1], provider, 0)
+    def make_store_with(self, clock_):
+        return cassandra.CassandraClaims(
+            self.make_client_with(clock_), clock_, random.Random(),
+            adds=self.adds)
+
+    def make_client_with(self, clock_):
+        made = client.CassandraClient(
+            options.address(self.url), configured(), clock_)
+        self.addCleanup(made.close)
+        return made
 
 
-class SkewedClock(clock.Clock):
+class TestTimesOfClients(TestClocksThatDisagree):
+    """As of clients that send with each request what time they have."""
 
-    def __init__(self, ahead_s):
-        self.ahead_s = ahead_s
+    def make_client_with(self, clock_):
+        made = super().make_client_with(clock_)
+        session = made._connected()
+        session.use_client_timestamp = True
+        session.cluster.timestamp_generator = lambda: int(
+            1_000_000 * clock_.timestamp())
+        return made
 
-    def timestamp(self):
-        return super().timestamp() + self.ahead_s
 
-    def steady(self):
-        return super().steady() + self.ahead_s
+class TestTimesOfClientsWhereTheServerCannotAdd(TestTimesOfClients):
+
+    adds = False

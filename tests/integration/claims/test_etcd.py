@@ -9,6 +9,7 @@ from cellsched.claims.etcd import options
 from cellsched import clock
 from cellsched.testing.suite import claims as suite
 from tests.integration import base
+from tests.integration.claims import disagreeing
 from tests.integration import etcd as servers
 
 
@@ -26,8 +27,11 @@ class OnEtcd:
         return made
 
     def make_store(self):
+        return self.make_store_with(clock.Clock())
+
+    def make_store_with(self, clock_):
         store = etcd.EtcdClaims(
-            self.make_client(), clock.Clock(), random.Random(),
+            self.make_client(), clock_, random.Random(),
             options.place(self.url).prefix, self.url)
         store.sync()
         store.check()
@@ -38,4 +42,9 @@ class OnEtcd:
 
 
 class TestEtcdClaims(OnEtcd, suite.ClaimStoreSuite, base.TestCase):
+    pass
+
+
+class TestClocksThatDisagree(
+        disagreeing.DisagreeingClocks, OnEtcd, base.TestCase):
     pass

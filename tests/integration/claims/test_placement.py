@@ -20,6 +20,7 @@ from cellsched import exception
 from cellsched.simulator.servers import placement as servers_model
 from cellsched.testing.suite import claims as suite
 from tests.integration import base
+from tests.integration.claims import disagreeing
 from tests.integration import placement as placement_server
 from tests.integration import servers
 
@@ -51,9 +52,12 @@ class OnPlacement:
         self.server.empty()
 
     def make_store(self, retry_timeout_s=30):
+        return self.make_store_with(clock.Clock(), retry_timeout_s)
+
+    def make_store_with(self, clock_, retry_timeout_s=30):
         # Guards are there from earlier tests; it takes time to make more.
         return placement.PlacementClaims(
-            make_client(self.server.url()), clock.Clock(), random.Random(1),
+            make_client(self.server.url()), clock_, random.Random(1),
             guards=16, retry_timeout_s=retry_timeout_s)
 
     def make_peer(self, store):
@@ -115,6 +119,11 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
         self.assertUsed(store, provider, 1, VCPU=3)
         store.release([target])
         self.assertUsed(store, provider, 0)
+
+
+class TestClocksThatDisagree(
+        disagreeing.DisagreeingClocks, OnPlacement, base.TestCase):
+    pass
 
 
 class TestRaces(OnPlacement, base.TestCase):

@@ -21,6 +21,7 @@ from cellsched.testing.suite import claim_groups
 from cellsched.testing.suite import claim_races
 from cellsched.testing.suite import claims as suite
 from tests.integration import base
+from tests.integration.claims import disagreeing
 from tests.integration.db import base as databases
 from tests.integration import mariadb
 from tests.integration import servers
@@ -69,11 +70,11 @@ class OnServer:
         """Return more of what the driver is told."""
         return ''
 
-    def make_database(self):
+    def make_database(self, clock_=None):
         database = session.Database(self.url, 'claims', {
             'max_pool_size': 40,
             'connection_parameters': self.connection_parameters()},
-            clock=clock.Clock())
+            clock=clock_ or clock.Clock())
         self.addCleanup(database.close)
 
         @sa.event.listens_for(database.engine, 'handle_error')
@@ -88,7 +89,10 @@ class OnServer:
             return connection.scalar(sa.text(self.waiting_query))
 
     def make_store(self):
-        return sql.SQLClaims(self.make_database())
+        return self.make_store_with(None)
+
+    def make_store_with(self, clock_):
+        return sql.SQLClaims(self.make_database(clock_))
 
     def make_peer(self, store):
         return self.make_store()
@@ -276,3 +280,13 @@ class TestRepeatableRead(
 class TestSerializable(TestRepeatableRead):
 
     isolation = 'serializable'
+
+
+class TestClocksThatDisagree(
+        disagreeing.DisagreeingClocks, OnPostgreSQL, base.TestCase):
+    pass
+
+
+class TestClocksThatDisagreeOnMariaDB(
+        disagreeing.DisagreeingClocks, OnMariaDB, base.TestCase):
+    pass
