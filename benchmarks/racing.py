@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check that those who race take exactly what there is, in each claim store.
+
+Processes claim of hosts of which nine tenths are taken, one claim after the
+other, twice as many as fit. Then clients, which are threads of these
+processes, all want the last place of a host at once, in several rounds.
+Meanwhile an observer looks for a state that others can see in which more is
+taken than there is.
+
+It is an error if there is such a state, if not as many were told that they
+have a place as fit, if one was refused while there was a place for certain, or
+if the store says something else afterwards. Each server is started for this,
+and is gone after it. The store in memory is raced for by threads alone.
+
+A claim that a store gives up, as others are faster for longer than it has
+patience, is made again, and counts as one of the ``repeats``.
+"""
+
+import argparse
+from concurrent import futures
+import contextlib
+import itertools
+import json
+import multiprocessing
+import pathlib
+import random
+import sys
+import threading
+import time
+import uuid
+
+from oslo_service import backend
+
+from cellsched import import_warnings  # noqa: F401
+
+# As in every process of this project; libraries would pick another.
+backend.init_backend(backend.BackendType.THREADING)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import calls  # noqa: E402
+import claims as claiming  # noqa: E402
+import outcomes  # noqa: E402
+import stores  # noqa: E402
+from stores import base  # noqa: E402
+
+from cellsched.claims import listing  # noqa: E402
+from cellsched.claims import memory  # noqa: E402
+from cellsched import exception  # noqa: E402
+
+#: The store that only one process knows.
+MEMORY = 'memory'
+
+NAMES = (MEMORY, *stores.KINDS)
+
+#: Hosts that are raced for, and tenths of each that are taken before.
+HOSTS, TAKEN = 20, 9
+
+#: Consumers of a page, where a store lists them.
+PAGE = 1000
+
+
+def main(argv=None):
+    args = parse(argv)
+    wrong = False
+    for name in args.stores or NAMES:
+        try:
+            row = race(name, args)
+        except unavailable() as exc:
+            print(f'{name}: skipped: {exc}', file=sys.stderr)
+            wrong |= bool(args.stores)
+            continue
+        print(FORMATS[args.format](row), flush=True)
+        wrong |= bool(row['wrong'])
+    return 1 if wrong else 0
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(
+        description='Check that those who race take exactly what there is.')
+    parser.add_argument(
+        'stores', nargs='*', metavar='STORE',
+        help=f'by default all that are installed ({", ".join(NAMES)})')
+    for name, default, meaning in (
+            ('processes', 16, 'that claim at a time'),
+            ('claims', 10_000, 'of all of them together'),
+            ('clients', 64, 'that want the last place of a host'),
+            ('rounds', 10, 'with a last place each')):
+        parser.add_argument(f'--{name}', type=int, default=default,
+                            metavar='N', help=f'{meaning} ({default})')
+    parser.add_argument('-f', '--format', choices=FORMATS, default='text')
+    args = parser.parse_args(argv)
+    for name in args.stores:
+        if name not in NAMES:
+            parser.error(f'{name}: expected one of {", ".join(NAMES)}')
+    for name, unit in (('processes', 1), ('rounds', 1),
+                       ('claims', 2 * HOSTS), ('clients', args.processes)):
+        value = getattr(args, name)
+        if value < 1 or value % max(unit, 1):
+            parser.error(f'--{name}: expected a multiple of {unit}, above 0')
+    return args
+
+
+def unavailable():
+    """Return the errors that say that a store is not installed here."""
+    from tests.integration import serving
+
+    return serving.NotInstalled, ImportError
+
+
+def race(name, size):
+    """Return what was found out about a store, with all that is wrong."""
+    with started(name, size.processes) as (store, settle, clients, observer):
+        many = Race(store, clients, observer)
+        many.fill(HOSTS, size.claims // HOSTS // 2)
+        settle()
+        found = {'store': name, 'processes': size.processes,
+                 **many.run(many.hosts * (size.claims // HOSTS), 1)}
+        last = Race(store, clients, observer)
+        for _ in range(size.rounds):
+            host, = last.fill(1, 1)
+            last.run([host] * size.clients, size.clients // size.processes)
+        found |= {f'last_{what}': value
+                  for what, value in last.found.items()}
+        found['wrong'] = sorted({
+            *many.wrong, *last.wrong, *afterwards(store, many, last)})
+        return found
+
+
+class Race:
+    """Those who want places of some hosts, and the outcomes.
+
+    :ivar found: sums over all that was run
+    :ivar wrong: what is not as it must be
+    """
+
+    def __init__(self, store, clients, observer):
+        self.hosts, self.winners, self.fillers = [], set(), set()
+        self.found, self.wrong = {}, set()
+        self._store = store
+        self._clients, self._observer = clients, observer
+        self._places = {}
+
+    def fill(self, count, places):
+        """Make hosts that have so many places left; return them."""
+        hosts = claiming.fill(self._store, count, places * (TAKEN + 1))
+        for host in hosts:
+            take = base.Take(str(uuid.uuid4()), host, {
+                each: places * TAKEN * amount
+                for each, amount in claiming.DEMAND.items()})
+            self._store.claim([claiming.of(take)])
+            self.fillers.add(take.consumer)
+        self.hosts += hosts
+        self._places = dict.fromkeys(hosts, places)
+        return hosts
+
+    def run(self, wanted, threads):
+        """Have hosts claimed, by threads of each process; return figures.
+
+        :param wanted: the host of each claim
+        """
+        random.shuffle(wanted)
+        count = len(self._clients) * threads
+        parts = [wanted[number::count] for number in range(count)]
+        self._observer.send('look')
+        start = time.perf_counter()
+        for number, client in enumerate(self._clients):
+            client.send(parts[number::len(self._clients)])
+        told, repeats = zip(*sum(claiming.receive(self._clients), []))
+        seconds = time.perf_counter() - start
+        self._observer.send('stop')
+        [(worst, looks)] = claiming.receive([self._observer])
+        won = {each.consumer for each in told if each.taken}
+        self.winners |= won
+        places = sum(self._places.values())
+        judged = outcomes.Round([*told], self._places, 0, worst).judged()
+        self.wrong |= {what for what, count in judged.items() if count}
+        if len(won) != places:
+            self.wrong.add(f'{len(won)} of {places} places were taken')
+        for what, value in {
+                'claims': len(told), 'places': places, 'taken': len(won),
+                **judged, 'repeats': sum(repeats), 'looks': looks,
+                'seconds': seconds}.items():
+            self.found[what] = round(self.found.get(what, 0) + value, 1)
+        return self.found
+
+
+def afterwards(store, *races):
+    """Yield what a store says that is not what was told."""
+    hosts = [host for each in races for host in each.hosts]
+    for usage in store.usages(providers=hosts).usages:
+        if usage.used != usage.capacity:
+            yield f'{usage.used} of {usage.capacity} is taken in the end'
+    if any(map(store.recount, hosts)):
+        yield 'figures are not what claims add up to'
+    told = set().union(*(each.winners | each.fillers for each in races))
+    listed = {consumer for page in listing.pages(store, PAGE)
+              for consumer in page}
+    if listed != told:
+        yield (f'{len(told - listed)} who were told of a place have none, '
+               f'and {len(listed - told)} have one who were told of none')
+
+
+# Processes, or threads.
+
+@contextlib.contextmanager
+def started(name, count):
+    """Yield a store, what settles it, pipes to clients and one to an observer.
+
+    :param count: how many clients
+    """
+    with contextlib.ExitStack() as stack:
+        if name == MEMORY:
+            store = memory.MemoryClaims()
+            yield (store, lambda: None,
+                   stack.enter_context(threads(serve, store, count)),
+                   *stack.enter_context(threads(
+                       look_out, lambda: excess(store), 1)))
+            return
+        kind = stores.kind(name)
+        address = stack.enter_context(kind.served())
+        store = stack.enter_context(base.opened(address)).claims
+        store.sync()
+        given = name, address
+        yield (store, lambda: kind.settle(address),
+               stack.enter_context(calls.children(client, given, count)),
+               stack.enter_context(calls.child(observe, given)))
+
+
+@contextlib.contextmanager
+def threads(function, given, count):
+    """Run a function in threads; yield pipes to them."""
+    with futures.ThreadPoolExecutor(count) as pool:
+        pipes = [multiprocessing.Pipe() for _ in range(count)]
+        for _, theirs in pipes:
+            pool.submit(calls.told, function, theirs, given)
+        ours = [each for each, _ in pipes]
+        try:
+            for each in ours:
+                each.recv()
+            yield ours
+        finally:
+            for each in ours:
+                each.close()
+
+
+def client(pipe, given):
+    """Claim in a process of its own."""
+    _, address = given
+    with base.opened(address) as parts:
+        serve(pipe, parts.claims)
+
+
+def serve(pipe, store):
+    """Claim what is asked for, each list of hosts by a thread of its own."""
+    pipe.send('ready')
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(claim_all(store, pipe.recv()))
+
+
+def claim_all(store, parts):
+    start = threading.Barrier(len(parts))
+
+    def run(hosts):
+        start.wait()
+        return [claim(store, host) for host in hosts]
+
+    with futures.ThreadPoolExecutor(len(parts)) as pool:
+        return sum(pool.map(run, parts), [])
+
+
+def claim(store, host):
+    """Return the outcome of a claim, and how often it had to be repeated."""
+    take = base.Take(str(uuid.uuid4()), host, claiming.DEMAND)
+    start = time.perf_counter()
+    for repeats in itertools.count():
+        try:
+            store.claim([claiming.of(take)])
+            taken = True
+        except exception.ClaimRefused:
+            taken = False
+        except exception.DatabaseUnreachable:
+            # It lost to others for as long as the store has patience.
+            continue
+        return outcomes.Outcome(
+            start, time.perf_counter(), host, taken, take.consumer), repeats
+
+
+def observe(pipe, given):
+    """Look out in a process of its own."""
+    name, address = given
+    with stores.kind(name).observer(address) as oversold:
+        look_out(pipe, oversold)
+
+
+def look_out(pipe, oversold):
+    """Look for what is oversold, from when it is told to until it is told."""
+    pipe.send('ready')
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.recv()
+            worst, looks = oversold(), 1
+            while not pipe.poll(claiming.INTERVAL_S):
+                worst, looks = max(worst, oversold()), looks + 1
+            pipe.recv()
+            pipe.send((max(worst, oversold()), looks + 1))
+
+
+def excess(store):
+    """Return the units that are taken above what there is."""
+    return sum(max(used - usage.capacity.get(name, 0), 0)
+               for usage in store.usages().usages
+               for name, used in usage.used.items())
+
+
+def as_text(row):
+    return '\n'.join(f'{what.replace("_", " ")}: {value}'
+                     for what, value in row.items()) + '\n'
+
+
+FORMATS = {'text': as_text, 'json': json.dumps}
+
+
+if __name__ == '__main__':
+    sys.exit(main())

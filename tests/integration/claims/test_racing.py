@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that race for the last places in each store."""
+
+import json
+import pathlib
+import sys
+
+from tests.integration import base
+from tests.integration import cassandra
+from tests.integration import etcd
+from tests.integration import mariadb
+from tests.integration.nova import caller
+from tests.integration import servers
+
+COMMAND = pathlib.Path(__file__).parents[3] / 'benchmarks' / 'racing.py'
+
+SIZE = ('--processes', '4', '--claims', '400', '--clients', '8',
+        '--rounds', '2')
+
+#: Runs the command with a store in memory that is broken.
+BROKEN = """
+import itertools, sys
+sys.path.insert(0, sys.argv.pop(1))
+import racing
+
+class Generous(racing.memory.MemoryClaims):
+
+    def claim(self, claims):
+        try:
+            return super().claim(claims)
+        except racing.exception.ClaimRefused:
+            with self._lock:
+                for claim in claims:
+                    self._held[claim.consumer] = [claim]
+                    self._count(claim, 1)
+            return len(claims)
+
+class Hesitant(racing.memory.MemoryClaims):
+
+    count = itertools.count(1)
+
+    def claim(self, claims):
+        if next(self.count) % 50 == 0:
+            raise racing.exception.ClaimRefused(
+                provider=claims[0].provider, resource='VCPU', amount=1,
+                consumer=claims[0].consumer)
+        return super().claim(claims)
+
+racing.memory.MemoryClaims = globals()[sys.argv.pop(1)]
+sys.exit(racing.main())
+"""
+
+
+class TestRacing(base.TestCase):
+
+    def run_race(self, *args: str, **options: int) -> dict:
+        return json.loads(self.run_command(
+            sys.executable, '-W', 'ignore', *args, *SIZE, '-f', 'json',
+            timeout_s=300.0, **options))
+
+    def check(self, name: str) -> None:
+        found = self.run_race(str(COMMAND), name)
+
+        self.assertEqual([], found['wrong'])
+        self.assertEqual(
+            (400, 200, 200, 16, 2, 2),
+            tuple(found[f'{phase}{what}'] for phase in ('', 'last_')
+                  for what in ('claims', 'places', 'taken')))
+        self.assertGreater(found['looks'], 1)
+
+    def test_exactly_what_fits_is_taken_in_memory(self):
+        self.check('memory')
+
+    def test_exactly_what_fits_is_taken_in_sqlite(self):
+        self.check('sqlite')
+
+    def test_exactly_what_fits_is_taken_in_postgresql(self):
+        base.installed(servers.PostgreSQL)
+        self.check('postgresql')
+
+    def test_exactly_what_fits_is_taken_in_mariadb(self):
+        base.installed(mariadb.MariaDB)
+        self.check('mariadb')
+
+    def test_exactly_what_fits_is_taken_in_etcd(self):
+        base.installed(etcd.Etcd)
+        self.check('etcd')
+
+    def test_exactly_what_fits_is_taken_in_cassandra(self):
+        base.installed(cassandra.Cassandra)
+        self.check('cassandra')
+
+    def test_exactly_what_fits_is_taken_in_placement(self):
+        base.installed(servers.PostgreSQL)
+        base.installed(caller.python)
+        self.check('placement')
+
+    def test_store_that_takes_more_than_there_is_is_found_out(self):
+        found = self.run_broken('Generous')
+
+        self.assertEqual(400, found['taken'])
+        for what in 'oversold', 'last_oversold':
+            self.assertGreater(found[what], 200)
+        self.assertIn('oversold', found['wrong'])
+
+    def test_store_that_refuses_what_fits_is_found_out(self):
+        found = self.run_broken('Hesitant')
+
+        self.assertEqual(0, found['oversold'])
+        self.assertEqual(['refused_although_it_fitted'], found['wrong'])
+
+    def run_broken(self, name):
+        return self.run_race(
+            '-c', BROKEN, str(COMMAND.parent), name, 'memory', expected=1)
