@@ -125,6 +125,27 @@ class CassandraCluster(Cassandra):
             self._first = random.SystemRandom().randrange(10, 240, 3)
         return [f'127.0.0.{self._first + number}' for number in range(3)]
 
+    def start(self) -> None:
+        super().start()
+        processes.wait_until(
+            self._know_each_other, 'the nodes to know each other')
+
+    def _know_each_other(self) -> bool:
+        """Return whether each node knows the others, and what they know."""
+        with self.session() as session:
+            try:
+                versions = [
+                    row['schema_version']
+                    for node in session.cluster.metadata.all_hosts()
+                    for table in ('local', 'peers')
+                    for row in session.execute(
+                        f'SELECT schema_version FROM system.{table}',
+                        host=node)]
+            except cluster_.NoHostAvailable:
+                # Others have not heard yet that it is there.
+                return False
+        return len(versions) == 9 and len({*versions}) == 1
+
 
 def empty(session: Any, keyspace: str) -> None:
     """Remove all claims and providers that nobody uses any more.

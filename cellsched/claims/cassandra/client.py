@@ -2,7 +2,9 @@
 """The way to a real Cassandra, through cassandra-driver."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import functools
 import os
 from typing import Any
@@ -28,9 +30,6 @@ with warnings.catch_warnings():
 
 #: Requests of one call that are under way at a time.
 _AT_ONCE = 32
-
-#: Seconds for which any node is asked after one did not answer.
-_HANGS_S = 30.0
 
 _Rows = list[dict[str, Any]]
 
@@ -61,9 +60,9 @@ class CassandraClient:
         self._conf = conf
         self._clock = clock
         self._lock = clock.lock()
-        self._hangs_until = 0.0
         self._pid = 0
         self._cluster: Any = None
+        self._nodes: connecting.AskedNodes | None = None
         self._session: Any = None
         self._prepared: dict[str, Any] = {}
         self._serial = getattr(
@@ -112,7 +111,9 @@ class CassandraClient:
         with self._lock:
             if self._session is None or self._pid != os.getpid():
                 self._prepared = {}
-                cluster = connecting.make_cluster(self._address, self._conf)
+                nodes = connecting.AskedNodes(self._conf, self._clock)
+                cluster = connecting.make_cluster(
+                    self._address, self._conf, nodes)
                 try:
                     session = cluster.connect()
                 except BaseException:
@@ -120,7 +121,7 @@ class CassandraClient:
                     raise
                 # Clocks of clients need not agree, and are not told.
                 session.use_client_timestamp = False
-                self._session = session
+                self._session, self._nodes = session, nodes
                 self._cluster, self._pid = cluster, os.getpid()
             return self._session
 
@@ -135,20 +136,23 @@ class CassandraClient:
     def _execute(
         self, statement: Any, values: Sequence[Any] = ()
     ) -> Callable[[], _Rows]:
-        hangs = self._clock.monotonic() < self._hangs_until
-        future = self._connected().execute_async(
-            statement, values or None, execution_profile=(
-                connecting.ANY if hangs else connecting.SAME))
+        future = self._connected().execute_async(statement, values or None)
 
         def wait() -> _Rows:
-            try:
+            with self._noticing():
                 return list(future.result())
-            except cassandra.OperationTimedOut:
-                # That may be the node, and others would ask it again.
-                self._hangs_until = self._clock.monotonic() + _HANGS_S
-                raise
 
         return wait
+
+    @contextlib.contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Notice a node that does not answer; others would ask it again."""
+        try:
+            yield
+        except cassandra.OperationTimedOut as exc:
+            if self._nodes is not None and exc.last_host is not None:
+                self._nodes.avoid(exc.last_host)
+            raise
 
     def _make_prepared(
         self, text: str, serial: bool = False, pages: bool = True
@@ -156,7 +160,8 @@ class CassandraClient:
         session = self._connected()
         found = self._prepared.get(text)
         if found is None:
-            found = session.prepare(text.format(self._address.keyspace))
+            with self._noticing():
+                found = session.prepare(text.format(self._address.keyspace))
             if serial:
                 found.consistency_level = self._serial
             if not pages:

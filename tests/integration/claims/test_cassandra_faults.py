@@ -5,16 +5,20 @@ from concurrent import futures
 import contextlib
 import os
 import random
+import signal
 import socket
 import threading
 import unittest
+import uuid
 
 from oslo_utils import strutils
 
 from cellsched.claims import base as claims
 from cellsched.claims import cassandra
 from cellsched.claims.cassandra import client
+from cellsched.claims.cassandra import connecting
 from cellsched.claims.cassandra import options
+from cellsched.claims.cassandra import statements
 from cellsched import clock
 from cellsched import exception
 from cellsched.testing.suite import claim_cases
@@ -33,14 +37,14 @@ THREADS = 4
 
 class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
 
-    def open_at(self, url, **changed):
+    def open_at(self, url, patience_s=120.0, **changed):
         """Return a store with connections of its own."""
         made = client.CassandraClient(
             options.address(url), test_cassandra.configured(
                 timeout=2.0, **changed), clock.Clock())
         self.addCleanup(made.close)
         return cassandra.CassandraClaims(
-            made, clock.Clock(), random.Random(), patience_s=120.0,
+            made, clock.Clock(), random.Random(), patience_s=patience_s,
             abandoned_s=0.5, place=url)
 
     def claim_under(self, url, fault):
@@ -125,17 +129,93 @@ class TestServerThatIsKilled(FaultCase):
     f'three nodes take long to start; {VARIABLE}=1 has them')
 class TestClusterThatLosesANode(FaultCase):
 
-    def test_claims_go_on_meanwhile_and_when_it_is_back(self):
-        cluster = self.useFixture(base.installed(server.CassandraCluster))
+    #: Seconds after which the driver has not yet given up a node that hangs.
+    soon_s = 25.0
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cluster = cls.of_class(base.installed(server.CassandraCluster))
+
+    def setUp(self):
+        super().setUp()
+        self.keyspace = f'claims_{random.getrandbits(32):08x}'
+        self.url = self.cluster.url(self.keyspace)
+
+    def test_claims_go_on_meanwhile_and_when_it_is_back(self):
         def lose():
-            cluster.processes[2].kill()
-            store = self.open_at(cluster.url('claims'))
+            self.cluster.processes[2].kill()
+            store = self.open_at(self.url)
             provider = self.make_provider(store, VCPU=8)
             store.claim([self.make_claim(provider, VCPU=8)])
-            cluster.start()
+            self.cluster.start()
 
-        self.claim_under(cluster.url('claims'), lose)
+        self.claim_under(self.url, lose)
+
+    def test_claims_go_on_beside_a_node_that_hangs(self):
+        def hang():
+            # It is asked first for each of these.
+            providers = self.providers_of(2, 5)
+            store = self.open_at(self.url, patience_s=self.soon_s)
+            for provider in providers:
+                store.set_inventory(provider, {'VCPU': claims.Inventory(1)})
+            group = self.cluster.processes[2].pid
+            os.killpg(group, signal.SIGSTOP)
+            try:
+                for provider in providers:
+                    store.claim([self.make_claim(provider, VCPU=1)])
+            finally:
+                os.killpg(group, signal.SIGCONT)
+
+        self.claim_under(self.url, hang)
+
+    def test_everybody_asks_one_node_for_a_partition_unless_it_hangs(self):
+        self.open_at(self.url).sync()
+        connected = [self.connect() for _ in range(2)]
+
+        first = self.asked(connected)
+        self.assertEqual(1, len(first))
+        for _, nodes in connected:
+            nodes.avoid(*first)
+
+        second = self.asked(connected)
+        self.assertEqual(1, len(second))
+        self.assertNotEqual(first, second)
+
+    def connect(self):
+        """Return a session of the driver, as a client makes it."""
+        conf = test_cassandra.configured()
+        nodes = connecting.AskedNodes(conf, clock.Clock())
+        cluster = connecting.make_cluster(
+            options.address(self.url), conf, nodes)
+        self.addCleanup(cluster.shutdown)
+        return cluster.connect(), nodes
+
+    def asked(self, connected):
+        """Return the nodes that are asked for a partition."""
+        found = set()
+        for session, _ in connected:
+            read = session.prepare(
+                statements.READ_FIGURES.format(self.keyspace))
+            for _ in range(20):
+                future = session.execute_async(read, ['provider'])
+                future.result()
+                found.add(future.coordinator_host)
+        return found
+
+    def providers_of(self, number, count):
+        """Return providers of which a node has the first copy."""
+        session, _ = self.connect()
+        metadata = session.cluster.metadata
+        address = self.cluster.addresses()[number]
+        found = []
+        while len(found) < count:
+            provider = str(uuid.uuid4())
+            first, *_ = metadata.get_replicas(
+                self.keyspace, provider.encode())
+            if first.address == address:
+                found.append(provider)
+        return found
 
 
 class Proxy:
