@@ -9,8 +9,10 @@ several numbers of schedulers. Each is a process; servers wait for their disk.
 ``oversold`` are servers that got a place that there was not, in any state that
 an observer saw while it went on, or by what clients were told.
 ``refused_although_it_fitted`` are clients that were refused while there was a
-place for certain. ``conflicts`` are attempts to claim that failed, because
-others were faster. A claim takes from the request to the answer.
+place for certain. ``gave_up`` is how often a client was told that the store
+did not come to an end in time; it asked again. ``conflicts`` are attempts to
+claim that failed, because others were faster. A claim takes from the request
+to the answer.
 """
 
 import argparse
@@ -64,8 +66,6 @@ def main(argv=None):
                      'clients')
     try:
         rows, failed = measure(args)
-        if args.directory is not None:
-            rows = write(rows, args.directory)
     except OSError as exc:
         print(f'{parser.prog}: {exc}', file=sys.stderr)
         return 1
@@ -110,22 +110,35 @@ def measure(args):
     rows, failed = [], False
     wanted = args.stores or NAMES
     for store in wanted:
-        for schedulers in args.schedulers:
-            size = Size(schedulers, args.clients, args.hosts, args.rounds)
-            try:
-                row = figures(store, size)
-            except unavailable() as exc:
-                tell(f'{store}: skipped: {exc}')
-                failed |= bool(args.stores)
-                break
-            rows.append(row)
-            tell(f'{store}, schedulers: {schedulers}: '
-                 f'{row["claims_per_second"]} claims/s, '
-                 f'{row["oversold"]} oversold, '
-                 f'{row["refused_although_it_fitted"]} refused although it '
-                 f'fitted ({len(rows)} of '
-                 f'{len(wanted) * len(args.schedulers)})')
-    return rows, failed
+        try:
+            rows += measured(args, store, len(wanted))
+        except unavailable() as exc:
+            tell(f'{store}: skipped: {exc}')
+            failed |= bool(args.stores)
+        except RuntimeError as exc:
+            # The others may be measured all the same.
+            tell(f'{store}: failed: {exc}')
+            failed = True
+        if args.directory is not None and rows:
+            written = write(rows, args.directory)
+    return (rows if args.directory is None or not rows else written), failed
+
+
+def measured(args, store, stores):
+    """Return the rows of one store.
+
+    :param stores: how many there are
+    """
+    rows = []
+    for schedulers in args.schedulers:
+        row = figures(store, Size(
+            schedulers, args.clients, args.hosts, args.rounds))
+        rows.append(row)
+        tell(f'{store} (one of {stores}), schedulers: {schedulers}: '
+             f'{row["claims_per_second"]} claims/s, '
+             f'{row["oversold"]} oversold, '
+             f'{row["refused_although_it_fitted"]} refused although it fitted')
+    return rows
 
 
 def unavailable():
@@ -173,6 +186,7 @@ def summary(rounds):
         'places': sum(sum(round_.places.values()) for round_ in rounds),
         'claims': len(times),
         **{name: sum(each[name] for each in judged) for name in judged[0]},
+        'gave_up': sum(round_.gave_up for round_ in rounds),
         'conflicts': sum(round_.conflicts for round_ in rounds),
         'claims_per_second': round(len(times) / spent, 1),
         **{f'p{percent}_ms': round(1000 * run_.percentile(times, percent), 1)

@@ -6,8 +6,8 @@ import io
 
 #: Figures of a store with some schedulers.
 COLUMNS = ('store', 'server', 'schedulers', 'clients', 'hosts', 'places',
-           'claims', 'oversold', 'refused_although_it_fitted', 'conflicts',
-           'claims_per_second', 'p50_ms', 'p99_ms', 'cpus')
+           'claims', 'oversold', 'refused_although_it_fitted', 'gave_up',
+           'conflicts', 'claims_per_second', 'p50_ms', 'p99_ms', 'cpus')
 
 #: Columns that are no numbers.
 TEXTS = COLUMNS[:2]

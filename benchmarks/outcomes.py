@@ -31,12 +31,15 @@ class Round:
         others were faster
     :param oversold: units above what there is, in the worst state that was
         seen
+    :param gave_up: how often a client was told that the store did not come to
+        an end in its time; it asked again
     """
 
     outcomes: list
     places: dict
     conflicts: int
     oversold: int
+    gave_up: int = 0
 
     def judged(self):
         """Return what is wrong, by what clients were told and by states."""

@@ -74,7 +74,7 @@ def fill_up(store, schedulers, observer, size):
     observer.send('look')
     for number, scheduler in enumerate(schedulers):
         scheduler.send(len(range(number, size.clients, len(schedulers))))
-    every, conflicts = zip(*claims_.receive(schedulers))
+    every, conflicts, gave_up = zip(*claims_.receive(schedulers))
     observer.send('stop')
     [seen] = claims_.receive([observer])
     every = sum(every, [])
@@ -89,7 +89,8 @@ def fill_up(store, schedulers, observer, size):
     store.release(winners)
     places = {populated.node(host): PLACES - TAKEN
               for host in range(size.hosts)}
-    return outcomes.Round(every, places, sum(conflicts), seen)
+    return outcomes.Round(
+        every, places, sum(conflicts), seen, sum(gave_up))
 
 
 def serve(pipe, given):
@@ -123,9 +124,9 @@ def answer(pipe, driver, store):
             driver.loader.refresh(context.admin())
             before = store.vain()
             with futures.ThreadPoolExecutor(clients) as pool:
-                found = list(pool.map(
+                found, gave_up = zip(*pool.map(
                     lambda _: ask_until_refused(driver), range(clients)))
-            pipe.send((sum(found, []), store.vain() - before))
+            pipe.send((sum(found, []), store.vain() - before, sum(gave_up)))
 
 
 def repeat(stopped, task, interval_s):
@@ -134,21 +135,35 @@ def repeat(stopped, task, interval_s):
 
 
 def ask_until_refused(driver):
-    """Ask for one server after the other; return the outcomes."""
-    found = []
+    """Ask for one server after the other; return the outcomes.
+
+    Who is told that the store is too busy asks again for the same one.
+
+    :returns: also how often that was
+    """
+    found, gave_up = [], 0
     while not found or found[-1].taken:
         consumer = str(uuid.uuid4())
-        request = builders.request(**FLAVOR)
-        request.instance_uuid = consumer
-        start = time.perf_counter()
-        try:
-            [[chosen, *_]] = driver.select_destinations(
-                context.member(base.USER, base.PROJECT), request, [consumer],
-                alternates=2)
-            provider = chosen.compute_node_uuid
-        except exception.NoValidHost:
-            provider = None
+        start, provider, is_told = time.perf_counter(), None, False
+        while not is_told:
+            try:
+                provider, is_told = ask(driver, consumer), True
+            except exception.DatabaseUnreachable:
+                gave_up += 1
         found.append(outcomes.Outcome(
             start, time.perf_counter(), provider, provider is not None,
             consumer))
-    return found
+    return found, gave_up
+
+
+def ask(driver, consumer):
+    """Return the provider that one server gets, or None."""
+    request = builders.request(**FLAVOR)
+    request.instance_uuid = consumer
+    try:
+        [[chosen, *_]] = driver.select_destinations(
+            context.member(base.USER, base.PROJECT), request, [consumer],
+            alternates=2)
+    except exception.NoValidHost:
+        return None
+    return chosen.compute_node_uuid

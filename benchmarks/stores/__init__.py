@@ -16,6 +16,7 @@ KINDS = {
     'etcd': 'etcd:Etcd',
     'cassandra': 'cassandra:Cassandra',
     'placement': 'placement:Placement',
+    'placement-no-retry': 'placement:PlacementNoRetry',
 }
 
 

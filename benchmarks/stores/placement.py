@@ -38,6 +38,9 @@ CONCURRENT = 'placement.concurrent_update'
 
 class Placement(base.Kind):
 
+    #: Options of the server.
+    options = ''
+
     plain_by = 'PUT /allocations/UUID by requests'
 
     @contextlib.contextmanager
@@ -47,7 +50,8 @@ class Placement(base.Kind):
         script = (pathlib.Path(__file__).parents[1] / 'peers'
                   / 'placement_server.py')
         with subprocess.Popen(
-                [python, script], stdin=subprocess.PIPE,
+                [python, script, '--options', self.options],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, text=True) as process:
             try:
                 line = process.stdout.readline()
@@ -93,6 +97,12 @@ class Placement(base.Kind):
                 return round(units)
 
             yield oversold
+
+
+class PlacementNoRetry(Placement):
+    """The same, where Placement does not repeat what lost to others."""
+
+    options = '[placement]\nallocation_conflict_retry_count = 1\n'
 
 
 class Plain(base.Plain):

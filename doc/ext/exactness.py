@@ -32,7 +32,7 @@ COLUMNS = {
     'store': 'Store', 'schedulers': 'Schedulers',
     'oversold': 'Oversold',
     'refused_although_it_fitted': 'Refused although it fitted',
-    'conflicts': 'Conflicts', 'claims': 'Claims',
+    'gave_up': 'Gave up', 'conflicts': 'Conflicts', 'claims': 'Claims',
     'claims_per_second': 'Claims a second',
     'p50_ms': 'p50, ms', 'p99_ms': 'p99, ms'}
 

@@ -332,7 +332,7 @@ class PlacementClaims(base.ClaimStore):
 
     def _guarded(
         self, attempt: Callable[[guards_.Guard], _Outcome | None],
-        providers: Iterable[str] = (),
+        providers: Sequence[str] = (),
     ) -> _Outcome:
         """Return the outcome of an attempt that has a guard and its turn."""
         def settled() -> bool:
@@ -341,8 +341,14 @@ class PlacementClaims(base.ClaimStore):
 
         with self._turns_of(providers):
             self._patiently(settled)
-            with self._guards.taken() as guard:
-                return self._patiently(lambda: attempt(guard))
+            with self._guards.taken(providers) as held:
+                def once() -> _Outcome | None:
+                    outcome = attempt(held.guard)
+                    if outcome is None:
+                        self._guards.lost(held, providers)
+                    return outcome
+
+                return self._patiently(once)
 
     @contextlib.contextmanager
     def _turns_of(self, providers: Iterable[str]) -> Iterator[None]:

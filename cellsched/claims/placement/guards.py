@@ -23,11 +23,13 @@ its guard for nothing, and then reads what has come of it.
 Any two processes may use the same guard; one of them has to repeat.
 """
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import random as random_
 import threading
+import zlib
 
 from cellsched.claims.placement import messages
 from cellsched.claims.placement import server as server_
@@ -41,6 +43,9 @@ TOTAL = 1000
 
 #: The type of guards as consumers.
 CONSUMER_TYPE = 'CELLSCHED_GUARD'
+
+#: Seconds for which a provider counts as contended after somebody lost it.
+_CONTENDED_S = 10.0
 
 #: What Placement says where the guard was not what it lost.
 _PROVIDER_LOST = 'Inventory and/or allocations changed'
@@ -59,8 +64,22 @@ class Guard:
         self.pending = False
 
 
+class HeldGuard:
+    """A guard that one thread has, until it has another one."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+
+
 class Guards:
     """The guards of a process.
+
+    Processes that write to the same provider at the same time lose it to each
+    other, which Placement finds out late, and repeats several times; of those
+    that have the same guard too, it refuses all but one at once. Where nobody
+    is in the way, a guard that others do not use is better, as its generation
+    is known. So a provider has a guard of its own for as long as it is
+    contended.
 
     :param count: of how many it takes one
     """
@@ -71,6 +90,10 @@ class Guards:
     ) -> None:
         self._server = server
         self._owners = owners
+        self._clock = clock
+        self._count = count
+        #: By the guard of a provider, until when that is contended.
+        self._contended: dict[int, float] = {}
         self._free = [Guard(number) for number in range(count)]
         # Others begin somewhere else, and use the same ones again.
         random.shuffle(self._free)
@@ -78,22 +101,53 @@ class Guards:
         self._idle = clock.semaphore(count)
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[Guard]:
+    def taken(self, providers: Iterable[str] = ()) -> Iterator[HeldGuard]:
         """Give a guard that nobody else in this process has.
 
         One whose write may still be done is given before others.
+
+        :param providers: whose allocations are to be written
         """
+        liked = self._guard_of(providers)
         with self._idle:
             with self._lock:
-                guard = next(
-                    (each for each in self._free if each.pending),
-                    self._free[-1])
+                guard = next((each for each in self._free if each.pending),
+                             self._free[-1])
+                if not guard.pending and (
+                        self._contended.get(liked, 0) > self._now()):
+                    guard = self._liked(liked) or guard
                 self._free.remove(guard)
+            held = HeldGuard(guard)
             try:
-                yield guard
+                yield held
             finally:
                 with self._lock:
-                    self._free.append(guard)
+                    self._free.append(held.guard)
+
+    def lost(self, held: HeldGuard, providers: Iterable[str]) -> None:
+        """Learn that others write to these providers, too.
+
+        Who has a guard whose write is not done, nor will be, gets theirs.
+        """
+        liked = self._guard_of(providers)
+        with self._lock:
+            self._contended[liked] = self._now() + _CONTENDED_S
+            other = None if held.guard.pending else self._liked(liked)
+            if other is not None:
+                self._free.remove(other)
+                self._free.insert(0, held.guard)
+                held.guard = other
+
+    def _guard_of(self, providers: Iterable[str]) -> int:
+        return zlib.crc32(min(providers, default='').encode()) % self._count
+
+    def _liked(self, number: int) -> Guard | None:
+        """Return a guard that is free, and has nothing to settle."""
+        return next((each for each in self._free
+                     if each.number == number and not each.pending), None)
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
 
     def settle_all(self) -> None:
         """Make sure that nothing that was given up is done any more.
@@ -106,8 +160,8 @@ class Guards:
                 pending = any(guard.pending for guard in self._free)
             if not pending:
                 return
-            with self.taken() as guard:
-                self.settle(guard)
+            with self.taken() as held:
+                self.settle(held.guard)
 
     def settle(self, guard: Guard) -> bool:
         """Make sure that nothing with a guard is done any more.
