@@ -133,6 +133,10 @@ class MergedColumns:
             self._add(row, changed, -1)
         self.discounted = chosen
 
+    def free(self, row: int, resources: Mapping[str, int]) -> None:
+        """Count what is claimed on a host as free, for this decision only."""
+        self._add(row, _resource_changes(tuple(resources.items())), -1)
+
     def give_back(self) -> None:
         """Take back all that the decision took; count what it did not."""
         for row, resources in self.taken:
@@ -176,11 +180,15 @@ class MergedColumns:
 @functools.lru_cache(1024)
 def changes(resources: tuple[tuple[str, int], ...]) -> Changes:
     """Return what an instance changes in the columns of its host."""
+    return (*_resource_changes(resources), ('num_instances', 1), (BUILDS, 1))
+
+
+def _resource_changes(resources: tuple[tuple[str, int], ...]) -> Changes:
+    """Return what a claim changes in the columns of its host."""
     return (*((columns_.ROOM + resource, -amount)
               for resource, amount in resources),
             *((name, factor * amount) for resource, amount in resources
-              for name, factor in _TAKES.get(resource, ())),
-            ('num_instances', 1), (BUILDS, 1))
+              for name, factor in _TAKES.get(resource, ())))
 
 
 def inverse(changed: Iterable[tuple[str, int]]) -> Changes:
@@ -526,6 +534,17 @@ class Hosts:
         self.columns.take(row, resources)
         if instance is not None:
             self._located[instance] = self.columns['uuid'][row]
+
+    def free(self, row: int, resources: Mapping[str, int]) -> None:
+        """Count what is claimed on the host in a row of the table as free.
+
+        That is for who looks at the hosts as they were before a claim. It
+        counts for this request only, and the view cannot be used again by
+        another one.
+
+        :param resources: amounts by resource class
+        """
+        self.columns.free(row, resources)
 
     def _fact(self, name: str) -> Column:
         snapshot = self.columns.snapshot

@@ -335,6 +335,25 @@ class TestTaking(base.TestCase):
         self.assertEqual([], hosts.rows_of(['i']).tolist())
 
 
+class TestFreeing(base.TestCase):
+
+    def test_what_is_claimed_counts_as_free(self):
+        hosts = builders.hosts(2, vcpus_used=[3, 3])
+        room = hosts.room('VCPU')[1]
+
+        hosts.free(1, {'VCPU': 2, 'MEMORY_MB': 512})
+
+        self.assertEqual([3, 1], hosts['vcpus_used'].tolist())
+        self.assertEqual(room + 2, hosts.room('VCPU')[1])
+        self.assertEqual([0, 0], hosts['num_instances'].tolist())
+
+    def test_others_see_nothing_of_it(self):
+        table = builders.table(1, vcpus_used=[3])
+        table.view(0.0).free(0, {'VCPU': 2})
+
+        self.assertEqual([3], table.view(0.0)['vcpus_used'].tolist())
+
+
 class TestCellFacts(base.TestCase):
 
     def setUp(self):
