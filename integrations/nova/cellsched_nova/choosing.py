@@ -48,6 +48,21 @@ class ChosenHost:
     limits: Mapping[str, int]
 
 
+class Watcher(Protocol):
+    """Looks on while a request is decided on.
+
+    Where hosts were too old to refuse on, all of it is done once more.
+    """
+
+    def begin(self, hosts: view.Hosts) -> None:
+        """See the hosts before any of them is asked; they may be changed."""
+
+    def ranked(
+        self, candidates: candidates_.Candidates, ranking: ranking_.Ranking
+    ) -> None:
+        """See the order of hosts for the first instance."""
+
+
 class Chooser:
     """Chooses the best host for one instance after the other, and claims it.
 
@@ -55,6 +70,7 @@ class Chooser:
 
     :param claim: claims an allocation request for an instance, and returns
         False where there is no room
+    :param watcher: is shown how hosts stand for the first instance
     :ivar refused: compute nodes whose claims were refused
     """
 
@@ -62,6 +78,7 @@ class Chooser:
         self, pipeline: pipeline_.Pipeline, policy: selection.SelectionPolicy,
         hosts: view.Hosts, request: objects.RequestSpec, offers: Offers,
         claim: Callable[[str, AllocationRequest], bool],
+        watcher: Watcher | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._policy = policy
@@ -69,6 +86,7 @@ class Chooser:
         self._request = request
         self._offers = offers
         self._claim = claim
+        self._watcher = watcher
         self._candidates: candidates_.Candidates | None = None
         self._ranking: ranking_.Ranking | None = None
         self._taken: int | None = None
@@ -82,6 +100,9 @@ class Chooser:
         :param last: no other instance comes after this one
         """
         ranking = self._rank()
+        if self._watcher is not None and self._candidates is not None and (
+                not self._chosen):
+            self._watcher.ranked(self._candidates, ranking)
         if not (last or self._chosen):
             # Another ranking is to be made of this one.
             ranking.detach()

@@ -93,13 +93,14 @@ class RequestDecision:
     def __init__(
         self, parts: decision_parts.Parts, context: Any, spec: Any,
         instances: Sequence[str] | None, alternates: int,
-        claim: bool = True,
+        claim: bool = True, watcher: choosing.Watcher | None = None,
     ) -> None:
         self._parts = parts
         self._context = context.elevated()
         self._spec = spec
         self._claiming = claim and instances is not None
         self._counts = claim
+        self._watcher = watcher
         self._instances = list(
             instances if instances is not None
             else (uuidutils.generate_uuid()
@@ -287,6 +288,9 @@ class RequestDecision:
         located = self._parts.hosts.reported_nodes(
             pipeline.located(self._request))
         hosts = self._view(located)
+        watcher = self._watcher
+        if watcher is not None:
+            watcher.begin(hosts)
         claimed = claims.ServerClaims(
             self._context, self._parts.client, self._parts.store, self._spec)
         wanted: list[tuple[str, choosing.AllocationRequest]] = []
@@ -298,7 +302,8 @@ class RequestDecision:
                     or claimed.claim(uuid, request))
 
         chooser = choosing.Chooser(
-            pipeline, self._parts.policy, hosts, self._request, offers, claim)
+            pipeline, self._parts.policy, hosts, self._request, offers, claim,
+            watcher)
         try:
             for instance in self._instances:
                 self._begin(instance)

@@ -211,6 +211,43 @@ class TestRecording(TestCase):
             self.recorded(self.spec()).examples['claims']))
 
 
+class Watcher:
+    """Looks on, and has more memory on the first host."""
+
+    def __init__(self):
+        self.shown = []
+
+    def begin(self, hosts):
+        hosts.free(0, {'MEMORY_MB': 4096})
+
+    def ranked(self, candidates, ranking):
+        self.shown.append(list(ranking))
+
+
+class TestWatched(TestCase):
+
+    def watched(self, watcher, servers=1):
+        return deciding.RequestDecision(
+            self.parts, self.context, self.spec(),
+            [SERVER, *map(str, range(1, servers))], 0, claim=False,
+            watcher=watcher).select()
+
+    def test_what_the_watcher_changes_counts_for_this_request_alone(self):
+        [[chosen]] = self.watched(Watcher())
+
+        self.assertEqual('a', chosen.service_host)
+        self.assertEqual([], self.store.claims)
+        [[chosen]] = self.select(self.spec())
+        self.assertEqual('b', chosen.service_host)
+
+    def test_order_of_hosts_for_the_first_server_is_shown(self):
+        watcher = Watcher()
+
+        self.assertEqual(2, len(self.watched(watcher, 2)))
+
+        self.assertEqual([[0, 1]], watcher.shown)
+
+
 class TestPlan(TestCase):
 
     def plan(self, alternates=1, **wishes):
