@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two choices of hosts are compared."""
+
+import unittest
+import weakref
+
+from cellsched.filters import compute
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler.decision import ranking
+from cellsched.testing import builders
+from cellsched.weighers import resources
+from cellsched_nova import comparing
+
+Outcome = comparing.Outcome
+
+
+class TestCase(unittest.TestCase):
+
+    def setUp(self):
+        # The last has most memory and is disabled.
+        self.hosts = builders.hosts(
+            free_ram_mb=[1024, 2048, 4096, 4096, 8192],
+            vcpus_used=[0, 0, 2, 2, 0],
+            service_disabled=[False] * 4 + [True])
+        self.uuids = list(self.hosts['uuid'])
+        self.pipeline = pipeline.Pipeline(
+            [builders.plugin(compute.ComputeFilter)],
+            [builders.plugin(resources.RAMWeigher),
+             builders.plugin(resources.CPUWeigher,
+                             cpu_weight_multiplier=0.1)])
+
+    def standings(self, **wishes):
+        request = builders.request(**wishes)
+        found = self.pipeline.candidates(self.hosts, request)
+        self.ranking = self.pipeline.weigh(request, found)
+        return comparing.Standings(self.hosts, found, self.ranking)
+
+    def compare(self, ours, novas, **named):
+        ours, novas = (None if place is None else self.uuids[place]
+                       for place in (ours, novas))
+        return comparing.compare(ours, novas, self.standings(), **named)
+
+
+class TestCompare(TestCase):
+
+    def test_same_host_agrees(self):
+        verdict = self.compare(2, 2)
+
+        self.assertIs(Outcome.SAME, verdict.outcome)
+        self.assertTrue(verdict.outcome.agrees)
+
+    def test_host_of_the_same_weight_agrees(self):
+        verdict = self.compare(2, 3)
+
+        self.assertEqual((Outcome.EQUAL, ''),
+                         (verdict.outcome, verdict.reason))
+
+    def test_host_of_less_weight_is_told_with_the_weigher_that_minds(self):
+        verdict = self.compare(2, 0)
+
+        self.assertEqual((Outcome.WEIGHT, 'RAMWeigher'),
+                         (verdict.outcome, verdict.reason))
+        self.assertRegex(verdict.detail, '^rank [34], .*RAMWeigher .*'
+                                         'CPUWeigher -')
+        self.assertFalse(verdict.outcome.agrees)
+
+    def test_one_of_those_that_nova_chooses_by_chance_agrees(self):
+        self.assertIs(Outcome.WEIGHT, self.compare(2, 1).outcome)
+        verdict = self.compare(2, 1, subset_size=3)
+
+        self.assertIs(Outcome.EQUAL, verdict.outcome)
+        self.assertIn('by chance', verdict.reason)
+
+    def test_host_that_is_rejected_is_told_with_the_filter(self):
+        verdict = self.compare(2, 4)
+
+        self.assertEqual((Outcome.REJECTED, 'ComputeFilter'),
+                         (verdict.outcome, verdict.reason))
+
+    def test_host_that_nobody_knows_is_rejected(self):
+        verdict = comparing.compare(
+            self.uuids[0], builders.CELL, self.standings())
+
+        self.assertEqual((Outcome.REJECTED, 'host not known'),
+                         (verdict.outcome, verdict.reason))
+
+    def test_no_host_is_told_with_what_rejected_novas(self):
+        verdict = self.compare(None, 4, text='none had room')
+
+        self.assertEqual((Outcome.NONE, 'ComputeFilter', 'none had room'),
+                         (verdict.outcome, verdict.reason, verdict.detail))
+        self.assertEqual('none had room', comparing.compare(
+            None, self.uuids[0], None, text='none had room').reason)
+
+    def test_nova_alone_found_none(self):
+        self.assertIs(Outcome.MORE, self.compare(2, None).outcome)
+        self.assertIs(Outcome.NEITHER, self.compare(None, None).outcome)
+
+
+class TestStandings(TestCase):
+
+    def test_it_stays_as_it_was_when_something_is_taken(self):
+        standings = self.standings()
+        self.ranking.detach()
+        before = standings.weight(self.uuids[2])
+
+        self.hosts.take(2, {'MEMORY_MB': 4096})
+
+        self.assertEqual(before, standings.weight(self.uuids[2]))
+        self.assertEqual(0, standings.better(self.uuids[2]))
+
+    def test_best_is_none_where_all_are_rejected(self):
+        self.assertIsNone(self.standings(memory_mb=10 ** 9).best)
+        self.assertIn(self.standings().best, self.uuids[2:4])
+
+    def test_it_keeps_neither_hosts_nor_stages(self):
+        request = builders.request()
+        stage = builders.plugin(compute.ComputeFilter)
+        found = pipeline.Pipeline([stage], ()).candidates(self.hosts, request)
+        standings = comparing.Standings(
+            self.hosts, found, ranking.Ranking(found.filtered.hosts))
+        kept = [weakref.ref(each) for each in (self.hosts, stage)]
+
+        del found, stage, self.hosts, self.pipeline, request
+
+        self.assertEqual([None, None], [each() for each in kept])
+        self.assertIsNotNone(standings.best)
