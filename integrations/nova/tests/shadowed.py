@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A shadow of a scheduler that has four hosts, and fakes of what it asks."""
+
+import random
+import time
+import types
+
+from nova import objects as nova_objects
+
+from cellsched.claims import memory
+from cellsched.filters import compute
+from cellsched.scheduler.decision import destinations
+from cellsched.scheduler.decision import pipeline
+from cellsched.scheduler import demands
+from cellsched.scheduler.placement import selection
+from cellsched.testing import builders
+from cellsched.weighers import resources
+from cellsched_nova import decision_parts
+from cellsched_nova import shadow
+from tests import told
+
+CHILD = '20000000-0000-4000-8000-000000000000'
+
+#: Memory of hosts that is free; the last two differ by less than a server
+#: takes, and the first is disabled.
+FREE_MB = (9000, 1000, 4000, 4200)
+
+
+class Placement:
+    """Answers as Nova's report client does."""
+
+    def __init__(self):
+        self.held = {}
+        self.roots = {}
+        self.offering = []
+        self.when_asked = []
+
+    def claim(self, provider, server=told.SERVER, **amounts):
+        self.held.setdefault(server, {})[provider] = {
+            'resources': amounts or {'VCPU': 1, 'MEMORY_MB': 512,
+                                     'DISK_GB': 1}}
+
+    def get_allocs_for_consumer(self, context, consumer):
+        said = {'allocations': dict(self.held.get(consumer, {}))}
+        for do in self.when_asked:
+            do()
+        return said
+
+    def get_allocation_candidates(self, context, wanted):
+        requests = [{'allocations': {uuid: {'resources': {'VCPU': 1}}},
+                     'mappings': {'': [uuid], '1': [uuid]}}
+                    for uuid in self.offering]
+        return requests, dict.fromkeys(self.offering), '1.36'
+
+    def get(self, path, version=None):
+        root = self.roots.get(path.rpartition('/')[2])
+        return types.SimpleNamespace(
+            status_code=200 if root else 404,
+            json=lambda: {'root_provider_uuid': root})
+
+
+class Hosts:
+    """Hosts with as much memory as Placement says."""
+
+    given_by_others = frozenset()
+    silent = ()
+
+    def __init__(self, placement):
+        self.table = builders.table(
+            free_ram_mb=list(FREE_MB),
+            service_disabled=[True, False, False, False])
+        self._placement = placement
+        self.uuids = list(self.table['uuid'])
+
+    def refresh(self, context, since=None):
+        self.table.put(self.uuids, {
+            'last_seen_up': [time.time()] * len(self.uuids)})
+        for uuid, free_mb in zip(self.uuids, FREE_MB):
+            taken = sum(
+                each[uuid]['resources'].get('MEMORY_MB', 0)
+                for each in self._placement.held.values() if uuid in each)
+            self.table.put([uuid], {
+                'free_ram_mb': [free_mb - taken],
+                'room:MEMORY_MB': [free_mb - taken]})
+        return True
+
+    def follow(self, context):
+        return False
+
+    def find_freed(self, context, resources):
+        return False
+
+    def expire(self, providers):
+        self.expired = set(providers)
+
+    def reported_nodes(self, instances):
+        return {}
+
+
+class Plugins:
+
+    def on_columns(self, spec, states, more=()):
+        return pipeline.Pipeline(
+            [builders.plugin(compute.ComputeFilter)],
+            [builders.plugin(resources.RAMWeigher)],
+            [destinations.IgnoredHost()])
+
+    def on_candidates(self, spec, states, more=()):
+        return pipeline.Pipeline(
+            [builders.plugin(compute.ComputeFilter)],
+            [builders.plugin(resources.RAMWeigher)], more)
+
+
+class TestCase(told.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.placement = Placement()
+        self.hosts = Hosts(self.placement)
+        self.kept = []
+        self.now = 1000.0
+        manager = types.SimpleNamespace(
+            cells={}, enabled_cells=[], aggs_by_id={},
+            get_host_states_by_uuids=lambda *said: [])
+        self.store = memory.MemoryClaims()
+        self.parts = decision_parts.Parts(
+            self.hosts, Plugins(),
+            selection.SelectionPolicy(random.Random(0)),
+            demands.Unread({'ignore_hosts', 'requested_destination.cell'}),
+            manager, self.placement, self.store, told.CONF)
+        self.shadow = shadow.Shadow(
+            self.parts, self.kept.append, 60, lambda: self.now)
+
+    def spec(self, **fields):
+        return told.spec(image=nova_objects.ImageMeta(
+            properties=nova_objects.ImageMetaProps()), **fields)
+
+    def begin(self, request=None, age_s=0.0):
+        self.request = request or self.keep(self.spec())
+        self.shadow.begin(self.context, told.versioned(self.request), age_s)
+
+    def end(self):
+        self.shadow.end(self.context, told.versioned(self.request))
+        [kept] = self.kept
+        return kept
+
+    def expire(self):
+        self.now += 61.0
+        self.shadow.expire()
+        [kept] = self.kept
+        return kept
+
+    def assertOutcome(self, outcome, reason, kept):
+        self.assertEqual((outcome, reason),
+                         (kept.verdict.outcome, kept.verdict.reason))
