@@ -127,6 +127,15 @@ class TestFunctional(TestCase):
         self.assertGreaterEqual(passed, len(TESTS))
 
 
+class TestShadow(TestCase):
+
+    def test_shadow_agrees_with_the_scheduler_of_nova(self):
+        said = self.run_python(
+            '-m', 'unittest', 'tests/functional/test_shadow.py')
+
+        self.assertRegex(said, r'Ran [1-9]\d* tests')
+
+
 class TestCommands(TestCase):
     """Commands are processes, over Nova's databases and Placement."""
 

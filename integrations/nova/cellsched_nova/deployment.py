@@ -83,12 +83,12 @@ class NovaDeployment(deployment.ReadDeployment):
         return None
 
     def cells(self) -> Mapping[str, str]:
-        with _translated():
+        with translated():
             return {cell.uuid: cell.name or cell.uuid for cell
                     in nova_objects.CellMappingList.get_all(_admin())}
 
     def flavor(self, name: str) -> objects.Flavor:
-        with _translated():
+        with translated():
             for read in (nova_objects.Flavor.get_by_flavor_id,
                          nova_objects.Flavor.get_by_name):
                 try:
@@ -98,7 +98,7 @@ class NovaDeployment(deployment.ReadDeployment):
         raise exception.FlavorNotFound(flavor=name)
 
     def server_group(self, uuid: str) -> objects.InstanceGroup:
-        with _translated():
+        with translated():
             try:
                 return _read(nova_objects.InstanceGroup.get_by_uuid(
                     _admin(), uuid))
@@ -107,7 +107,7 @@ class NovaDeployment(deployment.ReadDeployment):
                     uuid=uuid) from None
 
     def snapshot(self) -> document.HostDocument:
-        with _translated():
+        with translated():
             self._check_placement()
             self._taken = self._hosts.snapshot(_admin())
             return self._taken
@@ -120,7 +120,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, self._random,
                 self._without_cells.on_columns(None, rows.HostStates(
                     _refuse, {})))
-        with _translated():
+        with translated():
             self._check_placement()
             return _Translating(planning.NovaPlanner(self._parts))
 
@@ -137,7 +137,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, request,
                 self._without_cells.on_columns(None, rows.HostStates(
                     _refuse, {})))
-        with _translated():
+        with translated():
             parts, context = self._parts, _admin()
             spec = requests.write(context, request, _NOBODY)
             why = requests.beyond_columns(
@@ -211,7 +211,7 @@ class _Translating:
         self._planner = planner
 
     def plan(self, *args: Any) -> Any:
-        with _translated():
+        with translated():
             return self._planner.plan(*args)
 
 
@@ -224,7 +224,8 @@ def configure(arguments: Sequence[str]) -> None:
     options.register_opts(CONF)
     database.be_impatient(CONF)
     try:
-        config.parse_args(['nova-scheduler', *arguments])
+        # Its files are read too, where none are named.
+        config.parse_args(['', *arguments], prog='nova-scheduler')
     except cfg.Error as exc:
         raise exception.ConfigurationInvalid(
             field='options', expected=str(exc)) from None
@@ -236,10 +237,13 @@ def configure(arguments: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Translate the errors of Nova's libraries to the product's."""
     try:
         yield
+    except cfg.Error as exc:
+        raise exception.ConfigurationInvalid(
+            field='options', expected=str(exc)) from None
     except db_exc.CantStartEngineError:
         raise exception.ConfigurationInvalid(
             field='[api_database] connection',

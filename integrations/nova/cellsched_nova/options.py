@@ -48,6 +48,27 @@ Related options:
 
 * ``records_connection``
 """),
+    cfg.IntOpt('comparison_retention', default=7 * 86400, min=1, help="""
+Seconds for which ``cellsched-nova-shadow`` keeps what it compared.
+
+Of the newest, no more than 100 000 are kept.
+
+Related options:
+
+* ``records_connection``
+"""),
+    cfg.IntOpt('shadow_timeout', default=60, min=1, help="""
+Seconds after which ``cellsched-nova-shadow`` takes it that Nova refused.
+
+Nova tells that it begins to choose, and that it is done, but not that there
+was no host.
+"""),
+    cfg.StrOpt('shadow_pool', default='cellsched-shadow', help="""
+Pool in which ``cellsched-nova-shadow`` listens to notifications.
+
+Those who listen in other pools, or in none, hear them all the same. With
+RabbitMQ it is the name of a queue, which stays when the process ends.
+"""),
 ]
 
 

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that decides beside nova-scheduler, and answers nobody."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import datetime
+import random
+import signal
+import sys
+import threading
+from typing import Any
+
+import nova.conf
+from nova import rpc
+from nova.scheduler.client import report
+from nova.scheduler import host_manager
+from oslo_config import cfg
+from oslo_log import log
+import oslo_messaging
+from oslo_utils import timeutils
+
+from cellsched_nova import comparisons
+from cellsched_nova import configuration
+from cellsched_nova import decision_parts
+from cellsched_nova import deployment
+from cellsched_nova import heard
+from cellsched_nova import records
+from cellsched_nova import report_client
+from cellsched_nova import shadow as shadow_
+from cellsched_nova import source
+
+CONF = nova.conf.CONF
+LOG = log.getLogger(__name__)
+
+#: Drivers of notifications that others than this process hear.
+_HEARD = frozenset({'messaging', 'messagingv2', 'routing'})
+
+_EVENT = 'scheduler.select_destinations.'
+
+#: Seconds between looks for requests that Nova has not ended.
+_SPACING_S = 1.0
+
+
+class Endpoint:
+    """Hears the notifications of Nova's scheduler, of either form."""
+
+    filter_rule = oslo_messaging.NotificationFilter(
+        event_type=r'^scheduler\.select_destinations\.(start|end)$')
+
+    def __init__(self, shadow: shadow_.Shadow) -> None:
+        self._shadow = shadow
+        self._lock = threading.Lock()
+
+    def info(
+        self, context: Any, publisher_id: str, event_type: str,
+        payload: Mapping[str, Any], metadata: Mapping[str, Any],
+    ) -> None:
+        """Pass a notification on; never fails."""
+        try:
+            with self._lock:
+                if event_type == f'{_EVENT}start':
+                    self._shadow.begin(context, payload, _age_s(metadata))
+                else:
+                    self._shadow.end(context, payload)
+        except heard.RequestUnknown as exc:
+            LOG.warning('A notification of %s is left out: %s', publisher_id,
+                        exc)
+        except Exception:
+            # What is wrong with one must not keep the others from being heard.
+            LOG.exception('A notification of %s is left out', publisher_id)
+
+    def expire(self) -> None:
+        """Look for requests that Nova has not ended; never fails."""
+        try:
+            with self._lock:
+                self._shadow.expire()
+        except Exception:
+            # The next ones may well be.
+            LOG.exception('A request could not be compared')
+
+
+def problems(conf: cfg.ConfigOpts) -> list[str]:
+    """Return why nothing will be heard, a line for each reason."""
+    drivers = conf.oslo_messaging_notifications.driver
+    if _HEARD.intersection(drivers):
+        return []
+    return ['[oslo_messaging_notifications] driver: nova-scheduler tells '
+            'nobody what it decides; one of '
+            f'{", ".join(sorted(_HEARD))} is needed there']
+
+
+def topics(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the topics to listen to: those of the form that says more."""
+    found: list[str] = (
+        conf.oslo_messaging_notifications.topics
+        if conf.notifications.notification_format == 'unversioned'
+        else conf.notifications.versioned_notifications_topics)
+    return found
+
+
+def listener(conf: cfg.ConfigOpts, endpoint: Endpoint) -> Any:
+    """Return what listens, in a pool of its own, so that others hear too."""
+    return oslo_messaging.get_notification_listener(
+        oslo_messaging.get_notification_transport(
+            conf, allowed_remote_exmods=rpc.get_allowed_exmods()),
+        [oslo_messaging.Target(topic=topic) for topic in topics(conf)],
+        [endpoint], executor='threading',
+        serializer=rpc.RequestContextSerializer(None),
+        pool=conf.cellsched.shadow_pool)
+
+
+def make_shadow(
+    conf: cfg.ConfigOpts, store: comparisons.ComparisonStore
+) -> shadow_.Shadow:
+    """Return what decides as the manager does, and claims nothing.
+
+    Nova's databases and Placement are read.
+    """
+    own = configuration.ProductOptions(conf).conf
+    manager = host_manager.HostManager()
+    client = report.report_client_singleton()
+    hosts = source.NovaHosts(manager, client, conf)
+    parts = decision_parts.make(
+        own, random.Random(), hosts, manager, client,
+        report_client.claim_store(client, 0.0), conf)
+    return shadow_.Shadow(
+        parts, store.add, conf.cellsched.shadow_timeout)
+
+
+def set_up(conf: cfg.ConfigOpts) -> None:
+    """Set options as a process needs them that nobody calls.
+
+    Nova's API and computes tell schedulers of aggregates and of instances.
+    """
+    for name, value, group in (
+            ('track_instance_changes', False, 'filter_scheduler'),
+            ('full_refresh_interval', 1, 'cellsched'),
+            ('no_valid_host_text', 'cellsched', 'cellsched')):
+        conf.set_override(name, value, group)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Compare until it is stopped; return an exit code.
+
+    :param argv: options of oslo.config
+    :raises cellsched.exception.CellschedException: it cannot begin
+    """
+    deployment.configure(argv)
+    found = [*configuration.problems(CONF), *problems(CONF)]
+    if found:
+        for problem in found:
+            print(f'cannot be honoured: {problem}', file=sys.stderr)
+        return 1
+    with deployment.translated():
+        store = comparisons.ComparisonStore(
+            records.open_database(CONF), CONF.cellsched.comparison_retention)
+        log.setup(CONF, 'nova')
+        set_up(CONF)
+        endpoint = Endpoint(make_shadow(CONF, store))
+        server = listener(CONF, endpoint)
+    stopping = threading.Event()
+    for number in signal.SIGINT, signal.SIGTERM:
+        signal.signal(number, lambda *said: stopping.set())
+    # One request after the other: its end comes after its beginning.
+    server.start(override_pool_size=1)
+    LOG.info('Listening to %s', ', '.join(topics(CONF)))
+    while not stopping.wait(_SPACING_S):
+        endpoint.expire()
+    server.stop()
+    server.wait()
+    return 0
+
+
+def _age_s(metadata: Mapping[str, Any]) -> float:
+    """Return for how many seconds a notification was on its way."""
+    try:
+        told_at = datetime.datetime.fromisoformat(metadata['timestamp'])
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+    if told_at.tzinfo is None:
+        told_at = told_at.replace(tzinfo=datetime.UTC)
+    return max(0.0, (timeutils.utcnow(True) - told_at).total_seconds())
