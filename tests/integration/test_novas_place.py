@@ -212,6 +212,30 @@ class TestCommands(TestCase):
         for text in ('Decided on columns', 'cell-', 'RAMWeigher'):
             self.assertIn(text, said)
 
+    def test_shadow_listens_until_it_is_told_to_stop(self):
+        conf = self.directory / 'shadow.conf'
+        conf.write_text(
+            '[oslo_messaging_notifications]\ndriver = messagingv2\n'
+            '[notifications]\nnotification_format = both\n')
+        command = [
+            '-m', 'cellsched_nova.shadow_commands',
+            '--config-file', self.there['conf'], '--config-file', str(conf)]
+        process = subprocess.Popen(
+            [self.python, '-W', 'ignore', *command, 'run'], text=True,
+            env={**os.environ, 'PYTHONPATH': os.pathsep.join(
+                environment.paths())}, stdout=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+
+        said = iter(process.stdout.readline, '')
+        self.assertTrue(any(
+            'Listening to versioned_notifications' in line for line in said))
+        process.terminate()
+
+        self.assertEqual(0, process.wait(self.timeout_s))
+        self.assertIn('nothing was compared', self.run_python(
+            *command, 'report', code=2))
+
     def test_hosts_that_are_exported_are_planned_on(self):
         hosts = self.directory / 'hosts.json'
         self.run_python('-m', 'cellsched_nova.commands', '--config-file',
