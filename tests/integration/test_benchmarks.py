@@ -95,6 +95,31 @@ class TestBenchmarks(base.TestCase):
             self.assertLess(ratio['value'],
                             figures[f'nova over {name}']['value'])
 
+    def test_nova_is_told_beside_the_manager_in_its_place(self):
+        base.installed(caller.python)
+
+        found = self.benchmark(
+            'novas-place-1', hosts=20, cells=2, nova=1, turns=1)
+
+        times = {line['what']: line for line in found['results']}
+        self.assertEqual({'ours', 'nova'}, set(times))
+        figures = {line['what']: line for line in found['figures']}
+        ratio = figures['nova over ours']
+        self.assertIn(ratio['bar'],
+                      ('at least 50: met', 'at least 50: MISSED'))
+        self.assertAlmostEqual(
+            times['nova']['median_ms'] / times['ours']['median_ms'],
+            ratio['value'], 2)
+        for name in times:
+            self.assertEqual(1, times[name]['samples'])
+            # Each claims with one request at least.
+            for what in ('requests to Placement', 'memory, MiB',
+                         'start to first answer, s'):
+                self.assertGreater(figures[f'{name}, {what}']['value'], 0)
+            share = figures[f'{name}, share of Placement']['value']
+            self.assertLess(0, share)
+            self.assertLess(share, 1)
+
     def test_claims_and_a_batch_are_held_against_the_same_writes(self):
         found = self.benchmark('claims-postgresql', clients='[2]', claims=8,
                                hosts=4, hot=1, beside='null')

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time select_destinations of Nova's manager and of the one in its place.
+
+Run this by the python that ``environment.py`` prints, with ``PYTHONPATH`` as
+``integrations/nova/tools/environment.py`` has it. It starts PostgreSQL and
+Placement, and for each manager a process, ``novas_place_manager.py``; what
+runs is as ``nova_select.py`` describes it. Both have the same configuration,
+with all options of this project as they are by default: hosts are read all
+the time while this one is timed.
+
+Each turn is one manager's, while the process of the other is stopped, and
+begins with a request that is not among the samples: who was stopped has to
+read what the other one did. It prints one JSON object: for each manager
+``samples``, the bytes of its ``memory`` at the end, and the seconds from its
+``start`` to its first answer.
+"""
+
+import native  # noqa: F401
+
+import argparse
+import contextlib
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import contents
+import nova_select
+import servers
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+#: They start in this order, and have turns in it.
+MANAGERS = ('nova', 'ours')
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        description='Time select_destinations of both managers.')
+    for name, default, meaning in (
+            ('hosts', 10000, 'hosts'), ('cells', 80, 'cells'),
+            ('instances', 1, 'servers in a request'),
+            ('turns', 4, 'turns of each'),
+            ('nova', 5, "samples of Nova's in a turn"),
+            ('ours', 400, 'samples of ours in all turns')):
+        parser.add_argument(
+            f'--{name}', type=int, default=default, metavar='N',
+            help=f'{meaning} (default {default})')
+    args = parser.parse_args(argv)
+    for name, value in vars(args).items():
+        if value < 1:
+            parser.error(f'--{name}: expected a number above 0')
+    return nova_select.tell(run, args)
+
+
+def run(args):
+    """Return what is told of each manager."""
+    hosts = contents.make_hosts(args.hosts, args.cells)
+    counts = {'nova': [args.nova] * args.turns,
+              'ours': [args.ours // args.turns
+                       + (turn < args.ours % args.turns)
+                       for turn in range(args.turns)]}
+    with contextlib.ExitStack() as stack:
+        file = deploy(stack, hosts)
+        managers = {}
+        for name in MANAGERS:
+            managers[name] = stack.enter_context(
+                Manager(name, file, args))
+        for turn in range(args.turns):
+            for name, manager in managers.items():
+                manager.take_turn(counts[name][turn])
+        return {name: {'samples': manager.samples, 'start': manager.start_s,
+                       'memory': manager.memory()}
+                for name, manager in managers.items()}
+
+
+def deploy(stack, hosts):
+    """Start the servers, with all that they are to know.
+
+    Return Nova's configuration file.
+    """
+    directory = pathlib.Path(stack.enter_context(
+        tempfile.TemporaryDirectory()))
+    # The user that PostgreSQL runs as must reach its directory.
+    directory.chmod(0o755)
+    postgres = servers.PostgreSQL(directory / 'postgres')
+    stack.callback(postgres.stop)
+    placement = servers.Placement(
+        directory / 'placement', postgres.create('placement'),
+        servers.WORKERS, servers.THREADS)
+    stack.callback(placement.stop)
+    nova_select.deploy(directory, postgres, placement, hosts, 1000)
+    return directory / 'nova.conf'
+
+
+class Manager(contextlib.AbstractContextManager):
+    """The process of a manager, which is stopped but for its turns."""
+
+    def __init__(self, name, file, args):
+        self.samples = []
+        began_at = time.perf_counter()
+        self._process = subprocess.Popen(
+            [sys.executable, HERE / 'novas_place_manager.py', name, file,
+             '--hosts', str(args.hosts), '--cells', str(args.cells),
+             '--instances', str(args.instances)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            self._hear()
+            self.start_s = time.perf_counter() - began_at
+        except BaseException:
+            self.__exit__()
+            raise
+        self._process.send_signal(signal.SIGSTOP)
+
+    def __exit__(self, *exc_info):
+        # It ends with its input.
+        self._process.stdin.close()
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def take_turn(self, count):
+        """Have it take so many samples, after one request that is none."""
+        self._process.send_signal(signal.SIGCONT)
+        self._ask(1)
+        self.samples += self._ask(count) if count else []
+        self._process.send_signal(signal.SIGSTOP)
+
+    def memory(self):
+        """Return how many bytes it has in memory."""
+        status = pathlib.Path(f'/proc/{self._process.pid}/status').read_text()
+        [kib] = [line.split()[1] for line in status.splitlines()
+                 if line.startswith('VmRSS:')]
+        return int(kib) * 1024
+
+    def _ask(self, count):
+        self._process.stdin.write(f'{count}\n')
+        self._process.stdin.flush()
+        return self._hear()
+
+    def _hear(self):
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(
+                f'a manager ended with {self._process.wait()}')
+        return json.loads(line)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
