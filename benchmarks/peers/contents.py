@@ -191,6 +191,12 @@ def insert(url, rows):
             if values:
                 connection.execute(
                     sqlalchemy.insert(model.__table__), values)
+            if values and 'id' in values[0]:
+                # What is made later has to go on behind these.
+                table = model.__tablename__
+                connection.execute(sqlalchemy.text(
+                    f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), "
+                    f'max(id)) FROM {table}'))
         connection.commit()
         connection.execution_options(isolation_level='AUTOCOMMIT')
         connection.execute(sqlalchemy.text('VACUUM ANALYZE'))
