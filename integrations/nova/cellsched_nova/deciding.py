@@ -32,7 +32,6 @@ from cellsched_nova import candidates
 from cellsched_nova import choosing
 from cellsched_nova import claims
 from cellsched_nova import decision_parts
-from cellsched_nova import placement
 from cellsched_nova import requests
 from cellsched_nova import rows
 from cellsched_nova import selections
@@ -43,6 +42,9 @@ LOG = log.getLogger(__name__)
 #: Times to claim for all instances of a request together, before it is done in
 #: turn.
 _TOGETHER_MAX = 3
+
+#: Times to look for hosts that were freed; others may be faster to use them.
+_FREED_MAX = 3
 
 #: What a request is decided on, as it is told.
 COLUMNS, CANDIDATES = 'columns', 'allocation candidates'
@@ -108,6 +110,8 @@ class RequestDecision:
         self._alternates = alternates
         self._asked_at = time.monotonic()
         self._request: Any = None
+        # How often hosts had been read when they were looked at last.
+        self._readings = 0
         # What was decided last, and how.
         self._decision: decision_record.Decision | None = None
         self._way: decision_record.Way | None = None
@@ -240,17 +244,14 @@ class RequestDecision:
 
         :param resources: what each instance takes
         """
-        try:
-            return self._on_fresh_hosts(choose)
-        except nova_exception.NoValidHost:
+        for _ in range(_FREED_MAX):
             try:
-                freed = self._parts.hosts.find_freed(self._context, resources)
-            except placement.PlacementUnavailable as exc:
-                LOG.warning('Refused on hosts as they were: %s', exc)
-                freed = False
-            if not freed:
-                raise
-            return choose()
+                return self._on_fresh_hosts(choose)
+            except nova_exception.NoValidHost:
+                if not self._parts.hosts.find_freed(
+                        self._context, resources, self._readings):
+                    raise
+        return choose()
 
     def _rebuild(self) -> list[list[Any]]:
         """Return the host of a server that is to get another image.
@@ -287,6 +288,8 @@ class RequestDecision:
         """
         located = self._parts.hosts.reported_nodes(
             pipeline.located(self._request))
+        # One that ends just now is counted too late, and so looked at.
+        self._readings = self._parts.hosts.readings
         hosts = self._view(located)
         watcher = self._watcher
         if watcher is not None:

@@ -88,7 +88,7 @@ class ProviderReader:
 
     Every change of inventories, traits or aggregates changes it, and so does
     every write of allocations. To delete them does not, and that is how Nova
-    gives back what a server had; see :meth:`freed`.
+    gives back what a server had; see :meth:`with_room`.
 
     :param client: Nova's report client
     :param threads: how many providers are read at a time, where many are
@@ -138,28 +138,43 @@ class ProviderReader:
                 known, generation=known.generation + 1,
                 facts=dataclasses.replace(known.facts, used=used))
 
-    def freed(
+    def with_room(
         self, context: Any, resources: Mapping[str, int], limit: int
-    ) -> list[str]:
-        """Return providers of which less is taken than was read last.
+    ) -> dict[str, dict[str, int]]:
+        """Return what is taken of providers that have room, as it is now.
 
         Blocks: Placement looks for candidates.
 
         :param resources: amounts by resource class, of which they have room
         :param limit: how many candidates are looked at
+        :returns: amounts by resource class, for each provider
         :raises PlacementUnavailable: it cannot be told
         """
         if not resources:
-            return []
+            return {}
         said = self._get(
             context, '/allocation_candidates?' + urllib.parse.urlencode({
                 'resources': ','.join(f'{name}:{amount}' for name, amount
                                       in sorted(resources.items())),
                 'limit': limit}), version=CANDIDATES)['provider_summaries']
-        return [uuid for uuid, summary in said.items()
+        return {uuid: {name: each['used'] for name, each
+                       in summary['resources'].items()}
+                for uuid, summary in said.items()}
+
+    def overrated(self, taken: Mapping[str, Mapping[str, int]]) -> list[str]:
+        """Return providers of which less may be taken than is known.
+
+        Those are among them that are to be read anew in any case.
+
+        :param taken: as :meth:`with_room` returns it
+        """
+        with self._lock:
+            doubtful = frozenset(self._doubtful)
+        return [uuid for uuid, amounts in taken.items()
                 if (known := self.facts(uuid)) is not None
-                and any(each['used'] < known.used.get(name, 0)
-                        for name, each in summary['resources'].items())]
+                and (uuid in doubtful or any(
+                    amount < known.used.get(name, 0)
+                    for name, amount in amounts.items()))]
 
     def facts(self, uuid: str) -> ProviderFacts | None:
         """Return what is known of a provider, if anything."""

@@ -74,6 +74,8 @@ class NovaHosts(source.HostSource):
     ) -> None:
         self.table = table.HostTable()
         self.silent: list[str] = []
+        #: How often hosts were read.
+        self.readings = 0
         self._host_manager = host_manager
         self._providers = placement.ProviderReader(client)
         self._conf = conf
@@ -121,12 +123,7 @@ class NovaHosts(source.HostSource):
             if not self._expired and since is not None and (
                     self._read_at >= since):
                 return False
-            # What changes while it is read may be missing.
-            began_at, self._expired = time.monotonic(), False
-            with self.table.batch():
-                self._read(context)
-            self._read_at = began_at
-            self._took_s = time.monotonic() - began_at
+            self._renew(context)
             return True
 
     def reload(self, providers: Iterable[str]) -> None:
@@ -139,7 +136,7 @@ class NovaHosts(source.HostSource):
         self._expired = True
 
     def find_freed(
-        self, context: Any, resources: Mapping[str, int]
+        self, context: Any, resources: Mapping[str, int], readings: int
     ) -> bool:
         """Look in Placement for hosts that were freed, and read them anew.
 
@@ -148,15 +145,25 @@ class NovaHosts(source.HostSource):
         comes before has this.
 
         :param resources: what they are to have room for
-        :returns: whether there are any
-        :raises cellsched_nova.placement.PlacementUnavailable: it cannot be
-            told
+        :param readings: how many there had been when hosts were looked at
+        :returns: whether there is room that may not have been seen then;
+            False where it cannot be told
         """
-        freed = self._providers.freed(
-            context, resources, self._conf.scheduler.max_placement_results)
-        if freed:
-            self.reload(freed)
-        return bool(freed)
+        try:
+            taken = self._providers.with_room(
+                context, resources, self._conf.scheduler.max_placement_results)
+        except placement.PlacementUnavailable as exc:
+            LOG.warning('Refused on hosts as they were: %s', exc)
+            return False
+        if not taken:
+            return False
+        # What somebody else reads just now is waited for: it may be that.
+        with self._lock:
+            freed = self._providers.overrated(taken)
+            if freed:
+                self._providers.forget(freed)
+                self._renew(context)
+            return self.readings != readings
 
     def confirm(
         self, takings: Iterable[table.Taking], claimed: bool = True
@@ -224,6 +231,15 @@ class NovaHosts(source.HostSource):
         return found
 
     # What is read. The lock is held.
+
+    def _renew(self, context: Any) -> None:
+        # What changes while it is read may be missing.
+        began_at, self._expired = time.monotonic(), False
+        with self.table.batch():
+            self._read(context)
+        self.readings += 1
+        self._read_at = began_at
+        self._took_s = time.monotonic() - began_at
 
     def _read(self, context: Any) -> None:
         new = self._read_cells(context)

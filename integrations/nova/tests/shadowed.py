@@ -63,6 +63,7 @@ class Hosts:
     """Hosts with as much memory as Placement says."""
 
     given_by_others = frozenset()
+    readings = 0
     silent = ()
 
     def __init__(self, placement):
@@ -87,7 +88,7 @@ class Hosts:
     def follow(self, context):
         return False
 
-    def find_freed(self, context, resources):
+    def find_freed(self, context, resources, readings):
         return False
 
     def expire(self, providers):

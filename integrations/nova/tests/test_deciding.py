@@ -35,9 +35,12 @@ class Hosts:
 
     silent = ()
     given_by_others = frozenset()
+    readings = 0
 
     def __init__(self, table):
         self.table = table
+        # What becomes of them each time that freed ones are looked for.
+        self.freed = []
 
     def follow(self, context):
         return False
@@ -45,8 +48,10 @@ class Hosts:
     def refresh(self, context, since=None):
         return False
 
-    def find_freed(self, context, resources):
-        return False
+    def find_freed(self, context, resources, readings):
+        if self.freed:
+            self.freed.pop(0)()
+        return self.readings != readings
 
     def reported_nodes(self, instances):
         return {}
@@ -209,6 +214,39 @@ class TestRecording(TestCase):
 
         self.assertEqual(['a', 'b'], sorted(
             self.recorded(self.spec()).examples['claims']))
+
+
+class TestFreed(TestCase):
+
+    def read(self, free_mb):
+        """Have hosts read that have so much memory."""
+        hosts = self.parts.hosts
+        hosts.table.put(hosts.table.view(0)['uuid'][:1], {
+            'free_ram_mb': free_mb, 'room:MEMORY_MB': free_mb})
+        hosts.readings += 1
+
+    def test_room_that_was_freed_is_used_however_late_it_is_seen(self):
+        self.parts.hosts.freed = [
+            lambda: self.read(1024), lambda: self.read(4096)]
+
+        [[chosen]] = self.select(self.spec(4096))
+
+        self.assertEqual('a', chosen.service_host)
+
+    def test_who_finds_none_that_was_freed_is_refused(self):
+        self.parts.hosts.freed = [
+            lambda: self.read(1024), lambda: None, lambda: self.read(4096)]
+
+        self.assertRaises(
+            nova_exception.NoValidHost, self.select, self.spec(4096))
+
+    def test_freed_room_that_others_take_is_not_looked_for_for_ever(self):
+        self.parts.hosts.freed = looks = [
+            lambda: self.read(1024) for _ in range(20)]
+
+        self.assertRaises(
+            nova_exception.NoValidHost, self.select, self.spec(4096))
+        self.assertGreater(len(looks), 10)
 
 
 class Watcher:

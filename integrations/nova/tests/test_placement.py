@@ -199,16 +199,12 @@ class TestProviderReader(unittest.TestCase):
             self.assertEqual(1, asked.count(
                 f'/resource_providers/{uuid}/inventories'))
 
-    def test_provider_is_freed_of_which_less_is_taken_than_is_known(self):
-        for uuid in (HOST, OTHER):
-            self.placement.put(uuid, 1)
-        self.placement.providers[OTHER]['usages'] = {'VCPU': 1}
-        self.read(HOST, OTHER)
-        self.placement.summarised = [HOST, OTHER, POOL]
-        self.placement.asked.clear()
+    def test_providers_with_room_are_told_with_what_is_taken(self):
+        self.placement.summarised = [HOST, OTHER]
 
-        self.assertEqual([HOST], self.reader.freed(
-            CONTEXT, {'VCPU': 2, 'MEMORY_MB': 512}, 50))
+        self.assertEqual(
+            {HOST: {'VCPU': 1}, OTHER: {'VCPU': 1}}, self.reader.with_room(
+                CONTEXT, {'VCPU': 2, 'MEMORY_MB': 512}, 50))
 
         [path] = self.placement.asked
         self.assertEqual(
@@ -216,14 +212,33 @@ class TestProviderReader(unittest.TestCase):
             'resources=MEMORY_MB%3A512%2CVCPU%3A2&limit=50', path)
 
     def test_who_wants_nothing_is_not_looked_for(self):
-        self.assertEqual([], self.reader.freed(CONTEXT, {}, 50))
+        self.assertEqual({}, self.reader.with_room(CONTEXT, {}, 50))
         self.assertEqual([], self.placement.asked)
+
+    def test_provider_is_overrated_of_which_less_is_taken_than_is_known(self):
+        for uuid in (HOST, OTHER):
+            self.placement.put(uuid, 1)
+        self.read(HOST, OTHER)
+
+        self.assertEqual([HOST], self.reader.overrated({
+            HOST: {'VCPU': 2}, OTHER: {'VCPU': 3, 'MEMORY_MB': 512},
+            POOL: {'VCPU': 0}}))
+
+    def test_provider_that_is_to_be_read_anew_counts_as_overrated(self):
+        self.placement.put(HOST, 1)
+        self.read()
+        self.reader.forget([HOST])
+        taken = {HOST: {'VCPU': 3}}
+
+        self.assertEqual([HOST], self.reader.overrated(taken))
+        self.read()
+        self.assertEqual([], self.reader.overrated(taken))
 
     def test_connection_that_fails_is_told(self):
         self.placement.failure = ks_exceptions.ConnectFailure('gone')
 
         with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
-            self.reader.freed(CONTEXT, {'VCPU': 1}, 50)
+            self.reader.with_room(CONTEXT, {'VCPU': 1}, 50)
         with self.assertRaisesRegex(placement.PlacementUnavailable, 'gone'):
             self.read()
 
