@@ -19,7 +19,7 @@ PANELS = (
 SETTINGS = {'svg.hashsalt': 'exactness', 'svg.fonttype': 'none',
             'font.size': 9}
 
-MARKERS = 'osD^v<>PX*'
+MARKERS = 'osD^v<>PX*hdp'
 
 
 def draw(rows):

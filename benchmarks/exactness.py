@@ -4,7 +4,9 @@
 Clients ask schedulers for one server after the other until they are refused,
 on a few hosts of which nine tenths are taken. It is the same for each claim
 store of this project that is installed, and for Nova with Placement, with
-several numbers of schedulers. Each is a process; servers wait for their disk.
+its own schedulers, with those of this project in their place, and with both;
+with several numbers of schedulers. Each is a process; servers wait for their
+disk.
 
 ``oversold`` are servers that got a place that there was not, in any state that
 an observer saw while it went on, or by what clients were told.
@@ -131,6 +133,10 @@ def measured(args, store, stores):
     """
     rows = []
     for schedulers in args.schedulers:
+        if schedulers < least(store):
+            tell(f'{store}, schedulers: {schedulers}: skipped, as there are '
+                 f'{least(store)} kinds of them')
+            continue
         row = figures(store, Size(
             schedulers, args.clients, args.hosts, args.rounds))
         rows.append(row)
@@ -139,6 +145,12 @@ def measured(args, store, stores):
              f'{row["oversold"]} oversold, '
              f'{row["refused_although_it_fitted"]} refused although it fitted')
     return rows
+
+
+def least(store):
+    """Return how many schedulers there have to be."""
+    kind = nova_schedulers.KINDS.get(store)
+    return 1 if kind is None else len(kind.managers)
 
 
 def unavailable():

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's schedulers over hosts that all of them want, with Placement.
 
-They run in an environment of their own, see ``peers``.
+They run in an environment of their own, see ``peers``; so do those in their
+place.
 """
 
 import contextlib
+import dataclasses
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,13 +18,35 @@ import outcomes
 # What finds out whether it is installed is good here too.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
+from integrations.nova.tools import environment  # noqa: E402
 from tests.integration.nova import caller  # noqa: E402
 from tests.integration import servers  # noqa: E402
+from tests.integration import serving  # noqa: E402
 
-#: Options of Placement, by what such a deployment is called: as they are by
-#: default, and with no repetition in the server of what lost to others.
-KINDS = {'nova': '', 'nova-no-retry':
-         '[placement]\nallocation_conflict_retry_count = 1\n'}
+#: Options of Placement with which it does not repeat what lost to others.
+_NO_RETRY = '[placement]\nallocation_conflict_retry_count = 1\n'
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of deployment of Nova.
+
+    :param managers: whose managers schedulers have, in turn
+    :param options: of Placement, where they are not as they are by default
+    """
+
+    managers: tuple = ('nova',)
+    options: str = ''
+
+
+#: By what such a deployment is called.
+KINDS = {
+    'nova': Kind(),
+    'nova-no-retry': Kind(options=_NO_RETRY),
+    'novas-place': Kind(('ours',)),
+    'novas-place-and-nova': Kind(('ours', 'nova')),
+    'novas-place-and-nova-no-retry': Kind(('ours', 'nova'), _NO_RETRY),
+}
 
 
 @contextlib.contextmanager
@@ -32,21 +57,40 @@ def running(name, size):
 
     :raises tests.integration.serving.NotInstalled: something is not there
     """
-    python = caller.python()
+    kind, python = KINDS[name], caller.python()
     servers.PostgreSQL()
     script = pathlib.Path(__file__).parent / 'peers' / 'nova_exactness.py'
     with subprocess.Popen(
             [python, script, '--hosts', str(size.hosts),
              '--schedulers', str(size.schedulers),
-             '--clients', str(size.clients), '--options', KINDS[name]],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True) as process:
+             '--clients', str(size.clients), '--options', kind.options,
+             '--managers', ','.join(kind.managers)],
+            env=variables(kind), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True) as process:
         try:
             yield lambda: fill_up(process), read(process)['version']
         finally:
             # It stops its servers at the end of its input.
             process.stdin.close()
             process.wait(120)
+
+
+def variables(kind):
+    """Return the environment in which the managers of a kind are found.
+
+    :raises tests.integration.serving.NotInstalled: something is not there
+    """
+    if 'ours' not in kind.managers:
+        return None
+    try:
+        # This makes what plug-ins of this checkout are found by.
+        environment.make()
+    except subprocess.CalledProcessError as exc:
+        raise serving.NotInstalled(
+            f'What tests of Nova need cannot be installed: {exc.output}'
+        ) from None
+    return {**os.environ,
+            'PYTHONPATH': os.pathsep.join(environment.paths())}
 
 
 def fill_up(process):

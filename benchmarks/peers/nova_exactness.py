@@ -3,12 +3,13 @@
 
 Run this by the python that ``environment.py`` prints. It starts PostgreSQL
 and Placement for itself, and a process for each scheduler, in which clients
-are threads that call Nova's own SchedulerManager; see ``nova_select.py`` for
-what runs. It prints a line of JSON with the versions once all are ready, and
-another one for each line that it reads: what became of all requests, how many
-places there were, how often a claim was refused because others were faster,
-and how many units were taken above what there is in the worst state that was
-seen. Then what was taken is given back.
+are threads that call Nova's own SchedulerManager, or the one in its place; see
+``nova_select.py`` for what runs. It prints a line of JSON with the versions
+once all are ready, and another one for each line that it reads: what became of
+all requests, how many places there were, how often a claim was refused because
+others were faster, and how many units were taken above what there is in the
+worst state that was seen. Then what was taken is given back as Nova does it,
+by a DELETE for each server, which changes no provider's generation.
 """
 
 import native  # noqa: F401
@@ -29,12 +30,11 @@ import uuid
 from nova import config
 from nova import context
 from nova import objects
-from nova.scheduler import manager as scheduler
-from nova import thread_pool_factory
 from nova import version
 import oslo_messaging
 import sqlalchemy
 
+import managers
 import nova_select
 import oversold
 import servers
@@ -60,9 +60,16 @@ def main(argv=None):
     for name, default in (('hosts', 8), ('schedulers', 1), ('clients', 64)):
         parser.add_argument(f'--{name}', type=int, default=default)
     parser.add_argument('--options', default='', help='those of Placement')
+    parser.add_argument(
+        '--managers', type=lambda text: text.split(','), default=['nova'],
+        metavar='NAME,…', help='whose managers schedulers have, in turn '
+        f'({", ".join(managers.NAMES)}; default nova)')
     parser.add_argument('--serve', metavar='FILE',
                         help='be a scheduler with this configuration')
     args = parser.parse_args(argv)
+    if not set(args.managers) <= set(managers.NAMES):
+        parser.error(f'--managers: expected some of '
+                     f'{", ".join(managers.NAMES)}')
     logging.basicConfig(level=logging.ERROR)
     (serve if args.serve else run)(args)
 
@@ -84,6 +91,7 @@ def run(args):
         nova_select.deploy(directory, postgres, placement, hosts, 1000)
         workers = [stack.enter_context(worker(
             directory / 'nova.conf',
+            args.managers[number % len(args.managers)],
             len(range(number, args.clients, args.schedulers))))
             for number in range(args.schedulers)]
         for each in workers:
@@ -103,10 +111,10 @@ def make_hosts(count):
 
 
 @contextlib.contextmanager
-def worker(file, clients):
+def worker(file, manager, clients):
     """Yield the process of a scheduler."""
     with subprocess.Popen(
-            [sys.executable, __file__, '--serve', file,
+            [sys.executable, __file__, '--serve', file, '--managers', manager,
              '--clients', str(clients)], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -175,10 +183,7 @@ def serve(args):
     """Be a scheduler whose clients ask when the input says so."""
     config.parse_args(['nova-scheduler'], default_config_files=[args.serve])
     objects.register_all()
-    manager = scheduler.SchedulerManager()
-    # It asks for the instances of all hosts in the background: that must not
-    # go on while something is timed.
-    thread_pool_factory.reset_all_executors()
+    manager = managers.start(args.managers[0])
     conflicts = count_conflicts(manager.placement_client)
     ctxt = context.RequestContext('user', 'project', is_admin=True)
     say('ready')
@@ -202,15 +207,19 @@ def serve(args):
 
 def count_conflicts(client):
     """Return a list to which each refusal of a claim is added."""
-    conflicts, put = [], client.put
+    conflicts = []
 
-    def counting(url, *args, **kwargs):
-        response = put(url, *args, **kwargs)
-        if url.startswith('/allocations/') and response.status_code == 409:
-            conflicts.append(url)
-        return response
+    def counted(send):
+        def counting(url, *args, **kwargs):
+            response = send(url, *args, **kwargs)
+            if url.startswith('/allocations') and response.status_code == 409:
+                conflicts.append(url)
+            return response
 
-    client.put = counting
+        return counting
+
+    # Nova claims for one server by itself, and this project for any number.
+    client.put, client.post = counted(client.put), counted(client.post)
     return conflicts
 
 

@@ -21,16 +21,16 @@ import time
 
 from nova import config
 from nova import objects
-from nova import thread_pool_factory
 
 import contents
+import managers
 import nova_select
 
 
 def main():
     parser = argparse.ArgumentParser(
         description='Time requests to a manager, as the input says.')
-    parser.add_argument('name', choices=('nova', 'ours'))
+    parser.add_argument('name', choices=managers.NAMES)
     parser.add_argument('file', type=pathlib.Path)
     for name in 'hosts', 'cells', 'instances':
         parser.add_argument(f'--{name}', type=int, required=True)
@@ -55,23 +55,12 @@ def run(args):
 
 
 def start(args):
-    """Return a manager, started as Nova's service does it."""
-    if args.name == 'nova':
-        from nova.scheduler import manager as scheduler
-
-        manager = scheduler.SchedulerManager()
-    else:
-        from cellsched_nova import manager as scheduler
-
-        manager = scheduler.ColumnSchedulerManager()
-    # So it is before processes are made of that of a service. It waits for
-    # the instances of all hosts, which are read in the background.
-    thread_pool_factory.reset_all_executors()
+    """Return a manager that knows of each host that it runs nothing."""
+    manager = managers.start(args.name)
     for members in contents.make_hosts(args.hosts, args.cells):
         for host in members:
             manager.host_manager._instance_info[host['host']] = {
                 'instances': {}, 'updated': True}
-    manager.init_host(None)
     return manager
 
 

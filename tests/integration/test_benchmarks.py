@@ -154,6 +154,23 @@ class TestBenchmarks(base.TestCase):
         self.assertEqual(
             0, rows['postgresql']['refused_although_it_fitted'])
 
+    def test_last_places_go_once_by_this_scheduler_and_by_that_of_nova(self):
+        base.installed(caller.python)
+        kinds = {'novas-place', 'novas-place-and-nova-no-retry'}
+
+        rows = {row['store']: row for row in json.loads(self.run_command(
+            sys.executable, '-W', 'ignore', str(RUN.with_name(
+                'exactness.py')),
+            *(word for kind in sorted(kinds) for word in ('--store', kind)),
+            '--schedulers', '2', '--clients', '16', '--hosts', '2',
+            '--rounds', '1', '-f', 'json', timeout_s=450.0))['results']}
+
+        self.assertEqual(kinds, set(rows))
+        for row in rows.values():
+            self.assertEqual((52, 52, 0, 0), (
+                row['places'], row['claims'], row['oversold'],
+                row['refused_although_it_fitted']))
+
     def benchmark(self, name: str, **parameters: int | str) -> dict[str, Any]:
         own = [word for name_, value in parameters.items()
                for word in ('--parameter', f'{name_}={value}')]
