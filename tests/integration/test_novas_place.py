@@ -98,14 +98,31 @@ class TestPackage(TestCase):
         for text in (None, '[DEFAULT\n'):
             if text is not None:
                 conf.write_text(text)
+            for module, *command in (
+                    ('commands', 'plan', '--flavor', '4'), ('main',),
+                    ('shadow_commands', 'run')):
+
+                said = self.run_python(
+                    '-m', f'cellsched_nova.{module}', '--config-file',
+                    str(conf), *command, code=1)
+
+                [line] = said.splitlines()
+                self.assertIn(str(conf), line)
+
+    def test_value_that_is_wrong_is_named_in_a_line(self):
+        conf = self.directory / 'nova.conf'
+        conf.write_text(
+            '[cellsched]\nrefresh_interval = often\n'
+            '[oslo_messaging_notifications]\ndriver = messagingv2\n')
+        for module, *command in (('main',), ('shadow_commands', 'run')):
 
             said = self.run_python(
-                '-m', 'cellsched_nova.commands', '--config-file', str(conf),
-                'plan', '--flavor', '4', code=1)
+                '-m', f'cellsched_nova.{module}', '--config-file', str(conf),
+                *command, code=1)
 
             [line] = said.splitlines()
-            self.assertIn('Configuration', line)
-            self.assertIn(str(conf), line)
+            self.assertIn('[cellsched] refresh_interval', line)
+            self.assertIn('often', line)
 
 
 class TestFunctional(TestCase):

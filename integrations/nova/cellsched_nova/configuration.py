@@ -7,16 +7,20 @@ taken over from Nova's, again and again: Nova reads its own at each request.
 """
 
 from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
+from nova import config
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import weights as nova_weights
 from oslo_config import cfg
+import oslo_messaging
 
 from cellsched.conf import enabled
 from cellsched.conf import opts
 from cellsched import exception
 from cellsched import plugins
+from cellsched_nova import options
 from cellsched_nova import records
 
 #: What names plug-ins is read by Nova's own loaders.
@@ -84,31 +88,65 @@ class ProductOptions:
         return changed
 
 
+def read(argv: Sequence[str]) -> None:
+    """Read Nova's configuration.
+
+    :param argv: as nova-scheduler's
+    :raises cellsched.exception.ConfigurationInvalid: it cannot be read
+    """
+    try:
+        # Its files are read too, where none are named.
+        config.parse_args(list(argv), prog='nova-scheduler')
+    except cfg.Error as exc:
+        raise exception.ConfigurationInvalid(
+            field='options', expected=str(exc)) from None
+    except (oslo_messaging.MessagingException, ValueError) as exc:
+        raise exception.ConfigurationInvalid(
+            field='[DEFAULT] transport_url', expected=str(exc)) from None
+
+
 def problems(nova: cfg.ConfigOpts) -> list[str]:
     """Return what of a configuration cannot be honoured, a line for each."""
-    found = []
+    found = _wrong_values(nova)
+    if found:
+        # What else there is depends on these.
+        return found
     for (group, name, value), why in _REFUSED.items():
         section = _section(nova, group)
         if name in section and section[name] == value:
             found.append(f'[{group}] {name} = {value}: {why}')
-    options = nova.filter_scheduler
+    own = nova.filter_scheduler
     available, wrong = _classes(
-        'available_filters', options.available_filters,
+        'available_filters', own.available_filters,
         nova_filters.HostFilterHandler())
     found += wrong
     found += [f'[filter_scheduler] enabled_filters: {name} is none of '
-              'available_filters' for name in options.enabled_filters
+              'available_filters' for name in own.enabled_filters
               if name not in available]
     try:
         records.open_database(nova)
     except exception.ConfigurationInvalid as exc:
         found.append(f'[cellsched] records_connection: {exc}')
-    found += _classes('weight_classes', options.weight_classes,
+    found += _classes('weight_classes', own.weight_classes,
                       nova_weights.HostWeightHandler())[1]
     try:
         ProductOptions(nova)
     except (cfg.Error, exception.ConfigurationInvalid) as exc:
         found.append(str(exc))
+    return found
+
+
+def _wrong_values(nova: cfg.ConfigOpts) -> list[str]:
+    """Return what is wrong with values of options, a line for each."""
+    found = []
+    for group in (*_GROUPS, options.GROUP.name):
+        section = _section(nova, group)
+        for name in sorted(_DEFAULT | {'servicegroup_driver'}
+                           if group == 'DEFAULT' else section):
+            try:
+                section[name]
+            except (cfg.Error, ValueError) as exc:
+                found.append(f'[{group}] {name}: {exc}')
     return found
 
 

@@ -10,7 +10,7 @@ import random
 from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
-from nova import config
+import nova.conf
 from nova import context as nova_context
 from nova import exception as nova_exception
 from nova import objects as nova_objects
@@ -18,7 +18,6 @@ from nova.scheduler.client import report
 from nova.scheduler import host_manager
 from oslo_config import cfg
 from oslo_db import exception as db_exc
-import oslo_messaging
 import sqlalchemy as sa
 
 from cellsched.cli import deployment
@@ -44,7 +43,7 @@ from cellsched_nova import rows
 from cellsched_nova import source
 from cellsched_nova import stages
 
-CONF = config.CONF
+CONF = nova.conf.CONF
 
 #: The uuid of a server that is none.
 _NOBODY = '00000000-0000-4000-8000-000000000000'
@@ -223,16 +222,8 @@ def configure(arguments: Sequence[str]) -> None:
     """
     options.register_opts(CONF)
     database.be_impatient(CONF)
-    try:
-        # Its files are read too, where none are named.
-        config.parse_args(['', *arguments], prog='nova-scheduler')
-    except cfg.Error as exc:
-        raise exception.ConfigurationInvalid(
-            field='options', expected=str(exc)) from None
-    except (oslo_messaging.MessagingException, ValueError) as exc:
-        # Nothing is sent, but URLs of cells may be templates of this one.
-        raise exception.ConfigurationInvalid(
-            field='[DEFAULT] transport_url', expected=str(exc)) from None
+    # Nothing is sent, but URLs of cells may be templates of that of messages.
+    configuration.read(['', *arguments])
     nova_objects.register_all()
 
 

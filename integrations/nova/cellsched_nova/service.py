@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import sys
 
 import nova.conf
-from nova import config
 from nova import objects
 from nova.scheduler import rpcapi
 from nova import service
@@ -16,6 +15,7 @@ from oslo_log import log
 from oslo_reports import guru_meditation_report
 from oslo_reports import opts as report_opts
 
+from cellsched import exception
 from cellsched_nova import configuration
 from cellsched_nova import manager
 from cellsched_nova import options
@@ -32,7 +32,11 @@ def run(argv: Sequence[str]) -> int:
     :param argv: as nova-scheduler's
     """
     options.register_opts(CONF)
-    config.parse_args(list(argv), prog=_BINARY)
+    try:
+        configuration.read(argv)
+    except exception.ConfigurationInvalid as exc:
+        print(f'cannot be honoured: {exc}', file=sys.stderr)
+        return 1
     problems = configuration.problems(CONF)
     if problems:
         for problem in problems:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's configuration is taken over, and what cannot be is named."""
 
+import tempfile
 import unittest
 
 import nova.conf
@@ -18,6 +19,10 @@ class TestCase(unittest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         options.register_opts(CONF)
+        cls.read()
+
+    @staticmethod
+    def read():
         CONF([], project='nova', default_config_files=[],
              default_config_dirs=[])
 
@@ -73,6 +78,23 @@ class TestProblems(TestCase):
 
     def test_configuration_of_nova_as_it_is_has_none(self):
         self.assertEqual([], configuration.problems(CONF))
+
+    def test_each_value_that_is_wrong_is_a_line(self):
+        with tempfile.NamedTemporaryFile('w', suffix='.conf') as stream:
+            stream.write('[DEFAULT]\nservice_down_time = long\n'
+                         '[scheduler]\nmax_attempts = 0\n'
+                         '[cellsched]\nclaim_timeout = -1\n')
+            stream.flush()
+            self.addCleanup(self.read)
+            CONF([], project='nova', default_config_files=[stream.name],
+                 default_config_dirs=[])
+
+            found = configuration.problems(CONF)
+
+        self.assertEqual(
+            ['[DEFAULT] service_down_time', '[scheduler] max_attempts',
+             '[cellsched] claim_timeout'],
+            [line.partition(':')[0] for line in found])
 
     def test_each_problem_is_a_line(self):
         self.flags(servicegroup_driver='mc')

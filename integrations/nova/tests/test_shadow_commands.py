@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons are shown."""
 
+import contextlib
 import csv
 import io
 import json
@@ -103,8 +104,9 @@ class TestCommands(unittest.TestCase):
         """Assert that each command ends with 1 and one line that says so."""
         for command in ('report',), ('show', 'req-1'), ('run',):
             app = self.app()
-            self.assertEqual(
-                1, app.run(['--config-file', str(self.conf), *command]))
+            with contextlib.redirect_stderr(app.stderr):
+                code = app.run(['--config-file', str(self.conf), *command])
+            self.assertEqual(1, code)
             [line] = app.stderr.getvalue().splitlines()
             for text in said:
                 self.assertIn(text, line)
