@@ -3,12 +3,15 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import random
 from typing import Any
 
 from nova import exception as nova_exception
 from nova.scheduler import request_filter
 from nova.scheduler import utils
 
+from cellsched.claims import remote
+from cellsched import clock
 from cellsched_nova import placement
 from cellsched_nova import rows
 
@@ -77,7 +80,8 @@ class AllocationCandidates:
 
 
 def find(
-    context: Any, client: Any, host_manager: Any, spec: Any, fallback: bool
+    context: Any, client: Any, host_manager: Any, spec: Any, fallback: bool,
+    patience_s: float = 0.0,
 ) -> tuple[dict[str, list[Mapping[str, Any]]], frozenset[str]]:
     """Return the allocation candidates of a request, as Nova asks for them.
 
@@ -85,8 +89,12 @@ def find(
 
     :param fallback: ask for virtual CPUs in place of pinned ones too, which
         hosts of an older configuration report
+    :param patience_s: seconds for which a Placement is asked again that does
+        not answer
     :returns: allocation requests by each provider in them, and the providers
-    :raises nova.exception.NoValidHost: there is none
+    :raises nova.exception.NoValidHost: a filter found that there is none
+    :raises cellsched_nova.placement.PlacementUnavailable: Placement does not
+        answer, or takes the request for wrong
     """
     try:
         request_filter.process_reqspec(context, spec)
@@ -97,10 +105,9 @@ def find(
     for translated in (True, False):
         wanted = utils.resources_from_request_spec(
             context, spec, host_manager, enable_pinning_translate=translated)
-        requests, summaries, _ = client.get_allocation_candidates(
-            context, wanted) or (None, None, None)
-        found.extend(requests or ())
-        providers.update(summaries or ())
+        said = _ask(context, client, wanted, patience_s)
+        found.extend(said['allocation_requests'])
+        providers.update(said['provider_summaries'])
         if not (wanted.cpu_pinning_requested and fallback):
             break
     by_provider: dict[str, list[Mapping[str, Any]]] = {}
@@ -108,6 +115,28 @@ def find(
         for uuid in each['allocations']:
             by_provider.setdefault(uuid, []).append(each)
     return by_provider, frozenset(providers)
+
+
+def _ask(
+    context: Any, client: Any, wanted: Any, patience_s: float
+) -> Mapping[str, Any]:
+    """Return what Placement says of candidates.
+
+    Nova's client does not tell of an answer that never came.
+    """
+    reason = ''
+    for _ in remote.attempts(clock.Clock(), random.Random(), patience_s):
+        try:
+            said: Mapping[str, Any] = placement.read(
+                client, context,
+                f'/allocation_candidates?{wanted.to_querystring()}')
+        except placement.PlacementRefused:
+            raise
+        except placement.PlacementUnavailable as exc:
+            reason = exc.kwargs['reason']
+        else:
+            return said
+    raise placement.PlacementUnavailable(reason=reason)
 
 
 def _consume(state: Any | None, spec: Any) -> None:

@@ -32,6 +32,7 @@ from cellsched_nova import candidates
 from cellsched_nova import choosing
 from cellsched_nova import claims
 from cellsched_nova import decision_parts
+from cellsched_nova import placement
 from cellsched_nova import requests
 from cellsched_nova import rows
 from cellsched_nova import selections
@@ -101,6 +102,9 @@ class RequestDecision:
         self._context = context.elevated()
         self._spec = spec
         self._claiming = claim and instances is not None
+        # A Placement that does not answer is read again for so long.
+        self._patience_s: float = (
+            parts.conf.cellsched.claim_timeout if self._claiming else 0.0)
         self._counts = claim
         self._watcher = watcher
         self._instances = list(
@@ -128,7 +132,8 @@ class RequestDecision:
             self._request = requests.read(self._spec, self._instances)
             found = self._select()
         except (exception.DatabaseUnreachable, exception.Invalid,
-                exception.PluginFailed) as exc:
+                exception.PluginFailed,
+                placement.PlacementUnavailable) as exc:
             # With any other error callers leave a server that was to move in
             # a state that is none.
             LOG.warning('Refused: %s', exc, exc_info=isinstance(
@@ -209,7 +214,8 @@ class RequestDecision:
         parts = self._parts
         by_provider, providers = candidates.find(
             self._context, parts.client, parts.host_manager, self._spec,
-            not parts.conf.workarounds.disable_fallback_pcpu_query)
+            not parts.conf.workarounds.disable_fallback_pcpu_query,
+            self._patience_s)
         if not by_provider:
             LOG.info('Placement has no allocation candidates')
             self._decision = self._undecided(
@@ -229,12 +235,15 @@ class RequestDecision:
         self, choose: Callable[[], list[list[Any]]]
     ) -> list[list[Any]]:
         """Return what is chosen; refuse only on hosts as they are now."""
+        hosts = self._parts.hosts
         try:
             return choose()
         except nova_exception.NoValidHost:
-            if not self._parts.hosts.refresh(self._context, self._asked_at):
+            if not hosts.refresh(self._context, self._asked_at) and (
+                    hosts.unread is None):
                 raise
-            return choose()
+        hosts.await_placement(self._context, self._patience_s)
+        return choose()
 
     def _on_freed_hosts(
         self, choose: Callable[[], list[list[Any]]],

@@ -20,6 +20,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 
 from cellsched.claims.placement import messages
 from cellsched import exception
+from cellsched import plugins
 
 #: Microversions: providers with their roots, and what allocation candidates
 #: and claims are written in.
@@ -48,6 +49,10 @@ class PlacementUnavailable(exception.CellschedException):
     """Placement does not answer, or not as it should."""
 
     msg_fmt = 'Placement cannot be read: %(reason)s'
+
+
+class PlacementRefused(PlacementUnavailable):
+    """Placement takes a question for wrong; it would again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,21 +297,36 @@ class ProviderReader:
         self, context: Any, path: str, missing: Any = None,
         version: str = _TREES,
     ) -> Any:
-        """Return what Placement says.
+        return read(self._client, context, path, missing, version)
 
-        :param missing: in place of that, where there is no such provider
-        """
-        try:
-            answer = self._client.get(path, version=version,
-                                      global_request_id=context.global_id)
-        except ks_exceptions.ClientException as exc:
-            raise PlacementUnavailable(reason=str(exc)) from exc
+
+def read(
+    client: Any, context: Any, path: str, missing: Any = None,
+    version: str = CANDIDATES,
+) -> Any:
+    """Return what Placement says.
+
+    :param client: Nova's report client
+    :param missing: in place of that, where there is no such provider
+    :raises PlacementRefused: it takes the question for wrong
+    :raises PlacementUnavailable: there is no answer, or none that is whole
+    """
+    where = path.partition('?')[0]
+    try:
+        answer = client.get(path, version=version,
+                            global_request_id=context.global_id)
         if answer.status_code == 404 and missing is not None:
             return missing
-        if answer.status_code != 200:
-            raise PlacementUnavailable(
-                reason=f'{path} was answered with {answer.status_code}')
-        return answer.json()
+        if answer.status_code == 200:
+            return answer.json()
+    except ks_exceptions.ClientException as exc:
+        raise PlacementUnavailable(reason=plugins.said_by(exc)) from exc
+    except ValueError as exc:
+        raise PlacementUnavailable(
+            reason=f'the answer to {where} is not JSON') from exc
+    kind = (PlacementRefused if 400 <= answer.status_code < 500
+            else PlacementUnavailable)
+    raise kind(reason=f'{where} was answered with {answer.status_code}')
 
 
 def _facts(

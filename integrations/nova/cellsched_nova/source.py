@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import dataclasses
 import datetime
 import math
+import random
 import threading
 import time
 from typing import Any
@@ -19,6 +20,8 @@ from nova import objects as nova_objects
 from oslo_log import log
 from oslo_utils import timeutils
 
+from cellsched.claims import remote
+from cellsched import clock
 from cellsched.hosts import document
 from cellsched.hosts import table
 from cellsched.inventory import source
@@ -76,6 +79,8 @@ class NovaHosts(source.HostSource):
         self.silent: list[str] = []
         #: How often hosts were read.
         self.readings = 0
+        #: Why Placement could not be read last; None where it was.
+        self.unread: str | None = None
         self._host_manager = host_manager
         self._providers = placement.ProviderReader(client)
         self._conf = conf
@@ -125,6 +130,19 @@ class NovaHosts(source.HostSource):
                 return False
             self._renew(context)
             return True
+
+    def await_placement(self, context: Any, patience_s: float) -> None:
+        """Read hosts until Placement has answered.
+
+        :param patience_s: seconds for which that is tried
+        :raises cellsched_nova.placement.PlacementUnavailable: it has not
+        """
+        attempts = remote.attempts(
+            clock.Clock(), random.Random(), patience_s)
+        while self.unread is not None:
+            if next(attempts, None) is None:
+                raise placement.PlacementUnavailable(reason=self.unread)
+            self.refresh(context)
 
     def reload(self, providers: Iterable[str]) -> None:
         self.expire(providers)
@@ -250,7 +268,9 @@ class NovaHosts(source.HostSource):
             for uuid, facts in self._providers.changes(
                     context, list(self._nodes)):
                 self._set_facts(uuid, facts)
+            self.unread = None
         except placement.PlacementUnavailable as exc:
+            self.unread = exc.kwargs['reason']
             LOG.warning('Placement cannot be read; hosts are decided on as '
                         'they were: %s', exc)
         self._aggregates.read(context)

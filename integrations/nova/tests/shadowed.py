@@ -46,13 +46,17 @@ class Placement:
             do()
         return said
 
-    def get_allocation_candidates(self, context, wanted):
+    def candidates(self):
         requests = [{'allocations': {uuid: {'resources': {'VCPU': 1}}},
                      'mappings': {'': [uuid], '1': [uuid]}}
                     for uuid in self.offering]
-        return requests, dict.fromkeys(self.offering), '1.36'
+        return {'allocation_requests': requests,
+                'provider_summaries': dict.fromkeys(self.offering)}
 
-    def get(self, path, version=None):
+    def get(self, path, version=None, global_request_id=None):
+        if path.startswith('/allocation_candidates'):
+            return types.SimpleNamespace(
+                status_code=200, json=self.candidates)
         root = self.roots.get(path.rpartition('/')[2])
         return types.SimpleNamespace(
             status_code=200 if root else 404,
@@ -64,6 +68,7 @@ class Hosts:
 
     given_by_others = frozenset()
     readings = 0
+    unread = None
     silent = ()
 
     def __init__(self, placement):
@@ -84,6 +89,9 @@ class Hosts:
                 'free_ram_mb': [free_mb - taken],
                 'room:MEMORY_MB': [free_mb - taken]})
         return True
+
+    def await_placement(self, context, patience_s):
+        pass
 
     def follow(self, context):
         return False

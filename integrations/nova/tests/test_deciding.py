@@ -3,6 +3,7 @@
 
 import dataclasses
 import random
+import types
 import unittest
 
 import nova.conf
@@ -20,6 +21,7 @@ from cellsched.weighers import resources
 from cellsched_nova import deciding
 from cellsched_nova import decision_parts
 from cellsched_nova import options
+from cellsched_nova import placement
 from cellsched_nova import planning
 from tests import test_requests
 
@@ -36,6 +38,7 @@ class Hosts:
     silent = ()
     given_by_others = frozenset()
     readings = 0
+    unread = None
 
     def __init__(self, table):
         self.table = table
@@ -47,6 +50,10 @@ class Hosts:
 
     def refresh(self, context, since=None):
         return False
+
+    def await_placement(self, context, patience_s):
+        if self.unread is not None:
+            raise placement.PlacementUnavailable(reason=self.unread)
 
     def find_freed(self, context, resources, readings):
         if self.freed:
@@ -90,10 +97,19 @@ class Manager:
 
 
 class Placement:
-    """Has no candidates for anything."""
+    """Has no candidates for anything.
 
-    def get_allocation_candidates(self, context, resources):
-        return None, None, None
+    :ivar failures: statuses that it answers with before
+    """
+
+    def __init__(self):
+        self.failures = []
+
+    def get(self, path, version=None, global_request_id=None):
+        return types.SimpleNamespace(
+            status_code=self.failures.pop(0) if self.failures else 200,
+            json=lambda: {'allocation_requests': [],
+                          'provider_summaries': {}})
 
 
 class Store:
@@ -179,18 +195,49 @@ class TestRecording(TestCase):
                          decision.examples)
         self.assertEqual(2, decision.rejections[0]['hosts'])
 
-    def test_request_without_candidates_is_recorded(self):
+    def grouped(self):
+        """Return a request that goes by allocation candidates."""
         # What Nova asks its cells before it asks for this is known.
-        params = nova_objects.RequestLevelParams(
-            root_required={os_traits.OWNER_NOVA})
-
-        decision = self.recorded(self.spec(
+        return self.spec(
             extra_specs={'resources1:VGPU': '1'},
-            request_level_params=params))
+            request_level_params=nova_objects.RequestLevelParams(
+                root_required={os_traits.OWNER_NOVA}))
+
+    def test_request_without_candidates_is_recorded(self):
+        decision = self.recorded(self.grouped())
 
         self.assertEqual('allocation candidates', decision.way.name)
         self.assertIn('groups of the flavor', decision.way.reasons)
         self.assertIn('no allocation candidates', decision.reason)
+
+    def test_placement_that_does_not_answer_is_asked_again(self):
+        self.parts.client.failures = [503, 500, 503]
+
+        decision = self.recorded(self.grouped())
+
+        self.assertIn('no allocation candidates', decision.reason)
+
+    def test_placement_that_never_answers_is_recorded(self):
+        self.parts.client.failures = [503] * 100
+        CONF.set_override('claim_timeout', 0, 'cellsched')
+        self.addCleanup(CONF.clear_override, 'claim_timeout', 'cellsched')
+
+        decision = self.recorded(self.grouped())
+
+        self.assertIn('was answered with 503', decision.reason)
+        self.assertEqual('allocation candidates', decision.way.name)
+
+    def test_placement_that_refuses_is_not_asked_again(self):
+        self.parts.client.failures = [400]
+
+        self.assertIn('was answered with 400',
+                      self.recorded(self.grouped()).reason)
+
+    def test_hosts_that_are_not_known_refuse_nobody(self):
+        self.parts.hosts.unread = 'it is away'
+
+        self.assertIn('Placement cannot be read: it is away',
+                      self.recorded(self.spec(4096)).reason)
 
     def test_request_that_cannot_be_read_is_not_recorded(self):
         def refuse():

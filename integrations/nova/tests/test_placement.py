@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Providers are read when their generation changed."""
 
+import json
 import types
 import unittest
 
@@ -58,6 +59,36 @@ class Placement:
         if uuid not in self.providers:
             return Answer(404)
         return Answer(200, {what: self.providers[uuid][what]})
+
+
+class TestRead(unittest.TestCase):
+
+    def read(self, status_code, **named):
+        def get(path, version=None, global_request_id=None):
+            answer = Answer(status_code)
+            answer.json = lambda: json.loads('{"half')
+            return answer
+
+        return placement.read(
+            types.SimpleNamespace(get=get), CONTEXT, '/some?a=1', **named)
+
+    def test_what_asking_again_does_not_help_with_is_told_apart(self):
+        for status_code in 400, 401, 404:
+            self.assertRaisesRegex(
+                placement.PlacementRefused, f'/some .* {status_code}$',
+                self.read, status_code)
+        with self.assertRaises(placement.PlacementUnavailable) as caught:
+            self.read(503)
+        self.assertNotIsInstance(
+            caught.exception, placement.PlacementRefused)
+
+    def test_half_an_answer_is_none(self):
+        self.assertRaisesRegex(
+            placement.PlacementUnavailable, '/some is not JSON',
+            self.read, 200)
+
+    def test_what_is_not_there_is_what_is_said(self):
+        self.assertEqual({}, self.read(404, missing={}))
 
 
 class TestProviderReader(unittest.TestCase):
