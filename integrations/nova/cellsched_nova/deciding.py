@@ -184,7 +184,7 @@ class RequestDecision:
         def choose(together: bool = False) -> list[list[Any]]:
             states = self._states({})
             pipeline = self._parts.plugins.on_columns(
-                self._spec, states, self._enabled_cells())
+                self._spec, states, self._cells())
             return self._choose(pipeline, candidates.WholeHosts(
                 resources, self._spec, states), states, together)
 
@@ -226,7 +226,7 @@ class RequestDecision:
             states = self._states(by_provider)
             pipeline = parts.plugins.on_candidates(
                 self._spec, states, [stages.CandidateHosts(providers),
-                                     *self._enabled_cells()])
+                                     *self._cells()])
             return self._choose(pipeline, candidates.AllocationCandidates(
                 by_provider, self._spec, states), states)
         return self._on_fresh_hosts(choose)
@@ -375,8 +375,9 @@ class RequestDecision:
             lambda uuids: read(list(uuids), self._spec), candidates_,
             manager.aggs_by_id)
 
-    def _enabled_cells(self) -> list[filters_base.Filter]:
-        return [stages.enabled_cells(self._parts.host_manager)]
+    def _cells(self) -> list[filters_base.Filter]:
+        return [stages.enabled_cells(self._parts.host_manager),
+                stages.AnsweringCells(self._parts.hosts.silent_cells)]
 
     def _none_left(
         self, chooser: choosing.Chooser

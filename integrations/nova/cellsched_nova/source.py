@@ -79,6 +79,7 @@ class NovaHosts(source.HostSource):
         self.silent: list[str] = []
         #: How often hosts were read.
         self.readings = 0
+        self.silent_cells: frozenset[str] = frozenset()
         #: Why Placement could not be read last; None where it was.
         self.unread: str | None = None
         self._host_manager = host_manager
@@ -290,16 +291,17 @@ class NovaHosts(source.HostSource):
             self._changes_of)
         now = timeutils.utcnow_ts(microsecond=True)
         new: set[str] = set()
-        silent = []
+        silent: dict[str, str] = {}
         for uuid, changes in results.items():
             if nova_context.is_cell_failure_sentinel(changes):
                 LOG.warning('Cell %s cannot be read', cells[uuid].identity)
-                silent.append(cells[uuid].identity)
+                silent[uuid] = cells[uuid].identity
                 self.table.cells.failed(uuid, 1, now)
                 continue
             self.table.cells.heard(uuid, now)
             new |= self._apply(uuid, changes)
-        self.silent = sorted(silent)
+        self.silent = sorted(silent.values())
+        self.silent_cells = frozenset(silent)
         return new
 
     def _changes_of(self, context: Any) -> _CellChanges:

@@ -66,6 +66,30 @@ class EnabledCells(_Stage):
         return hosts.each('cell', lambda uuid: uuid not in self._disabled)
 
 
+class AnsweringCells(_Stage):
+    """Reject hosts of cells that did not answer when they were read last.
+
+    Nova's conductor would lose a server that is put in such a cell, and what
+    was claimed for it.
+
+    :param silent: uuids of cells
+    """
+
+    reason = 'is in a cell that does not answer'
+
+    def __init__(self, silent: Iterable[str]) -> None:
+        super().__init__()
+        self._silent = frozenset(silent)
+
+    def applies(self, request: objects.RequestSpec) -> bool:
+        return bool(self._silent)
+
+    def keep(
+        self, hosts: view.Hosts, request: objects.RequestSpec
+    ) -> view.Mask:
+        return hosts.each('cell', lambda uuid: uuid not in self._silent)
+
+
 def enabled_cells(manager: Any) -> EnabledCells:
     """Return the stage that knows which cells are disabled now.
 

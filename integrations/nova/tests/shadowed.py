@@ -68,6 +68,7 @@ class Hosts:
 
     given_by_others = frozenset()
     readings = 0
+    silent_cells = frozenset()
     unread = None
     silent = ()
 

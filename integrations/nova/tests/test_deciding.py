@@ -38,6 +38,7 @@ class Hosts:
     silent = ()
     given_by_others = frozenset()
     readings = 0
+    silent_cells = frozenset()
     unread = None
 
     def __init__(self, table):
@@ -80,7 +81,7 @@ class Plugins:
 
     def on_columns(self, spec, states, more=()):
         return pipeline.Pipeline(
-            [], [builders.plugin(resources.RAMWeigher)])
+            [], [builders.plugin(resources.RAMWeigher)], more)
 
     on_candidates = on_columns
 
@@ -238,6 +239,17 @@ class TestRecording(TestCase):
 
         self.assertIn('Placement cannot be read: it is away',
                       self.recorded(self.spec(4096)).reason)
+
+    def test_host_of_a_cell_that_does_not_answer_is_passed_over(self):
+        table = self.parts.hosts.table
+        table.put(list(table['uuid']), {'cell': ['one', 'two']})
+        self.parts.hosts.silent_cells = {'two'}
+
+        [[chosen]] = self.select(self.spec())
+
+        self.assertEqual('a', chosen.service_host)
+        [(_, _, _, decision)] = self.told
+        self.assertEqual(1, decision.picks[0].candidates)
 
     def test_request_that_cannot_be_read_is_not_recorded(self):
         def refuse():
