@@ -13,6 +13,7 @@ from oslo_log import log
 
 from cellsched.claims import base
 from cellsched import exception
+from cellsched_nova import owed_releases
 from cellsched_nova import placement
 
 LOG = log.getLogger(__name__)
@@ -35,22 +36,26 @@ class ServerClaims:
     :param context: an administrator's
     :param client: Nova's report client
     :param store: the product's claim store
+    :param owed: is told what could not be given back
     :param spec: Nova's request
     """
 
     def __init__(
-        self, context: Any, client: Any, store: base.ClaimStore, spec: Any
+        self, context: Any, client: Any, store: base.ClaimStore,
+        owed: owed_releases.OwedReleases, spec: Any,
     ) -> None:
         self._context = context
         self._client = client
         self._store = store
+        self._owed = owed
         self._project_id = spec.project_id
         # Requests of old servers have no user.
         self._user_id = (spec.user_id if 'user_id' in spec and spec.user_id
                          else context.user_id)
         self._spec = spec
-        # Instances that hold what was claimed here, and nothing else.
-        self._new: list[str] = []
+        # Of instances that hold what was claimed here, and nothing else.
+        self._new: list[base.Claim] = []
+        self._is_answering = True
         # By instance that held something before, what was claimed here.
         self._added: dict[str, AllocationRequest] = {}
         #: For each write what it took of each provider.
@@ -73,10 +78,16 @@ class ServerClaims:
                   for uuid, request in wanted
                   for provider, asked in request['allocations'].items()]
         try:
+            self._owed.pay([uuid for uuid, _ in wanted])
             taken = self._store.claim(claims)
         except exception.ClaimRefused as exc:
             return exc.provider
-        self._new += [uuid for uuid, _ in wanted]
+        except exception.DatabaseUnreachable:
+            # It may be held all the same.
+            self._new += claims
+            self._is_answering = False
+            raise
+        self._new += claims
         if taken == len(claims):
             self.writes.append(_total(claims))
         return None
@@ -120,12 +131,15 @@ class ServerClaims:
         """Release what was claimed here; what was held before stays."""
         new, self._new = self._new, []
         added, self._added = self._added, {}
-        if new:
+        if new and not self._is_answering:
+            # Who waits for an answer has waited for long already.
+            self._owed.add(new)
+        elif new:
             try:
-                self._store.release(new)
-            except exception.CellschedException:
-                LOG.exception('Instances %s: their claims could not be '
-                              'released, and stay', ', '.join(new))
+                self._store.release({each.consumer for each in new})
+            except exception.CellschedException as exc:
+                LOG.warning('Claims could not be released: %s', exc)
+                self._owed.add(new)
         for uuid, request in added.items():
             try:
                 self._release(uuid, request)

@@ -304,7 +304,8 @@ class RequestDecision:
         if watcher is not None:
             watcher.begin(hosts)
         claimed = claims.ServerClaims(
-            self._context, self._parts.client, self._parts.store, self._spec)
+            self._context, self._parts.client, self._parts.store,
+            self._parts.owed, self._spec)
         wanted: list[tuple[str, choosing.AllocationRequest]] = []
 
         def claim(uuid: str, request: choosing.AllocationRequest) -> bool:

@@ -11,6 +11,7 @@ from cellsched.claims import base
 from cellsched.claims import memory
 from cellsched import exception
 from cellsched_nova import claims
+from cellsched_nova import owed_releases
 
 nova_objects.register_all()
 
@@ -55,6 +56,14 @@ class Unreachable(memory.MemoryClaims):
 
     silent = frozenset()
 
+    def claim(self, claims):
+        """Take them, and lose the answer."""
+        taken = super().claim(claims)
+        if 'claim' in self.silent:
+            raise exception.DatabaseUnreachable(
+                schema='claims', url='', reason='it is down')
+        return taken
+
     def release(self, consumers):
         if 'release' in self.silent:
             raise exception.DatabaseUnreachable(
@@ -69,10 +78,14 @@ class TestCase(unittest.TestCase):
         self.store = Unreachable()
         for host in SOURCE, HOST, OTHER:
             self.store.set_inventory(host, {'VCPU': base.Inventory(2)})
+        self.placed = {}
+        self.owed = owed_releases.OwedReleases(
+            self.store, lambda instances: self.placed)
         spec = nova_objects.RequestSpec(
             project_id='project', user_id='user', scheduler_hints={})
         self.claims = claims.ServerClaims(
-            nova_context.get_admin_context(), self.client, self.store, spec)
+            nova_context.get_admin_context(), self.client, self.store,
+            self.owed, spec)
 
     def held(self):
         return {consumer: sorted(claim.provider for claim in held)
@@ -122,12 +135,80 @@ class TestNewServers(TestCase):
         self.assertTrue(self.claims.claim(SERVERS[0], request(HOST)))
         self.assertEqual([], self.claims.writes)
 
-    def test_claim_that_cannot_be_given_back_is_told(self):
-        self.claims.claim(SERVERS[0], request(HOST))
-        self.store.silent = {'release'}
-
-        with self.assertLogs(claims.LOG.logger, 'ERROR') as logged:
+    def lose_the_answer(self):
+        self.store.silent = {'claim', 'release'}
+        with self.assertRaises(exception.DatabaseUnreachable):
+            self.claims.claim(SERVERS[0], request(HOST))
+        with self.assertLogs(owed_releases.LOG.logger, 'WARNING') as logged:
             self.claims.give_back()
+        self.assertIn(SERVERS[0], logged.output[0])
+        self.assertEqual({SERVERS[0]: [HOST]}, self.held())
+
+    def test_claim_that_cannot_be_given_back_is_released_later(self):
+        self.claims.claim(SERVERS[0], request(HOST, OTHER))
+        self.store.silent = {'release'}
+        with self.assertLogs(claims.LOG.logger, 'WARNING'):
+            self.claims.give_back()
+        self.assertRaises(exception.DatabaseUnreachable, self.owed.pay)
+        self.assertEqual({SERVERS[0]: [HOST, OTHER]}, self.held())
+
+        self.store.silent = frozenset()
+        self.owed.pay()
+
+        self.assertEqual({}, self.held())
+
+    def test_claim_without_an_answer_is_released_later(self):
+        self.lose_the_answer()
+
+        self.store.silent = frozenset()
+        self.owed.pay()
+
+        self.assertEqual({}, self.held())
+
+    def test_claim_without_an_answer_is_released_before_the_next(self):
+        self.lose_the_answer()
+        self.assertRaises(exception.DatabaseUnreachable, self.claims.claim,
+                          SERVERS[0], request(OTHER))
+
+        self.store.silent = frozenset()
+        self.assertTrue(self.claims.claim(SERVERS[0], request(OTHER)))
+
+        self.assertEqual({SERVERS[0]: [OTHER]}, self.held())
+
+    def test_instance_on_a_host_keeps_what_it_holds(self):
+        self.lose_the_answer()
+        self.placed = {SERVERS[0]: HOST}
+
+        self.store.silent = frozenset()
+        self.owed.pay()
+
+        self.assertEqual({SERVERS[0]: [HOST]}, self.held())
+
+    def test_instance_that_others_claimed_for_keeps_what_it_holds(self):
+        self.lose_the_answer()
+        self.store.silent = frozenset()
+        self.store.release([SERVERS[0]])
+        self.store.claim([base.Claim(SERVERS[0], OTHER, {'VCPU': 1})])
+
+        self.owed.pay()
+
+        self.assertEqual({SERVERS[0]: [OTHER]}, self.held())
+
+    def test_what_was_released_is_owed_no_more(self):
+        self.lose_the_answer()
+        self.store.silent = frozenset()
+        self.owed.pay()
+        self.store.claim([base.Claim(SERVERS[0], HOST, {'VCPU': 1})])
+
+        self.owed.pay()
+
+        self.assertEqual({SERVERS[0]: [HOST]}, self.held())
+
+    def test_what_is_still_owed_at_the_end_is_told(self):
+        self.lose_the_answer()
+
+        with self.assertLogs(owed_releases.LOG.logger, 'ERROR') as logged:
+            self.owed.stop()
 
         self.assertIn(SERVERS[0], logged.output[0])
 

@@ -21,6 +21,7 @@ from cellsched.weighers import resources
 from cellsched_nova import deciding
 from cellsched_nova import decision_parts
 from cellsched_nova import options
+from cellsched_nova import owed_releases
 from cellsched_nova import placement
 from cellsched_nova import planning
 from tests import test_requests
@@ -145,7 +146,9 @@ class TestCase(unittest.TestCase):
                 free_ram_mb=[1024, 2048])),
             Plugins(), selection.SelectionPolicy(random.Random(0)),
             demands.Unread(test_requests.READS), Manager(), Placement(),
-            self.store, CONF, lambda *said: self.told.append(said))
+            self.store, owed_releases.OwedReleases(
+                self.store, lambda instances: {}), CONF,
+            lambda *said: self.told.append(said))
         self.context = nova_context.RequestContext(
             user_id='user', project_id='project', request_id='req-1')
 
