@@ -153,6 +153,15 @@ class TestShadow(TestCase):
         self.assertRegex(said, r'Ran [1-9]\d* tests')
 
 
+class TestFaults(TestCase):
+
+    def test_faults_are_outlasted_or_told_and_nothing_leaks(self):
+        said = self.run_python(
+            '-m', 'unittest', 'tests/functional/test_faults.py')
+
+        self.assertRegex(said, r'Ran [1-9]\d* tests')
+
+
 class TestCommands(TestCase):
     """Commands are processes, over Nova's databases and Placement."""
 

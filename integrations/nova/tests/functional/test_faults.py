@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of Placement and of a cell's database, in a whole Nova.
+
+Nova's services run in one process, and this scheduler in the place of Nova's.
+Placement fails below all that asks it, where requests leave the process.
+"""
+
+import contextlib
+import functools
+import io
+import math
+import threading
+
+import fixtures
+import nova.conf
+from nova import context as nova_context
+from nova import service as nova_service
+from nova.tests.functional import integrated_helpers
+from oslo_db import exception as db_exc
+import requests
+from requests import adapters
+import sqlalchemy as sa
+import urllib3
+
+from cellsched_nova import options
+from cellsched_nova import service
+
+CONF = nova.conf.CONF
+
+HOSTS = ('host1', 'host2', 'host3')
+
+SLOW_S = 0.1
+
+
+def refused(request, pass_on):
+    """Make no connection."""
+    raise requests.ConnectionError(urllib3.exceptions.MaxRetryError(
+        None, request.url, urllib3.exceptions.NewConnectionError(
+            'placement', 'Connection refused')), request=request)
+
+
+def dropped(request, pass_on):
+    """End the connection before anything was done."""
+    raise requests.ConnectionError(urllib3.exceptions.ProtocolError(
+        'Connection aborted.', ConnectionResetError(104, 'reset')),
+        request=request)
+
+
+def late(request, pass_on):
+    """Answer after the client has given up, and do what it asked for."""
+    pass_on()
+    raise requests.ReadTimeout('Read timed out.', request=request)
+
+
+def never(request, pass_on):
+    """Neither answer nor do anything."""
+    raise requests.ReadTimeout('Read timed out.', request=request)
+
+
+def answering(status, body=b'', kind='text/html'):
+    """Return a fault that answers so, and does nothing."""
+    def fault(request, pass_on):
+        answer = requests.Response()
+        answer.status_code = status
+        answer.headers['Content-Type'] = kind
+        answer.url, answer.request = request.url, request
+        answer.raw = io.BytesIO(body)
+        return answer
+    return fault
+
+
+def half(request, pass_on):
+    """Answer with 200 and the first half of what was to be said."""
+    said = pass_on().content
+    return answering(200, said[:len(said) // 2], 'application/json')(
+        request, pass_on)
+
+
+def slow(request, pass_on):
+    """Answer late, but in time."""
+    threading.Event().wait(SLOW_S)
+    return pass_on()
+
+
+broken = answering(500, b'<h1>Internal Server Error</h1>')
+overloaded = answering(503, b'<h1>Service Unavailable</h1>')
+conflicting = answering(409, (
+    b'{"errors": [{"status": 409, "code": "placement.concurrent_update", '
+    b'"detail": "Inventory and/or allocations changed while attempting to '
+    b'allocate"}]}'), 'application/json')
+
+
+def everything(request):
+    return True
+
+
+def readings(request):
+    """Tell what only a scheduler asks for."""
+    return request.path_url.partition('?')[0].endswith(
+        ('/resource_providers', '/allocation_candidates'))
+
+
+def writes(request):
+    return request.method != 'GET'
+
+
+def allocations(request):
+    return writes(request) and '/allocations' in request.path_url
+
+
+@contextlib.contextmanager
+def told(*names):
+    """Have failures say what is tested."""
+    try:
+        yield
+    except Exception as exc:
+        exc.add_note(', '.join(names))
+        raise
+
+
+class Wire:
+    """The wire to Placement, which has faults for a time.
+
+    :param endpoint: where Placement is
+    """
+
+    def __init__(self, endpoint):
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+        self._faults = []
+
+    def fail(self, *faults):
+        """Have requests fail from now on.
+
+        :param faults: what fails how and how often, one after the other
+        """
+        with self._lock:
+            self._faults = [list(each) for each in faults]
+
+    def send(self, adapter, request, *args, **named):
+        """Stand in for the method of a transport adapter."""
+        pass_on = functools.partial(
+            adapters.HTTPAdapter.send, adapter, request, *args, **named)
+        fault = (self._next(request)
+                 if request.url.startswith(self._endpoint) else None)
+        return pass_on() if fault is None else fault(request, pass_on)
+
+    def _next(self, request):
+        with self._lock:
+            while self._faults and not self._faults[0][2]:
+                self._faults.pop(0)
+            if not self._faults or not self._faults[0][1](request):
+                return None
+            self._faults[0][2] -= 1
+            return self._faults[0][0]
+
+
+class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
+
+    compute_driver = 'fake.MediumFakeDriver'
+    claim_timeout = 20.0
+
+    def setUp(self):
+        options.register_opts(CONF)
+        self.flags(claim_timeout=self.claim_timeout, decision_retention=0,
+                   no_valid_host_text='cellsched', refresh_interval=0.0,
+                   group='cellsched')
+        self.addCleanup(nova_service.SERVICE_MANAGERS.update,
+                        dict(nova_service.SERVICE_MANAGERS))
+        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
+        service.put_in_place()
+        super().setUp()
+        self.start_computes()
+        self.wire = Wire(self.placement.fixture.endpoint)
+        self.useFixture(fixtures.MonkeyPatch(
+            'keystoneauth1.session.TCPKeepAliveAdapter.send', self.wire.send))
+        small = {'vcpu': 1, 'memory_mb': 64, 'disk': 1, 'ephemeral': 0}
+        self.plain = self._create_flavor(**small)
+        self.groups = self._create_flavor(
+            extra_spec={'resources1:VCPU': '1'}, **small)
+
+    def start_computes(self):
+        for host in HOSTS:
+            self._start_compute(host)
+
+    def post(self, count=1, flavor=None):
+        """Ask for servers; return their uuids."""
+        body = {'server': {
+            **self._build_server(
+                networks='none', flavor_id=flavor or self.plain),
+            'min_count': count, 'max_count': count,
+            'return_reservation_id': True}}
+        self.notifier.reset()
+        reservation = self.api.api_post('/servers', body).body[
+            'reservation_id']
+        return [each['id'] for each in self.api.get_servers(
+            search_opts={'reservation_id': reservation})]
+
+    def ways(self):
+        """Return what asks for servers, by the way that it goes."""
+        return {
+            'columns': self.post,
+            'allocation candidates': functools.partial(
+                self.post, flavor=self.groups),
+            'several': functools.partial(self.post, 2),
+        }
+
+    def wait_for(self, servers, status):
+        if status == 'ACTIVE':
+            # To ask again and again takes longer.
+            self.notifier.wait_for_versioned_notifications(
+                'instance.create.end', len(servers), 30)
+        return [self._wait_for_state_change({'id': each}, status, 40)
+                for each in servers]
+
+    def assertNothingLeaked(self):
+        """Wait until allocations are those of active servers, each there."""
+        def check():
+            found = {each['id']: each for each in self.api.get_servers()}
+            held = {host: set(self._get_allocations_by_provider_uuid(
+                self._get_provider_uuid_by_host(host))) for host in HOSTS}
+            self.assertEqual({host: {
+                uuid for uuid, each in found.items()
+                if each['OS-EXT-SRV-ATTR:host'] == host
+                and each['status'] == 'ACTIVE'} for host in HOSTS}, held)
+        self._wait_for_assert(check, 20)
+
+
+class TestOutlasted(TestCase):
+    """Nobody hears of faults that are over in time."""
+
+    FAULTS = {
+        'no connection': ((refused, everything, 3),),
+        'restart': ((dropped, everything, 1), (refused, everything, 3)),
+        'lost reply': ((late, allocations, 1),),
+        'lost request': ((never, allocations, 1),),
+        'lost replies': ((late, everything, 3),),
+        '500': ((broken, everything, 3),),
+        '503': ((overloaded, everything, 3),),
+        '409': ((conflicting, writes, 3),),
+        'half an answer': ((half, readings, 3),),
+        'slow': ((slow, everything, math.inf),),
+    }
+
+    def test_servers_are_built(self):
+        for name, faults in self.FAULTS.items():
+            for way, post in self.ways().items():
+                with told(name, way):
+                    self.wire.fail(*faults)
+                    self.wait_for(post(), 'ACTIVE')
+            self.wire.fail()
+            with told(name):
+                self.assertNothingLeaked()
+
+
+class TestLasting(TestCase):
+    """Callers are told of faults that last, and nothing is left behind."""
+
+    claim_timeout = 0.5
+
+    REFUSED = {
+        'no connection': ('ConnectFailure', (
+            (refused, everything, math.inf),)),
+        'lost requests': ('ConnectTimeout', ((never, everything, math.inf),)),
+        'lost reply, and down': ('Connect(Failure|Timeout)', (
+            (late, allocations, 1), (refused, everything, math.inf))),
+        '500': ('500', ((broken, everything, math.inf),)),
+        '503': ('503', ((overloaded, everything, math.inf),)),
+        '409': ('change', ((conflicting, writes, math.inf),)),
+    }
+
+    UNREADABLE = {
+        'no connection': ('ConnectFailure', refused),
+        '503': ('503', overloaded),
+        'half an answer': ('is not JSON', half),
+    }
+
+    def assertRefused(self, reason, servers):
+        for server in self.wait_for(servers, 'ERROR'):
+            said = server['fault']['message']
+            self.assertRegex(said, '^No valid host was found')
+            self.assertRegex(said, reason)
+
+    def test_columns_are_decided_on_as_they_were(self):
+        self.wait_for(self.post(), 'ACTIVE')
+        for name, (reason, fault) in self.UNREADABLE.items():
+            ways = self.ways()
+            with told(name):
+                self.wire.fail((fault, readings, math.inf))
+                self.assertRefused(reason, ways.pop('allocation candidates')())
+                for post in ways.values():
+                    self.wait_for(post(), 'ACTIVE')
+                self.wire.fail()
+                self.assertNothingLeaked()
+
+    def test_hosts_that_were_never_read_are_not_told_to_be_full(self):
+        self.wire.fail((overloaded, readings, math.inf))
+
+        self.assertRefused('Placement cannot be read', self.post())
+
+    def test_callers_are_told_why(self):
+        for name, (reason, faults) in self.REFUSED.items():
+            for way, post in self.ways().items():
+                with told(name, way):
+                    self.wire.fail(*faults)
+                    self.assertRefused(reason, post())
+            self.wire.fail()
+            with told(name, 'later'):
+                self.wait_for(self.post(), 'ACTIVE')
+                self.assertNothingLeaked()
+
+
+class TestCell(TestCase):
+    """A cell whose database cannot be reached."""
+
+    NUMBER_OF_CELLS = 2
+
+    def start_computes(self):
+        self._start_compute('host1', cell_name='cell1')
+        for host in HOSTS[1:]:
+            self._start_compute(host, cell_name='cell2')
+
+    @contextlib.contextmanager
+    def down(self):
+        """Have no statement reach the database of the second cell."""
+        context = nova_context.get_admin_context()
+        with nova_context.target_cell(
+                context, self.cell_mappings['cell2']) as targeted:
+            engine = targeted.db_connection.writer.get_engine()
+
+        def refuse(*said):
+            raise db_exc.DBConnectionError('no connection to the database')
+
+        sa.event.listen(engine, 'before_cursor_execute', refuse)
+        try:
+            yield
+        finally:
+            sa.event.remove(engine, 'before_cursor_execute', refuse)
+
+    def hosts(self):
+        return {each['OS-EXT-SRV-ATTR:host'] for each in (
+            self.api.get_servers())}
+
+    def test_servers_go_elsewhere_until_it_is_back(self):
+        self.wait_for(self.post(2), 'ACTIVE')
+        with self.down():
+            for way, post in self.ways().items():
+                with told(way):
+                    for server in self.wait_for(post(), 'ACTIVE'):
+                        self.assertEqual(
+                            'host1', server['OS-EXT-SRV-ATTR:host'])
+
+        self.wait_for(self.post(3), 'ACTIVE')
+        self.assertEqual(set(HOSTS), self.hosts())
+        self.assertNothingLeaked()
