@@ -16,7 +16,8 @@ class MemberSession(requests.Session):
 
     def __init__(self) -> None:
         super().__init__()
-        self._prepared: dict[tuple[str, Any], requests.PreparedRequest] = {}
+        # With the token that each was prepared for.
+        self._prepared: dict[str, tuple[Any, requests.PreparedRequest]] = {}
 
     def post(
         self, url: str | bytes, data: Any = None, json: Any = None,
@@ -24,12 +25,13 @@ class MemberSession(requests.Session):
     ) -> requests.Response:
         """Return the answer; of a stream, without its content."""
         address = str(url)
-        # Who logs in again has another.
-        key = address, self.headers.get('Authorization')
-        prepared = self._prepared.get(key)
-        if prepared is None:
-            prepared = self._prepared[key] = self.prepare_request(
+        # Who logs in again has another; the one before is of no use.
+        token = self.headers.get('Authorization')
+        of, prepared = self._prepared.get(address, (None, None))
+        if prepared is None or of != token:
+            prepared = self.prepare_request(
                 requests.Request('POST', address, json={}))
+            self._prepared[address] = token, prepared
         request = prepared.copy()
         request.prepare_body(data, None, json)
         return self.get_adapter(address).send(
