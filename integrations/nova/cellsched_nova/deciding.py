@@ -349,14 +349,14 @@ class RequestDecision:
         self, hosts: view.Hosts, refused: Iterable[str],
         writes: Iterable[dict[str, dict[str, int]]],
     ) -> None:
-        """Have other requests count what was claimed.
+        """Have other requests count what was chosen, claimed or not.
 
         :param refused: compute nodes whose claims were
         :param writes: for each what it took of each provider
         """
         known = self._parts.hosts
         takings = known.table.note(hosts, table_.Check.NOTHING) or ()
-        known.confirm(takings)
+        known.confirm(takings, self._claiming)
         known.table.reuse(hosts)
         known.claimed(writes)
         if refused:

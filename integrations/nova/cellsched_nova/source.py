@@ -28,6 +28,7 @@ from cellsched.inventory import source
 from cellsched_nova import aggregates
 from cellsched_nova import nodes as nodes_
 from cellsched_nova import placement
+from cellsched_nova import unclaimed
 
 LOG = log.getLogger(__name__)
 
@@ -42,7 +43,8 @@ _OLD_S = 30.0
 #: host has told to be gone.
 _DELETING_S = 3.0
 
-#: Seconds after which a build that no host reported counts no more.
+#: Seconds after which a build that no host reported counts no more, and what
+#: was chosen and not claimed.
 _PENDING_S = 60.0
 
 
@@ -99,6 +101,7 @@ class NovaHosts(source.HostSource):
         # When to ask for what is taken of a node; the oldest is first.
         self._freed: collections.deque[tuple[float, str]] = (
             collections.deque())
+        self._unclaimed = unclaimed.UnclaimedChoices()
 
     @property
     def given_by_others(self) -> frozenset[str]:
@@ -187,7 +190,10 @@ class NovaHosts(source.HostSource):
     def confirm(
         self, takings: Iterable[table.Taking], claimed: bool = True
     ) -> None:
-        # What was not claimed the next reading of its provider forgets.
+        takings = list(takings)
+        if not claimed:
+            # First, as the next reading of its provider would forget it.
+            self._unclaimed.add(takings)
         doubtful = self.table.confirm(takings)
         if doubtful:
             self.expire(doubtful)
@@ -265,6 +271,8 @@ class NovaHosts(source.HostSource):
         now = time.monotonic()
         while self._freed and self._freed[0][0] <= now:
             self._providers.forget([self._freed.popleft()[1]])
+        pending_since = timeutils.utcnow_ts(microsecond=True) - _PENDING_S
+        self._providers.forget(self._unclaimed.expire(pending_since))
         try:
             for uuid, facts in self._providers.changes(
                     context, list(self._nodes)):
@@ -278,7 +286,7 @@ class NovaHosts(source.HostSource):
         changed, columns = self._aggregates.changes(self._nodes, new)
         if changed:
             self.table.put(changed, columns)
-        self.table.settle(timeutils.utcnow_ts(microsecond=True) - _PENDING_S)
+        self.table.settle(pending_since)
 
     def _read_cells(self, context: Any) -> set[str]:
         """Read what changed in the cells; return nodes that are new."""
@@ -362,10 +370,12 @@ class NovaHosts(source.HostSource):
         node = self._nodes[uuid]
         told = nodes_.usage([node])
         reserved_mb = facts.reserved.get('MEMORY_MB', 0)
+        used = collections.Counter(self._unclaimed.held(uuid))
+        used.update(facts.used)
         self.table.put([uuid], {
             'traits': [facts.traits],
             'unreserved_ram_mb': node.memory_mb - reserved_mb})
-        self.table.set_usage(uuid, facts.capacity, facts.used,
+        self.table.set_usage(uuid, facts.capacity, used,
                              told['num_instances'][0], facts.units)
         # Memory and CPUs that are taken are known there first; of disks the
         # host alone knows what is free.

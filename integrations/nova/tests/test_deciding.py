@@ -46,6 +46,7 @@ class Hosts:
         self.table = table
         # What becomes of them each time that freed ones are looked for.
         self.freed = []
+        self.confirmed = []
 
     def follow(self, context):
         return False
@@ -70,6 +71,7 @@ class Hosts:
 
     def confirm(self, takings, claimed=True):
         self.table.confirm(takings)
+        self.confirmed.append(claimed)
 
     def claimed(self, writes):
         pass
@@ -309,6 +311,23 @@ class TestFreed(TestCase):
         self.assertRaises(
             nova_exception.NoValidHost, self.select, self.spec(4096))
         self.assertGreater(len(looks), 10)
+
+
+class TestCounting(TestCase):
+
+    def test_choice_counts_as_claimed_where_it_is(self):
+        self.select(self.spec())
+
+        self.assertEqual([True], self.parts.hosts.confirmed)
+        self.assertEqual(1, len(self.store.claims))
+
+    def test_choice_for_nobody_in_particular_counts_as_not_claimed(self):
+        deciding.RequestDecision(
+            self.parts, self.context, self.spec(num_instances=1), None, 0
+        ).select()
+
+        self.assertEqual([False], self.parts.hosts.confirmed)
+        self.assertEqual([], self.store.claims)
 
 
 class Watcher:

@@ -1,19 +1,156 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that Nova frees are found, whoever reads them."""
+"""Hosts are as a cell of Nova's and Placement say, and as was chosen."""
 
 import collections
+import datetime
+import pathlib
+import tempfile
 import threading
 import types
 import unittest
 
 from keystoneauth1 import exceptions as ks_exceptions
+import nova.conf
 from nova import context as nova_context
+from nova.db.main import models
+from nova import objects as nova_objects
 from nova.scheduler import host_manager
+from oslo_utils import fixture
+from oslo_utils import timeutils
+import sqlalchemy as sa
+from sqlalchemy import orm
 
+from cellsched_nova import options
 from cellsched_nova import source
 from tests import test_placement
 
+nova_objects.register_all()
+
+CONF = nova.conf.CONF
+
 HOST = test_placement.HOST
+CELL = '30000000-0000-4000-8000-000000000000'
+
+LONG_AGO = datetime.datetime(2026, 1, 1)
+
+#: What Placement says that is left, and what is chosen.
+LEFT = {'MEMORY_MB': 2 * (8192 - 1) - 3}
+CHOSEN = {'MEMORY_MB': 512}
+
+
+def cell(connection):
+    """Return a cell of one host, whose database is made."""
+    engine = sa.create_engine(connection)
+    tables = [each.__table__ for each in (
+        models.ComputeNode, models.Instance, models.Service)]
+    models.BASE.metadata.create_all(engine, tables)
+    with orm.Session(engine) as session:
+        session.add(models.Service(
+            host='host1', binary='nova-compute', topic='compute',
+            report_count=1, uuid=CELL, disabled=False,
+            last_seen_up=timeutils.utcnow()))
+        session.add(models.ComputeNode(
+            uuid=HOST, host='host1', hypervisor_hostname='host1', vcpus=8,
+            memory_mb=8192, local_gb=100, vcpus_used=0, memory_mb_used=0,
+            local_gb_used=0, free_ram_mb=8192, free_disk_gb=100,
+            hypervisor_type='QEMU', hypervisor_version=1, cpu_info='',
+            supported_instances='[]', metrics='[]',
+            updated_at=LONG_AGO, cpu_allocation_ratio=1.0,
+            ram_allocation_ratio=1.0, disk_allocation_ratio=1.0))
+        session.commit()
+    engine.dispose()
+    return nova_objects.CellMapping(
+        id=1, uuid=CELL, name='cell1', transport_url='none:///',
+        database_connection=connection, disabled=False)
+
+
+class TestChosen(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(CONF.reset)
+        options.register_opts(CONF)
+        CONF([], project='nova', default_config_files=[],
+             default_config_dirs=[])
+        # Nova keeps how it is connected to a cell.
+        self.addCleanup(nova_context.CELL_CACHE.pop, CELL, None)
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.time = fixture.TimeFixture()
+        self.time.setUp()
+        self.addCleanup(self.time.cleanUp)
+        self.placement = test_placement.Placement()
+        self.placement.put(HOST, 1, total=8192, resource='MEMORY_MB')
+        made = cell(f'sqlite:///{pathlib.Path(directory.name, "cell")}')
+        self.hosts = source.NovaHosts(
+            types.SimpleNamespace(cells={CELL: made}, aggs_by_id={}),
+            self.placement, CONF)
+        self.refresh()
+
+    def refresh(self):
+        self.hosts.refresh(nova_context.get_admin_context())
+
+    def view(self):
+        return self.hosts.table.view(timeutils.utcnow_ts(microsecond=True))
+
+    def choose(self):
+        """Choose the host; return what is noted, and not confirmed."""
+        hosts = self.view()
+        hosts.take(0, CHOSEN)
+        return self.hosts.table.note(hosts)
+
+    def change(self):
+        """Have somebody else write to the host's provider."""
+        self.placement.providers[HOST]['generation'] += 1
+
+    def assertChosen(self, times):
+        [left] = self.view().room('MEMORY_MB')
+        [free_mb] = self.view()['free_ram_mb']
+        taken = times * CHOSEN['MEMORY_MB']
+        self.assertEqual((LEFT['MEMORY_MB'] - taken, 8192 - 1 - 3 - taken),
+                         (left, free_mb))
+
+    def test_what_is_claimed_counts_until_placement_tells_of_it(self):
+        self.hosts.confirm(self.choose())
+        self.refresh()
+        self.assertChosen(1)
+
+        self.change()
+        self.refresh()
+
+        self.assertChosen(0)
+
+    def test_what_is_not_claimed_counts_whatever_placement_tells(self):
+        for number in range(2):
+            self.hosts.confirm(self.choose(), claimed=False)
+            self.time.advance_time_seconds(20)
+            self.change()
+            self.refresh()
+
+            self.assertChosen(number + 1)
+
+    def test_what_is_not_claimed_counts_for_a_minute(self):
+        self.hosts.confirm(self.choose(), claimed=False)
+        self.time.advance_time_seconds(40)
+        self.hosts.confirm(self.choose(), claimed=False)
+        self.refresh()
+        self.assertChosen(2)
+
+        for later_s, left in (19, 2), (2, 1), (40, 0):
+            self.time.advance_time_seconds(later_s)
+            self.refresh()
+
+            self.assertChosen(left)
+
+    def test_what_placement_told_of_meanwhile_counts_once(self):
+        noted = self.choose()
+        self.change()
+        self.refresh()
+        self.hosts.confirm(noted, claimed=False)
+
+        self.refresh()
+
+        self.assertChosen(1)
 
 
 class TestFindFreed(unittest.TestCase):
