@@ -13,7 +13,7 @@ from tests.integration import base
 from tests.integration import commands
 from tests.integration import servers
 
-ADMIN = pathlib.Path(__file__).parents[2] / 'doc/source/admin'
+SOURCE = pathlib.Path(__file__).parents[2] / 'doc/source'
 
 _BLOCK = re.compile(
     r'^\.\. code-block:: (\w+)\n((?:   :\w+: .*\n)*)\n((?:   .*\n|\n)+)',
@@ -58,12 +58,12 @@ class Block:
 
 
 def blocks(name: str) -> list[Block]:
-    """Return the literal blocks of a page."""
+    """Return the literal blocks of a page, which is named from the top."""
     return [
         Block(language, ''.join(_CAPTION.findall(options)),
               textwrap.dedent(text).strip() + '\n')
         for language, options, text in _BLOCK.findall(
-            (ADMIN / name).read_text())]
+            (SOURCE / name).read_text())]
 
 
 class Following(base.TestCase):

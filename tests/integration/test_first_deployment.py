@@ -7,9 +7,9 @@ The pages "Hosts" and "Several cells" go on where it ends.
 from tests.integration import base
 from tests.integration import pages
 
-PAGE = 'first-deployment.rst'
-HOSTS = 'hosts.rst'
-CELLS = 'several-cells.rst'
+PAGE = 'admin/first-deployment.rst'
+HOSTS = 'admin/hosts.rst'
+CELLS = 'admin/several-cells.rst'
 
 
 class TestFirstDeployment(pages.Following):

@@ -16,7 +16,7 @@ from tests.integration import pages
 from tests.integration import servers
 from tests.integration import serving
 
-PAGE = 'security.rst'
+PAGE = 'admin/security.rst'
 
 #: Group of the option, and command, that a database's tables are made by.
 TABLES = {'api': ('api_database', 'api_db'), 'claims': ('claims', 'claims_db')}

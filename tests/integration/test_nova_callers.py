@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "Use it under an existing Nova-like service", to the letter."""
+"""The page "Answer a service that asks as Nova does", to the letter."""
 
 import configparser
 import os
@@ -16,10 +16,10 @@ from tests.integration import pages
 from tests.integration import processes
 from tests.integration import test_first_deployment
 
-PAGE = 'existing-service.rst'
+PAGE = 'user/nova-callers.rst'
 
 
-class TestExistingService(pages.Following):
+class TestNovaCallers(pages.Following):
 
     @classmethod
     def setUpClass(cls):
@@ -33,7 +33,7 @@ class TestExistingService(pages.Following):
         self.make('rabbitmqctl add_vhost', 'nova')
         self.server, self.other = nova_base.new(2)
 
-    def test_page_has_nova_get_its_answers(self):
+    def test_page_has_callers_get_their_answers(self):
         files = {block.caption: block for block in pages.blocks(PAGE)
                  if block.language == 'ini'}
         for block in pages.blocks(test_first_deployment.PAGE):
@@ -50,7 +50,7 @@ class TestExistingService(pages.Following):
     def follow(self, block):
         if block.language == 'sql':
             self.execute(block)
-        elif block.caption == "Nova's environment":
+        elif block.caption == "the service's environment":
             self.type(block, PATH=os.pathsep.join(
                 (str(self.python.parent), os.environ['PATH'])))
         elif block.caption == 'explain':
@@ -59,7 +59,7 @@ class TestExistingService(pages.Following):
             self.tell_as_nova()
         else:
             super().follow(block)
-        if block.caption == 'etc/nova.conf':
+        if block.caption == 'etc/service.conf':
             # It takes seconds to be ready.
             self.nova = self.useFixture(caller.Caller(
                 self.python, self.directory / block.caption))
@@ -144,12 +144,12 @@ class TestExistingService(pages.Following):
 class TestPage(base.TestCase):
 
     def test_files_of_both_sides_agree(self):
-        ours, nova = (self.options(name) for name in (
-            'etc/api.conf', 'etc/nova.conf'))
+        ours, theirs = (self.options(name) for name in (
+            'etc/api.conf', 'etc/service.conf'))
 
-        self.assertEqual(
-            nova['DEFAULT']['transport_url'], ours['DEFAULT']['transport_url'])
-        self.assertEqual(dict(nova['oslo_messaging_rabbit']),
+        self.assertEqual(theirs['DEFAULT']['transport_url'],
+                         ours['DEFAULT']['transport_url'])
+        self.assertEqual(dict(theirs['oslo_messaging_rabbit']),
                          dict(ours['oslo_messaging_rabbit']))
 
     def test_every_url_of_the_page_is_replaced(self):
