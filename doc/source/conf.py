@@ -33,6 +33,7 @@ extensions = [
     'architecture',
     'commands',
     'exactness',
+    'nova_options',
     'plugin_lists',
 ]
 

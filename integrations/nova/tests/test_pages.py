@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of the administrator guide have commands and output that there are."""
+
+import datetime
+import io
+import pathlib
+import re
+import shlex
+import textwrap
+import unittest
+
+import nova.conf
+
+from cellsched_nova import commands
+from cellsched_nova import comparing
+from cellsched_nova import comparisons
+from cellsched_nova import configuration
+from cellsched_nova import options
+from cellsched_nova import shadow_commands
+
+CONF = nova.conf.CONF
+
+PAGES = pathlib.Path(__file__).parents[3] / 'doc/source/admin'
+
+#: Those that are about this package.
+NAMES = ('existing-service', 'adopting-in-nova', 'in-novas-place',
+         'nova-commands')
+
+_BLOCK = re.compile(
+    r'^\.\. code-block:: console\n(?:   :\w+: .*\n)*\n((?:   .*\n|\n)+)',
+    re.MULTILINE)
+
+#: Commands that are parsed as they are typed.
+APPS = {'cellsched-nova': commands.NovaShell,
+        'cellsched-nova-shadow': shadow_commands.ShadowShell}
+
+
+def typed():
+    """Yield each command of the pages, with the output that follows it."""
+    for name in NAMES:
+        text = (PAGES / f'{name}.rst').read_text(encoding='utf-8')
+        for block in map(textwrap.dedent, _BLOCK.findall(text)):
+            for part in re.split(r'^\$ ', block, flags=re.MULTILINE)[1:]:
+                command, _, output = part.replace('\\\n', '').partition('\n')
+                yield shlex.split(command), output.strip()
+
+
+class Store:
+    """Has the comparisons that a page shows."""
+
+    def groups(self):
+        return [
+            self.group(comparing.Outcome.SAME, '', 705, '08:00:00',
+                       '12:00:00', 'req-5f0c…', '9d1e…'),
+            self.group(comparing.Outcome.EQUAL, '', 291, '08:01:10',
+                       '11:59:00', 'req-2b7a…', '01cc…'),
+            self.group(comparing.Outcome.WEIGHT, 'RAMWeigher', 4, '11:42:37',
+                       '11:50:00', 'req-77e2…', '6a30…')]
+
+    def group(self, outcome, reason, requests, first, last, request, server):
+        first_at, last_at = (
+            datetime.datetime.fromisoformat(f'2026-03-02T{time}Z').timestamp()
+            for time in (first, last))
+        return comparisons.Group(
+            outcome, reason, requests, first_at, last_at,
+            comparisons.Comparison(
+                last_at, request, server, 'host1', 'host2',
+                comparing.Verdict(outcome, reason)))
+
+
+class TestPages(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(CONF.reset)
+        options.register_opts(CONF)
+        CONF([], project='nova', default_config_files=[],
+             default_config_dirs=[])
+
+    def app(self, kind):
+        return kind(io.StringIO(), io.StringIO())
+
+    def test_commands_and_their_options_are_there(self):
+        parsed = []
+        for words, _ in typed():
+            if words[0] not in APPS:
+                continue
+            app = self.app(APPS[words[0]])
+            _, rest = app.parser.parse_known_args(words[1:])
+            kind, name, arguments = app.command_manager.find_command(rest)
+            kind(app, None).get_parser(name).parse_args(arguments)
+            parsed.append(name)
+
+        self.assertEqual(
+            {'capacity', 'explain', 'host export', 'plan', 'report', 'run'},
+            {*parsed})
+
+    def test_report_of_comparisons_is_shown_as_it_is_printed(self):
+        [shown] = [output for words, output in typed()
+                   if words == ['cellsched-nova-shadow', 'report']]
+        app = self.app(shadow_commands.ShadowShell)
+        app.store = Store()
+
+        self.assertEqual(0, app.run(['report']), app.stderr.getvalue())
+
+        self.assertEqual(shown, app.stdout.getvalue().strip())
+
+    def test_what_cannot_be_honoured_is_shown_as_it_is_named(self):
+        [shown] = [output for words, output in typed()
+                   if words[0] == 'cellsched-nova-scheduler' and output]
+        CONF.set_override('servicegroup_driver', 'mc')
+
+        self.assertEqual(shown, '\n'.join(
+            f'cannot be honoured: {each}'
+            for each in configuration.problems(CONF)))

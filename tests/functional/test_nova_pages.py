@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages about an existing Nova name what its package has."""
+
+import re
+import sys
+import tomllib
+
+from integrations.nova.cellsched_nova import comparing
+from integrations.nova.cellsched_nova import options
+from tests.unit import base
+from tests.unit import tidy
+
+PACKAGE = tidy.ROOT / 'integrations' / 'nova'
+ADMIN = tidy.ROOT / 'doc' / 'source' / 'admin'
+
+#: Those that are about the package, in the order of the guide.
+NAMES = ('existing-service', 'adopting-in-nova', 'in-novas-place',
+         'nova-commands')
+
+
+class TestPages(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.pages = {name: (ADMIN / f'{name}.rst').read_text(encoding='utf-8')
+                      for name in NAMES}
+        self.text = '\n'.join(self.pages.values())
+
+    def rows(self, page):
+        """Return the first cells of a page's tables."""
+        return re.findall(r'(?m)^   \* - (.*)$', self.pages[page])
+
+    def test_guide_has_the_pages_beside_each_other_in_order(self):
+        index = (ADMIN / 'index.rst').read_text(encoding='utf-8')
+
+        self.assertIn('\n   '.join(NAMES) + '\n\n', index)
+
+    def test_commands_are_those_that_the_package_brings(self):
+        project = tomllib.loads(
+            (PACKAGE / 'pyproject.toml').read_text(encoding='utf-8'))
+        scripts = project['project']['scripts'].keys()
+
+        self.assertEqual(
+            {f'``{name}``' for name in scripts},
+            {row for row in self.rows('existing-service')
+             if row.startswith('``cellsched-nova')})
+        typed = re.findall(r'(?m)^   \$ (cellsched-nova\S*)', self.text)
+        self.assertEqual({*scripts}, {*typed})
+
+    def test_options_that_are_named_are_there(self):
+        there = {opt.dest for opt in options.OPTS}
+
+        named = {*re.findall(r'option:`cellsched\.(\w+)`', self.text),
+                 *re.findall(r'``\[cellsched\]\s(\w+)``', self.text)}
+        self.assertTrue(named)
+        self.assertEqual(set(), named - there)
+
+    def test_every_option_is_described(self):
+        sys.path.insert(0, str(tidy.ROOT / 'doc' / 'ext'))
+        self.addCleanup(sys.path.pop, 0)
+        import nova_options
+
+        self.assertIn('.. nova-options::', self.pages['existing-service'])
+        for opt in options.OPTS:
+            told = '\n'.join(nova_options.describe(opt))
+
+            self.assertIn(f':Default: ``{opt.default}``', told)
+            self.assertIn(opt.help.strip().splitlines()[0], told)
+
+    def test_outcomes_of_a_comparison_are_told(self):
+        self.assertEqual(
+            [str(each) for each in comparing.Outcome],
+            self.rows('adopting-in-nova')[1:])
