@@ -5,8 +5,6 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
-import dataclasses
-import datetime
 import math
 import random
 import threading
@@ -14,9 +12,6 @@ import time
 from typing import Any
 
 from nova import context as nova_context
-from nova.db.main import api as db
-from nova.db.main import models
-from nova import objects as nova_objects
 from oslo_log import log
 from oslo_utils import timeutils
 
@@ -26,15 +21,12 @@ from cellsched.hosts import document
 from cellsched.hosts import table
 from cellsched.inventory import source
 from cellsched_nova import aggregates
+from cellsched_nova import cells as cells_
 from cellsched_nova import nodes as nodes_
 from cellsched_nova import placement
 from cellsched_nova import unclaimed
 
 LOG = log.getLogger(__name__)
-
-#: Times in databases are whole seconds: what was written shortly before it
-#: was read may be written again without another time.
-_UNSURE = datetime.timedelta(seconds=2)
 
 #: Seconds after which what is known is too old to decide by.
 _OLD_S = 30.0
@@ -46,21 +38,6 @@ _DELETING_S = 3.0
 #: Seconds after which a build that no host reported counts no more, and what
 #: was chosen and not claimed.
 _PENDING_S = 60.0
-
-
-@dataclasses.dataclass(frozen=True)
-class _CellChanges:
-    """The changes of a cell since it was read before.
-
-    :param marks: by uuid, when each compute node was written; None where that
-        may be written again
-    :param nodes: the compute nodes that changed
-    :param services: the compute services, by host
-    """
-
-    marks: Mapping[str, datetime.datetime | None]
-    nodes: Iterable[Any]
-    services: Mapping[str, Any]
 
 
 class NovaHosts(source.HostSource):
@@ -95,7 +72,7 @@ class NovaHosts(source.HostSource):
         self._took_s = 0.0
         self._expired = False
         self._stopping = threading.Event()
-        self._marks: dict[str, dict[str, datetime.datetime | None]] = {}
+        self._marks: dict[str, cells_.Marks] = {}
         self._nodes: dict[str, Any] = {}
         self._aggregates = aggregates.NovaAggregates(host_manager, conf)
         # When to ask for what is taken of a node; the oldest is first.
@@ -241,19 +218,13 @@ class NovaHosts(source.HostSource):
         uuids = list(instances)
         if not uuids:
             return {}
-        found: dict[str, str] = {}
         by_name = {(node.host, node.hypervisor_hostname): uuid
                    for uuid, node in list(self._nodes.items())}
-        results = nova_context.scatter_gather_cells(
-            self._make_context(), list(self._host_manager.cells.values()),
-            nova_context.CELL_TIMEOUT, _places, uuids)
-        for rows in results.values():
-            if nova_context.is_cell_failure_sentinel(rows):
-                continue
-            for uuid, host, node in rows:
-                if (host, node) in by_name:
-                    found[uuid] = by_name[host, node]
-        return found
+        return {uuid: by_name[host, node] for uuid, host, node
+                in cells_.places(
+                    self._make_context(),
+                    list(self._host_manager.cells.values()), uuids)
+                if (host, node) in by_name}
 
     # What is read. The lock is held.
 
@@ -294,14 +265,13 @@ class NovaHosts(source.HostSource):
         for uuid in self._marks.keys() - cells.keys():
             self._drop(self._marks.pop(uuid))
             self.table.cells.drop(uuid)
-        results = nova_context.scatter_gather_cells(
-            context, list(cells.values()), nova_context.CELL_TIMEOUT,
-            self._changes_of)
+        found = dict(cells_.changes(
+            context, list(cells.values()), self._marks))
         now = timeutils.utcnow_ts(microsecond=True)
         new: set[str] = set()
         silent: dict[str, str] = {}
-        for uuid, changes in results.items():
-            if nova_context.is_cell_failure_sentinel(changes):
+        for uuid, changes in found.items():
+            if changes is None:
                 LOG.warning('Cell %s cannot be read', cells[uuid].identity)
                 silent[uuid] = cells[uuid].identity
                 self.table.cells.failed(uuid, 1, now)
@@ -312,20 +282,7 @@ class NovaHosts(source.HostSource):
         self.silent_cells = frozenset(silent)
         return new
 
-    def _changes_of(self, context: Any) -> _CellChanges:
-        """Return what changed in the cell that a context is aimed at."""
-        before = self._marks.get(context.cell_uuid, {})
-        sure = timeutils.utcnow() - _UNSURE
-        marks, services = _signs(context)
-        marks = {uuid: mark if mark is not None and mark < sure else None
-                 for uuid, mark in marks.items()}
-        changed = [uuid for uuid, mark in marks.items()
-                   if mark is None or before.get(uuid) != mark]
-        nodes = (nova_objects.ComputeNodeList.get_all_by_uuids(
-            context, changed) if changed else ())
-        return _CellChanges(marks, nodes, services)
-
-    def _apply(self, cell: str, changes: _CellChanges) -> set[str]:
+    def _apply(self, cell: str, changes: cells_.CellChanges) -> set[str]:
         """Take over what changed in a cell; return nodes that are new."""
         before = self._marks.get(cell, {})
         known = [uuid for uuid in before if uuid in self._nodes]
@@ -382,28 +339,3 @@ class NovaHosts(source.HostSource):
         self.table.put([uuid], {
             name: told[name] for name in (
                 'free_disk_mb', 'disk_mb_used', 'unreserved_disk_mb')})
-
-
-@db.pick_context_manager_reader
-def _signs(context: Any) -> tuple[
-        dict[str, datetime.datetime | None], dict[str, Any]]:
-    """Return when compute nodes were written, and the compute services."""
-    node, service = models.ComputeNode, models.Service
-    marks = {uuid: written for uuid, written in context.session.query(
-        node.uuid, node.updated_at).filter(node.deleted == 0)}
-    services = {each.host: each for each in context.session.query(
-        service.host, service.disabled, service.forced_down,
-        service.last_seen_up, service.created_at).filter(
-            service.deleted == 0, service.binary == 'nova-compute')}
-    return marks, services
-
-
-@db.pick_context_manager_reader
-def _places(
-    context: Any, uuids: list[str]
-) -> list[tuple[str, str | None, str | None]]:
-    """Return where instances of a cell are: uuid, host and node."""
-    instance = models.Instance
-    return [tuple(row) for row in context.session.query(
-        instance.uuid, instance.host, instance.node).filter(
-            instance.deleted == 0, instance.uuid.in_(uuids))]
