@@ -25,6 +25,18 @@ AllocationRequest = Mapping[str, Any]
 _UNKNOWN = (ks_exceptions.ClientException, KeyError, ValueError)
 
 
+class NotTogether(Exception):
+    """The instances of a request cannot be claimed for together.
+
+    :ivar provider: one that has no room for all; None where an instance holds
+        something
+    """
+
+    def __init__(self, provider: str | None) -> None:
+        super().__init__(provider)
+        self.provider = provider
+
+
 class ServerClaims:
     """Claims the hosts of one request, and gives them back.
 
@@ -91,6 +103,22 @@ class ServerClaims:
         if taken == len(claims):
             self.writes.append(_total(claims))
         return None
+
+    def claim_together(
+        self, wanted: Sequence[tuple[str, AllocationRequest]]
+    ) -> None:
+        """Claim for all instances of a request with one write.
+
+        :raises NotTogether: nothing is claimed
+        :raises cellsched.exception.DatabaseUnreachable: Placement did not
+            answer
+        """
+        try:
+            refused = self.claim_all(wanted)
+        except exception.ClaimConflict:
+            raise NotTogether(None) from None
+        if refused is not None:
+            raise NotTogether(refused)
 
     def claim(self, uuid: str, allocation_request: AllocationRequest) -> bool:
         """Claim an allocation request; return False if there is no room.

@@ -54,34 +54,6 @@ COLUMNS, CANDIDATES = 'columns', 'allocation candidates'
 NOVA_TEXT = 'There are not enough hosts available.'
 
 
-class _NotTogether(Exception):
-    """The instances of a request cannot be claimed for together.
-
-    :ivar provider: one that has no room for all; None where an instance holds
-        something
-    """
-
-    def __init__(self, provider: str | None) -> None:
-        super().__init__(provider)
-        self.provider = provider
-
-
-def _claim_all(
-    claimed: claims.ServerClaims,
-    wanted: Sequence[tuple[str, choosing.AllocationRequest]],
-) -> None:
-    """Claim for all instances of a request with one write.
-
-    :raises _NotTogether: nothing is claimed
-    """
-    try:
-        refused = claimed.claim_all(wanted)
-    except exception.ClaimConflict:
-        raise _NotTogether(None) from None
-    if refused is not None:
-        raise _NotTogether(refused)
-
-
 class RequestDecision:
     """Decides on one request.
 
@@ -204,7 +176,7 @@ class RequestDecision:
         for _ in range(_TOGETHER_MAX):
             try:
                 return choose(True)
-            except _NotTogether as exc:
+            except claims.NotTogether as exc:
                 if exc.provider is None:
                     break
                 hosts.reload([exc.provider])
@@ -293,7 +265,7 @@ class RequestDecision:
         """Return a host for each instance, which is claimed, and others.
 
         :param together: claim for all instances with one request
-        :raises _NotTogether: that was refused
+        :raises claims.NotTogether: that was refused
         """
         located = self._parts.hosts.reported_nodes(
             pipeline.located(self._request))
@@ -324,7 +296,7 @@ class RequestDecision:
                         instance, instance == self._instances[-1]):
                     raise self._none_left(chooser)
             if together:
-                _claim_all(claimed, wanted)
+                claimed.claim_together(wanted)
             places = chooser.with_alternates(self._alternates)
             found = [[selections.make(hosts, each, states)
                       for each in place] for place in places]
