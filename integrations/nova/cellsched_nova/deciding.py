@@ -130,10 +130,10 @@ class RequestDecision:
             .query_placement_for_routed_network_aggregates)
         self._way = decision_record.Way(CANDIDATES if why else COLUMNS, why)
         if why:
-            LOG.debug('Decided on allocation candidates, as it asks for '
-                      '%s', '; '.join(why))
+            LOG.info('Deciding on allocation candidates, as it asks for '
+                     '%s', '; '.join(why))
             return self._on_candidates()
-        LOG.debug('Decided on columns')
+        LOG.info('Deciding on columns')
         return self._on_columns()
 
     def _record(self, decision: decision_record.Decision | None) -> None:
