@@ -380,6 +380,13 @@ class ClaimStore(abc.ABC):
         """
         return other is self
 
+    def close(self) -> None:
+        """End connections and threads of this store's own.
+
+        May block for a moment. Nobody may be in another method; one that is
+        called later begins anew.
+        """
+
     def consumers(self, after: str = '', limit: int = 1000) -> list[str]:
         """Return consumers that hold something, in the order of their bytes.
 

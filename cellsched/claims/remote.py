@@ -13,6 +13,7 @@ whatever the server says, refusals too, is an answer. Only :class:`NotSent` and
 
 from collections.abc import Iterator
 import random as random_
+import re
 
 from cellsched import clock as clock_
 
@@ -52,3 +53,9 @@ def attempts(
         clock.sleep(min(random.uniform(0, longest_s), left_s))
         number += 1
         longest_s = min(2 * longest_s, most_s)
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a server's version, as far as it has."""
+    return tuple(map(int, re.findall(
+        r'\d+', version.partition('-')[0], re.ASCII)[:2]))

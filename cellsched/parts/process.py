@@ -50,6 +50,7 @@ class ProcessParts(abc.ABC):
         self.databases = databases or session.Databases(self.clock)
         self.reached = reached
         self.new_uuid = new_uuid
+        self._own_claims: claims_base.ClaimStore | None = None
         if claims is not None:
             self.claims = claims
         if transports is not None:
@@ -106,7 +107,8 @@ class ProcessParts(abc.ABC):
         """The claim store."""
         from cellsched import claims as claims_
 
-        return claims_.load(self.conf, self)
+        self._own_claims = claims_.load(self.conf, self)
+        return self._own_claims
 
     @functools.cached_property
     def network(self) -> 'network_base.NetworkAPI':
@@ -122,6 +124,8 @@ class ProcessParts(abc.ABC):
         """Close what was opened here; waits for what was begun."""
         if 'transports' in self.__dict__:
             self.transports.close()
+        if self._own_claims is not None:
+            self._own_claims.close()
         self.databases.close()
 
     def open_database(self, group: str, schema: str) -> session.Database:

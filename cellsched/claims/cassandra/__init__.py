@@ -10,6 +10,7 @@ figures with rows. ``trees`` finds providers by room and traits, and ``schema``
 makes what all is kept in.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from cellsched.claims.cassandra import settling
 from cellsched.claims.cassandra import slots
 from cellsched.claims.cassandra import transfers
 from cellsched.claims.cassandra import trees
+from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched import clock as clock_
 from cellsched import exception
@@ -66,6 +68,7 @@ class CassandraClaims(base.ClaimStore):
         to ask it
     :param copies: of the data, where the keyspace is made
     :param place: says where the server is, without passwords
+    :param close: ends the connections of the client
     """
 
     traits = frozenset({
@@ -78,6 +81,7 @@ class CassandraClaims(base.ClaimStore):
         random: random_.Random, patience_s: float = 30.0,
         abandoned_s: float = 3.0, adds: bool | None = None, copies: int = 1,
         place: str = 'cassandra://',
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         self._asks = asking.Asking(client, clock, random, patience_s, place)
         self._ledger = ledger.Ledger(self._asks, adds)
@@ -92,6 +96,7 @@ class CassandraClaims(base.ClaimStore):
         self._trees = trees.ProviderTrees(self._asks)
         self._copies = copies
         self._place = place
+        self._close = close
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
@@ -107,15 +112,18 @@ class CassandraClaims(base.ClaimStore):
         own = conf[cls.group]
         options.check(own)
         address = options.address(conf.claims.connection)
+        sender = client.CassandraClient(address, own, parts.clock)
         return cls(
-            client.CassandraClient(address, own, parts.clock),
-            parts.clock, parts.random, own.patience, own.abandoned_after,
-            options.ADDS[own.arithmetic], own.replication_factor,
-            address.shown)
+            sender, parts.clock, parts.random, own.patience,
+            own.abandoned_after, options.ADDS[own.arithmetic],
+            own.replication_factor, address.shown, sender.close)
+
+    def close(self) -> None:
+        self._close()
 
     def check(self) -> None:
         described = self._asks.ask(requests.Describe())
-        if _version(described.version) < _VERSION_MIN:
+        if remote.release(described.version) < _VERSION_MIN:
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
                 expected='Cassandra '
@@ -247,8 +255,3 @@ def _usage(figures: requests.Figures) -> base.Usage:
 def _kept(names: Iterable[str]) -> list[str]:
     """Return names without the empty one, which no partition can have."""
     return [name for name in names if name]
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0
-                 for part in text.split('-')[0].split('.')[:2])

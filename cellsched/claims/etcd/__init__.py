@@ -8,6 +8,7 @@ sends requests, of ``protocol``, by ``client``, which alone knows etcd's
 library; ``options`` says where.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -66,6 +67,7 @@ class EtcdClaims(base.ClaimStore):
     :param batch_timeout_s: seconds for which a batch of several transactions
         may keep others waiting
     :param ops_max: operations that a server takes in a transaction
+    :param close: ends the connections of the client
     """
 
     # No operation of etcd's finds keys by what is in them.
@@ -78,8 +80,10 @@ class EtcdClaims(base.ClaimStore):
         random: random_.Random, prefix: str = options.PREFIX, url: str = '',
         patience_s: float = 30.0, batch_timeout_s: float = 5.0,
         ops_max: int = protocol.OPS_MAX,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         self._url = url
+        self._close = close
         self._names = records.Names(prefix)
         self._calls = calls.Calls(
             client, self._names, clock, random, url, patience_s, ops_max)
@@ -100,10 +104,14 @@ class EtcdClaims(base.ClaimStore):
         from cellsched.claims.etcd import client
 
         place = options.place(conf.claims.connection)
+        sender = client.EtcdClient.from_conf(conf, place)
         return cls(
-            client.EtcdClient.from_conf(conf, place), parts.clock,
-            parts.random, place.prefix, str(place), conf.etcd.patience,
-            conf.etcd.batch_timeout, conf.etcd.max_txn_ops)
+            sender, parts.clock, parts.random, place.prefix, str(place),
+            conf.etcd.patience, conf.etcd.batch_timeout, conf.etcd.max_txn_ops,
+            sender.close)
+
+    def close(self) -> None:
+        self._close()
 
     # The server.
 
@@ -111,7 +119,7 @@ class EtcdClaims(base.ClaimStore):
         answer = self._calls.repeat(
             lambda: self._calls.send(protocol.MemberStatus()))
         assert isinstance(answer, protocol.Member)
-        if _numbers(answer.version) < _RELEASE_MIN:
+        if remote.release(answer.version) < _RELEASE_MIN:
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
                 expected=f'etcd 3.4 or later, not {answer.version}')
@@ -381,13 +389,3 @@ def _check_providers(claims: Sequence[base.Claim], most: int) -> None:
             raise exception.InvalidField(
                 where=f'claim of {claim.consumer!r:.80}', field='provider',
                 expected=f'at most {most} of one consumer')
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a release, as far as there are some."""
-    numbers: list[int] = []
-    for part in version.split('.')[:2]:
-        if not part.isdecimal():
-            break
-        numbers.append(int(part))
-    return tuple(numbers)

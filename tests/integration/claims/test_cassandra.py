@@ -17,6 +17,7 @@ from tests.integration import base
 from tests.integration import cassandra as server
 from tests.integration.claims import cassandra_claimants
 from tests.integration.claims import claimants
+from tests.integration.claims import closing
 from tests.integration.claims import disagreeing
 from tests.integration import servers
 
@@ -270,3 +271,8 @@ class TestTimesOfClients(TestClocksThatDisagree):
 class TestTimesOfClientsWhereTheServerCannotAdd(TestTimesOfClients):
 
     adds = False
+
+
+class TestClosing(
+        OnCassandra, closing.ClosedWithItsParts, base.TestCase):
+    pass

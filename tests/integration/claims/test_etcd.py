@@ -9,6 +9,7 @@ from cellsched.claims.etcd import options
 from cellsched import clock
 from cellsched.testing.suite import claims as suite
 from tests.integration import base
+from tests.integration.claims import closing
 from tests.integration.claims import disagreeing
 from tests.integration import etcd as servers
 
@@ -42,6 +43,10 @@ class OnEtcd:
 
 
 class TestEtcdClaims(OnEtcd, suite.ClaimStoreSuite, base.TestCase):
+    pass
+
+
+class TestClosing(closing.ClosedWithItsParts, OnEtcd, base.TestCase):
     pass
 
 

@@ -43,3 +43,12 @@ class TestAttempts(base.TestCase):
 
     def test_those_who_lost_together_do_not_wait_the_same(self):
         self.assertNotEqual(self.times(1, 1.0), self.times(2, 1.0))
+
+
+class TestRelease(base.TestCase):
+
+    def test_first_two_numbers_of_a_version_tell_releases_apart(self):
+        for version, numbers in (
+                ('3.5.16', (3, 5)), ('5.0-beta1', (5, 0)), ('4-rc.2', (4,)),
+                ('3.10.0+git', (3, 10)), ('not decided', ()), ('', ())):
+            self.assertEqual(numbers, remote.release(version))
