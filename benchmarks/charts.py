@@ -12,7 +12,7 @@ PANELS = (
     ('claims_per_second', 'claims a second', 'log'),
     ('p99_ms', 'p99 of a claim, ms', 'log'),
     ('conflicts', 'conflicts for each claim', 'linear'),
-    ('wrong', 'oversold, or refused although it fitted', 'linear'),
+    ('wrong', 'oversold, or refused although it fitted, %', 'linear'),
 )
 
 #: The same at each drawing of the same figures.
@@ -20,6 +20,9 @@ SETTINGS = {'svg.hashsalt': 'exactness', 'svg.fonttype': 'none',
             'font.size': 9}
 
 MARKERS = 'osD^v<>PX*hdp'
+
+#: Colours of the cycle; lines after so many are dashed.
+COLOURS = 10
 
 
 def draw(rows):
@@ -44,7 +47,8 @@ def draw_panel(axes, rows, column, label, scale):
         those = [row for row in rows if row['store'] == store]
         axes.plot([row['schedulers'] for row in those],
                   [value(row, column) for row in those],
-                  marker=MARKERS[number % len(MARKERS)], label=store)
+                  marker=MARKERS[number % len(MARKERS)], label=store,
+                  linestyle='-' if number < COLOURS else '--')
     axes.set_xscale('log', base=2)
     axes.set_yscale(scale)
     if scale == 'linear':
@@ -62,5 +66,6 @@ def value(row, column):
     if column == 'conflicts':
         return row['conflicts'] / max(row['claims'], 1)
     if column == 'wrong':
-        return row['oversold'] + row['refused_although_it_fitted']
+        return 100 / row['places'] * (
+            row['oversold'] + row['refused_although_it_fitted'])
     return row[column]
