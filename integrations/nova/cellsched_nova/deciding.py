@@ -252,7 +252,8 @@ class RequestDecision:
         left = pipeline.candidates(its, self._request, rebuild=True)
         self._decision = decision_record.of(its, left, ())
         if not len(left):
-            raise self._no_valid_host('the host does not suit the new image')
+            raise nova_exception.NoValidHost(reason=self._refuse(
+                'the host does not suit the new image'))
         [row] = left.filtered.rows[:1].tolist()
         chosen = choosing.ChosenHost(row, None, {})
         return [[selections.make(hosts, chosen, states)]
@@ -294,7 +295,8 @@ class RequestDecision:
                 self._begin(instance)
                 if not chooser.choose(
                         instance, instance == self._instances[-1]):
-                    raise self._none_left(chooser)
+                    raise nova_exception.NoValidHost(
+                        reason=self._none_left(chooser))
             if together:
                 claimed.claim_together(wanted)
             places = chooser.with_alternates(self._alternates)
@@ -352,22 +354,23 @@ class RequestDecision:
         return [stages.enabled_cells(self._parts.host_manager),
                 stages.AnsweringCells(self._parts.hosts.silent_cells)]
 
-    def _none_left(
-        self, chooser: choosing.Chooser
-    ) -> nova_exception.NoValidHost:
-        """Return the error of a request that there are not enough for."""
+    # Who reads an instance's events sees the line that raises.
+
+    def _none_left(self, chooser: choosing.Chooser) -> str:
+        """Return what is told of a request that there are not enough for."""
         why = chooser.diagnosis(
             self._parts.hosts.silent, len(self._instances))
         self._decision = dataclasses.replace(
             chooser.decision(), rejections=why.to_list(),
             examples=chooser.examples())
-        return self._no_valid_host(why.text())
+        return self._refuse(why.text())
 
-    def _no_valid_host(self, reason: str) -> nova_exception.NoValidHost:
+    def _refuse(self, reason: str) -> str:
+        """Tell operators why there is no host; return what users are told."""
         LOG.info('No valid host: %s', reason)
         if self._decision is not None:
             self._decision.reason = reason
-        return nova_exception.NoValidHost(reason=self._text(reason))
+        return self._text(reason)
 
     def _text(self, reason: str) -> str:
         """Return what users are told."""
