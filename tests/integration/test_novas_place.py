@@ -144,22 +144,19 @@ class TestFunctional(TestCase):
         self.assertGreaterEqual(passed, len(TESTS))
 
 
-class TestShadow(TestCase):
+class TestWholeNova(TestCase):
+    """Tests of the package in whole Novas, of one process each."""
+
+    def run_modules(self, *names):
+        said = self.run_python('-m', 'unittest', *(
+            f'tests/functional/{name}.py' for name in names))
+        self.assertRegex(said, r'Ran [1-9]\d* tests?')
 
     def test_shadow_agrees_with_the_scheduler_of_nova(self):
-        said = self.run_python(
-            '-m', 'unittest', 'tests/functional/test_shadow.py')
-
-        self.assertRegex(said, r'Ran [1-9]\d* tests')
-
-
-class TestFaults(TestCase):
+        self.run_modules('test_shadow')
 
     def test_faults_are_outlasted_or_told_and_nothing_leaks(self):
-        said = self.run_python(
-            '-m', 'unittest', 'tests/functional/test_faults.py')
-
-        self.assertRegex(said, r'Ran [1-9]\d* tests')
+        self.run_modules('test_faults', 'test_moves')
 
 
 class TestCommands(TestCase):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offers of hosts: all of it there, or what Placement found possible."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import random
@@ -81,7 +82,7 @@ class AllocationCandidates:
 
 def find(
     context: Any, client: Any, host_manager: Any, spec: Any, fallback: bool,
-    patience_s: float = 0.0,
+    left_s: Callable[[], float] = lambda: 0.0,
 ) -> tuple[dict[str, list[Mapping[str, Any]]], frozenset[str]]:
     """Return the allocation candidates of a request, as Nova asks for them.
 
@@ -89,8 +90,8 @@ def find(
 
     :param fallback: ask for virtual CPUs in place of pinned ones too, which
         hosts of an older configuration report
-    :param patience_s: seconds for which a Placement is asked again that does
-        not answer
+    :param left_s: returns for how many seconds a Placement is asked again that
+        does not answer
     :returns: allocation requests by each provider in them, and the providers
     :raises nova.exception.NoValidHost: a filter found that there is none
     :raises cellsched_nova.placement.PlacementUnavailable: Placement does not
@@ -105,7 +106,7 @@ def find(
     for translated in (True, False):
         wanted = utils.resources_from_request_spec(
             context, spec, host_manager, enable_pinning_translate=translated)
-        said = _ask(context, client, wanted, patience_s)
+        said = _ask(context, client, wanted, left_s())
         found.extend(said['allocation_requests'])
         providers.update(said['provider_summaries'])
         if not (wanted.cpu_pinning_requested and fallback):

@@ -57,19 +57,38 @@ def changes(
                      else found)
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The place of an instance, and whether Nova may change it just now.
+
+    :param host: the name of its host, if it has one
+    :param node: the name of its compute node, if it has one
+    :param is_changing: whether Nova does something to it
+    """
+
+    host: str | None
+    node: str | None
+    is_changing: bool
+
+
 def places(
     context: Any, cells: Sequence[Any], instances: Sequence[str]
-) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield where instances are: uuid, host and node.
+) -> tuple[dict[str, Place], bool]:
+    """Return where instances are, and whether all cells have answered.
 
-    Blocks: all cells are asked at once. What one that does not answer has is
-    left out.
+    Blocks: all cells are asked at once.
     """
-    for rows in nova_context.scatter_gather_cells(
-            context, cells, nova_context.CELL_TIMEOUT, _places,
-            instances).values():
-        if not nova_context.is_cell_failure_sentinel(rows):
-            yield from rows
+    found: dict[str, Place] = {}
+    answers = nova_context.scatter_gather_cells(
+        context, cells, nova_context.CELL_TIMEOUT, _places,
+        instances).values()
+    is_complete = True
+    for rows in answers:
+        if nova_context.is_cell_failure_sentinel(rows):
+            is_complete = False
+        else:
+            found |= rows
+    return found, is_complete
 
 
 def _changes(context: Any, before: Marks) -> CellChanges:
@@ -100,11 +119,11 @@ def _signs(context: Any) -> tuple[
 
 
 @db.pick_context_manager_reader
-def _places(
-    context: Any, uuids: Sequence[str]
-) -> list[tuple[str, str | None, str | None]]:
+def _places(context: Any, uuids: Sequence[str]) -> dict[str, Place]:
     """Return where instances of a cell are."""
     instance = models.Instance
-    return [tuple(row) for row in context.session.query(
-        instance.uuid, instance.host, instance.node).filter(
-            instance.deleted == 0, instance.uuid.in_(uuids))]
+    return {uuid: Place(host, node, task_state is not None)
+            for uuid, host, node, task_state in context.session.query(
+                instance.uuid, instance.host, instance.node,
+                instance.task_state).filter(
+                    instance.deleted == 0, instance.uuid.in_(uuids))}

@@ -4,25 +4,61 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
+import random
 from typing import Any
 
-from keystoneauth1 import exceptions as ks_exceptions
-from nova import exception as nova_exception
-from nova.scheduler import utils
 from oslo_log import log
 
 from cellsched.claims import base
+from cellsched.claims import placement as placement_claims
+from cellsched.claims.placement import server as server_
+from cellsched.claims import remote
+from cellsched import clock
 from cellsched import exception
+from cellsched_nova import holdings as holdings_
 from cellsched_nova import owed_releases
-from cellsched_nova import placement
+from cellsched_nova import patience as patience_
+from cellsched_nova import report_client
 
 LOG = log.getLogger(__name__)
 
 AllocationRequest = Mapping[str, Any]
 
-#: Errors after which nobody knows whether a claim was taken. The client looks
-#: for a list of errors in an answer, which servers in between do not make.
-_UNKNOWN = (ks_exceptions.ClientException, KeyError, ValueError)
+
+@dataclasses.dataclass(frozen=True)
+class ClaimParts:
+    """The parts that claims of all requests share.
+
+    :param store: the product's claim store
+    :param holdings: of the same Placement
+    :param owed: releases what could not be
+    :param patience: with Placement
+    """
+
+    store: base.ClaimStore
+    holdings: holdings_.Holdings
+    owed: owed_releases.OwedReleases
+    patience: patience_.Patience
+
+
+def make(
+    client: Any, timeout_s: float, places: owed_releases.Places,
+) -> ClaimParts:
+    """Return what claims in the Placement of Nova.
+
+    :param client: Nova's report client
+    :param timeout_s: seconds for which Placement is asked again that does
+        not answer
+    :param places: returns where instances are
+    """
+    patience = patience_.Patience(timeout_s)
+    sender = report_client.ReportClient(client, patience)
+    holdings = holdings_.Holdings(server_.PlacementServer(sender), patience)
+    store = placement_claims.PlacementClaims(
+        sender, clock.Clock(), random.Random(), retry_timeout_s=timeout_s)
+    return ClaimParts(store, holdings, owed_releases.OwedReleases(
+        store, holdings, places), patience)
 
 
 class NotTogether(Exception):
@@ -43,33 +79,25 @@ class ServerClaims:
     A server that holds nothing is claimed for by the product's claim store,
     which never takes more than there is, and does or undoes what it was not
     answered. One that holds a claim already, as one that is evacuated, has
-    both then: Nova's client writes such a body.
+    both then, as Nova has it.
 
     :param context: an administrator's
-    :param client: Nova's report client
-    :param store: the product's claim store
-    :param owed: is told what could not be given back
     :param spec: Nova's request
     """
 
-    def __init__(
-        self, context: Any, client: Any, store: base.ClaimStore,
-        owed: owed_releases.OwedReleases, spec: Any,
-    ) -> None:
-        self._context = context
-        self._client = client
-        self._store = store
-        self._owed = owed
+    def __init__(self, parts: ClaimParts, context: Any, spec: Any) -> None:
+        self._store = parts.store
+        self._holdings = parts.holdings
+        self._owed = parts.owed
         self._project_id = spec.project_id
         # Requests of old servers have no user.
         self._user_id = (spec.user_id if 'user_id' in spec and spec.user_id
                          else context.user_id)
-        self._spec = spec
         # Of instances that hold what was claimed here, and nothing else.
         self._new: list[base.Claim] = []
         self._is_answering = True
-        # By instance that held something before, what was claimed here.
-        self._added: dict[str, AllocationRequest] = {}
+        # What was claimed here for instances that held something before.
+        self._added: list[holdings_.Addition] = []
         #: For each write what it took of each provider.
         self.writes: list[dict[str, dict[str, int]]] = []
 
@@ -91,7 +119,15 @@ class ServerClaims:
                   for provider, asked in request['allocations'].items()]
         try:
             self._owed.pay([uuid for uuid, _ in wanted])
+        except exception.DatabaseUnreachable:
+            self._is_answering = False
+            raise
+        try:
             taken = self._store.claim(claims)
+            # Who claimed what was there may be about to release it.
+            while taken < len(claims) and not self._holdings.renew(
+                    {uuid for uuid, _ in wanted}):
+                taken = self._store.claim(claims)
         except exception.ClaimRefused as exc:
             return exc.provider
         except exception.DatabaseUnreachable:
@@ -126,10 +162,6 @@ class ServerClaims:
         :param uuid: of the instance
         :raises cellsched.exception.DatabaseUnreachable: Placement did not
             answer
-        :raises nova.exception.AllocationUpdateFailed: somebody else changes
-            what the instance holds
-        :raises keystoneauth1.exceptions.ClientException: Placement did not
-            answer, and nothing is claimed, as far as it says
         """
         try:
             return self.claim_all([(uuid, allocation_request)]) is None
@@ -139,63 +171,44 @@ class ServerClaims:
     def _claim_beside(self, uuid: str, request: AllocationRequest) -> bool:
         """Claim for an instance that keeps what it holds."""
         try:
-            taken = utils.claim_resources(
-                self._context, self._client, self._spec, uuid, request,
-                allocation_request_version=placement.CANDIDATES)
-        except _UNKNOWN as exc:
-            LOG.warning('Instance %s: the outcome of a claim is unknown, and '
-                        'is read: %s', uuid, exc)
-            taken = self._holds(uuid, request)
-            if not taken:
-                raise
-        if taken:
-            self._added[uuid] = request
-            self.writes.append({
-                provider: dict(asked['resources']) for provider, asked
-                in request['allocations'].items()})
-        return bool(taken)
+            addition = self._holdings.plan(
+                uuid, {provider: asked['resources'] for provider, asked
+                       in request['allocations'].items()},
+                self._project_id, self._user_id)
+            self._added.append(addition)
+            taken = self._holdings.add(addition)
+        except exception.DatabaseUnreachable:
+            self._is_answering = False
+            raise
+        if not taken:
+            self._added.remove(addition)
+            return False
+        self.writes.append({provider: dict(resources) for provider, resources
+                            in addition.resources.items()})
+        return True
 
     def give_back(self) -> None:
         """Release what was claimed here; what was held before stays."""
         new, self._new = self._new, []
-        added, self._added = self._added, {}
-        if new and not self._is_answering:
-            # Who waits for an answer has waited for long already.
-            self._owed.add(new)
-        elif new:
-            try:
-                self._store.release({each.consumer for each in new})
-            except exception.CellschedException as exc:
-                LOG.warning('Claims could not be released: %s', exc)
-                self._owed.add(new)
-        for uuid, request in added.items():
-            try:
-                self._release(uuid, request)
-            except (*_UNKNOWN, nova_exception.NovaException):
-                LOG.exception('Instance %s: its claim could not be released, '
-                              'and stays', uuid)
-
-    def _release(self, uuid: str, request: AllocationRequest) -> None:
-        held = self._client.get_allocs_for_consumer(
-            self._context, uuid)['allocations']
-        mine = request['allocations'].keys()
-        if held.keys() <= mine:
-            self._client.delete_allocation_for_instance(
-                self._context, uuid, force=True)
+        added, self._added = self._added, []
+        if not (new or added):
             return
-        for provider in mine & held.keys():
-            self._client.remove_provider_tree_from_instance_allocation(
-                self._context, uuid, provider)
-
-    def _holds(self, uuid: str, request: AllocationRequest) -> bool:
-        """Return whether an instance has what was asked for."""
-        held = self._client.get_allocs_for_consumer(
-            self._context, uuid)['allocations']
-        return bool(held) and all(
-            provider in held and all(
-                held[provider]['resources'].get(name, 0) >= amount
-                for name, amount in asked['resources'].items())
-            for provider, asked in request['allocations'].items())
+        if not self._is_answering:
+            # Who waits for an answer has waited for long already.
+            self._owed.add(new, added)
+            return
+        try:
+            if new:
+                self._store.release({each.consumer for each in new})
+                new = []
+            held = self._holdings.read(each.instance for each in added)
+            added = [each for each in added if not self._holdings.take_off(
+                each, held.get(each.instance))]
+        except (exception.CellschedException, remote.NotSent,
+                remote.OutcomeUnknown) as exc:
+            LOG.warning('Claims could not be released: %s', exc)
+        if new or added:
+            self._owed.add(new, added)
 
 
 def _total(claims: Iterable[base.Claim]) -> dict[str, dict[str, int]]:

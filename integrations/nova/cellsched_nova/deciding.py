@@ -74,9 +74,7 @@ class RequestDecision:
         self._context = context.elevated()
         self._spec = spec
         self._claiming = claim and instances is not None
-        # A Placement that does not answer is read again for so long.
-        self._patience_s: float = (
-            parts.conf.cellsched.claim_timeout if self._claiming else 0.0)
+        self._patience = parts.claims.patience
         self._counts = claim
         self._watcher = watcher
         self._instances = list(
@@ -100,9 +98,12 @@ class RequestDecision:
         """
         parts = self._parts
         parts.hosts.follow(self._context)
+        timeout_s = (parts.conf.cellsched.claim_timeout
+                     if self._claiming else 0.0)
         try:
             self._request = requests.read(self._spec, self._instances)
-            found = self._select()
+            with self._patience.of_request(timeout_s):
+                found = self._select()
         except (exception.DatabaseUnreachable, exception.Invalid,
                 exception.PluginFailed,
                 placement.PlacementUnavailable) as exc:
@@ -187,7 +188,7 @@ class RequestDecision:
         by_provider, providers = candidates.find(
             self._context, parts.client, parts.host_manager, self._spec,
             not parts.conf.workarounds.disable_fallback_pcpu_query,
-            self._patience_s)
+            self._patience.left_s)
         if not by_provider:
             LOG.info('Placement has no allocation candidates')
             self._decision = self._undecided(
@@ -214,7 +215,7 @@ class RequestDecision:
             if not hosts.refresh(self._context, self._asked_at) and (
                     hosts.unread is None):
                 raise
-        hosts.await_placement(self._context, self._patience_s)
+        hosts.await_placement(self._context, self._patience.left_s())
         return choose()
 
     def _on_freed_hosts(
@@ -277,8 +278,7 @@ class RequestDecision:
         if watcher is not None:
             watcher.begin(hosts)
         claimed = claims.ServerClaims(
-            self._context, self._parts.client, self._parts.store,
-            self._parts.owed, self._spec)
+            self._parts.claims, self._context, self._spec)
         wanted: list[tuple[str, choosing.AllocationRequest]] = []
 
         def claim(uuid: str, request: choosing.AllocationRequest) -> bool:

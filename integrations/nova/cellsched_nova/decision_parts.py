@@ -5,13 +5,12 @@ import dataclasses
 import random as random_
 from typing import Any
 
-from cellsched.claims import base as claims_base
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.placement import placer
 from cellsched.scheduler.placement import selection
+from cellsched_nova import claims as claims_
 from cellsched_nova import enabled_plugins
-from cellsched_nova import owed_releases
 from cellsched_nova import source
 
 
@@ -25,9 +24,8 @@ class Parts:
 
     :param host_manager: Nova's
     :param client: Nova's report client
-    :param store: the product's claim store
+    :param claims: what claims in Placement
     :param unread: finds what a request asks for that no column is read for
-    :param owed: releases what could not be
     :param conf: Nova's configuration
     :param record: is told each decision; must neither block nor fail
     """
@@ -38,28 +36,24 @@ class Parts:
     unread: demands.Unread
     host_manager: Any
     client: Any
-    store: claims_base.ClaimStore
-    owed: owed_releases.OwedReleases
+    claims: claims_.ClaimParts
     conf: Any
     record: placer.Record = _forget
 
 
 def make(
     conf: Any, random: random_.Random, hosts: source.NovaHosts,
-    host_manager: Any, client: Any, store: claims_base.ClaimStore,
+    host_manager: Any, client: Any, claims: claims_.ClaimParts,
     nova_conf: Any, record: placer.Record = _forget,
-    owed: owed_releases.OwedReleases | None = None,
 ) -> Parts:
     """Return what decides as the options are now.
 
     :param conf: the product's configuration
     :param nova_conf: Nova's
-    :param owed: what is owed to this store, if others add to it
     """
     plugins = enabled_plugins.EnabledPlugins(
         conf, host_manager.enabled_filters, host_manager.weighers)
     return Parts(
         hosts, plugins, filter_scheduler.taste_of(conf, random),
-        demands.Unread(plugins.reads), host_manager, client, store,
-        owed or owed_releases.OwedReleases(store, hosts.reported_nodes),
+        demands.Unread(plugins.reads), host_manager, client, claims,
         nova_conf, record)

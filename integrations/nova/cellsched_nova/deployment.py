@@ -30,6 +30,7 @@ from cellsched import objects
 from cellsched.objects import base
 from cellsched.scheduler import planning as product_planning
 from cellsched import urls
+from cellsched_nova import claims
 from cellsched_nova import configuration
 from cellsched_nova import decision_parts
 from cellsched_nova import enabled_plugins
@@ -37,7 +38,6 @@ from cellsched_nova import options
 from cellsched_nova import placement
 from cellsched_nova import planning
 from cellsched_nova import records
-from cellsched_nova import report_client
 from cellsched_nova import requests
 from cellsched_nova import rows
 from cellsched_nova import source
@@ -183,7 +183,7 @@ class NovaDeployment(deployment.ReadDeployment):
     def _parts(self) -> decision_parts.Parts:
         return decision_parts.make(
             self.conf, self._random, self._hosts, self._manager, self._client,
-            report_client.claim_store(self._client, 0.0), CONF)
+            claims.make(self._client, 0.0, self._hosts.places), CONF)
 
     @functools.cached_property
     def _without_cells(self) -> enabled_plugins.EnabledPlugins:

@@ -13,14 +13,13 @@ import oslo_messaging
 from oslo_serialization import jsonutils
 
 from cellsched import exception
+from cellsched_nova import claims
 from cellsched_nova import configuration
 from cellsched_nova import deciding
 from cellsched_nova import decision_parts
 from cellsched_nova import notices
 from cellsched_nova import options
-from cellsched_nova import owed_releases
 from cellsched_nova import records
-from cellsched_nova import report_client
 from cellsched_nova import source
 
 CONF = nova.conf.CONF
@@ -43,10 +42,9 @@ class ColumnSchedulerManager(manager.SchedulerManager):
         self._random = random.Random()
         self._hosts = source.NovaHosts(
             self.host_manager, self.placement_client, CONF)
-        self._store = report_client.claim_store(
-            self.placement_client, CONF.cellsched.claim_timeout)
-        self._owed = owed_releases.OwedReleases(
-            self._store, self._hosts.reported_nodes)
+        self._claims = claims.make(
+            self.placement_client, CONF.cellsched.claim_timeout,
+            self._hosts.places)
         self._records = records.DecisionRecords(
             records.open_database(CONF), CONF.cellsched.decision_retention)
         self._parts = self._make_parts()
@@ -55,8 +53,7 @@ class ColumnSchedulerManager(manager.SchedulerManager):
         """Return what decides as the options are now."""
         parts = decision_parts.make(
             self._options.conf, self._random, self._hosts, self.host_manager,
-            self.placement_client, self._store, CONF, self._records.record,
-            self._owed)
+            self.placement_client, self._claims, CONF, self._records.record)
         by_row = parts.plugins.by_row
         if by_row:
             LOG.info('Asked about one host after the other: %s',
@@ -69,14 +66,14 @@ class ColumnSchedulerManager(manager.SchedulerManager):
         interval_s = CONF.cellsched.refresh_interval
         if interval_s:
             self._hosts.start(interval_s)
-        self._owed.start()
+        self._claims.owed.start()
         self._records.start()
 
     def graceful_shutdown(self, timeout: float) -> None:
         """Read hosts no more, and do what Nova's manager does."""
         super().graceful_shutdown(timeout)
         self._hosts.stop()
-        self._owed.stop()
+        self._claims.owed.stop()
         self._records.stop()
 
     def _follow_options(self) -> None:

@@ -18,10 +18,11 @@ Seconds between readings of all aggregates.
 In between, what nova-api tells of aggregates counts.
 """),
     cfg.FloatOpt('claim_timeout', default=30.0, min=0.0, help="""
-Seconds for which a claim is repeated that Placement does not answer.
+Seconds for which a request asks a Placement again that does not answer.
 
-Longer ones outlast a restart of Placement; the caller waits as long. When they
-are over, the request fails.
+They are those of the whole request, whatever it reads and claims. Longer ones
+outlast a restart of Placement; the caller waits as long. When they are over,
+the request fails.
 """),
     cfg.StrOpt('no_valid_host_text', default='nova',
                choices=[('nova', 'as Nova says it'),

@@ -1,46 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement as the product's claim store asks for it, by Nova's client."""
 
-import random
 from typing import Any
+from typing import NoReturn
 
-from cellsched.claims import placement as placement_claims
 from cellsched.claims.placement import client as product_client
 from cellsched.claims.placement import messages
-from cellsched import clock
+from cellsched.claims import remote
+from cellsched import exception
+from cellsched_nova import patience as patience_
 
 
 class ReportClient:
     """Sends each request by Nova's report client, which knows how to log in.
+
+    What is not answered is not asked again by a request that has waited for
+    as long as it may, whatever the store's patience.
 
     :param client: Nova's report client
     """
 
     url = 'the Placement of Nova'
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, patience: patience_.Patience) -> None:
         self._client = client
+        self._patience = patience
 
     def send(
         self, request: messages.PlacementRequest
     ) -> messages.PlacementAnswer:
+        """Return the answer, whatever it is.
+
+        :raises cellsched.exception.DatabaseUnreachable: there is none, nor
+            time to ask again
+        """
         method = getattr(self._client, request.method.lower())
         bodies = ((request.body,) if request.method in ('POST', 'PUT')
                   else ())
-        with product_client.translated_errors():
-            answer = method(request.path, *bodies, version=messages.VERSION)
-        return product_client.answer_of(answer)
+        try:
+            with product_client.translated_errors():
+                answer = product_client.answer_of(method(
+                    request.path, *bodies, version=messages.VERSION))
+            if self._patience.is_over:
+                messages.checked(answer, *range(400, 500))
+        except (remote.NotSent, remote.OutcomeUnknown) as exc:
+            if self._patience.is_over:
+                give_up(str(exc))
+            raise
+        return answer
 
 
-def claim_store(
-    client: Any, retry_timeout_s: float
-) -> placement_claims.PlacementClaims:
-    """Return the product's claim store on the Placement of Nova.
+def give_up(reason: str) -> NoReturn:
+    """Tell that Placement was asked for long enough.
 
-    :param client: Nova's report client
-    :param retry_timeout_s: seconds for which a claim is repeated that
-        Placement does not answer
+    :raises cellsched.exception.DatabaseUnreachable: in any case
     """
-    return placement_claims.PlacementClaims(
-        ReportClient(client), clock.Clock(), random.Random(),
-        retry_timeout_s=retry_timeout_s)
+    raise exception.DatabaseUnreachable(
+        schema='claims', url=ReportClient.url, reason=reason)

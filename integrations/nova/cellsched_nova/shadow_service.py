@@ -19,13 +19,13 @@ from oslo_log import log
 import oslo_messaging
 from oslo_utils import timeutils
 
+from cellsched_nova import claims
 from cellsched_nova import comparisons
 from cellsched_nova import configuration
 from cellsched_nova import decision_parts
 from cellsched_nova import deployment
 from cellsched_nova import heard
 from cellsched_nova import records
-from cellsched_nova import report_client
 from cellsched_nova import shadow as shadow_
 from cellsched_nova import source
 
@@ -122,7 +122,7 @@ def make_shadow(
     hosts = source.NovaHosts(manager, client, conf)
     parts = decision_parts.make(
         own, random.Random(), hosts, manager, client,
-        report_client.claim_store(client, 0.0), conf)
+        claims.make(client, 0.0, hosts.places), conf)
     return shadow_.Shadow(
         parts, store.add, conf.cellsched.shadow_timeout)
 

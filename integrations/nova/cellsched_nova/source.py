@@ -5,6 +5,7 @@ import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+import dataclasses
 import math
 import random
 import threading
@@ -215,16 +216,28 @@ class NovaHosts(source.HostSource):
 
         May block: each cell is asked.
         """
+        return {uuid: place.node for uuid, place
+                in self.places(instances)[0].items()
+                if place.node is not None}
+
+    def places(
+        self, instances: Iterable[str]
+    ) -> tuple[dict[str, cells_.Place], bool]:
+        """Return where instances are, and whether all cells have answered.
+
+        May block: each cell is asked.
+        """
         uuids = list(instances)
         if not uuids:
-            return {}
+            return {}, True
         by_name = {(node.host, node.hypervisor_hostname): uuid
                    for uuid, node in list(self._nodes.items())}
-        return {uuid: by_name[host, node] for uuid, host, node
-                in cells_.places(
-                    self._make_context(),
-                    list(self._host_manager.cells.values()), uuids)
-                if (host, node) in by_name}
+        found, is_complete = cells_.places(
+            self._make_context(), list(self._host_manager.cells.values()),
+            uuids)
+        return {uuid: dataclasses.replace(
+            place, node=by_name.get((place.host, place.node)))
+            for uuid, place in found.items()}, is_complete
 
     # What is read. The lock is held.
 

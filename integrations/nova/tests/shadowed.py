@@ -15,8 +15,10 @@ from cellsched.scheduler import demands
 from cellsched.scheduler.placement import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
+from cellsched_nova import claims
 from cellsched_nova import decision_parts
 from cellsched_nova import owed_releases
+from cellsched_nova import patience
 from cellsched_nova import shadow
 from tests import told
 
@@ -138,8 +140,9 @@ class TestCase(told.TestCase):
             self.hosts, Plugins(),
             selection.SelectionPolicy(random.Random(0)),
             demands.Unread({'ignore_hosts', 'requested_destination.cell'}),
-            manager, self.placement, self.store,
-            owed_releases.OwedReleases(self.store, self.hosts.reported_nodes),
+            manager, self.placement, claims.ClaimParts(
+                self.store, None, owed_releases.OwedReleases(
+                    self.store, None, None), patience.Patience(0.0)),
             told.CONF)
         self.shadow = shadow.Shadow(
             self.parts, self.kept.append, 60, lambda: self.now)

@@ -18,10 +18,12 @@ from cellsched.scheduler import demands
 from cellsched.scheduler.placement import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
+from cellsched_nova import claims
 from cellsched_nova import deciding
 from cellsched_nova import decision_parts
 from cellsched_nova import options
 from cellsched_nova import owed_releases
+from cellsched_nova import patience
 from cellsched_nova import placement
 from cellsched_nova import planning
 from tests import test_requests
@@ -148,8 +150,9 @@ class TestCase(unittest.TestCase):
                 free_ram_mb=[1024, 2048])),
             Plugins(), selection.SelectionPolicy(random.Random(0)),
             demands.Unread(test_requests.READS), Manager(), Placement(),
-            self.store, owed_releases.OwedReleases(
-                self.store, lambda instances: {}), CONF,
+            claims.ClaimParts(
+                self.store, None, owed_releases.OwedReleases(
+                    self.store, None, None), patience.Patience(0.0)), CONF,
             lambda *said: self.told.append(said))
         self.context = nova_context.RequestContext(
             user_id='user', project_id='project', request_id='req-1')

@@ -15,7 +15,6 @@ import fixtures
 import nova.conf
 from nova import context as nova_context
 from nova import service as nova_service
-from nova.tests.functional import integrated_helpers
 from oslo_db import exception as db_exc
 import requests
 from requests import adapters
@@ -24,10 +23,9 @@ import urllib3
 
 from cellsched_nova import options
 from cellsched_nova import service
+from tests.functional import base
 
 CONF = nova.conf.CONF
-
-HOSTS = ('host1', 'host2', 'host3')
 
 SLOW_S = 0.1
 
@@ -108,6 +106,16 @@ def allocations(request):
     return writes(request) and '/allocations' in request.path_url
 
 
+def claims(request):
+    """Tell claims of servers that held nothing, which have a guard."""
+    return allocations(request) and 'CELLSCHED_GUARD' in str(request.body)
+
+
+def additions(request):
+    """Tell claims of servers that keep what they hold."""
+    return allocations(request) and not claims(request)
+
+
 @contextlib.contextmanager
 def told(*names):
     """Have failures say what is tested."""
@@ -155,9 +163,8 @@ class Wire:
             return self._faults[0][0]
 
 
-class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
+class TestCase(base.TestCase):
 
-    compute_driver = 'fake.MediumFakeDriver'
     claim_timeout = 20.0
 
     def setUp(self):
@@ -167,34 +174,13 @@ class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
                    group='cellsched')
         self.addCleanup(nova_service.SERVICE_MANAGERS.update,
                         dict(nova_service.SERVICE_MANAGERS))
-        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         service.put_in_place()
         super().setUp()
-        self.start_computes()
         self.wire = Wire(self.placement.fixture.endpoint)
         self.useFixture(fixtures.MonkeyPatch(
             'keystoneauth1.session.TCPKeepAliveAdapter.send', self.wire.send))
-        small = {'vcpu': 1, 'memory_mb': 64, 'disk': 1, 'ephemeral': 0}
-        self.plain = self._create_flavor(**small)
         self.groups = self._create_flavor(
-            extra_spec={'resources1:VCPU': '1'}, **small)
-
-    def start_computes(self):
-        for host in HOSTS:
-            self._start_compute(host)
-
-    def post(self, count=1, flavor=None):
-        """Ask for servers; return their uuids."""
-        body = {'server': {
-            **self._build_server(
-                networks='none', flavor_id=flavor or self.plain),
-            'min_count': count, 'max_count': count,
-            'return_reservation_id': True}}
-        self.notifier.reset()
-        reservation = self.api.api_post('/servers', body).body[
-            'reservation_id']
-        return [each['id'] for each in self.api.get_servers(
-            search_opts={'reservation_id': reservation})]
+            extra_spec={'resources1:VCPU': '1'}, **self.small)
 
     def ways(self):
         """Return what asks for servers, by the way that it goes."""
@@ -204,26 +190,6 @@ class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
                 self.post, flavor=self.groups),
             'several': functools.partial(self.post, 2),
         }
-
-    def wait_for(self, servers, status):
-        if status == 'ACTIVE':
-            # To ask again and again takes longer.
-            self.notifier.wait_for_versioned_notifications(
-                'instance.create.end', len(servers), 30)
-        return [self._wait_for_state_change({'id': each}, status, 40)
-                for each in servers]
-
-    def assertNothingLeaked(self):
-        """Wait until allocations are those of active servers, each there."""
-        def check():
-            found = {each['id']: each for each in self.api.get_servers()}
-            held = {host: set(self._get_allocations_by_provider_uuid(
-                self._get_provider_uuid_by_host(host))) for host in HOSTS}
-            self.assertEqual({host: {
-                uuid for uuid, each in found.items()
-                if each['OS-EXT-SRV-ATTR:host'] == host
-                and each['status'] == 'ACTIVE'} for host in HOSTS}, held)
-        self._wait_for_assert(check, 20)
 
 
 class TestOutlasted(TestCase):
@@ -317,7 +283,7 @@ class TestCell(TestCase):
 
     def start_computes(self):
         self._start_compute('host1', cell_name='cell1')
-        for host in HOSTS[1:]:
+        for host in base.HOSTS[1:]:
             self._start_compute(host, cell_name='cell2')
 
     @contextlib.contextmanager
@@ -351,5 +317,5 @@ class TestCell(TestCase):
                             'host1', server['OS-EXT-SRV-ATTR:host'])
 
         self.wait_for(self.post(3), 'ACTIVE')
-        self.assertEqual(set(HOSTS), self.hosts())
+        self.assertEqual(set(base.HOSTS), self.hosts())
         self.assertNothingLeaked()

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims of servers, on a model of Placement."""
+
+import types
+import unittest
+
+from keystoneauth1 import exceptions as ks_exceptions
+from nova import context as nova_context
+from nova import objects as nova_objects
+
+from cellsched.claims import base
+from cellsched.claims.placement import messages
+from cellsched import exception
+from cellsched.simulator.servers import placement as servers
+from cellsched_nova import cells
+from cellsched_nova import claims
+from cellsched_nova import owed_releases
+
+nova_objects.register_all()
+
+SOURCE, HOST, OTHER = (
+    f'00000000-0000-4000-8000-00000000000{number}' for number in range(3))
+SERVERS = [f'10000000-0000-4000-8000-00000000000{number}'
+           for number in range(3)]
+
+
+def request(*hosts):
+    return {'allocations': {host: {'resources': {'VCPU': 1}}
+                            for host in hosts}, 'mappings': {'': [*hosts]}}
+
+
+class Client:
+    """Asks a model of Placement, under the names of Nova's client.
+
+    :ivar fault: is asked instead, if there is one, with a request
+    """
+
+    def __init__(self):
+        self.model = servers.PlacementModel()
+        self.fault = None
+        self.requests = []
+
+    def get(self, path, version=None):
+        return self._send('GET', path)
+
+    def post(self, path, body, version=None):
+        return self._send('POST', path, body)
+
+    def put(self, path, body, version=None):
+        return self._send('PUT', path, body)
+
+    def _send(self, *said):
+        asked = messages.PlacementRequest(*said)
+        self.requests.append(asked)
+        answer = (self.fault or self.model.answer)(asked)
+        return types.SimpleNamespace(
+            status_code=answer.status, json=lambda: answer.body)
+
+    def down(self, asked):
+        raise ks_exceptions.ConnectTimeout('it is down')
+
+    def lose(self, asked):
+        """Do what is asked for, and be down from then on."""
+        answer = self.model.answer(asked)
+        if self.is_claim(asked):
+            self.fault = self.down
+            raise ks_exceptions.ConnectTimeout('it is down')
+        return answer
+
+    def is_claim(self, asked):
+        return asked.path == '/allocations' and any(
+            instance in SERVERS for instance in asked.body)
+
+
+class TestCase(unittest.TestCase):
+
+    def setUp(self):
+        self.client = Client()
+        self.parts = self.make_parts()
+        for host in SOURCE, HOST, OTHER:
+            self.parts.store.set_inventory(host, {'VCPU': base.Inventory(2)})
+        self.places = {}
+        self.is_complete = True
+        # What others do while it is found out where instances are.
+        self.meanwhile = lambda: None
+        self.claims = self.make_claims(self.parts)
+
+    def make_parts(self):
+        return claims.make(self.client, 5.0, self.find_places)
+
+    def make_claims(self, parts):
+        return claims.ServerClaims(
+            parts, nova_context.get_admin_context(), nova_objects.RequestSpec(
+                project_id='project', user_id='user', scheduler_hints={}))
+
+    def find_places(self, instances):
+        self.meanwhile()
+        return self.places, self.is_complete
+
+    def place(self, host, is_changing=False):
+        """Have Nova say that the first server is there."""
+        self.places = {SERVERS[0]: cells.Place(host, host, is_changing)}
+
+    def pay(self):
+        with self.parts.patience.of_request(0.0):
+            return self.parts.owed.pay()
+
+    def held(self):
+        found = {}
+        for consumer, provider, _ in sorted(self.client.model.rows):
+            if consumer in SERVERS:
+                found.setdefault(consumer, []).append(provider)
+        return found
+
+    def lose_the_answer(self, *hosts):
+        """Claim for the first server, and hear nothing any more."""
+        self.client.fault = self.client.lose
+        with self.parts.patience.of_request(0.0), self.assertRaises(
+                exception.DatabaseUnreachable):
+            self.claims.claim(SERVERS[0], request(*hosts or [HOST]))
+        with self.assertLogs(owed_releases.LOG.logger, 'WARNING') as logged:
+            self.claims.give_back()
+        self.assertIn(SERVERS[0], logged.output[0])
+
+    def answer_again(self):
+        self.client.fault = None
+
+    def come_late(self):
+        """Have Placement do what it did not do in time."""
+        [late] = self.late
+        return self.client.model.answer(late)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers of a whole Nova in one process, and what they hold in Placement."""
+
+from nova.tests.functional import integrated_helpers
+
+HOSTS = ('host1', 'host2', 'host3')
+
+
+class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
+
+    compute_driver = 'fake.MediumFakeDriver'
+
+    def setUp(self):
+        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
+        super().setUp()
+        self.start_computes()
+        self.small = {'vcpu': 1, 'memory_mb': 64, 'disk': 1, 'ephemeral': 0}
+        self.plain = self._create_flavor(**self.small)
+
+    def start_computes(self):
+        for host in HOSTS:
+            self._start_compute(host)
+
+    def post(self, count=1, flavor=None):
+        """Ask for servers; return their uuids."""
+        body = {'server': {
+            **self._build_server(
+                networks='none', flavor_id=flavor or self.plain),
+            'min_count': count, 'max_count': count,
+            'return_reservation_id': True}}
+        self.notifier.reset()
+        reservation = self.api.api_post('/servers', body).body[
+            'reservation_id']
+        return [each['id'] for each in self.api.get_servers(
+            search_opts={'reservation_id': reservation})]
+
+    def wait_for(self, servers, status):
+        if status == 'ACTIVE':
+            # To ask again and again takes longer.
+            self.notifier.wait_for_versioned_notifications(
+                'instance.create.end', len(servers), 30)
+        return [self._wait_for_state_change({'id': each}, status, 40)
+                for each in servers]
+
+    def assertNothingLeaked(self):
+        """Wait until allocations are those of active servers, each there."""
+        def check():
+            found = {each['id']: each for each in self.api.get_servers()}
+            held = {host: set(self._get_allocations_by_provider_uuid(
+                self._get_provider_uuid_by_host(host))) for host in HOSTS}
+            self.assertEqual({host: {
+                uuid for uuid, each in found.items()
+                if each['OS-EXT-SRV-ATTR:host'] == host
+                and each['status'] == 'ACTIVE'} for host in HOSTS}, held)
+        self._wait_for_assert(check, 20)
