@@ -44,6 +44,7 @@ class ClaimParts:
 
 def make(
     client: Any, timeout_s: float, places: owed_releases.Places,
+    guards: int = 1,
 ) -> ClaimParts:
     """Return what claims in the Placement of Nova.
 
@@ -51,12 +52,14 @@ def make(
     :param timeout_s: seconds for which Placement is asked again that does
         not answer
     :param places: returns where instances are
+    :param guards: how many guards writes share
     """
     patience = patience_.Patience(timeout_s)
     sender = report_client.ReportClient(client, patience)
     holdings = holdings_.Holdings(server_.PlacementServer(sender), patience)
     store = placement_claims.PlacementClaims(
-        sender, clock.Clock(), random.Random(), retry_timeout_s=timeout_s)
+        sender, clock.Clock(), random.Random(), guards=guards,
+        retry_timeout_s=timeout_s)
     return ClaimParts(store, holdings, owed_releases.OwedReleases(
         store, holdings, places), patience)
 

@@ -44,7 +44,7 @@ class ColumnSchedulerManager(manager.SchedulerManager):
             self.host_manager, self.placement_client, CONF)
         self._claims = claims.make(
             self.placement_client, CONF.cellsched.claim_timeout,
-            self._hosts.places)
+            self._hosts.places, CONF.cellsched.placement_guards)
         self._records = records.DecisionRecords(
             records.open_database(CONF), CONF.cellsched.decision_retention)
         self._parts = self._make_parts()

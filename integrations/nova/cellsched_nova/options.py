@@ -3,6 +3,8 @@
 
 from oslo_config import cfg
 
+from cellsched.claims.placement import messages
+
 GROUP = cfg.OptGroup('cellsched', title='The scheduler in Nova\'s place')
 
 OPTS = [
@@ -23,6 +25,14 @@ Seconds for which a request asks a Placement again that does not answer.
 They are those of the whole request, whatever it reads and claims. Longer ones
 outlast a restart of Placement; the caller waits as long. When they are over,
 the request fails.
+"""),
+    cfg.IntOpt('placement_guards', default=64, min=1, max=messages.GUARDS_MAX,
+               help="""
+Guards that all schedulers of the deployment share.
+
+Each claim in Placement needs one, and no two at a time the same; more of them
+are needed where more claims are made at a time. All schedulers should have the
+same.
 """),
     cfg.StrOpt('no_valid_host_text', default='nova',
                choices=[('nova', 'as Nova says it'),

@@ -85,8 +85,8 @@ class TestCase(unittest.TestCase):
         self.meanwhile = lambda: None
         self.claims = self.make_claims(self.parts)
 
-    def make_parts(self):
-        return claims.make(self.client, 5.0, self.find_places)
+    def make_parts(self, guards=1):
+        return claims.make(self.client, 5.0, self.find_places, guards)
 
     def make_claims(self, parts):
         return claims.ServerClaims(

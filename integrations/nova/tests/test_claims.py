@@ -25,6 +25,18 @@ class TestNewServers(claimed.TestCase):
         self.assertEqual({('project', 'user')}, {
             (each.project_id, each.user_id) for each in held})
 
+    def test_guards_are_as_many_as_is_said(self):
+        for _ in range(8):
+            # Each process begins with one of them by chance.
+            made = self.make_claims(self.make_parts(guards=2))
+            made.claim(SERVERS[0], request(HOST))
+            made.give_back()
+
+        self.assertLessEqual({
+            each.name for each in self.client.model.providers.values()
+            if each.name.startswith('cellsched-guard-')},
+            {'cellsched-guard-0', 'cellsched-guard-1'})
+
     def test_claim_is_given_back(self):
         self.claims.claim(SERVERS[0], request(HOST, OTHER))
         self.claims.give_back()
