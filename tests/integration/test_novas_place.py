@@ -80,6 +80,8 @@ class TestPackage(TestCase):
         conf = self.directory / 'nova.conf'
         conf.write_text(
             '[DEFAULT]\nservicegroup_driver = mc\n'
+            '[api_database]\nconnection = sqlite://\n'
+            '[database]\nconnection = sqlite://\n'
             '[filter_scheduler]\nenabled_filters = ComputeFilter,Missing\n'
             'weight_classes = no.such.Weigher\n')
 
@@ -123,6 +125,25 @@ class TestPackage(TestCase):
             [line] = said.splitlines()
             self.assertIn('[cellsched] refresh_interval', line)
             self.assertIn('often', line)
+
+    def test_database_that_is_missing_is_named_in_a_line(self):
+        conf = self.directory / 'nova.conf'
+        api, own = (f'[{group}]\nconnection = sqlite://\n'
+                    for group in ('api_database', 'database'))
+        heard = '[oslo_messaging_notifications]\ndriver = messagingv2\n'
+        for text, missing, module, *command in (
+                (own, 'api_database', 'main'),
+                (api, 'database', 'main'),
+                (heard, 'api_database', 'shadow_commands', 'run'),
+                (own, 'api_database', 'commands', 'plan', '--flavor', '4')):
+            conf.write_text(text)
+
+            said = self.run_python(
+                '-m', f'cellsched_nova.{module}', '--config-file', str(conf),
+                *command, code=1)
+
+            [line] = said.splitlines()
+            self.assertIn(f'[{missing}] connection', line)
 
 
 class TestFunctional(TestCase):

@@ -30,6 +30,10 @@ _OTHERS = frozenset(enabled.OPTIONS)
 _GROUPS = ('DEFAULT', 'filter_scheduler', 'metrics', 'scheduler')
 _DEFAULT = frozenset({'default_availability_zone', 'service_down_time'})
 
+#: Databases whose URLs are needed, by the groups that have them.
+_DATABASES = {'api_database': 'API database',
+              'database': 'database of cell0'}
+
 #: Settings of Nova's that this scheduler does not honour, and why not.
 _REFUSED = {
     ('DEFAULT', 'servicegroup_driver', 'mc'):
@@ -88,6 +92,21 @@ class ProductOptions:
         return changed
 
 
+def check_cells(nova: cfg.ConfigOpts, cells: Iterable[Any]) -> None:
+    """Make sure that URLs of cells' databases say where these are.
+
+    :param cells: Nova's mappings
+    :raises cellsched.exception.ConfigurationInvalid: one is a template, of an
+        option that is not set
+    """
+    for cell in cells:
+        if '{' in cell.database_connection and not nova.database.connection:
+            raise exception.ConfigurationInvalid(
+                field='[database] connection',
+                expected='the URL that the one of the database of the cell '
+                f'{cell.identity} is a template for')
+
+
 def read(argv: Sequence[str]) -> None:
     """Read Nova's configuration.
 
@@ -105,12 +124,17 @@ def read(argv: Sequence[str]) -> None:
             field='[DEFAULT] transport_url', expected=str(exc)) from None
 
 
-def problems(nova: cfg.ConfigOpts) -> list[str]:
-    """Return what of a configuration cannot be honoured, a line for each."""
+def problems(nova: cfg.ConfigOpts, *databases: str) -> list[str]:
+    """Return what of a configuration cannot be honoured, a line for each.
+
+    :param databases: groups of options that have to say where a database is
+    """
     found = _wrong_values(nova)
     if found:
         # What else there is depends on these.
         return found
+    found = [f'[{group}] connection: the URL of Nova\'s {_DATABASES[group]} '
+             'is missing' for group in databases if not nova[group].connection]
     for (group, name, value), why in _REFUSED.items():
         section = _section(nova, group)
         if name in section and section[name] == value:

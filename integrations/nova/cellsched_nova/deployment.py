@@ -173,7 +173,9 @@ class NovaDeployment(deployment.ReadDeployment):
         # Instances are read of the hosts that are asked about, and not at
         # once of all.
         CONF.set_override('track_instance_changes', False, 'filter_scheduler')
-        return host_manager.HostManager()
+        manager = host_manager.HostManager()
+        configuration.check_cells(CONF, manager.cells.values())
+        return manager
 
     @functools.cached_property
     def _hosts(self) -> source.NovaHosts:

@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     except exception.ConfigurationInvalid as exc:
         print(f'cannot be honoured: {exc}', file=sys.stderr)
         return 1
-    problems = configuration.problems(CONF)
+    problems = configuration.problems(CONF, 'api_database', 'database')
     if problems:
         for problem in problems:
             print(f'cannot be honoured: {problem}', file=sys.stderr)

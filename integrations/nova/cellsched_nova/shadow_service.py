@@ -118,6 +118,7 @@ def make_shadow(
     """
     own = configuration.ProductOptions(conf).conf
     manager = host_manager.HostManager()
+    configuration.check_cells(conf, manager.cells.values())
     client = report.report_client_singleton()
     hosts = source.NovaHosts(manager, client, conf)
     parts = decision_parts.make(
@@ -146,7 +147,7 @@ def run(argv: Sequence[str]) -> int:
     :raises cellsched.exception.CellschedException: it cannot begin
     """
     deployment.configure(argv)
-    found = [*configuration.problems(CONF), *problems(CONF)]
+    found = [*configuration.problems(CONF, 'api_database'), *problems(CONF)]
     if found:
         for problem in found:
             print(f'cannot be honoured: {problem}', file=sys.stderr)

@@ -2,6 +2,7 @@
 """Nova's configuration is taken over, and what cannot be is named."""
 
 import tempfile
+import types
 import unittest
 
 import nova.conf
@@ -95,6 +96,29 @@ class TestProblems(TestCase):
             ['[DEFAULT] service_down_time', '[scheduler] max_attempts',
              '[cellsched] claim_timeout'],
             [line.partition(':')[0] for line in found])
+
+    def test_database_that_is_needed_and_missing_is_a_line(self):
+        self.assertEqual(
+            ['[api_database] connection', '[database] connection'],
+            [line.partition(':')[0] for line in configuration.problems(
+                CONF, 'api_database', 'database')])
+
+        self.flags('api_database', connection='sqlite://')
+
+        [line] = configuration.problems(CONF, 'api_database', 'database')
+        self.assertIn('[database] connection', line)
+
+    def test_cell_whose_url_is_a_template_of_nothing_is_named(self):
+        cell = types.SimpleNamespace(
+            identity='uuid(cell1)', database_connection='{scheme}://db/nova')
+        with self.assertRaisesRegex(
+                exception.ConfigurationInvalid, 'cell1') as caught:
+            configuration.check_cells(CONF, [cell])
+        self.assertEqual(
+            '[database] connection', caught.exception.field)
+
+        self.flags('database', connection='sqlite://')
+        configuration.check_cells(CONF, [cell])
 
     def test_each_problem_is_a_line(self):
         self.flags(servicegroup_driver='mc')
