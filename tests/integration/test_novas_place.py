@@ -179,6 +179,9 @@ class TestWholeNova(TestCase):
     def test_faults_are_outlasted_or_told_and_nothing_leaks(self):
         self.run_modules('test_faults', 'test_moves')
 
+    def test_steps_of_the_adoption_are_taken_and_taken_back(self):
+        self.run_modules('test_adoption')
+
 
 class TestCommands(TestCase):
     """Commands are processes, over Nova's databases and Placement."""
