@@ -12,7 +12,6 @@ from oslo_log import log
 
 from cellsched.claims import base
 from cellsched.claims import placement as placement_claims
-from cellsched.claims.placement import server as server_
 from cellsched.claims import remote
 from cellsched import clock
 from cellsched import exception
@@ -56,7 +55,7 @@ def make(
     """
     patience = patience_.Patience(timeout_s)
     sender = report_client.ReportClient(client, patience)
-    holdings = holdings_.Holdings(server_.PlacementServer(sender), patience)
+    holdings = holdings_.Holdings(sender, patience, guards)
     store = placement_claims.PlacementClaims(
         sender, clock.Clock(), random.Random(), guards=guards,
         retry_timeout_s=timeout_s)
@@ -82,7 +81,7 @@ class ServerClaims:
     A server that holds nothing is claimed for by the product's claim store,
     which never takes more than there is, and does or undoes what it was not
     answered. One that holds a claim already, as one that is evacuated, has
-    both then, as Nova has it.
+    both then, as with Nova.
 
     :param context: an administrator's
     :param spec: Nova's request

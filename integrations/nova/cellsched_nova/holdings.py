@@ -3,7 +3,9 @@
 
 A write says all that an instance is to hold from now on, and has the
 generation of what it held when that was read. So it is done on that or not at
-all, and never once a later one was done.
+all. It has a guard too, as all that the product claims in Placement, and is
+settled before anything is read again: what was not answered is done by then,
+or never will be.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,7 @@ import dataclasses
 import random
 from typing import TypeVar
 
+from cellsched.claims.placement import guards as guards_
 from cellsched.claims.placement import messages
 from cellsched.claims.placement import server as server_
 from cellsched.claims import remote
@@ -52,13 +55,20 @@ class Holdings:
     """
 
     def __init__(
-        self, server: server_.PlacementServer, patience: patience_.Patience
+        self, client: server_.PlacementClient, patience: patience_.Patience,
+        guards: int,
     ) -> None:
-        self._server = server
+        self._server = server_.PlacementServer(client)
         self._patience = patience
+        self._guards = guards_.Guards(
+            self._server, _OWNERS, clock.Clock(), random.Random(), guards)
 
     def read(self, instances: Iterable[str]) -> dict[str, messages.Holding]:
-        """Return what those instances hold that hold something."""
+        """Return what those instances hold that hold something.
+
+        Nothing that was written here before is done any more after that.
+        """
+        self._guards.settle_all()
         return self._server.holdings(list(instances))
 
     def release(self, instance: str, holds: messages.Holding) -> bool:
@@ -71,22 +81,21 @@ class Holdings:
     def take_off(
         self, addition: Addition, holds: messages.Holding | None
     ) -> bool:
-        """Take a claim off, whether it was added or may yet be.
+        """Take a claim off, if it was added.
 
         Where somebody claimed otherwise meanwhile, that stays.
 
         :param holds: what the instance holds, as it was read
         :returns: False if that has changed
         """
-        if holds is None:
-            return True
         added = addition.resources
-        left = {provider: resources
-                for provider, resources in holds.allocations.items()
-                if resources != added.get(provider)}
-        if left.keys() & added.keys():
+        if holds is None or any(holds.allocations.get(provider) != resources
+                                for provider, resources in added.items()):
             return True
-        answer = self._write(addition.instance, _body(addition, holds, left))
+        answer = self._write(addition.instance, _body(addition, holds, {
+            provider: resources
+            for provider, resources in holds.allocations.items()
+            if provider not in added}))
         if not (answer.is_done or answer.is_conflict):
             raise remote.NotSent(
                 f'it answered {answer.status} {answer.detail}')
@@ -134,32 +143,21 @@ class Holdings:
         Where it is told that Placement does not answer, it may be added, or
         be so later.
         """
-        is_unsure = False
-
         def attempt() -> bool | None:
-            nonlocal is_unsure
-            was_unsure, is_unsure = is_unsure, True
-            instance = addition.instance
-            holds = self._server.holding(instance)
+            holds = self.read([addition.instance]).get(addition.instance)
             before = {} if holds is None else holds.allocations
-            answer = self._write(instance, _body(
+            answer = self._write(addition.instance, _body(
                 addition, holds, {**before, **addition.resources}))
-            if answer.is_done:
-                return True
-            if not answer.is_conflict and was_unsure and holds is not None:
-                # An earlier attempt may be on its way.
-                if not self._write(
-                        instance, _body(addition, holds, before)).is_done:
-                    return None
-            is_unsure = was_unsure
-            return None if answer.is_conflict else False
+            return None if answer.is_conflict else answer.is_done
 
         return self._patiently(attempt)
 
     def _write(
         self, instance: str, body: messages.Body
     ) -> messages.PlacementAnswer:
-        return self._server.set_allocations({instance: body})
+        with self._guards.taken(body['allocations']) as held:
+            self._guards.settle(held.guard)
+            return self._guards.write(held.guard, {instance: body})
 
     def _patiently(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
         """Return the first outcome of an attempt that is not None."""

@@ -37,6 +37,23 @@ class TestNewServers(claimed.TestCase):
             if each.name.startswith('cellsched-guard-')},
             {'cellsched-guard-0', 'cellsched-guard-1'})
 
+    def test_claim_that_others_release_just_now_is_made_again(self):
+        self.claims.claim(SERVERS[0], request(HOST))
+        looks = []
+
+        def release_meanwhile(asked):
+            looks.extend([asked] * (asked.path.endswith(SERVERS[0])))
+            if len(looks) == 2:
+                # It was found to be there at the first look.
+                self.client.fault = None
+                self.make_parts().store.release([SERVERS[0]])
+            return self.client.model.answer(asked)
+
+        self.client.fault = release_meanwhile
+        self.assertTrue(self.make_claims(self.make_parts()).claim(
+            SERVERS[0], request(HOST)))
+        self.assertEqual({SERVERS[0]: [HOST]}, self.held())
+
     def test_claim_is_given_back(self):
         self.claims.claim(SERVERS[0], request(HOST, OTHER))
         self.claims.give_back()
@@ -80,11 +97,14 @@ class TestServerThatHoldsSomething(claimed.TestCase):
         self.parts.store.claim([base.Claim(self.server, SOURCE, {'VCPU': 1})])
         self.place(SOURCE)
 
+    def is_addition(self, asked):
+        return self.client.is_claim(asked) and len(
+            asked.body.get(self.server, {'allocations': ()})['allocations']
+        ) > 1
+
     def catch(self, asked):
         """Have what adds something to the server come later."""
-        if self.client.is_claim(asked) and HOST in (
-                asked.body[self.server]['allocations']) and (
-                    SOURCE in asked.body[self.server]['allocations']):
+        if self.is_addition(asked):
             self.late.append(asked)
             self.client.fault = None
             raise ks_exceptions.ConnectTimeout('it is slow')
@@ -134,6 +154,19 @@ class TestServerThatHoldsSomething(claimed.TestCase):
         self.assertTrue(self.claims.claim(self.server, request(HOST)))
         self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
+    def test_claim_is_made_again_where_others_change_what_is_held(self):
+        others = self.make_parts()
+
+        def change_meanwhile(asked):
+            if self.is_addition(asked):
+                self.client.fault = None
+                others.holdings.renew({self.server})
+            return self.client.model.answer(asked)
+        self.client.fault = change_meanwhile
+
+        self.assertTrue(self.claims.claim(self.server, request(HOST)))
+        self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
+
     def lose_what_is_added(self):
         """Have a claim taken, and nothing be told of it nor afterwards."""
         def lose(asked):
@@ -155,6 +188,13 @@ class TestServerThatHoldsSomething(claimed.TestCase):
 
         self.assertTrue(self.pay())
         self.assertEqual({self.server: [SOURCE]}, self.held())
+
+    def test_what_others_claimed_there_meanwhile_stays(self):
+        self.lose_what_is_added()
+        self.client.model.rows[self.server, HOST, 'VCPU'] = 2
+
+        self.assertTrue(self.pay())
+        self.assertEqual({self.server: [SOURCE, HOST]}, self.held())
 
     def test_server_that_is_there_meanwhile_keeps_both(self):
         self.lose_what_is_added()

@@ -8,6 +8,7 @@ Placement fails below all that asks it, where requests leave the process.
 import contextlib
 import functools
 import io
+import json
 import math
 import threading
 
@@ -107,13 +108,15 @@ def allocations(request):
 
 
 def claims(request):
-    """Tell claims of servers that held nothing, which have a guard."""
+    """Tell claims, which have a guard."""
     return allocations(request) and 'CELLSCHED_GUARD' in str(request.body)
 
 
 def additions(request):
     """Tell claims of servers that keep what they hold."""
-    return allocations(request) and not claims(request)
+    return claims(request) and any(
+        len(each['allocations']) > 1
+        for each in json.loads(request.body).values())
 
 
 @contextlib.contextmanager
