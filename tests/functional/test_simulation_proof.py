@@ -143,7 +143,7 @@ class TestSimulationProof(base.TestCase):
         """All of it is of one transaction, so that no order can be wrong."""
         self.assertIsMissed(
             (build_and_schedule.BuildAndSchedule, '_fence', look_once),
-            kinds=('freeze', 'commit'), first=120)
+            kinds=('freeze', 'commit'), rate=0.4, first=50)
 
     def test_conditions_of_transitions(self):
         self.assertIsMissed((instances, '_change', change_anyhow))
