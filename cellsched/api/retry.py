@@ -48,25 +48,22 @@ class Retry:
             # It has a request, or had one made for it since.
             raise _refused(uuid, 'BUILD')
         database = self._targets.database(cell)
-        with database.reader() as connection:
-            instance = instances.get(connection, uuid)
-            names = tags.get_many(connection, [uuid]).get(uuid, [])
-            devices = block_devices.get_many(connection, [uuid]).get(uuid)
-        if instance is None:
-            raise exception.InstanceNotFound(uuid=uuid)
         if not cell.is_cell0():
+            with database.reader() as connection:
+                instance = instances.get(connection, uuid)
+            if instance is None:
+                raise exception.InstanceNotFound(uuid=uuid)
             status = server.status_of(instance.vm_state)
             raise _refused(uuid, f'{status} in {server.name_of(cell)}'
                                  ' and not in cell0')
         with self._database.writer() as connection:
-            self._accept(connection, instance, names, devices, cell)
+            self._accept(connection, uuid, cell, database)
 
     def _accept(
-        self, connection: Any, instance: objects.Instance,
-        names: list[str], devices: list[objects.BlockDeviceMapping] | None,
-        cell0: objects.CellMapping,
+        self, connection: Any, uuid: str, cell0: objects.CellMapping,
+        database: session.Database,
     ) -> None:
-        uuid, now = instance.uuid, self._clock.now()
+        now = self._clock.now()
         if not instance_mappings.reopen(connection, uuid, cell0.id, now):
             # Its user was faster: it is tried again already, or deleted.
             if build_requests.get(connection, uuid) is not None:
@@ -75,6 +72,13 @@ class Retry:
         spec = request_specs.get(connection, uuid)
         if spec is None:
             raise _refused(uuid, 'without a record of what was asked for')
+        # Not before the mapping is held: its user may have changed it.
+        with database.reader() as in_cell0:
+            instance = instances.get(in_cell0, uuid)
+            names = tags.get_many(in_cell0, [uuid]).get(uuid, [])
+            devices = block_devices.get_many(in_cell0, [uuid]).get(uuid)
+        if instance is None:
+            raise exception.InstanceNotFound(uuid=uuid)
         instance.vm_state, instance.task_state = 'building', 'scheduling'
         instance.flavor = objects.RequestSpec.obj_from_primitive(spec).flavor
         build_requests.create(connection, [objects.BuildRequest(

@@ -25,7 +25,8 @@ class Revision:
 
     As long as there is a build request it is changed, and who is about to
     delete it sees that and writes the change into the cell first. After that
-    the row in the cell is.
+    the row in the cell is. One in cell0 is changed while no request can be
+    made out of it.
     """
 
     def __init__(
@@ -70,7 +71,6 @@ class Revision:
         self, uuid: str, in_request: Callable[[objects.BuildRequest], None],
         in_cell: Callable[[Any, datetime.datetime], bool],
     ) -> None:
-        written: objects.CellMapping | None = None
         for _ in range(_TRIES_MAX):
             with self._database.writer() as connection:
                 if build_requests.revise(connection, uuid, in_request):
@@ -78,17 +78,31 @@ class Revision:
                 mapping = instance_mappings.get_many(
                     connection, [uuid]).get(uuid)
             cell = mapping.cell_mapping if mapping else None
-            if written is not None and cell and cell.id == written.id:
-                return
             if cell is None:
                 # The request may have gone to be made anew.
                 continue
-            with self._targets.database(cell).writer() as connection:
-                if not in_cell(connection, self._clock.now()):
-                    continue
+            database = self._targets.database(cell)
             if not cell.is_cell0():
+                with database.writer() as connection:
+                    changed = in_cell(connection, self._clock.now())
+            else:
+                with self._database.writer() as connection:
+                    changed = self._change_record(
+                        connection, uuid, cell, database, in_request, in_cell)
+            if changed:
                 return
-            # From there it may have been taken to be built anew.
-            written = cell
-        if written is None:
-            raise exception.InstanceNotFound(uuid=uuid)
+        raise exception.InstanceNotFound(uuid=uuid)
+
+    def _change_record(
+        self, connection: Any, uuid: str, cell0: objects.CellMapping,
+        database: session.Database,
+        in_request: Callable[[objects.BuildRequest], None],
+        in_cell: Callable[[Any, datetime.datetime], bool],
+    ) -> bool:
+        if not instance_mappings.confirm(connection, [uuid], cell0.id):
+            return False
+        # It may have been made anew since; now it cannot be any more.
+        if build_requests.revise(connection, uuid, in_request):
+            return True
+        with database.writer() as in_cell0:
+            return in_cell(in_cell0, self._clock.now())

@@ -97,6 +97,34 @@ class TestRetry(test_servers.ServersTestCase):
         self.assertRaises(exception.InstanceNotFound, self.retry)
         self.assertEqual([0], self.rows(models.build_requests))
 
+    def test_change_after_it_was_looked_at_is_kept(self):
+        self.bury()
+        waiting = ['newest']
+
+        def rename(conn, cursor, text, *others):
+            if waiting and text.startswith('BEGIN'):
+                self.servers.update(
+                    self.context, self.uuid, name=waiting.pop())
+
+        sa.event.listen(
+            self.database.engine, 'before_cursor_execute', rename)
+        self.retry()
+
+        self.assertEqual(
+            'newest', self.servers.get(self.context, self.uuid).name)
+        self.assertEqual([1], self.rows(models.build_requests))
+
+    def test_record_that_is_not_there_is_not_found(self):
+        self.decide(self.uuid, self.cell0)
+        self.write(self.database, build_requests.delete, [self.uuid])
+
+        error = self.assertRaises(
+            exception.InstanceNotFound, self.servers._retry.run, self.uuid)
+
+        self.assertEqual(self.uuid, error.kwargs['uuid'])
+        self.assertEqual('cell0', self.mapped().name)
+        self.assertEqual([0], self.rows(models.build_requests))
+
     def test_one_of_several_retries_is_taken(self):
         self.bury()
 

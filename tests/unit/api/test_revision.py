@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renaming and tagging servers, whatever is being done with them."""
 
+import contextlib
+
+from cellsched.cells import cell0 as cell0_
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.cell import tags
@@ -78,6 +81,37 @@ class TestRevision(test_servers.ServersTestCase):
         self.assertEqual('new', self.told()[0])
         self.assertTrue(self.read(
             self.database, build_requests.get, self.uuid).buried)
+
+    def test_server_that_is_buried_anew_meanwhile_keeps_the_change(self):
+        lying = self.cells.cell0()
+        self.put(self.uuid, lying, vm_state='error', task_state=None)
+        database = self.targets.database(lying)
+        cell0 = cell0_.Cell0(
+            self.database, self.cells, self.targets, self.clock, 'conductor')
+
+        class Burying:
+            """A cell0 from which it is taken, and where it is buried anew."""
+
+            @staticmethod
+            def database(cell):
+                self.servers.retry(self.context, self.uuid)
+                return Burying
+
+            @staticmethod
+            @contextlib.contextmanager
+            def writer():
+                with database.writer() as connection:
+                    yield connection
+                cell0.exhume(database, [self.uuid])
+                request = self.read(
+                    self.database, build_requests.get, self.uuid)
+                cell0.bury(self.context, [request.instance],
+                           exception.NoValidHost(reason='None.'))
+
+        self.servers._revision._targets = Burying
+        self.servers.update(self.context, self.uuid, name='new')
+
+        self.assertEqual('new', self.told()[0])
 
     def test_names_and_tags_that_cannot_be_kept_are_refused(self):
         for bad in hostile.NAMES:
