@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cell of what could not be built."""
 
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
+from typing import Any
 
 from oslo_log import log
 
@@ -13,6 +16,7 @@ from cellsched import clock as clock_
 from cellsched import context as context_
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_rows
 from cellsched.db.cell import belongings
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
@@ -26,9 +30,6 @@ LOG = log.getLogger(__name__)
 
 #: What was being done when a build failed; Nova's name.
 EVENT = 'conductor_schedule_and_build_instances'
-
-#: Times to correct a record that its user changes while it is written.
-_TRIES_MAX = 5
 
 
 class Cell0:
@@ -54,6 +55,7 @@ class Cell0:
         instances: Sequence[objects.Instance], reason: Exception,
         owner: str | None = None,
         specs: Mapping[str, objects.RequestSpec] | None = None,
+        reasons: Mapping[str, Exception] | None = None,
     ) -> set[str]:
         """Bury builds; return the uuids of those that lie here now.
 
@@ -62,16 +64,24 @@ class Cell0:
         as it cannot be done the requests stay, and say why they failed. It
         is told before they go: twice after a crash, but not never.
 
+        What was asked for together is to be buried together: one that is
+        left, and tried again alone, could be built alone.
+
+        :param reason: what they failed of
         :param owner: who leases the requests; one that is leased by another
             since is left to it
         :param specs: what was asked for, by uuid, to be told
+        :param reasons: by uuid, of those that failed of something else
         :raises cellsched.exception.CellMappingNotFound: cell0 is not mapped
         """
+        all_ = {instance.uuid: (reasons or {}).get(instance.uuid, reason)
+                for instance in instances}
         try:
-            return self._bury(context, instances, reason, owner, specs or {})
+            return self._bury(context, instances, all_, owner, specs or {})
         except Exception as exc:
-            self.explain([instance.uuid for instance in instances], exc,
-                         owner, instance_faults.message_of(reason))
+            for each, uuids in _by_reason(all_, all_):
+                self.explain(
+                    uuids, exc, owner, instance_faults.message_of(each))
             raise
 
     def database(self) -> session.Database:
@@ -96,8 +106,9 @@ class Cell0:
 
     def _bury(
         self, context: context_.RequestContext,
-        instances: Sequence[objects.Instance], reason: Exception,
-        owner: str | None, specs: Mapping[str, objects.RequestSpec],
+        instances: Sequence[objects.Instance],
+        reasons: Mapping[str, Exception], owner: str | None,
+        specs: Mapping[str, objects.RequestSpec],
     ) -> set[str]:
         cell0 = self._cells.cell0()
         uuids = [instance.uuid for instance in instances]
@@ -111,99 +122,106 @@ class Cell0:
             read = build_requests.read(connection, decided)
         if not decided:
             return set()
-        requests = {entry.request.instance_uuid: entry.request
-                    for entry in read}
-        revisions = {entry.request.instance_uuid: entry.revision
-                     for entry in read}
-        broken = {entry.request.instance_uuid for entry in read
-                  if entry.broken}
-        for instance in instances:
-            if instance.uuid in decided:
-                requests.setdefault(instance.uuid, objects.BuildRequest(
-                    instance_uuid=instance.uuid, instance=instance))
-            if instance.uuid in broken:
-                # Who buries it may know more.
-                requests[instance.uuid].instance = instance
+        burial = _Burial(context, reasons, owner, {
+            instance.uuid: instance for instance in instances
+            if instance.uuid in decided})
+        burial.take(read)
         database = self._targets.database(cell0)
-        new = self._write(database, context, requests, revisions, reason)
+        with database.writer() as connection:
+            new = self._write(connection, burial, decided)
+        there = burial.revisions.keys() - new
+        if there:
+            # One whose request is gone lies here for good.
+            new += self._replace(database, burial, there)
         for uuid in new:
             self._notifier.failed(
-                context, 'build_instances', requests[uuid].instance,
-                specs.get(uuid), reason)
-        return self._release(database, cell0, decided, revisions, owner)
+                context, 'build_instances', burial.requests[uuid].instance,
+                specs.get(uuid), reasons[uuid])
+        return self._release(database, cell0, burial)
 
     def _write(
-        self, database: session.Database, context: context_.RequestContext,
-        requests: Mapping[str, objects.BuildRequest],
-        revisions: Mapping[str, int], reason: Exception,
+        self, connection: Any, burial: '_Burial', uuids: Collection[str]
     ) -> list[str]:
-        """Write the records; those of an earlier try are replaced."""
+        """Write the records; return which were not there."""
         now = self._clock.now()
-        for request in requests.values():
+        requests = [request for uuid, request in burial.requests.items()
+                    if uuid in uuids]
+        for request in requests:
             instance = request.instance
             instance.vm_state, instance.task_state = 'error', None
             instance.host = instance.node = None
-        with database.writer() as connection:
-            # One whose request is gone lies here for good.
-            there = instances_.lock(connection, revisions)
-            if there:
-                instances_.purge(connection, there)
-            new = instances_.create(
-                connection, [request.instance for request
-                             in requests.values()], now)
-            belongings.add(connection, [requests[uuid] for uuid in new], now)
-            for uuid in new:
-                instance_faults.record(
-                    connection, uuid, reason, self._host, now)
+        new = instances_.create(
+            connection, [request.instance for request in requests], now)
+        belongings.add(
+            connection, [burial.requests[uuid] for uuid in new], now)
+        for uuid in new:
+            instance_faults.record(
+                connection, uuid, burial.reasons[uuid], self._host, now)
+        for reason, those in _by_reason(burial.reasons, new):
             instance_actions.create_failed(
-                connection, new, 'create', EVENT, context, now, reason,
-                self._host)
+                connection, those, 'create', EVENT, burial.context, now,
+                reason, self._host)
         return new
+
+    def _replace(
+        self, database: session.Database, burial: '_Burial',
+        uuids: Iterable[str],
+    ) -> list[str]:
+        """Replace the records of earlier tries; return which were.
+
+        That is done while nobody else can take the requests up: another
+        conductor may have buried them since, and their users changed what
+        lies here.
+        """
+        with self._database.writer() as connection:
+            held = build_requests.held(
+                connection, dict.fromkeys(uuids, burial.owner))
+            if not held:
+                return []
+            burial.take(build_requests.read(connection, held))
+            with database.writer() as in_cell0:
+                instances_.purge(in_cell0, instances_.lock(in_cell0, held))
+                return self._write(in_cell0, burial, held)
 
     def _release(
         self, database: session.Database, cell0: objects.CellMapping,
-        decided: set[str], revisions: dict[str, int], owner: str | None,
+        burial: '_Burial',
     ) -> set[str]:
-        """Delete the requests; return what lies here now."""
-        for _ in range(_TRIES_MAX):
-            with self._database.writer() as connection:
-                lying = instance_mappings.confirm(
-                    connection, decided, cell0.id)
-                left = lying - build_requests.delete(
-                    connection, lying, owner, revisions)
-                if owner is not None:
-                    left = {*build_requests.held(
-                        connection, dict.fromkeys(left, owner))}
-                changed = build_requests.read(connection, left)
-                lost = instance_mappings.get_many(connection, decided - lying)
-            if lost:
-                self._take_back(database, lost.values())
-            if not changed:
-                break
-            with database.writer() as connection:
-                for entry in changed:
-                    belongings.correct(
-                        connection, entry.request, self._clock.now())
-            revisions.update({entry.request.instance_uuid: entry.revision
-                              for entry in changed})
+        """Delete the requests; return what lies here now.
+
+        What their users changed since is brought here first, and what is not
+        to lie here is removed, while nobody else can do anything with them:
+        all requests go or none, for those of a batch share their fate.
+        """
+        with self._database.writer() as connection:
+            held = build_requests.held(
+                connection, dict.fromkeys(burial.requests, burial.owner))
+            lying = instance_mappings.confirm(
+                connection, burial.requests, cell0.id)
+            mine = held.keys() & lying
+            changed = [uuid for uuid in sorted(mine)
+                       if held[uuid] != burial.revisions.get(uuid, 0)]
+            burial.take(build_requests.read(connection, changed))
+            lost = _lost(connection, burial.requests.keys() - lying, cell0)
+            if changed or lost:
+                with database.writer() as in_cell0:
+                    for uuid in changed:
+                        belongings.correct(
+                            in_cell0, burial.requests[uuid],
+                            self._clock.now())
+                    self._take_back(in_cell0, lost)
+            build_requests.drop(connection, mine)
         return lying
 
     def _take_back(
-        self, database: session.Database,
-        mappings: Iterable[objects.InstanceMapping],
+        self, connection: Any, mappings: Iterable[objects.InstanceMapping]
     ) -> None:
-        """Remove those that are not to lie here after all.
-
-        The user was faster and deleted them, or another conductor took them
-        up, when this one had been thought dead, and gave them another cell.
-        """
-        with database.writer() as connection:
-            for mapping in mappings:
-                uuid = mapping.instance_uuid
-                if mapping.queued_for_delete:
-                    instances_.delete(connection, uuid, self._clock.now())
-                else:
-                    instances_.purge(connection, [uuid])
+        for mapping in mappings:
+            uuid = mapping.instance_uuid
+            if mapping.queued_for_delete:
+                instances_.delete(connection, uuid, self._clock.now())
+            else:
+                instances_.purge(connection, [uuid])
 
     def explain(
         self, uuids: Iterable[str], obstacle: Exception,
@@ -223,3 +241,67 @@ class Cell0:
         except Exception:
             LOG.exception('Could not record why the builds of instances %s '
                           'failed', list(uuids))
+
+
+def _by_reason(
+    reasons: Mapping[str, Exception], uuids: Iterable[str]
+) -> list[tuple[Exception, list[str]]]:
+    """Return builds by what they failed of."""
+    groups: dict[int, tuple[Exception, list[str]]] = {}
+    for uuid in uuids:
+        reason = reasons[uuid]
+        groups.setdefault(id(reason), (reason, []))[1].append(uuid)
+    return [*groups.values()]
+
+
+def _lost(
+    connection: Any, uuids: Iterable[str], cell0: objects.CellMapping
+) -> list[objects.InstanceMapping]:
+    """Return those that are not to lie here after all, and hold them so.
+
+    The user was faster and deleted them, or another conductor took them up,
+    when this one had been thought dead, and gave them another cell.
+    """
+    uuids = sorted(uuids)
+    if not uuids:
+        return []
+    instance_mappings.hold(connection, uuids)
+    return [
+        mapping for mapping in instance_mappings.get_many(
+            connection, uuids).values()
+        if mapping.queued_for_delete or mapping.cell_mapping is None
+        or mapping.cell_mapping.id != cell0.id]
+
+
+@dataclasses.dataclass
+class _Burial:
+    """Builds that are buried together.
+
+    :param reasons: what each failed of, by uuid
+    :param owner: who leases their requests; None for anybody
+    :param instances: as who buries them knows them
+    """
+
+    context: context_.RequestContext
+    reasons: Mapping[str, Exception]
+    owner: str | None
+    instances: Mapping[str, objects.Instance]
+    #: What is asked for, and in which revision where there is a request.
+    requests: dict[str, objects.BuildRequest] = dataclasses.field(init=False)
+    revisions: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.requests = {
+            uuid: objects.BuildRequest(instance_uuid=uuid, instance=instance)
+            for uuid, instance in self.instances.items()}
+
+    def take(self, entries: Iterable[request_rows.Leased]) -> None:
+        """Have requests as they were just read."""
+        for entry in entries:
+            request = entry.request
+            uuid = request.instance_uuid
+            if entry.broken:
+                # Who buries it may know more.
+                request.instance = self.instances[uuid]
+            self.requests[uuid] = request
+            self.revisions[uuid] = entry.revision

@@ -339,17 +339,19 @@ class BuildAndSchedule:
         self, context: context_.RequestContext, builds: list[build_.Build],
         owner: str,
     ) -> None:
-        for batch in _by_reason(builds):
-            reason = batch[0].reason
-            assert reason is not None
-            try:
-                self._cell0.bury(
-                    context, [build.instance for build in batch], reason,
-                    owner, {build.uuid: build.spec for build in batch
-                            if build.spec.get('flavor')})
-            except Exception:
-                LOG.exception('Cell0 cannot take %s; they stay until it can',
-                              [build.uuid for build in batch])
+        if not builds:
+            return
+        reasons = {build.uuid: build.reason for build in builds
+                   if build.reason is not None}
+        try:
+            self._cell0.bury(
+                context, [build.instance for build in builds],
+                reasons[builds[0].uuid], owner, {
+                    build.uuid: build.spec for build in builds
+                    if build.spec.get('flavor')}, reasons)
+        except Exception:
+            LOG.exception('Cell0 cannot take %s; they stay until it can',
+                          [build.uuid for build in builds])
 
 
 def _by_reason(builds: Sequence[build_.Build]) -> list[list[build_.Build]]:

@@ -227,18 +227,19 @@ def mark_exhumed(connection: sa.Connection, uuids: Iterable[str]) -> None:
 
 
 def held(
-    connection: sa.Connection, owners: Mapping[str, str]
+    connection: sa.Connection, owners: Mapping[str, str | None]
 ) -> dict[str, int]:
     """Return the requests that are leased by these, with their revisions.
 
     That stays so until the transaction ends.
 
-    :param owners: who has leased them, by instance
+    :param owners: who has leased them, by instance; None for anybody or
+        nobody
     """
     return {row.instance_uuid: row.revision
             for chunk in statements.chunks(owners)
             for row in connection.execute(_HELD, {'these': chunk})
-            if row.lease_owner == owners[row.instance_uuid]}
+            if owners[row.instance_uuid] in (None, row.lease_owner)}
 
 
 def delete(

@@ -176,6 +176,15 @@ def confirm(
                 _TABLE.c.cell_id == cell_id, _WANTED)}
 
 
+def hold(connection: sa.Connection, uuids: Iterable[str]) -> None:
+    """Have these servers keep their cells until the transaction ends.
+
+    One that has none gets none meanwhile.
+    """
+    for chunk in statements.chunks(uuids):
+        statements.lock(connection, _TABLE.c.instance_uuid, chunk)
+
+
 def withdraw(
     connection: sa.Connection, uuids: Iterable[str], cell_id: int,
     now: datetime.datetime,

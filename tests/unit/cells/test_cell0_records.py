@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is written of a build that is buried, or cannot be."""
 
+from concurrent import futures
+
+from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.cells import cell0
 from cellsched.db.api import build_requests
+from cellsched.db.api import instance_mappings
 from cellsched.db.cell import block_devices
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instances
@@ -105,32 +109,125 @@ class TestRecord(RecordCase):
 
         self.assertEqual(('new', ['b'], 1), self.lying(made.uuid))
 
-    def test_changes_while_it_is_written_are_corrected(self):
+    def test_change_while_it_is_written_is_corrected(self):
         made = self.accept()
         uuid = made.uuid
         self.during(
             'INSERT INTO instance_faults',
             lambda: self.revise(uuid, 'new', 'b'))
-        self.during(
-            'UPDATE instances SET', lambda: self.revise(uuid, 'newer', 'c'))
 
         self.assertEqual({uuid}, self.bury(made))
 
-        self.assertEqual(('newer', ['c'], 1), self.lying(uuid))
+        self.assertEqual(('new', ['b'], 1), self.lying(uuid))
         self.assertIsNone(self.request_of(uuid))
 
-    def test_user_who_does_not_stop_is_left_to_a_later_try(self):
+    def test_no_request_goes_if_one_cannot_be_corrected(self):
+        """What is tried again alone could be built alone."""
+        changed, other = self.accept(), self.accept()
+        self.during('INSERT INTO instance_faults',
+                    lambda: self.revise(changed.uuid, 'new'))
+        self.during('UPDATE instances SET', self.break_off)
+
+        self.assertRaises((db_exc.DBError, RuntimeError), self.bury,
+                          changed, other)
+
+        for made in changed, other:
+            self.assertIsNotNone(self.request_of(made.uuid))
+        self.assertEqual({changed.uuid, other.uuid},
+                         self.bury(changed, other))
+        self.assertEqual('new', self.lying(changed.uuid)[0])
+
+    def break_off(self):
+        raise RuntimeError('The database went away.')
+
+    def test_nobody_takes_it_up_while_it_is_corrected(self):
         made = self.accept()
         uuid = made.uuid
-        names = [str(number) for number in range(10)]
-        self.during('INSERT INTO instance_faults',
-                    lambda: self.revise(uuid, 'first'))
-        self.during('UPDATE instances SET', *[
-            lambda name=name: self.revise(uuid, name) for name in names])
 
+        def take_up():
+            self.take_up(uuid)
+            self.bury(made, owner='other')
+            self.write(self.grave, instances.update, uuid,
+                       {'display_name': 'newest'}, samples.NOW)
+
+        self.during('INSERT INTO instance_faults',
+                    lambda: self.revise(uuid, 'new'))
+        self.bury_beside(made, take_up)
+
+        self.assertEqual(('newest', [], 1), self.lying(uuid))
+
+    def test_nobody_buries_it_anew_while_it_is_taken_back(self):
+        """Else it would be nowhere: its record would be removed."""
+        made = self.accept()
+        uuid, east = made.uuid, self.add_cell('east')
+
+        def take_up():
+            self.take_up(uuid)
+            self.write(self.database, instance_mappings.withdraw, [uuid],
+                       self.cells.cell0().id, samples.NOW)
+            self.write(self.database, instance_mappings.decide, [uuid],
+                       east.id, samples.NOW)
+
+        def bury_anew():
+            self.write(self.database, instance_mappings.withdraw, [uuid],
+                       east.id, samples.NOW)
+            self.bury(made, owner='other')
+
+        self.during('INSERT INTO instance_faults', take_up)
+        self.bury_beside(made, bury_anew)
+
+        self.assertEqual(('server', ['a'], 1), self.lying(uuid))
+
+    def bury_beside(self, made, function):
+        """Bury it, and do something when it is corrected or taken back."""
+        waiting = []
+
+        def begin():
+            waiting.append(threads.submit(function))
+            # It waits for the transaction that this is done in.
+            futures.wait(waiting, 0.2)
+
+        self.before_writing(2, begin)
+        with futures.ThreadPoolExecutor(1) as threads:
+            self.bury(made)
+            waiting[0].result(60)
+
+    def test_record_that_another_conductor_wrote_stays(self):
+        """Its user may have changed it since, and it lies here for good."""
+        made = self.accept()
+        uuid = made.uuid
+
+        def take_up():
+            self.take_up(uuid)
+            self.bury(made, owner='other',
+                      reason=exception.NoValidHost(reason='Later.'))
+            self.write(self.grave, instances.update, uuid,
+                       {'display_name': 'renamed'}, samples.NOW)
+
+        self.before_writing(1, take_up)
         self.bury(made)
 
-        self.assertIsNotNone(self.request_of(uuid))
+        self.assertEqual(('renamed', ['a'], 1), self.lying(uuid))
+        self.assertIn('Later.', self.read(
+            self.grave, instance_faults.latest, [uuid])[uuid])
+
+    def take_up(self, uuid):
+        """Lease a request as one whose lease has run out."""
+        self.write(self.database, build_requests.lease, [uuid], 'other',
+                   60, 120)
+
+    def before_writing(self, time, function):
+        """Call a function before a transaction in cell0, the nth of all."""
+        left = [time]
+
+        def call(conn, cursor, text, *others):
+            if text.startswith('BEGIN') and left:
+                left[0] -= 1
+                if not left[0]:
+                    left.clear()
+                    function()
+
+        sa.event.listen(self.grave.engine, 'before_cursor_execute', call)
 
     def test_record_of_an_earlier_try_is_replaced(self):
         made = self.accept()

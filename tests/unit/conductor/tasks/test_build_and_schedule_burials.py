@@ -21,8 +21,8 @@ class Quotas(noop.NoopQuotaDriver):
 
     def admit_all(self, connection, batches):
         return {build.uuid: exception.OverQuota(
-            overs='instances', req=1, used=9, allowed=9)
-            for batch in batches for build in batch.builds}
+            overs='instances', req=1, used=number, allowed=9)
+            for batch in batches for number, build in enumerate(batch.builds)}
 
 
 class TestBurial(base.TestCase):
@@ -45,11 +45,12 @@ class TestBurial(base.TestCase):
         for uuid in uuids:
             self.assertBuried(uuid, 'another place')
 
-    def test_those_of_another_reason_are_buried_alone(self):
+    def test_those_of_another_reason_are_buried_with_them(self):
+        """One that is left, and tried again alone, could be built alone."""
         uuids = self.accept(2)
 
         self.task(quotas=Quotas(None, None)).run(base.USER, uuids)
 
-        self.assertEqual([[uuid] for uuid in uuids], self.cell0.buried)
-        for uuid in uuids:
-            self.assertBuried(uuid, 'Quota exceeded')
+        self.assertEqual([uuids], self.cell0.buried)
+        for number, uuid in enumerate(uuids):
+            self.assertBuried(uuid, f'but already used {number}')

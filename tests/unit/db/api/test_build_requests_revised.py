@@ -129,4 +129,6 @@ class TestKept(RequestCase):
             build_requests.held, dict.fromkeys(self.uuids, 'me')))
         self.assertEqual({}, self.write(
             build_requests.held, dict.fromkeys(self.uuids, 'other')))
+        self.assertEqual(dict.fromkeys(self.uuids, 0), self.write(
+            build_requests.held, dict.fromkeys(self.uuids)))
         self.assertEqual({}, self.write(build_requests.held, {}))
