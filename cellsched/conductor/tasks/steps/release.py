@@ -14,6 +14,7 @@ from cellsched.db.api import build_requests
 from cellsched.db.cell import belongings
 from cellsched.db import session
 from cellsched import exception
+from cellsched import objects
 from cellsched.quota import base as quota
 
 LOG = log.getLogger(__name__)
@@ -24,7 +25,8 @@ class Release(saga.Step):
 
     Who deletes one owns the outcome. If it is gone its user was faster, and
     the deletion wins; if somebody else leases it by now it is left to them;
-    if its user changed it since it was read, its row is changed first.
+    if its user changed it since it was read, its row is changed first. Where
+    that cannot be done, and too few of its batch are left, all of them fail.
 
     What its project has no quota for fails instead. The request and the quota
     are of one transaction, so that each server is counted when the next one
@@ -49,6 +51,10 @@ class Release(saga.Step):
                 return self._release(left)
             except _Changed as exc:
                 self._change(exc.builds)
+                for build in exc.builds:
+                    # Once one is released it is too late.
+                    if build.batch is not None:
+                        build.batch.fail_together()
                 left = build_.going_on(left)
 
     def _release(self, builds: Sequence[build_.Build]) -> None:
@@ -71,33 +77,44 @@ class Release(saga.Step):
                 build.end(build_.Outcome.FAILED, refused[build.uuid])
 
     def _change(self, builds: Sequence[build_.Build]) -> None:
-        """Bring what users changed meanwhile into the cells."""
-        with self._database.reader() as connection:
+        """Bring what users changed meanwhile into the cells.
+
+        That is done while nobody else can take the builds up: once another
+        conductor has released one, its user changes the row, and what was
+        read before is old.
+        """
+        with self._database.writer() as connection:
+            owners = {build.uuid: build.owner for build in builds}
+            ours = build_requests.held(connection, owners)
             now = {entry.request.instance_uuid: entry
-                   for entry in build_requests.read(
-                       connection, [build.uuid for build in builds])}
-        found = [build for build in builds if build.uuid in now]
-        for build in found:
-            entry, old = now[build.uuid], build.instance
-            build.request = entry.request
-            build.instance.availability_zone = old.availability_zone
-            build.instance.build_attempts = old.build_attempts
-        for cell, batch in build_.by_cell(found):
-            try:
-                with self._targets.database(cell).writer() as connection:
-                    for build in batch:
-                        belongings.correct(
-                            connection, build.request, self._clock.now())
-            except exception.TransactionLost:
-                raise
-            except Exception as exc:
-                LOG.exception('Cell %s cannot be written', cell.identity)
-                for build in batch:
-                    build.end(build_.Outcome.FAILED, exc)
-            else:
+                   for entry in build_requests.read(connection, ours)}
+            found = [build for build in builds if build.uuid in now
+                     and build.owner == owners[build.uuid]]
+            for build in found:
+                entry, old = now[build.uuid], build.instance
+                build.request = entry.request
+                build.instance.availability_zone = old.availability_zone
+                build.instance.build_attempts = old.build_attempts
+            for cell, batch in build_.by_cell(found):
+                self._correct(cell, batch)
                 # Not before it is there: this may have to be done again.
-                for build in batch:
+                for build in build_.going_on(batch):
                     build.revision = now[build.uuid].revision
+
+    def _correct(
+        self, cell: objects.CellMapping, builds: Sequence[build_.Build]
+    ) -> None:
+        try:
+            with self._targets.database(cell).writer() as connection:
+                for build in builds:
+                    belongings.correct(
+                        connection, build.request, self._clock.now())
+        except exception.TransactionLost:
+            raise
+        except Exception as exc:
+            LOG.exception('Cell %s cannot be written', cell.identity)
+            for build in builds:
+                build.fail(exc)
 
 
 class _Changed(Exception):
