@@ -68,6 +68,58 @@ class TestCapacity(base.TestCase):
         self.assertEqual([], self.found(
             lambda held: once and once.pop()()))
 
+    def test_claims_that_change_hands_between_two_pages_are_right(self):
+        """They are seen under both names then, or under none."""
+        for first_sees_both in (True, False):
+            names = sorted(samples.uuids(6))
+            source, target = ((names[0], names[5]) if first_sees_both
+                              else (names[5], names[0]))
+            for name in names:
+                provider = self.one if name == source else self.other
+                self.store.claim([claims_base.Claim(
+                    name, provider, {'VCPU': 1})])
+            once = [lambda: self.store.transfer(source, target)]
+
+            self.assertEqual([], self.found(
+                lambda held: once and once.pop()()))
+
+            self.assertEqual([], once)
+            self.store.release(names)
+
+    def test_claims_that_change_hands_in_two_walks_are_right(self):
+        """Both see three claims on it, but not those of the same three."""
+        names = sorted(samples.uuids(8))
+        for place, name in enumerate(names):
+            self.store.claim([claims_base.Claim(
+                name, self.one if place < 2 else self.other, {'VCPU': 1})])
+        # Each when a page has ended, which has seen it.
+        going = [(names[2], names[1], names[6]),
+                 (names[1], names[0], names[7])]
+
+        class Moving(memory.MemoryClaims):
+
+            def consumers(this, after='', limit=1000):
+                if going and after == going[-1][0]:
+                    this.transfer(*going.pop()[1:])
+                return super().consumers(after, limit)
+
+        self.store.__class__ = Moving
+
+        self.assertEqual([], self.found())
+
+        self.assertEqual([], going)
+
+    def test_wrong_count_is_found_beside_claims_that_change_hands(self):
+        names = sorted(samples.uuids(6))
+        for name in names:
+            provider = self.one if name == names[5] else self.other
+            self.store.claim([claims_base.Claim(name, provider, {'VCPU': 1})])
+        self.store._used[self.other]['VCPU'] = 2
+        once = [lambda: self.store.transfer(names[5], names[0])]
+
+        self.assertEqual([('S1', 'miscounted:VCPU', self.other)], self.found(
+            lambda held: once and once.pop()()))
+
     def test_wrong_count_of_what_changes_meanwhile_is_found_then(self):
         self.take(self.one, 2)
         self.store._used[self.one]['VCPU'] = 1
