@@ -10,7 +10,6 @@ psycopg2, see ``peers``. The hosts are empty at first on both sides.
 import json
 import pathlib
 import subprocess
-import tempfile
 import uuid
 
 import decision
@@ -32,20 +31,15 @@ def run(parameters, repeat):
 def ours(parameters, repeat):
     # What PostgreSQL needs is in the peers' environment; this is the same.
     from peers import servers
-    with tempfile.TemporaryDirectory() as path:
-        pathlib.Path(path).chmod(0o755)
-        postgresql = servers.PostgreSQL(pathlib.Path(path) / 'postgresql')
-        try:
-            url = postgresql.create('api').replace('+psycopg2:', '+psycopg:')
-            with populated.parts(
-                    parameters['hosts'], parameters['cells'], url) as parts:
-                driver = filter_scheduler.FilterScheduler(parts.conf, parts)
-                driver.loader.refresh(context.admin())
-                select(driver, parameters)
-                return [decision.timed(select, driver, parameters)
-                        for _ in range(repeat)]
-        finally:
-            postgresql.stop()
+    with servers.postgresql() as (_, server):
+        url = server.create('api').replace('+psycopg2:', '+psycopg:')
+        with populated.parts(
+                parameters['hosts'], parameters['cells'], url) as parts:
+            driver = filter_scheduler.FilterScheduler(parts.conf, parts)
+            driver.loader.refresh(context.admin())
+            select(driver, parameters)
+            return [decision.timed(select, driver, parameters)
+                    for _ in range(repeat)]
 
 
 def select(driver, parameters):

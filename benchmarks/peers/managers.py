@@ -8,8 +8,12 @@ from nova import thread_pool_factory
 NAMES = ('nova', 'ours')
 
 
-def start(name):
-    """Return a manager, started as Nova's service does it."""
+def start(name, hosts=()):
+    """Return a manager, started as Nova's service does it.
+
+    :param hosts: a list for each cell, of those that it knows to run nothing,
+        as if all computes had told it
+    """
     if name == 'nova':
         from nova.scheduler import manager as scheduler
 
@@ -23,4 +27,8 @@ def start(name):
     # not go on while something is timed.
     thread_pool_factory.reset_all_executors()
     manager.init_host(None)
+    for members in hosts:
+        for host in members:
+            manager.host_manager._instance_info[host['host']] = {
+                'instances': {}, 'updated': True}
     return manager

@@ -19,21 +19,18 @@ from concurrent import futures
 import contextlib
 import json
 import logging
-import pathlib
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import uuid
 
-from nova import config
 from nova import context
-from nova import objects
 from nova import version
 import oslo_messaging
 import sqlalchemy
 
+import deployment
 import managers
 import nova_select
 import oversold
@@ -78,28 +75,19 @@ def run(args):
     """Run all; lines of the input say when."""
     hosts = make_hosts(args.hosts)
     with contextlib.ExitStack() as stack:
-        directory = pathlib.Path(stack.enter_context(
-            tempfile.TemporaryDirectory()))
-        # The user that PostgreSQL runs as must reach its directory.
-        directory.chmod(0o755)
-        postgres = servers.PostgreSQL(directory / 'postgres')
-        stack.callback(postgres.stop)
-        placement = servers.Placement(
-            directory / 'placement', postgres.create('placement'),
-            servers.WORKERS, servers.THREADS, args.options)
-        stack.callback(placement.stop)
-        nova_select.deploy(directory, postgres, placement, hosts, 1000)
+        there = stack.enter_context(deployment.deployed(
+            hosts, options=args.options))
         workers = [stack.enter_context(worker(
-            directory / 'nova.conf',
-            args.managers[number % len(args.managers)],
+            there.conf, args.managers[number % len(args.managers)],
             len(range(number, args.clients, args.schedulers))))
             for number in range(args.schedulers)]
         for each in workers:
             hear(each)
         say({'version': f'Nova {version.version_string()}, '
-                        f'{placement.version()}, {postgres.version()}'})
+                        f'{there.placement.version()}, '
+                        f'{there.postgres.version()}'})
         for _ in sys.stdin:
-            say(fill_up(workers, postgres.url('placement'), hosts))
+            say(fill_up(workers, there.postgres.url('placement'), hosts))
 
 
 def make_hosts(count):
@@ -181,8 +169,7 @@ def observed(database):
 
 def serve(args):
     """Be a scheduler whose clients ask when the input says so."""
-    config.parse_args(['nova-scheduler'], default_config_files=[args.serve])
-    objects.register_all()
+    deployment.read(args.serve)
     manager = managers.start(args.managers[0])
     conflicts = count_conflicts(manager.placement_client)
     ctxt = context.RequestContext('user', 'project', is_admin=True)

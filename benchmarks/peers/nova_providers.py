@@ -37,7 +37,7 @@ def main(argv=None):
 def run(args):
     given = json.loads(args.file.read_text(encoding='utf-8'))
     hosts = given['hosts']
-    with nova_select.deployment(
+    with nova_select.managing(
             hosts, args.placement_results, custom(hosts)) as manager:
         calls = Calls(manager.placement_client)
         # Connects to everything.

@@ -2,13 +2,11 @@
 """Time the whole of Nova's select_destinations; print one JSON object.
 
 Run this by the python that ``environment.py`` prints. It starts PostgreSQL
-and Placement for itself, and calls Nova's own SchedulerManager in process, as
-its service does for a message of the conductor: prefilters, allocation
-candidates of Placement over HTTP, host states from the databases of all
-cells, filters, weighers, one claim over HTTP for each server, alternates.
-Each cell has a database of its own, all of them in one server; there is no
-broker, and notifications go nowhere, as is Nova's default. Services count as
-up however long this runs. What each host runs is known as when all computes
+and Placement for itself, as ``deployment.py`` describes it, and calls Nova's
+own SchedulerManager in process, as its service does for a message of the
+conductor: prefilters, allocation candidates of Placement over HTTP, host
+states from the databases of all cells, filters, weighers, one claim over HTTP
+for each server, alternates. What each host runs is known as when all computes
 have told it (``track_instance_changes``), so that it is not read.
 
 Allocations of a sample are taken back before the next. A first request, which
@@ -21,46 +19,19 @@ import argparse
 import contextlib
 import json
 import logging
-import pathlib
-import signal
 import sys
-import tempfile
 import time
 import uuid
 
-from nova import config
 from nova import context
-from nova.db.api import api as api_db
-from nova.db.main import api as main_db
-from nova.db import migration
 from nova import exception
 from nova import objects
-from nova.scheduler import manager as scheduler
-from nova import thread_pool_factory
 from nova import version
 import oslo_messaging
 
 import contents
-import servers
-
-CONFIGURATION = """\
-[DEFAULT]
-transport_url = fake:///
-service_down_time = 1000000
-state_path = {directory}
-[oslo_concurrency]
-lock_path = {directory}
-[database]
-connection = {main}
-[api_database]
-connection = {api}
-[placement]
-auth_type = admin_token
-token = admin
-endpoint = {placement}
-[scheduler]
-max_placement_results = {results}
-"""
+import deployment
+import managers
 
 
 def main(argv=None):
@@ -70,8 +41,6 @@ def main(argv=None):
 def tell(function, args):
     """Print what a function returns as JSON, and return the exit status."""
     logging.basicConfig(level=logging.ERROR)
-    # What was started must be stopped in that case, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         print(json.dumps(function(args)))
     except (OSError, RuntimeError, exception.NovaException) as exc:
@@ -108,7 +77,7 @@ def parse(argv):
 def run(args):
     """Return the samples of requests and of reading the hosts."""
     hosts = contents.make_hosts(args.hosts, args.cells)
-    with deployment(hosts, args.placement_results) as manager:
+    with managing(hosts, args.placement_results) as manager:
         select(manager, args.instances)
         samples = [select(manager, args.instances)[0]
                    for _ in range(args.repeat)]
@@ -126,58 +95,13 @@ def run(args):
 
 
 @contextlib.contextmanager
-def deployment(hosts, results, own=None):
+def managing(hosts, results, own=None):
     """Yield Nova's manager over servers of its own, which know these hosts.
 
-    :param hosts: a list of hosts for each cell
-    :param results: how many candidates Nova asks Placement for at most
-    :param own: custom ``resource_classes`` and ``traits`` that they have
+    See :func:`deployment.deployed`.
     """
-    with contextlib.ExitStack() as stack:
-        directory = pathlib.Path(stack.enter_context(
-            tempfile.TemporaryDirectory()))
-        # The user that PostgreSQL runs as must reach its directory.
-        directory.chmod(0o755)
-        postgres = servers.PostgreSQL(directory / 'postgres')
-        stack.callback(postgres.stop)
-        placement = servers.Placement(
-            directory / 'placement', postgres.create('placement'))
-        stack.callback(placement.stop)
-        for kind, names in (own or {}).items():
-            for name in names:
-                placement.create(kind, name)
-        deploy(directory, postgres, placement, hosts, results)
-        manager = scheduler.SchedulerManager()
-        # It asks for the instances of all hosts in the background: that must
-        # not go on while something is timed.
-        thread_pool_factory.reset_all_executors()
-        for members in hosts:
-            for host in members:
-                manager.host_manager._instance_info[host['host']] = {
-                    'instances': {}, 'updated': True}
-        yield manager
-
-
-def deploy(directory, postgres, placement, hosts, results):
-    """Make the databases and what is in them, and configure Nova."""
-    file = directory / 'nova.conf'
-    cell0 = postgres.create('cell0')
-    file.write_text(CONFIGURATION.format(
-        directory=directory, main=cell0, api=postgres.create('api'),
-        placement=placement.url, results=results))
-    config.parse_args(['nova-scheduler'], default_config_files=[str(file)])
-    objects.register_all()
-    for database in ('main', 'api'):
-        migration.db_sync(database=database)
-    # A database cannot be copied while someone is connected to it.
-    main_db.get_engine().dispose()
-    urls = []
-    for number, members in enumerate(hosts):
-        urls.append(postgres.create(f'cell-{number}', template='cell0'))
-        contents.write_cell(urls[-1], members)
-    contents.map_cells(postgres.url('api'), cell0, urls, hosts)
-    api_db.get_engine().dispose()
-    contents.write_providers(postgres.url('placement'), hosts)
+    with deployment.deployed(hosts, results, own, workers=1, threads=4):
+        yield managers.start('nova', hosts)
 
 
 def select(manager, count, **flavor):

@@ -24,17 +24,14 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import contents
+import deployment
+import managers
 import nova_select
-import servers
 
 HERE = pathlib.Path(__file__).resolve().parent
-
-#: They start in this order, and have turns in it.
-MANAGERS = ('nova', 'ours')
 
 
 def main(argv=None):
@@ -64,36 +61,16 @@ def run(args):
                        + (turn < args.ours % args.turns)
                        for turn in range(args.turns)]}
     with contextlib.ExitStack() as stack:
-        file = deploy(stack, hosts)
-        managers = {}
-        for name in MANAGERS:
-            managers[name] = stack.enter_context(
-                Manager(name, file, args))
+        there = stack.enter_context(deployment.deployed(hosts))
+        # They start in this order, and have turns in it.
+        started = {name: stack.enter_context(
+            Manager(name, there.conf, args)) for name in managers.NAMES}
         for turn in range(args.turns):
-            for name, manager in managers.items():
+            for name, manager in started.items():
                 manager.take_turn(counts[name][turn])
         return {name: {'samples': manager.samples, 'start': manager.start_s,
                        'memory': manager.memory()}
-                for name, manager in managers.items()}
-
-
-def deploy(stack, hosts):
-    """Start the servers, with all that they are to know.
-
-    Return Nova's configuration file.
-    """
-    directory = pathlib.Path(stack.enter_context(
-        tempfile.TemporaryDirectory()))
-    # The user that PostgreSQL runs as must reach its directory.
-    directory.chmod(0o755)
-    postgres = servers.PostgreSQL(directory / 'postgres')
-    stack.callback(postgres.stop)
-    placement = servers.Placement(
-        directory / 'placement', postgres.create('placement'),
-        servers.WORKERS, servers.THREADS)
-    stack.callback(placement.stop)
-    nova_select.deploy(directory, postgres, placement, hosts, 1000)
-    return directory / 'nova.conf'
+                for name, manager in started.items()}
 
 
 class Manager(contextlib.AbstractContextManager):

@@ -19,10 +19,8 @@ import sys
 import threading
 import time
 
-from nova import config
-from nova import objects
-
 import contents
+import deployment
 import managers
 import nova_select
 
@@ -39,10 +37,9 @@ def main():
 
 def run(args):
     """Answer until the end of the input; return the number of samples."""
-    config.parse_args(
-        ['nova-scheduler'], default_config_files=[str(args.file)])
-    objects.register_all()
-    manager = start(args)
+    deployment.read(args.file)
+    manager = managers.start(
+        args.name, contents.make_hosts(args.hosts, args.cells))
     calls = PlacementCalls(manager.placement_client)
     nova_select.select(manager, args.instances)
     say([])
@@ -52,16 +49,6 @@ def run(args):
              for _ in range(int(line))])
         count += int(line)
     return count
-
-
-def start(args):
-    """Return a manager that knows of each host that it runs nothing."""
-    manager = managers.start(args.name)
-    for members in contents.make_hosts(args.hosts, args.cells):
-        for host in members:
-            manager.host_manager._instance_info[host['host']] = {
-                'instances': {}, 'updated': True}
-    return manager
 
 
 def sample(manager, calls, instances):

@@ -5,6 +5,7 @@ Both listen on free ports of the loopback interface, keep what they have in a
 temporary directory, and are stopped by the ids of their processes.
 """
 
+import contextlib
 import importlib.metadata
 import os
 import pathlib
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -131,7 +133,7 @@ class Placement(Server):
     :param options: more of its configuration
     """
 
-    def __init__(self, directory, database, workers=1, threads=4, options=''):
+    def __init__(self, directory, database, workers, threads, options):
         directory.mkdir()
         file = directory / 'placement.conf'
         file.write_text(
@@ -170,6 +172,43 @@ class Placement(Server):
         except (urllib.error.URLError, ConnectionError):
             return False
         return True
+
+
+@contextlib.contextmanager
+def postgresql():
+    """Run PostgreSQL for a while, also if that is ended by SIGTERM.
+
+    Only the main thread can do that.
+
+    :returns: a directory that goes with it, and the server
+    """
+    with contextlib.ExitStack() as stack:
+        # What was started must be stopped in that case, too.
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        stack.callback(signal.signal, signal.SIGTERM, before)
+        directory = pathlib.Path(stack.enter_context(
+            tempfile.TemporaryDirectory()))
+        # The user that PostgreSQL runs as must reach its directory.
+        directory.chmod(0o755)
+        server = PostgreSQL(directory / 'postgres')
+        stack.callback(server.stop)
+        yield directory, server
+
+
+@contextlib.contextmanager
+def placement(workers=WORKERS, threads=THREADS, options=''):
+    """Run Placement over PostgreSQL for a while, as :func:`postgresql` does.
+
+    :returns: a directory that goes with both, PostgreSQL, and Placement
+    """
+    with postgresql() as (directory, postgres):
+        server = Placement(
+            directory / 'placement', postgres.create('placement'), workers,
+            threads, options)
+        try:
+            yield directory, postgres, server
+        finally:
+            server.stop()
 
 
 def find(program):

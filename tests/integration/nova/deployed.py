@@ -9,12 +9,8 @@ with its standard input.
 
 import native  # noqa: F401
 
-import contextlib
 import json
-import pathlib
-import signal
 import sys
-import tempfile
 import uuid
 
 from nova import context
@@ -24,32 +20,19 @@ import oslo_messaging
 
 from cellsched_nova import manager
 import contents
+import deployment
 import nova_select
-import servers
 
 #: Hosts in so many cells.
 HOSTS, CELLS = 4, 2
 
 
 def main():
-    # What was started must be stopped in that case, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with contextlib.ExitStack() as stack:
-        directory = pathlib.Path(stack.enter_context(
-            tempfile.TemporaryDirectory()))
-        # The user that PostgreSQL runs as must reach its directory.
-        directory.chmod(0o755)
-        postgres = servers.PostgreSQL(directory / 'postgres')
-        stack.callback(postgres.stop)
-        placement = servers.Placement(
-            directory / 'placement', postgres.create('placement'))
-        stack.callback(placement.stop)
-        nova_select.deploy(directory, postgres, placement,
-                           contents.make_hosts(HOSTS, CELLS), 1000)
+    with deployment.deployed(
+            contents.make_hosts(HOSTS, CELLS), workers=1, threads=4) as there:
         make_flavor()
         decided = decide()
-        print(json.dumps({'conf': str(directory / 'nova.conf'), **decided}),
-              flush=True)
+        print(json.dumps({'conf': str(there.conf), **decided}), flush=True)
         sys.stdin.read()
 
 
