@@ -66,6 +66,13 @@ def blocks(name: str) -> list[Block]:
             (SOURCE / name).read_text())]
 
 
+def unknown_urls(name: str) -> list[str]:
+    """Return the lines of a page's files whose URL would not be replaced."""
+    return [line for block in blocks(name) if block.language == 'ini'
+            for line in block.text.splitlines()
+            if '://' in line and not URL.search(line)]
+
+
 class Following(base.TestCase):
     """Does what blocks say, in a directory of the test.
 

@@ -4,7 +4,6 @@
 import dataclasses
 import random
 import types
-import unittest
 
 import nova.conf
 from nova import context as nova_context
@@ -21,11 +20,11 @@ from cellsched.weighers import resources
 from cellsched_nova import claims
 from cellsched_nova import deciding
 from cellsched_nova import decision_parts
-from cellsched_nova import options
 from cellsched_nova import owed_releases
 from cellsched_nova import patience
 from cellsched_nova import placement
 from cellsched_nova import planning
+from tests import configured
 from tests import test_requests
 
 nova_objects.register_all()
@@ -135,13 +134,10 @@ class Store:
         pass
 
 
-class TestCase(unittest.TestCase):
+class TestCase(configured.TestCase):
 
     def setUp(self):
         super().setUp()
-        options.register_opts(CONF)
-        CONF([], project='nova', default_config_files=[],
-             default_config_dirs=[])
         self.store = Store()
         self.told = []
         self.parts = decision_parts.Parts(

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plug-ins of Nova's are the product's, or are asked row by row."""
 
-import unittest
-
 import nova.conf
 from nova import objects as nova_objects
 from nova.scheduler import filters
@@ -16,6 +14,7 @@ from cellsched.testing import builders
 from cellsched_nova import configuration
 from cellsched_nova import enabled_plugins
 from cellsched_nova import rows
+from tests import configured
 
 nova_objects.register_all()
 
@@ -48,11 +47,10 @@ class HostState:
         self.allocation_candidates = []
 
 
-class TestEnabledPlugins(unittest.TestCase):
+class TestEnabledPlugins(configured.TestCase):
 
     def setUp(self):
-        nova.conf.CONF([], project='nova', default_config_files=[],
-                       default_config_dirs=[])
+        super().setUp()
         self.conf = configuration.ProductOptions(nova.conf.CONF).conf
         self.spec = nova_objects.RequestSpec(
             numa_topology=None, pci_requests=None, scheduler_hints={})

@@ -7,7 +7,6 @@ import pathlib
 import re
 import shlex
 import textwrap
-import unittest
 
 import nova.conf
 
@@ -15,8 +14,8 @@ from cellsched_nova import commands
 from cellsched_nova import comparing
 from cellsched_nova import comparisons
 from cellsched_nova import configuration
-from cellsched_nova import options
 from cellsched_nova import shadow_commands
+from tests import configured
 
 CONF = nova.conf.CONF
 
@@ -68,14 +67,7 @@ class Store:
                 comparing.Verdict(outcome, reason)))
 
 
-class TestPages(unittest.TestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.addCleanup(CONF.reset)
-        options.register_opts(CONF)
-        CONF([], project='nova', default_config_files=[],
-             default_config_dirs=[])
+class TestPages(configured.TestCase):
 
     def app(self, kind):
         return kind(io.StringIO(), io.StringIO())

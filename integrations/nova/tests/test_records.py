@@ -4,7 +4,6 @@
 import pathlib
 import tempfile
 import threading
-import unittest
 
 import nova.conf
 from nova import context as nova_context
@@ -13,24 +12,21 @@ from cellsched import exception
 from cellsched.scheduler.explanation import decision_record
 from cellsched.testing import builders
 from cellsched_nova import configuration
-from cellsched_nova import options
 from cellsched_nova import records
+from tests import configured
 
 CONF = nova.conf.CONF
 
 SERVER = '10000000-0000-4000-8000-000000000000'
 
 
-class TestCase(unittest.TestCase):
+class TestCase(configured.TestCase):
 
     def setUp(self):
         super().setUp()
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.directory = pathlib.Path(directory.name)
-        options.register_opts(CONF)
-        CONF([], project='nova', default_config_files=[],
-             default_config_dirs=[])
         CONF.set_override('state_path', str(self.directory))
         self.addCleanup(CONF.clear_override, 'state_path')
 

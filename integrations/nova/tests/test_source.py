@@ -20,8 +20,8 @@ from oslo_utils import timeutils
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from cellsched_nova import options
 from cellsched_nova import source
+from tests import configured
 from tests import test_placement
 
 nova_objects.register_all()
@@ -64,14 +64,10 @@ def cell(connection):
         database_connection=connection, disabled=False)
 
 
-class TestChosen(unittest.TestCase):
+class TestChosen(configured.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.addCleanup(CONF.reset)
-        options.register_opts(CONF)
-        CONF([], project='nova', default_config_files=[],
-             default_config_dirs=[])
         # Nova keeps how it is connected to a cell.
         self.addCleanup(nova_context.CELL_CACHE.pop, CELL, None)
         directory = tempfile.TemporaryDirectory()
