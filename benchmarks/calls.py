@@ -59,8 +59,9 @@ QUORUM = {'classic': False, 'quorum': True}
 
 NOTHING = oslo_messaging.Target(topic='nothing', version='1.0')
 
-#: Processes that begin anew, with nothing of this one.
-SPAWN = multiprocessing.get_context('spawn')
+#: Processes that have nothing of this one, and have imported the product.
+FORKED = multiprocessing.get_context('forkserver')
+FORKED.set_forkserver_preload(['cellsched.assembly.services'])
 
 
 def run(parameters, repeat):
@@ -152,8 +153,8 @@ def children(function, files, count):
 
 @contextlib.contextmanager
 def begun(function, files):
-    ours, theirs = SPAWN.Pipe()
-    process = SPAWN.Process(target=told, args=(function, theirs, files))
+    ours, theirs = FORKED.Pipe()
+    process = FORKED.Process(target=told, args=(function, theirs, files))
     process.start()
     theirs.close()
     try:
