@@ -19,8 +19,10 @@ import fixtures
 
 from tests.integration import keeper
 
-#: Between two looks at something that is awaited.
-_INTERVAL_S = 0.02
+#: Between two looks at something that is awaited: to look costs time that
+#: what is awaited needs. The longer it took so far, the longer the next is.
+_INTERVALS_S = 0.02, 0.3
+_INTERVAL_SHARE = 0.1
 
 #: What a message about a process quotes of its output.
 _TAIL_CHARS = 4000
@@ -37,11 +39,13 @@ def wait_until(
 
     :param what: completes "waited … seconds for …"
     """
-    deadline = time.monotonic() + timeout_s
+    least_s, most_s = _INTERVALS_S
+    began_at = time.monotonic()
     while not (result := condition()):
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - began_at
+        if waited_s > timeout_s:
             raise TimeoutError(f'waited {timeout_s} seconds for {what}')
-        time.sleep(_INTERVAL_S)
+        time.sleep(min(max(_INTERVAL_SHARE * waited_s, least_s), most_s))
     return result
 
 
