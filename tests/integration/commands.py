@@ -7,7 +7,9 @@ output, and ends with an exit code, as if it had been started from a shell.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 from importlib import metadata
 import json
 import os
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from typing import Any
 
 import fixtures
 
@@ -30,15 +33,35 @@ PROGRAMS = {'cellsched': 'cellsched.cli', 'cellsched-manage':
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """What a command wrote, and the exit code that it ended with."""
+
+    code: int
+    output: str
+    errors: str
+
+
 class Commands(fixtures.Fixture):
-    """Runs commands, one after the other."""
+    """Runs commands, one after the other.
+
+    :param args: start what calls :func:`serve`
+    :param env: more of its environment
+    """
+
+    def __init__(
+        self, args: Sequence[str] = (sys.executable, '-m', __name__),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._args = args
+        self._env = processes.environment(env)
 
     def _setUp(self) -> None:
         self._lock = threading.Lock()
         # It ends with its standard input, and so when the tests are killed.
         self._process = subprocess.Popen(
-            [sys.executable, '-m', __name__], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, env=processes.environment(), text=True,
+            self._args, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=self._env, text=True,
             # Benchmarks, which use this too, run in other directories.
             cwd=ROOT)
         self.addCleanup(self._end)
@@ -51,6 +74,15 @@ class Commands(fixtures.Fixture):
         :raises tests.integration.processes.ProcessFailed: its exit code is
             another than expected
         """
+        ended = self.end_of(args, directory)
+        if ended.code != expected:
+            raise processes.ProcessFailed(
+                f'{" ".join(args)} ended with {ended.code} instead of '
+                f'{expected}:\n{ended.output}{ended.errors}')
+        return ended.output
+
+    def end_of(self, args: Sequence[str], directory: pathlib.Path) -> Ended:
+        """Run a command to its end, whichever that is."""
         with self._lock:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -59,20 +91,17 @@ class Commands(fixtures.Fixture):
             line = self._process.stdout.readline()
         if not line:
             raise processes.ProcessFailed('what runs commands has ended')
-        ended = json.loads(line)
-        if ended['code'] != expected:
-            raise processes.ProcessFailed(
-                f'{" ".join(args)} ended with {ended["code"]} instead of '
-                f'{expected}:\n{ended["output"]}{ended["errors"]}')
-        return str(ended['output'])
+        return Ended(**json.loads(line))
 
     def _end(self) -> None:
         self._process.communicate(timeout=60)
 
 
-def main() -> None:
-    """Run what each line of the standard input says."""
-    programs = _programs()
+def serve(programs: Mapping[str, Callable[[], Any]]) -> None:
+    """Run what each line of the standard input says.
+
+    :param programs: the main functions, by the commands' names
+    """
     for line in sys.stdin:
         order = json.loads(line)
         with (tempfile.TemporaryFile() as output,
@@ -113,4 +142,4 @@ def _content(descriptor: int) -> str:
 
 
 if __name__ == '__main__':
-    main()
+    serve(_programs())

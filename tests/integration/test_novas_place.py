@@ -13,6 +13,7 @@ import sys
 from benchmarks.peers import environment as peers
 from integrations.nova.tools import environment
 from tests.integration import base
+from tests.integration import commands
 from tests.integration.nova import caller
 from tests.integration import servers
 from tests.integration import serving
@@ -22,6 +23,9 @@ INTEGRATION = pathlib.Path(environment.__file__).parents[1]
 #: What runs a deployment of Nova, and the modules that it needs.
 DEPLOYED = pathlib.Path(caller.__file__).with_name('deployed.py')
 PEERS = pathlib.Path(peers.__file__).parent
+
+#: What runs commands over it.
+PROGRAMS = DEPLOYED.with_name('programs.py')
 
 #: Tests of Nova's, of seconds each: a plain request by columns, groups, a
 #: move, and a request that goes by allocation candidates.
@@ -47,6 +51,11 @@ def python() -> pathlib.Path:
         ) from None
 
 
+def variables() -> dict[str, str]:
+    """Return what Nova's python finds this checkout by."""
+    return {'PYTHONPATH': os.pathsep.join(environment.paths())}
+
+
 class TestCase(base.TestCase):
 
     # Each of Nova's tests starts all of its services.
@@ -61,9 +70,8 @@ class TestCase(base.TestCase):
         """Run Nova's python, which finds this checkout."""
         done = subprocess.run(
             [self.python, '-W', 'ignore', *args], cwd=INTEGRATION, text=True,
-            env={**os.environ, 'PYTHONPATH': os.pathsep.join(
-                environment.paths())},
-            capture_output=True, check=False, timeout=self.timeout_s)
+            env={**os.environ, **variables()}, capture_output=True,
+            check=False, timeout=self.timeout_s)
         self.assertEqual(code, done.returncode, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
@@ -94,56 +102,6 @@ class TestPackage(TestCase):
                 ('servicegroup_driver', 'Missing', 'no.such.Weigher'), lines,
                 strict=True):
             self.assertIn(name, line)
-
-    def test_configuration_that_cannot_be_read_is_told_of_in_a_line(self):
-        conf = self.directory / 'nova.conf'
-        for text in (None, '[DEFAULT\n'):
-            if text is not None:
-                conf.write_text(text)
-            for module, *command in (
-                    ('commands', 'plan', '--flavor', '4'), ('main',),
-                    ('shadow_commands', 'run')):
-
-                said = self.run_python(
-                    '-m', f'cellsched_nova.{module}', '--config-file',
-                    str(conf), *command, code=1)
-
-                [line] = said.splitlines()
-                self.assertIn(str(conf), line)
-
-    def test_value_that_is_wrong_is_named_in_a_line(self):
-        conf = self.directory / 'nova.conf'
-        conf.write_text(
-            '[cellsched]\nrefresh_interval = often\n'
-            '[oslo_messaging_notifications]\ndriver = messagingv2\n')
-        for module, *command in (('main',), ('shadow_commands', 'run')):
-
-            said = self.run_python(
-                '-m', f'cellsched_nova.{module}', '--config-file', str(conf),
-                *command, code=1)
-
-            [line] = said.splitlines()
-            self.assertIn('[cellsched] refresh_interval', line)
-            self.assertIn('often', line)
-
-    def test_database_that_is_missing_is_named_in_a_line(self):
-        conf = self.directory / 'nova.conf'
-        api, own = (f'[{group}]\nconnection = sqlite://\n'
-                    for group in ('api_database', 'database'))
-        heard = '[oslo_messaging_notifications]\ndriver = messagingv2\n'
-        for text, missing, module, *command in (
-                (own, 'api_database', 'main'),
-                (api, 'database', 'main'),
-                (heard, 'api_database', 'shadow_commands', 'run'),
-                (own, 'api_database', 'commands', 'plan', '--flavor', '4')):
-            conf.write_text(text)
-
-            said = self.run_python(
-                '-m', f'cellsched_nova.{module}', '--config-file', str(conf),
-                *command, code=1)
-
-            [line] = said.splitlines()
-            self.assertIn(f'[{missing}] connection', line)
 
 
 class TestFunctional(TestCase):
@@ -184,12 +142,14 @@ class TestWholeNova(TestCase):
 
 
 class TestCommands(TestCase):
-    """Commands are processes, over Nova's databases and Placement."""
+    """Commands, over Nova's databases and Placement."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         base.installed(servers.PostgreSQL)
+        cls.commands = cls.of_class(commands.Commands(
+            [cls.python, '-P', '-W', 'ignore', PROGRAMS], variables()))
         # Placement is installed in the environment of the peers.
         process = subprocess.Popen(
             [caller.python(), '-P', '-W', 'ignore', DEPLOYED], text=True,
@@ -200,16 +160,73 @@ class TestCommands(TestCase):
         cls.addClassCleanup(process.communicate)
         cls.there = json.loads(process.stdout.readline())
 
+    def said(self, name, conf, *args, code=0):
+        """Return what a command prints that reads a configuration file."""
+        ended = self.commands.end_of(
+            [name, '--config-file', str(conf), *args], self.directory)
+        self.assertEqual(code, ended.code, ended)
+        return ended.output + ended.errors
+
     def ask(self, *args, code=0):
+        """Return what is said by a command that operators type."""
+        return self.said(
+            'cellsched-nova', self.there['conf'], *args, code=code)
+
+    def answer(self, *args):
         """Return what a command prints as JSON."""
-        return json.loads(self.run_python(
-            '-m', 'cellsched_nova.commands', '--config-file',
-            self.there['conf'], *args, '-f', 'json', code=code))
+        return json.loads(self.ask(*args, '-f', 'json'))
+
+    def test_configuration_that_cannot_be_read_is_told_of_in_a_line(self):
+        conf = self.directory / 'nova.conf'
+        for text in (None, '[DEFAULT\n'):
+            if text is not None:
+                conf.write_text(text)
+            for command in (
+                    ('cellsched-nova', 'plan', '--flavor', '4'),
+                    ('cellsched-nova-scheduler',),
+                    ('cellsched-nova-shadow', 'run')):
+
+                said = self.said(command[0], conf, *command[1:], code=1)
+
+                [line] = said.splitlines()
+                self.assertIn(str(conf), line)
+
+    def test_value_that_is_wrong_is_named_in_a_line(self):
+        conf = self.directory / 'nova.conf'
+        conf.write_text(
+            '[cellsched]\nrefresh_interval = often\n'
+            '[oslo_messaging_notifications]\ndriver = messagingv2\n')
+        for command in (('cellsched-nova-scheduler',),
+                        ('cellsched-nova-shadow', 'run')):
+
+            said = self.said(command[0], conf, *command[1:], code=1)
+
+            [line] = said.splitlines()
+            self.assertIn('[cellsched] refresh_interval', line)
+            self.assertIn('often', line)
+
+    def test_database_that_is_missing_is_named_in_a_line(self):
+        conf = self.directory / 'nova.conf'
+        api, own = (f'[{group}]\nconnection = sqlite://\n'
+                    for group in ('api_database', 'database'))
+        heard = '[oslo_messaging_notifications]\ndriver = messagingv2\n'
+        for text, missing, *command in (
+                (own, 'api_database', 'cellsched-nova-scheduler'),
+                (api, 'database', 'cellsched-nova-scheduler'),
+                (heard, 'api_database', 'cellsched-nova-shadow', 'run'),
+                (own, 'api_database', 'cellsched-nova', 'plan', '--flavor',
+                 '4')):
+            conf.write_text(text)
+
+            said = self.said(command[0], conf, *command[1:], code=1)
+
+            [line] = said.splitlines()
+            self.assertIn(f'[{missing}] connection', line)
 
     def test_plan_is_by_columns_and_takes_nothing(self):
-        before = self.ask('capacity', '--flavor', 'm1.large')
+        before = self.answer('capacity', '--flavor', 'm1.large')
 
-        planned = self.ask('plan', '--flavor', '4', '--count', '3')
+        planned = self.answer('plan', '--flavor', '4', '--count', '3')
 
         self.assertEqual(3, len(planned['places']))
         self.assertEqual(('columns', True),
@@ -217,19 +234,18 @@ class TestCommands(TestCase):
         self.assertEqual(
             [('cell-0', 2, 2), ('cell-1', 2, 2), ('all cells', 4, 4)],
             [tuple(row.values())[:3] for row in before])
-        self.assertEqual(before, self.ask('capacity', '--flavor', 'm1.large'))
+        self.assertEqual(
+            before, self.answer('capacity', '--flavor', 'm1.large'))
 
     def test_plan_of_what_columns_do_not_say_is_by_candidates(self):
         groups = ('--extra-spec', 'resources1:VCPU=1')
 
-        planned = self.ask('plan', '--flavor', '4', *groups)
+        planned = self.answer('plan', '--flavor', '4', *groups)
 
         self.assertEqual('allocation candidates', planned['way']['name'])
         self.assertEqual(1, len(planned['places']))
-        said = self.run_python(
-            '-m', 'cellsched_nova.commands', '--config-file',
-            self.there['conf'], 'capacity', '--flavor', '4', *groups, code=1)
-        self.assertIn('groups of the flavor', said)
+        self.assertIn('groups of the flavor', self.ask(
+            'capacity', '--flavor', '4', *groups, code=1))
 
     def test_what_is_not_there_is_named(self):
         name = '10000000-0000-4000-8000-000000000000'
@@ -237,22 +253,21 @@ class TestCommands(TestCase):
                 ('plan', '--flavor', name),
                 ('plan', '--flavor', '4', '--group', name),
                 ('explain', name)):
-            said = self.run_python(
-                '-m', 'cellsched_nova.commands', '--config-file',
-                self.there['conf'], *argv, code=1)
+            said = self.ask(*argv, code=1)
 
             [line] = said.splitlines()
             self.assertIn('There is no', line)
             self.assertIn(name, line)
 
     def test_decisions_are_explained(self):
-        placed = self.ask('explain', self.there['placed'])
-        refused = self.ask('explain', self.there['refused'])
+        placed = self.answer('explain', self.there['placed'])
+        refused = self.answer('explain', self.there['refused'])
 
         self.assertEqual('columns', placed['way']['name'])
         self.assertEqual(4, placed['picks'][0]['candidates'])
         self.assertIn('not enough hosts', refused['reason'])
         self.assertTrue(refused['examples'])
+        # That one is a process from its beginning.
         said = self.run_python(
             '-m', 'cellsched_nova.commands', '--config-file',
             self.there['conf'], 'explain', self.there['placed'])
@@ -264,13 +279,12 @@ class TestCommands(TestCase):
         conf.write_text(
             '[oslo_messaging_notifications]\ndriver = messagingv2\n'
             '[notifications]\nnotification_format = both\n')
-        command = [
-            '-m', 'cellsched_nova.shadow_commands',
-            '--config-file', self.there['conf'], '--config-file', str(conf)]
         process = subprocess.Popen(
-            [self.python, '-W', 'ignore', *command, 'run'], text=True,
-            env={**os.environ, 'PYTHONPATH': os.pathsep.join(
-                environment.paths())}, stdout=subprocess.PIPE)
+            [self.python, '-W', 'ignore', '-m',
+             'cellsched_nova.shadow_commands', '--config-file',
+             self.there['conf'], '--config-file', str(conf), 'run'],
+            text=True, env={**os.environ, **variables()},
+            stdout=subprocess.PIPE)
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
 
@@ -280,16 +294,16 @@ class TestCommands(TestCase):
         process.terminate()
 
         self.assertEqual(0, process.wait(self.timeout_s))
-        self.assertIn('nothing was compared', self.run_python(
-            *command, 'report', code=2))
+        self.assertIn('nothing was compared', self.said(
+            'cellsched-nova-shadow', self.there['conf'], '--config-file',
+            str(conf), 'report', code=2))
 
     def test_hosts_that_are_exported_are_planned_on(self):
         hosts = self.directory / 'hosts.json'
-        self.run_python('-m', 'cellsched_nova.commands', '--config-file',
-                        self.there['conf'], 'host', 'export', str(hosts))
+        self.ask('host', 'export', str(hosts))
 
-        there = self.ask('plan', '--flavor', '4')
-        then = self.ask('plan', '--flavor', '4', '--snapshot', str(hosts))
+        there = self.answer('plan', '--flavor', '4')
+        then = self.answer('plan', '--flavor', '4', '--snapshot', str(hosts))
 
         self.assertEqual(*([each['host'] for each in planned['places']]
                            for planned in (there, then)))
