@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A database of claims for a test."""
 
+import pathlib
+
 from cellsched.claims.sql import schema
 from cellsched import clock
 from cellsched.db import session
+from cellsched.testing import migrated
 from tests.unit import base
 
 
@@ -11,11 +14,14 @@ class TestCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.url = f'sqlite:///{self.temporary_directory()}/claims.db'
+        self.path = pathlib.Path(self.temporary_directory(), 'claims.db')
+        self.url = f'sqlite:///{self.path}'
 
     def make_database(self, synced=True):
-        database = session.Database(self.url, 'claims', clock=clock.Clock())
+        if synced and not self.path.exists():
+            self.path.write_bytes(migrated.content(schema.SCHEMA))
+        database = session.Database(
+            self.url, 'claims', {'sqlite_synchronous': False},
+            clock=clock.Clock())
         self.addCleanup(database.close)
-        if synced:
-            schema.SCHEMA.sync(database)
         return database
