@@ -114,14 +114,14 @@ class NovaHosts(source.HostSource):
             return True
 
     def await_placement(self, context: Any, patience_s: float) -> None:
-        """Read hosts until Placement has answered.
+        """Read hosts until Placement has answered, where there are any.
 
         :param patience_s: seconds for which that is tried
         :raises cellsched_nova.placement.PlacementUnavailable: it has not
         """
         attempts = remote.attempts(
             clock.Clock(), random.Random(), patience_s)
-        while self.unread is not None:
+        while self.unread is not None and self._nodes:
             if next(attempts, None) is None:
                 raise placement.PlacementUnavailable(reason=self.unread)
             self.refresh(context)

@@ -235,3 +235,10 @@ class TestFindFreed(unittest.TestCase):
             self.assertFalse(self.find(self.hosts.readings))
 
         self.assertIn('gone', told.output[0])
+
+    def test_placement_is_not_waited_for_where_there_are_no_hosts(self):
+        self.placement.failure = ks_exceptions.ConnectFailure('gone')
+        self.hosts.refresh(self.context)
+        self.assertIn('gone', self.hosts.unread)
+
+        self.hosts.await_placement(self.context, 0.0)
