@@ -36,8 +36,9 @@ from cellsched import exception
 
 _GROUP = 'placement'
 
-#: Locks of a process, of which each provider has one and each lock several.
-_TURNS = 64
+#: Locks of a process, of which each provider and consumer has one, and each
+#: lock several.
+_TURNS = 512
 
 _NOBODY = '00000000-0000-0000-0000-000000000000'
 
@@ -192,7 +193,8 @@ class PlacementClaims(base.ClaimStore):
         claiming_ = claiming.Claiming(
             self._server, self._guards, self._empty(), self._owners, claims)
         return self._guarded(
-            claiming_.attempt, [claim.provider for claim in claims])
+            claiming_.attempt, [claim.provider for claim in claims],
+            [claim.consumer for claim in claims])
 
     def release(self, consumers: Iterable[str]) -> None:
         releasing = claiming.Releasing(
@@ -328,18 +330,18 @@ class PlacementClaims(base.ClaimStore):
             return False
         return self._guarded(change.attempt, [
             provider for holds in change.held.values()
-            for provider in holds.allocations])
+            for provider in holds.allocations], change.consumers)
 
     def _guarded(
         self, attempt: Callable[[guards_.Guard], _Outcome | None],
-        providers: Sequence[str] = (),
+        providers: Sequence[str], consumers: Iterable[str],
     ) -> _Outcome:
         """Return the outcome of an attempt that has a guard and its turn."""
         def settled() -> bool:
             self._guards.settle_all()
             return True
 
-        with self._turns_of(providers):
+        with self._turns_of([*providers, *consumers]):
             self._patiently(settled)
             with self._guards.taken(providers) as held:
                 def once() -> _Outcome | None:
@@ -351,13 +353,16 @@ class PlacementClaims(base.ClaimStore):
                 return self._patiently(once)
 
     @contextlib.contextmanager
-    def _turns_of(self, providers: Iterable[str]) -> Iterator[None]:
-        """Have no other thread of this process write to these providers.
+    def _turns_of(self, names: Iterable[str]) -> Iterator[None]:
+        """Have no other thread of this process write to the same.
 
-        They would make each other repeat, which costs Placement more than
-        all that they write.
+        At one provider they would make each other repeat, which costs
+        Placement more than all that they write. Of two that make the same
+        consumer, Placement may answer both that it is done.
+
+        :param names: of providers and consumers
         """
-        numbers = {zlib.crc32(each.encode()) % _TURNS for each in providers}
+        numbers = {zlib.crc32(each.encode()) % _TURNS for each in names}
         with contextlib.ExitStack() as stack:
             for number in sorted(numbers):
                 stack.enter_context(self._turns[number])

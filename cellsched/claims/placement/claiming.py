@@ -104,15 +104,15 @@ class Releasing:
         self._server = server
         self._guards = guards
         self._owners = owners
-        self._consumers = list(dict.fromkeys(consumers))
+        self.consumers = list(dict.fromkeys(consumers))
         self._is_known = False
         self.held: dict[str, messages.Holding] = {}
 
     def look(self) -> bool:
         """Find out what they hold; return whether that is anything."""
-        self.held = self._server.holdings(self._consumers)
-        missing = [each for each in self._consumers if each not in self.held]
-        if missing and len(self._consumers) > 1:
+        self.held = self._server.holdings(self.consumers)
+        missing = [each for each in self.consumers if each not in self.held]
+        if missing and len(self.consumers) > 1:
             # One that was transferred between two looks was in neither.
             self.held |= self._server.holdings(missing)
         self._is_known = True
@@ -146,6 +146,7 @@ class Transferring:
         self._owners = owners
         self._source = source
         self._target = target
+        self.consumers = [source, target]
         self._empty = empty
         self._sent: messages.Holding | None = None
         self._is_known = self._is_sent = False

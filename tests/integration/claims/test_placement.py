@@ -2,6 +2,7 @@
 """Claims in Placement, on a real one."""
 
 from concurrent import futures
+import dataclasses
 import random
 import tempfile
 import threading
@@ -65,6 +66,41 @@ class OnPlacement:
 
 
 class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
+
+    #: Whether who races has a store of his own.
+    has_peers = True
+
+    def make_peer(self, store):
+        return super().make_peer(store) if self.has_peers else store
+
+    def test_consumer_gets_one_of_its_racing_claims(self):
+        # Of several processes Placement may tell more than one that it has
+        # the consumer, and keeps what the last one said.
+        self.has_peers = False
+
+        super().test_consumer_gets_one_of_its_racing_claims()
+
+    def test_consumer_that_processes_raced_for_is_set_right_by_a_claim(self):
+        store = self.make_store()
+        claims_ = [self.make_claim(self.make_provider(store, VCPU=2), VCPU=2)
+                   for _ in range(8)]
+        consumer = claims_[0].consumer
+        claims_ = [dataclasses.replace(each, consumer=consumer)
+                   for each in claims_]
+
+        outcomes = self.race(store, [
+            lambda it, claim=claim: it.claim([claim]) for claim in claims_])
+
+        self.assertIn(None, outcomes)
+        for outcome in outcomes:
+            if outcome is not None:
+                self.assertIsInstance(outcome, exception.ClaimConflict)
+        [held] = store.held([consumer]).get(consumer, claims_[:1])
+        store.claim([held])
+        self.assertHolds(store, held)
+        for claim in claims_:
+            taken = int(claim.provider == held.provider)
+            self.assertUsed(store, claim.provider, taken, VCPU=2 * taken)
 
     def test_store_can_be_used(self):
         store = self.make_store()
