@@ -19,8 +19,10 @@ set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/tools/environment.sh"
 
-# Tests wait much of the time: for processes to start, for threads to end.
+# Tests wait much of the time: for processes to start, for threads to end. But
+# each worker imports all tests before it runs some, and others wait less.
 workers=8
+few_workers=4
 
 # What runs stestr, if not this shell.
 within=''
@@ -138,11 +140,11 @@ run_docs() {
 }
 
 run_unit() {
-    tests unit tests/unit --concurrency $workers
+    tests unit tests/unit --concurrency $few_workers
 }
 
 run_functional() {
-    tests functional tests/functional --concurrency $workers
+    tests functional tests/functional --concurrency $few_workers
     if [ -n "$(find tests/regressions -name 'test_*.py')" ]; then
         tests regressions tests/regressions
     fi
@@ -161,7 +163,7 @@ run_smoke() {
         use_lowest &&
             check imports-lowest python tools/import_modules.py &&
             check demo-lowest cellsched demo &&
-            tests unit-lowest tests/unit --concurrency 2 \
+            tests unit-lowest tests/unit --concurrency 1 \
                 '^tests\.unit\.(cli|conf|objects|rpc)\.'
     ) || failed smoke
 }
@@ -169,8 +171,9 @@ run_smoke() {
 run_lowest() {
     (
         use_lowest &&
-            tests unit-lowest tests/unit --concurrency $workers &&
-            tests functional-lowest tests/functional --concurrency $workers
+            tests unit-lowest tests/unit --concurrency $few_workers &&
+            tests functional-lowest tests/functional \
+                --concurrency $few_workers
     ) || failed lowest
 }
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import importlib
 from importlib import metadata
 import json
 import os
@@ -28,6 +29,11 @@ from tests.integration import processes
 PROGRAMS = {'cellsched': 'cellsched.cli', 'cellsched-manage':
             'cellsched.manage'}
 
+#: What commands import only when they need it, and takes long.
+NEEDED = ('alembic.command', 'cellsched.api.flavors', 'cellsched.api.servers',
+          'cellsched.assembly.command', 'cellsched.assembly.services',
+          'cellsched.claims.sql', 'cellsched.listing.servers', 'oslo_policy',
+          'psycopg2', 'sqlalchemy.dialects.postgresql', 'wcwidth')
 
 #: Where this package is found.
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -125,6 +131,8 @@ def _programs() -> dict[str, Callable[[], None]]:
     for namespace in PROGRAMS.values():
         for point in points.select(group=namespace):
             point.load()
+    for name in NEEDED:
+        importlib.import_module(name)
     return {point.name: point.load() for point in
             points.select(group='console_scripts') if point.name in PROGRAMS}
 
