@@ -15,6 +15,7 @@ from integrations.nova.tools import environment
 from tests.integration import base
 from tests.integration import commands
 from tests.integration.nova import caller
+from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
 
@@ -90,6 +91,7 @@ class TestPackage(TestCase):
             '[DEFAULT]\nservicegroup_driver = mc\n'
             '[api_database]\nconnection = sqlite://\n'
             '[database]\nconnection = sqlite://\n'
+            '[placement]\nauth_type = none\n'
             '[filter_scheduler]\nenabled_filters = ComputeFilter,Missing\n'
             'weight_classes = no.such.Weigher\n')
 
@@ -205,23 +207,71 @@ class TestCommands(TestCase):
             self.assertIn('[cellsched] refresh_interval', line)
             self.assertIn('often', line)
 
-    def test_database_that_is_missing_is_named_in_a_line(self):
+    def test_what_is_needed_and_missing_is_named_in_a_line(self):
         conf = self.directory / 'nova.conf'
         api, own = (f'[{group}]\nconnection = sqlite://\n'
                     for group in ('api_database', 'database'))
+        way = '[placement]\nauth_type = none\n'
         heard = '[oslo_messaging_notifications]\ndriver = messagingv2\n'
         for text, missing, *command in (
-                (own, 'api_database', 'cellsched-nova-scheduler'),
-                (api, 'database', 'cellsched-nova-scheduler'),
-                (heard, 'api_database', 'cellsched-nova-shadow', 'run'),
-                (own, 'api_database', 'cellsched-nova', 'plan', '--flavor',
-                 '4')):
+                (own + way, '[api_database] connection',
+                 'cellsched-nova-scheduler'),
+                (api + way, '[database] connection',
+                 'cellsched-nova-scheduler'),
+                (api + own, '[placement] auth_type',
+                 'cellsched-nova-scheduler'),
+                (heard + way, '[api_database] connection',
+                 'cellsched-nova-shadow', 'run'),
+                (heard + api, '[placement] auth_type',
+                 'cellsched-nova-shadow', 'run'),
+                (own, '[api_database] connection', 'cellsched-nova', 'plan',
+                 '--flavor', '4')):
             conf.write_text(text)
 
             said = self.said(command[0], conf, *command[1:], code=1)
 
             [line] = said.splitlines()
-            self.assertIn(f'[{missing}] connection', line)
+            self.assertIn(missing, line)
+
+    def test_database_without_tables_is_told_of_in_a_line(self):
+        conf = self.directory / 'nova.conf'
+        conf.write_text(''.join(
+            f'[{group}]\nconnection = sqlite:///{self.directory}/new.db\n'
+            for group in ('api_database', 'database'))
+            + '[placement]\nauth_type = none\n')
+
+        said = self.said('cellsched-nova-scheduler', conf, code=1)
+
+        [line] = said.splitlines()
+        self.assertIn('cannot start: The Nova database at ', line)
+
+    def test_scheduler_starts_and_stops_though_keystone_is_down(self):
+        conf = self.directory / 'away.conf'
+        conf.write_text(
+            '[scheduler]\nworkers = 1\n[cellsched]\nrefresh_interval = 0.01\n'
+            '[placement]\nauth_type = password\nusername = nova\n'
+            'auth_url = http://127.0.0.1:9/\npassword = unspeakable\n')
+        log = self.directory / 'log'
+        with open(log, 'w') as output:
+            process = subprocess.Popen(
+                [self.python, '-W', 'ignore', '-m', 'cellsched_nova.main',
+                 '--config-file', self.there['conf'], '--config-file',
+                 str(conf)], env={**os.environ, **variables()}, stdout=output,
+                stderr=subprocess.STDOUT)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+
+        # Then it has begun to read hosts, and to answer.
+        processes.wait_until(
+            lambda: 'Starting scheduler node' in log.read_text(), log)
+        processes.wait_until(
+            lambda: 'Placement cannot be read' in log.read_text(), log)
+        self.assertNotIn('Traceback', log.read_text())
+        process.terminate()
+
+        self.assertEqual(0, process.wait(self.timeout_s), log.read_text())
+        for text in 'Hosts could not be read', 'unspeakable':
+            self.assertNotIn(text, log.read_text())
 
     def test_plan_is_by_columns_and_takes_nothing(self):
         before = self.answer('capacity', '--flavor', 'm1.large')

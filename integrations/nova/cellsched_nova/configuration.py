@@ -30,9 +30,13 @@ _OTHERS = frozenset(enabled.OPTIONS)
 _GROUPS = ('DEFAULT', 'filter_scheduler', 'metrics', 'scheduler')
 _DEFAULT = frozenset({'default_availability_zone', 'service_down_time'})
 
-#: Databases whose URLs are needed, by the groups that have them.
-_DATABASES = {'api_database': 'API database',
-              'database': 'database of cell0'}
+#: By groups: options of which one has to be set, and what it says.
+_NEEDED = {
+    'api_database': (('connection',), 'the URL of Nova\'s API database'),
+    'database': (('connection',), 'the URL of Nova\'s database of cell0'),
+    'placement': (('auth_type', 'auth_section'),
+                  'how Placement is to know the scheduler'),
+}
 
 #: Settings of Nova's that this scheduler does not honour, and why not.
 _REFUSED = {
@@ -124,17 +128,19 @@ def read(argv: Sequence[str]) -> None:
             field='[DEFAULT] transport_url', expected=str(exc)) from None
 
 
-def problems(nova: cfg.ConfigOpts, *databases: str) -> list[str]:
+def problems(nova: cfg.ConfigOpts, *needed: str) -> list[str]:
     """Return what of a configuration cannot be honoured, a line for each.
 
-    :param databases: groups of options that have to say where a database is
+    :param needed: groups of options that have to say where something is
     """
     found = _wrong_values(nova)
     if found:
         # What else there is depends on these.
         return found
-    found = [f'[{group}] connection: the URL of Nova\'s {_DATABASES[group]} '
-             'is missing' for group in databases if not nova[group].connection]
+    for group in needed:
+        names, what = _NEEDED[group]
+        if not any(nova[group][name] for name in names):
+            found.append(f'[{group}] {names[0]}: {what} is missing')
     for (group, name, value), why in _REFUSED.items():
         section = _section(nova, group)
         if name in section and section[name] == value:

@@ -1,24 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A deployment of Nova, as commands read it."""
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import functools
 import random
 from typing import Any
 
-from keystoneauth1 import exceptions as ks_exceptions
 import nova.conf
 from nova import context as nova_context
 from nova import exception as nova_exception
 from nova import objects as nova_objects
 from nova.scheduler.client import report
 from nova.scheduler import host_manager
-from oslo_config import cfg
-from oslo_db import exception as db_exc
-import sqlalchemy as sa
 
 from cellsched.cli import deployment
 from cellsched.conf import database
@@ -29,11 +23,11 @@ from cellsched.hosts import document
 from cellsched import objects
 from cellsched.objects import base
 from cellsched.scheduler import planning as product_planning
-from cellsched import urls
 from cellsched_nova import claims
 from cellsched_nova import configuration
 from cellsched_nova import decision_parts
 from cellsched_nova import enabled_plugins
+from cellsched_nova import errors
 from cellsched_nova import options
 from cellsched_nova import placement
 from cellsched_nova import planning
@@ -82,12 +76,12 @@ class NovaDeployment(deployment.ReadDeployment):
         return None
 
     def cells(self) -> Mapping[str, str]:
-        with translated():
+        with errors.translated():
             return {cell.uuid: cell.name or cell.uuid for cell
                     in nova_objects.CellMappingList.get_all(_admin())}
 
     def flavor(self, name: str) -> objects.Flavor:
-        with translated():
+        with errors.translated():
             for read in (nova_objects.Flavor.get_by_flavor_id,
                          nova_objects.Flavor.get_by_name):
                 try:
@@ -97,7 +91,7 @@ class NovaDeployment(deployment.ReadDeployment):
         raise exception.FlavorNotFound(flavor=name)
 
     def server_group(self, uuid: str) -> objects.InstanceGroup:
-        with translated():
+        with errors.translated():
             try:
                 return _read(nova_objects.InstanceGroup.get_by_uuid(
                     _admin(), uuid))
@@ -106,7 +100,7 @@ class NovaDeployment(deployment.ReadDeployment):
                     uuid=uuid) from None
 
     def snapshot(self) -> document.HostDocument:
-        with translated():
+        with errors.translated():
             self._check_placement()
             self._taken = self._hosts.snapshot(_admin())
             return self._taken
@@ -119,7 +113,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, self._random,
                 self._without_cells.on_columns(None, rows.HostStates(
                     _refuse, {})))
-        with translated():
+        with errors.translated():
             self._check_placement()
             return _Translating(planning.NovaPlanner(self._parts))
 
@@ -136,7 +130,7 @@ class NovaDeployment(deployment.ReadDeployment):
                 self.conf, snapshot, request,
                 self._without_cells.on_columns(None, rows.HostStates(
                     _refuse, {})))
-        with translated():
+        with errors.translated():
             parts, context = self._parts, _admin()
             spec = requests.write(context, request, _NOBODY)
             why = requests.beyond_columns(
@@ -212,7 +206,7 @@ class _Translating:
         self._planner = planner
 
     def plan(self, *args: Any) -> Any:
-        with translated():
+        with errors.translated():
             return self._planner.plan(*args)
 
 
@@ -227,28 +221,6 @@ def configure(arguments: Sequence[str]) -> None:
     # Nothing is sent, but URLs of cells may be templates of that of messages.
     configuration.read(['', *arguments])
     nova_objects.register_all()
-
-
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Translate the errors of Nova's libraries to the product's."""
-    try:
-        yield
-    except cfg.Error as exc:
-        raise exception.ConfigurationInvalid(
-            field='options', expected=str(exc)) from None
-    except db_exc.CantStartEngineError:
-        raise exception.ConfigurationInvalid(
-            field='[api_database] connection',
-            expected='the URL of Nova\'s API database') from None
-    except (db_exc.DBError, sa.exc.SQLAlchemyError) as exc:
-        inner = getattr(exc, 'inner_exception', None) or exc
-        inner = getattr(inner, 'orig', None) or inner
-        raise exception.DatabaseUnreachable(
-            schema='Nova', url=urls.mask(CONF.api_database.connection or ''),
-            reason=(str(inner).splitlines() or [''])[0]) from exc
-    except ks_exceptions.ClientException as exc:
-        raise placement.PlacementUnavailable(reason=str(exc)) from exc
 
 
 def _admin() -> Any:

@@ -20,6 +20,7 @@ from cellsched_nova import decision_parts
 from cellsched_nova import notices
 from cellsched_nova import options
 from cellsched_nova import records
+from cellsched_nova import report_client
 from cellsched_nova import source
 
 CONF = nova.conf.CONF
@@ -40,10 +41,11 @@ class ColumnSchedulerManager(manager.SchedulerManager):
         super().__init__(*args, **kwargs)
         self._options = configuration.ProductOptions(CONF)
         self._random = random.Random()
-        self._hosts = source.NovaHosts(
-            self.host_manager, self.placement_client, CONF)
+        # As Nova's own, this one starts though Keystone is down.
+        self._client = report_client.LateReportClient()
+        self._hosts = source.NovaHosts(self.host_manager, self._client, CONF)
         self._claims = claims.make(
-            self.placement_client, CONF.cellsched.claim_timeout,
+            self._client, CONF.cellsched.claim_timeout,
             self._hosts.places, CONF.cellsched.placement_guards)
         self._records = records.DecisionRecords(
             records.open_database(CONF), CONF.cellsched.decision_retention)
@@ -53,7 +55,7 @@ class ColumnSchedulerManager(manager.SchedulerManager):
         """Return what decides as the options are now."""
         parts = decision_parts.make(
             self._options.conf, self._random, self._hosts, self.host_manager,
-            self.placement_client, self._claims, CONF, self._records.record)
+            self._client, self._claims, CONF, self._records.record)
         by_row = parts.plugins.by_row
         if by_row:
             LOG.info('Asked about one host after the other: %s',
@@ -71,8 +73,9 @@ class ColumnSchedulerManager(manager.SchedulerManager):
 
     def graceful_shutdown(self, timeout: float) -> None:
         """Read hosts no more, and do what Nova's manager does."""
-        super().graceful_shutdown(timeout)
+        # Nova ends the threads by which cells are read.
         self._hosts.stop()
+        super().graceful_shutdown(timeout)
         self._claims.owed.stop()
         self._records.stop()
 

@@ -4,11 +4,24 @@
 from typing import Any
 from typing import NoReturn
 
+from nova.scheduler.client import report
+
 from cellsched.claims.placement import client as product_client
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
 from cellsched_nova import patience as patience_
+
+
+class LateReportClient:
+    """Nova's report client, which is made when it is first used.
+
+    It cannot be made until Keystone and Placement say where Placement is, and
+    raises what keystoneauth1 says of that.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(report.report_client_singleton(), name)
 
 
 class ReportClient:
@@ -34,12 +47,12 @@ class ReportClient:
         :raises cellsched.exception.DatabaseUnreachable: there is none, nor
             time to ask again
         """
-        method = getattr(self._client, request.method.lower())
         bodies = ((request.body,) if request.method in ('POST', 'PUT')
                   else ())
         try:
             with product_client.translated_errors():
-                answer = product_client.answer_of(method(
+                send = getattr(self._client, request.method.lower())
+                answer = product_client.answer_of(send(
                     request.path, *bodies, version=messages.VERSION))
             if self._patience.is_over:
                 messages.checked(answer, *range(400, 500))

@@ -17,6 +17,7 @@ from oslo_reports import opts as report_opts
 
 from cellsched import exception
 from cellsched_nova import configuration
+from cellsched_nova import errors
 from cellsched_nova import manager
 from cellsched_nova import options
 
@@ -37,7 +38,8 @@ def run(argv: Sequence[str]) -> int:
     except exception.ConfigurationInvalid as exc:
         print(f'cannot be honoured: {exc}', file=sys.stderr)
         return 1
-    problems = configuration.problems(CONF, 'api_database', 'database')
+    problems = configuration.problems(
+        CONF, 'api_database', 'database', 'placement')
     if problems:
         for problem in problems:
             print(f'cannot be honoured: {problem}', file=sys.stderr)
@@ -49,8 +51,13 @@ def run(argv: Sequence[str]) -> int:
     guru_meditation_report.TextGuruMeditation.setup_autorun(
         version, conf=CONF)
     put_in_place()
-    server = service.Service.create(
-        binary=_BINARY, topic=rpcapi.RPC_TOPIC)
+    try:
+        with errors.translated():
+            server = service.Service.create(
+                binary=_BINARY, topic=rpcapi.RPC_TOPIC)
+    except exception.CellschedException as exc:
+        print(f'cannot start: {exc}', file=sys.stderr)
+        return 1
     # A worker is a copy of this process, and cannot use its threads.
     thread_pool_factory.reset_all_executors()
     service.serve(server, workers=CONF.scheduler.workers

@@ -150,11 +150,12 @@ class ShadowShell(app.App):
         # To import Nova takes longer than a help needs.
         from cellsched_nova import comparisons
         from cellsched_nova import deployment
+        from cellsched_nova import errors
         from cellsched_nova import records
 
         deployment.configure(self.config_options)
         conf = deployment.CONF
-        with deployment.translated():
+        with errors.translated():
             return comparisons.ComparisonStore(
                 records.open_database(conf),
                 conf.cellsched.comparison_retention)

@@ -24,6 +24,7 @@ from cellsched_nova import comparisons
 from cellsched_nova import configuration
 from cellsched_nova import decision_parts
 from cellsched_nova import deployment
+from cellsched_nova import errors
 from cellsched_nova import heard
 from cellsched_nova import records
 from cellsched_nova import shadow as shadow_
@@ -147,12 +148,13 @@ def run(argv: Sequence[str]) -> int:
     :raises cellsched.exception.CellschedException: it cannot begin
     """
     deployment.configure(argv)
-    found = [*configuration.problems(CONF, 'api_database'), *problems(CONF)]
+    found = [*configuration.problems(CONF, 'api_database', 'placement'),
+             *problems(CONF)]
     if found:
         for problem in found:
             print(f'cannot be honoured: {problem}', file=sys.stderr)
         return 1
-    with deployment.translated():
+    with errors.translated():
         store = comparisons.ComparisonStore(
             records.open_database(CONF), CONF.cellsched.comparison_retention)
         log.setup(CONF, 'nova')

@@ -108,6 +108,16 @@ class TestProblems(TestCase):
         [line] = configuration.problems(CONF, 'api_database', 'database')
         self.assertIn('[database] connection', line)
 
+    def test_missing_way_into_placement_is_a_line(self):
+        [line] = configuration.problems(CONF, 'placement')
+        self.assertEqual('[placement] auth_type', line.partition(':')[0])
+
+        for name in 'auth_type', 'auth_section':
+            with self.subTest(name):
+                self.flags('placement', **{name: 'password'})
+                self.assertEqual([], configuration.problems(CONF, 'placement'))
+                CONF.clear_override(name, 'placement')
+
     def test_cell_whose_url_is_a_template_of_nothing_is_named(self):
         cell = types.SimpleNamespace(
             identity='uuid(cell1)', database_connection='{scheme}://db/nova')

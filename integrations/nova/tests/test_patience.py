@@ -6,13 +6,16 @@ import types
 import unittest
 
 from keystoneauth1 import exceptions as ks_exceptions
+from nova import context
 from nova import exception as nova_exception
+from nova.scheduler.client import report
 
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched import exception
 from cellsched_nova import deciding
 from cellsched_nova import patience
+from cellsched_nova import placement
 from cellsched_nova import report_client
 from tests import test_deciding
 
@@ -102,6 +105,38 @@ class TestReportClient(unittest.TestCase):
         self.answer = self.refuse(503)
 
         self.assertEqual(503, self.client.send(REQUEST).status)
+
+
+class TestLateReportClient(unittest.TestCase):
+    """Nova's client cannot be made while Keystone is down."""
+
+    def setUp(self):
+        self.client = report_client.LateReportClient()
+        made = report.report_client_singleton
+        self.addCleanup(setattr, report, 'report_client_singleton', made)
+        report.report_client_singleton = self.make
+
+    def make(self):
+        raise ks_exceptions.DiscoveryFailure('Keystone is down')
+
+    def test_claim_is_not_sent_until_it_can_be_made(self):
+        sender = report_client.ReportClient(
+            self.client, patience.Patience(30.0))
+
+        self.assertRaisesRegex(
+            remote.NotSent, 'Keystone is down', sender.send, REQUEST)
+
+        report.report_client_singleton = lambda: self
+        self.assertEqual(200, sender.send(REQUEST).status)
+
+    def test_reading_is_told_to_be_impossible(self):
+        with self.assertRaisesRegex(
+                placement.PlacementUnavailable, 'Keystone is down'):
+            placement.read(
+                self.client, context.get_admin_context(), '/traits')
+
+    def get(self, path, version):
+        return types.SimpleNamespace(status_code=200, json=dict)
 
 
 class TestRequests(test_deciding.TestCase):
