@@ -77,6 +77,9 @@ def run(args):
     with contextlib.ExitStack() as stack:
         there = stack.enter_context(deployment.deployed(
             hosts, options=args.options))
+        # What is refused is to be for want of room, on slow machines too.
+        with open(there.conf, 'a', encoding='utf-8') as file:
+            file.write('[cellsched]\nclaim_timeout = 300\n')
         workers = [stack.enter_context(worker(
             there.conf, args.managers[number % len(args.managers)],
             len(range(number, args.clients, args.schedulers))))
