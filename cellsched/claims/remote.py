@@ -11,11 +11,15 @@ whatever the server says, refusals too, is an answer. Only :class:`NotSent` and
 :class:`OutcomeUnknown` are raised. What the store makes of answers is its own.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import random as random_
 import re
+from typing import TypeVar
 
 from cellsched import clock as clock_
+
+_Outcome = TypeVar('_Outcome')
 
 #: Seconds that are waited after the first attempt, and at most after a later
 #: one; each time a random part of them.
@@ -29,6 +33,10 @@ class NotSent(Exception):
 
 class OutcomeUnknown(Exception):
     """The server may have done what it was asked, or may do it later."""
+
+
+class GivenUp(Exception):
+    """No attempt had an outcome in time; the text says why the last did not."""
 
 
 def attempts(
@@ -53,6 +61,28 @@ def attempts(
         clock.sleep(min(random.uniform(0, longest_s), left_s))
         number += 1
         longest_s = min(2 * longest_s, most_s)
+
+
+def first_outcome(
+    attempt: Callable[[], _Outcome | None], clock: clock_.Clock,
+    random: random_.Random, patience_s: float,
+) -> _Outcome:
+    """Return the first outcome of an attempt that is not None.
+
+    :param attempt: must find out what an earlier one has done; returns None
+        where others changed the same meanwhile
+    :raises GivenUp: there is none in time
+    """
+    reason = 'others change the same all the time'
+    for _ in attempts(clock, random, patience_s):
+        try:
+            outcome = attempt()
+        except (NotSent, OutcomeUnknown) as exc:
+            reason = str(exc)
+        else:
+            if outcome is not None:
+                return outcome
+    raise GivenUp(reason)
 
 
 def release(version: str) -> tuple[int, ...]:

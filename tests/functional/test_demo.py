@@ -20,7 +20,7 @@ from cellsched.cli import app
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 #: Until a demonstration that hangs is broken off.
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 
 PROGRESS = r'(Starting hosts|Playing) \d+/\d+'
 

@@ -8,7 +8,7 @@ from tests.functional import base
 from tests.functional import moving
 
 #: Seconds that emptying a host takes at most.
-LONG_S = 60
+LONG_S = 600
 
 #: Servers of a host that dies.
 SERVERS = 12

@@ -55,7 +55,7 @@ class TestFuzz(base.TestCase):
         """Send what is given as it is."""
         return oslo_messaging.get_rpc_client(
             self.transport, oslo_messaging.Target(
-                topic=scheduler.TOPIC, version=version), timeout=30).call(
+                topic=scheduler.TOPIC, version=version), timeout=300).call(
             {} if context is None else context, 'select_destinations',
             **arguments)
 

@@ -127,7 +127,7 @@ class TestStraightToTheScheduler(HostileTestCase):
     def setUp(self):
         super().setUp()
         self.scheduler = scheduler.SchedulerAPI(
-            self.world.api.parts.transports.get(), timeout_s=30)
+            self.world.api.parts.transports.get(), timeout_s=300)
         self.uuid = str(uuid.uuid4())
 
     def select(self, spec, uuids=None):

@@ -68,6 +68,6 @@ class TestInstallation(base.TestCase):
 
             done = subprocess.run(
                 ['systemd-analyze', 'verify', str(unit)],
-                capture_output=True, text=True, check=False, timeout=60)
+                capture_output=True, text=True, check=False, timeout=600)
 
             self.assertEqual((0, ''), (done.returncode, done.stderr))

@@ -62,7 +62,7 @@ class PayloadCase(base.TestCase):
             filter_scheduler={'enabled_filters': FILTERS},
             scheduler=self.options)
         self.scheduler = scheduler.SchedulerAPI(
-            self.world.api.parts.transports.get(), timeout_s=30)
+            self.world.api.parts.transports.get(), timeout_s=300)
 
     def call(self, sent):
         """Return what a caller gets, as it travels."""

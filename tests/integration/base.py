@@ -28,7 +28,7 @@ class TestCase(base.TestCase):
     """
 
     # Other tests run at the same time, and start a dozen processes each.
-    timeout_s = 360
+    timeout_s = 1200
 
     def setUp(self) -> None:
         super().setUp()

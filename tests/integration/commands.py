@@ -100,7 +100,7 @@ class Commands(fixtures.Fixture):
         return Ended(**json.loads(line))
 
     def _end(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=300)
 
 
 def serve(programs: Mapping[str, Callable[[], Any]]) -> None:

@@ -33,7 +33,7 @@ class ProcessFailed(Exception):
 
 
 def wait_until(
-    condition: Callable[[], Any], what: str, timeout_s: float = 120.0
+    condition: Callable[[], Any], what: str, timeout_s: float = 600.0
 ) -> Any:
     """Return what the condition returns, as soon as that is true.
 
@@ -59,7 +59,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def run(
     args: Sequence[str], directory: pathlib.Path,
     env: Mapping[str, str] | None = None, expected: int = 0,
-    timeout_s: float = 120.0, stdin: str = '',
+    timeout_s: float = 600.0, stdin: str = '',
 ) -> str:
     """Run a command to its end and return its standard output.
 
@@ -101,9 +101,9 @@ class Process(fixtures.Fixture):
         self, args: Sequence[str], directory: pathlib.Path,
         name: str | None = None, env: Mapping[str, str] | None = None,
         ready: str | Callable[[], Any] | None = None,
-        ready_timeout_s: float = 120.0,
+        ready_timeout_s: float = 600.0,
         stop_signal: signal.Signals = signal.SIGTERM,
-        stop_timeout_s: float = 60.0,
+        stop_timeout_s: float = 300.0,
     ) -> None:
         self.args = list(args)
         self.directory = directory
@@ -187,7 +187,7 @@ class Process(fixtures.Fixture):
             log.seek(self._offset)
             return log.read().decode(errors='replace')
 
-    def wait_for(self, pattern: str, timeout_s: float = 120.0) -> str:
+    def wait_for(self, pattern: str, timeout_s: float = 600.0) -> str:
         """Return the first match of a pattern in the output of this run.
 
         :raises ProcessFailed: it ended first

@@ -185,7 +185,7 @@ class RabbitMQ(serving.Server):
             [self.program['erl_call'], '-c',
              self._cookie_file().read_text(), '-h', name, '-address',
              f'{serving.ADDRESS}:{self.port["distribution"]}', '-e'],
-            input=expressions, capture_output=True, text=True, timeout=60)
+            input=expressions, capture_output=True, text=True, timeout=300)
         if ended.stdout.strip() != '{ok, ok}':
             raise RuntimeError(
                 f'the broker says {ended.stdout}{ended.stderr} to '

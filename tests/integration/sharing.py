@@ -30,7 +30,7 @@ from tests.integration import serving
 VARIABLE = 'CELLSCHED_SHARED_SERVERS'
 
 #: As long as the slowest of all kinds may take to start.
-_TIMEOUT_S = 180.0
+_TIMEOUT_S = 700.0
 
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 

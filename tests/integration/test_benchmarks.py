@@ -15,8 +15,6 @@ RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 class TestBenchmarks(base.TestCase):
 
-    timeout_s = 480
-
     def setUp(self) -> None:
         super().setUp()
         for kind in (servers.RabbitMQ, servers.PostgreSQL):
@@ -162,7 +160,7 @@ class TestBenchmarks(base.TestCase):
                 'exactness.py')),
             *(word for kind in sorted(kinds) for word in ('--store', kind)),
             '--schedulers', '2', '--clients', '16', '--hosts', '2',
-            '--rounds', '1', '-f', 'json', timeout_s=450.0))['results']}
+            '--rounds', '1', '-f', 'json', timeout_s=1000.0))['results']}
 
         self.assertEqual(kinds, set(rows))
         for row in rows.values():
@@ -175,4 +173,4 @@ class TestBenchmarks(base.TestCase):
                for word in ('--parameter', f'{name_}={value}')]
         return json.loads(self.run_command(
             sys.executable, '-W', 'ignore', str(RUN), '--workload', name,
-            '--repeat', '1', *own, '-f', 'json', timeout_s=450.0))
+            '--repeat', '1', *own, '-f', 'json', timeout_s=1000.0))

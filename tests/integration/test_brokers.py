@@ -46,8 +46,6 @@ def encoded(text: str) -> str:
 
 class BrokerTestCase(base.TestCase):
 
-    timeout_s = 180
-
     def setUp(self) -> None:
         super().setUp()
         self.user = f'u/{uuidutils.generate_uuid()}'
@@ -96,7 +94,7 @@ class BrokerTestCase(base.TestCase):
         """Run a command to its end; return its code, and what it wrote."""
         env = processes.environment()
         ended = subprocess.run(
-            args, cwd=self.directory, env=env, text=True, timeout=60,
+            args, cwd=self.directory, env=env, text=True, timeout=600,
             capture_output=True)
         for piece in PIECES:
             self.assertNotIn(piece, ended.stdout + ended.stderr)

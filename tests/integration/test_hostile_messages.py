@@ -94,7 +94,7 @@ class TestHostileMessages(base.TestCase):
         self.addCleanup(made.wait)
         self.addCleanup(made.stop)
         self.caller = client.Client(
-            transports.get(url), 'victim', '1.0', timeout_s=60)
+            transports.get(url), 'victim', '1.0', timeout_s=600)
         # What is written is in the queue before anything else is done.
         self.stranger = self.enterContext(kombu.Connection(
             url.replace('rabbit:', 'amqp:', 1),

@@ -95,7 +95,7 @@ def run(program, said=''):
     return subprocess.run(
         [base.installed(caller.python), '-I', _NOVA / program],
         env=processes.environment(), input=said, text=True, check=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120).stdout
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600).stdout
 
 
 class TestOptions(base.TestCase):

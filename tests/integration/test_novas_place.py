@@ -60,7 +60,7 @@ def variables() -> dict[str, str]:
 class TestCase(base.TestCase):
 
     # Each of Nova's tests starts all of its services.
-    timeout_s = 600
+    timeout_s = 1800
 
     @classmethod
     def setUpClass(cls):

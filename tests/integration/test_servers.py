@@ -128,7 +128,7 @@ class TestRabbitMQ(TestCase):
         self.addCleanup(server.stop)
         return oslo_messaging.get_rpc_client(
             transport, oslo_messaging.Target(topic='echo', version='1.0'),
-            timeout=30)
+            timeout=300)
 
 
 class DatabaseTests:

@@ -373,18 +373,13 @@ class PlacementClaims(base.ClaimStore):
 
         :raises cellsched.exception.DatabaseUnreachable: there is none in time
         """
-        reason = 'others change the same all the time'
-        for _ in remote.attempts(
-                self._clock, self._random, self._retry_timeout_s):
-            try:
-                outcome = attempt()
-            except (remote.NotSent, remote.OutcomeUnknown) as exc:
-                reason = str(exc)
-            else:
-                if outcome is not None:
-                    return outcome
-        raise exception.DatabaseUnreachable(
-            schema='claims', url=self._client.url, reason=reason)
+        try:
+            return remote.first_outcome(
+                attempt, self._clock, self._random, self._retry_timeout_s)
+        except remote.GivenUp as exc:
+            raise exception.DatabaseUnreachable(
+                schema='claims', url=self._client.url,
+                reason=str(exc)) from None
 
 
 def _check_uuid(where: str, field: str, value: str) -> None:

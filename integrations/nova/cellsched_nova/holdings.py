@@ -161,17 +161,12 @@ class Holdings:
 
     def _patiently(self, attempt: Callable[[], _Outcome | None]) -> _Outcome:
         """Return the first outcome of an attempt that is not None."""
-        reason = 'others change the same all the time'
-        for _ in remote.attempts(
-                clock.Clock(), random.Random(), self._patience.left_s()):
-            try:
-                outcome = attempt()
-            except (remote.NotSent, remote.OutcomeUnknown) as exc:
-                reason = str(exc)
-            else:
-                if outcome is not None:
-                    return outcome
-        report_client.give_up(reason)
+        try:
+            return remote.first_outcome(
+                attempt, clock.Clock(), random.Random(),
+                self._patience.left_s())
+        except remote.GivenUp as exc:
+            report_client.give_up(str(exc))
 
 
 def _body(

@@ -16,7 +16,7 @@ BEGUN, ENDED = (f'scheduler.select_destinations.{phase}'
                 for phase in ('start', 'end'))
 
 #: Seconds after which a test that waits has failed.
-PATIENCE_S = 30
+PATIENCE_S = 300
 
 
 class Heard:

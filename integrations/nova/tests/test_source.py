@@ -206,7 +206,7 @@ class TestFindFreed(unittest.TestCase):
         def wait(path, **kwargs):
             if path == '/resource_providers':
                 reading.set()
-                looked.wait(60)
+                looked.wait(300)
             elif path.startswith('/allocation_candidates'):
                 looked.set()
             return get(path, **kwargs)
@@ -214,7 +214,7 @@ class TestFindFreed(unittest.TestCase):
         self.placement.get = wait
         other = threading.Thread(target=self.hosts.reload, args=([HOST],))
         other.start()
-        reading.wait(60)
+        reading.wait(300)
 
         self.assertTrue(self.find(before))
 

@@ -60,7 +60,7 @@ class TestRacing(base.TestCase):
     ) -> dict:
         return json.loads(self.run_command(
             sys.executable, '-W', 'ignore', *args, *SIZE, '--claims',
-            str(claims), '-f', 'json', timeout_s=300.0, **options))
+            str(claims), '-f', 'json', timeout_s=1000.0, **options))
 
     def check(self, name: str, claims: int = CLAIMS) -> None:
         found = self.run_race(str(COMMAND), name, claims=claims)

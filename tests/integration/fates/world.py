@@ -64,7 +64,7 @@ class Child:
         self.pid = 0
         self.heard: dict[str, dict[str, Any]] = {}
 
-    def wait(self, what: str, timeout_s: float = 120.0) -> dict[str, Any]:
+    def wait(self, what: str, timeout_s: float = 600.0) -> dict[str, Any]:
         return processes.wait_until(
             lambda: self.heard.get(what), f'process {self.number} to have '
             f'{what}; it has {list(self.heard)}', timeout_s)
@@ -215,6 +215,6 @@ class World(deployment.Deployment):
 
     def _end(self) -> None:
         self._zygote.stdin.close()
-        self._zygote.wait(30)
-        self._listener.join(30)
+        self._zygote.wait(300)
+        self._listener.join(300)
         self._zygote.stdout.close()

@@ -70,7 +70,7 @@ class Caller(fixtures.Fixture):
     def _end(self) -> None:
         # That it does not end is an error; it has nothing left to do.
         try:
-            self._process.communicate(timeout=30)
+            self._process.communicate(timeout=300)
         finally:
             self._process.kill()
             self._process.wait()

@@ -5,10 +5,41 @@ from nova.tests.functional import integrated_helpers
 
 HOSTS = ('host1', 'host2', 'host3')
 
+#: How often it is looked whether something has come, every half a second.
+#: Nova's own tests give up after five seconds, which are soon over where much
+#: else runs.
+LOOKS = 240
 
-class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
+
+class Waiting(integrated_helpers.ProviderUsageBaseTestCase):
+    """Tests in a whole Nova, which wait as long as a busy machine takes."""
 
     compute_driver = 'fake.MediumFakeDriver'
+
+    def _wait_for_server_parameter(
+            self, server, expected_params, max_retries=LOOKS, **named):
+        return super()._wait_for_server_parameter(
+            server, expected_params, max(max_retries, LOOKS), **named)
+
+    def _wait_for_assert(self, assert_func, max_retries=LOOKS, sleep=0.5):
+        return super()._wait_for_assert(assert_func, max_retries, sleep)
+
+    def _wait_for_migration_status(self, server, expected_statuses):
+        return self._wait_for_assert(
+            lambda: self.migration_of(server, expected_statuses))
+
+    def migration_of(self, server, statuses):
+        """Return the migration of a server that has one of these statuses."""
+        found = [each for each in self.api.api_get(
+            '/os-migrations').body['migrations']
+            if each['instance_uuid'] == server['id']]
+        for each in found:
+            if each['status'] in statuses:
+                return each
+        self.fail(f'none of {found} has one of {statuses}')
+
+
+class TestCase(Waiting):
 
     def setUp(self):
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
@@ -38,8 +69,8 @@ class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
         if status == 'ACTIVE':
             # To ask again and again takes longer.
             self.notifier.wait_for_versioned_notifications(
-                'instance.create.end', len(servers), 30)
-        return [self._wait_for_state_change({'id': each}, status, 40)
+                'instance.create.end', len(servers), LOOKS / 2)
+        return [self._wait_for_state_change({'id': each}, status)
                 for each in servers]
 
     def assertNothingLeaked(self):
@@ -52,4 +83,4 @@ class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
                 uuid for uuid, each in found.items()
                 if each['OS-EXT-SRV-ATTR:host'] == host
                 and each['status'] == 'ACTIVE'} for host in HOSTS}, held)
-        self._wait_for_assert(check, 20)
+        self._wait_for_assert(check)

@@ -53,7 +53,7 @@ class Scheduler:
 
         def note(manager, context, *args, **named):
             self.decided += named['instance_uuids']
-            self._may_go_on.wait(60)
+            self._may_go_on.wait(600)
             return select(context, *args, **named)
 
         # Nova waits for methods when a service is stopped.
@@ -86,8 +86,8 @@ class TestAdoption(base.TestCase):
         self.flags(records_connection=f'sqlite:///{path}/records',
                    group='cellsched')
         # Services tell that they run, and end what they have begun.
-        self.flags(report_interval=1, graceful_shutdown_timeout=80,
-                   manager_shutdown_timeout=60)
+        self.flags(report_interval=1, graceful_shutdown_timeout=800,
+                   manager_shutdown_timeout=600)
         self.addCleanup(nova_service.SERVICE_MANAGERS.update, THEIRS)
         super().setUp()
         self.larger = self._create_flavor(**{**self.small, 'memory_mb': 128})
@@ -165,7 +165,7 @@ class TestAdoption(base.TestCase):
         # Those that run are heard of again, and no other is.
         self._wait_for_assert(lambda: [self.assertNotEqual(
             before[host]['updated_at'], self.listed()[host]['updated_at'])
-            for host, state in states.items() if state == 'up'], 20)
+            for host, state in states.items() if state == 'up'])
         check()
 
     def tables(self):
@@ -207,10 +207,10 @@ class TestAdoption(base.TestCase):
             stopping.start()
             self.addCleanup(stopping.join)
             begun += self.post_until(self.theirs.decided)
-            self._wait_for_state_change({'id': begun[-1]}, 'ACTIVE', 40)
+            self._wait_for_state_change({'id': begun[-1]}, 'ACTIVE')
             self.assertTrue(stopping.is_alive())
         for uuid in begun:
-            self._wait_for_state_change({'id': uuid}, 'ACTIVE', 40)
+            self._wait_for_state_change({'id': uuid}, 'ACTIVE')
         stopping.join()
 
     def test_steps_are_taken_and_taken_back(self):

@@ -10,8 +10,6 @@ from tests.functional import test_faults as faults
 class TestMoves(faults.TestCase):
     """Servers that move keep what they hold where a claim fails."""
 
-    claim_timeout = 1.0
-
     def setUp(self):
         super().setUp()
         self.flags(allow_resize_to_same_host=True, shelved_offload_time=0)
@@ -46,9 +44,10 @@ class TestMoves(faults.TestCase):
         self.set_up_for([source], 'forced_down', True)
 
         self.lose(faults.additions)
-        self._evacuate_server(
-            server, expected_state='ERROR', expected_task_state=None,
-            expected_migration_status='error')
+        with self.giving_up_soon():
+            self._evacuate_server(
+                server, expected_state='ERROR', expected_task_state=None,
+                expected_migration_status='error')
         self.wire.fail()
         self.assertHeld(server, source)
 
@@ -66,9 +65,10 @@ class TestMoves(faults.TestCase):
         self._shelve_server(server)
 
         self.lose(faults.claims)
-        self.api.post_server_action(server['id'], {'unshelve': None})
-        self._wait_for_server_parameter(
-            server, {'OS-EXT-STS:task_state': None})
+        with self.giving_up_soon():
+            self.api.post_server_action(server['id'], {'unshelve': None})
+            self._wait_for_server_parameter(
+                server, {'OS-EXT-STS:task_state': None})
         self.wire.fail()
         self.assertHeld(server)
 
@@ -83,9 +83,10 @@ class TestMoves(faults.TestCase):
         # Nova's conductor has to give back what it took.
         self.wire.fail((faults.late, faults.claims, 1),
                        (faults.never, faults.claims, math.inf))
-        self.api.post_server_action(
-            server['id'], {'resize': {'flavorRef': self.larger}})
-        self._wait_for_migration_status(server, ['error'])
+        with self.giving_up_soon():
+            self.api.post_server_action(
+                server['id'], {'resize': {'flavorRef': self.larger}})
+            self._wait_for_migration_status(server, ['error'])
         self._wait_for_state_change(server, 'ACTIVE')
         self.assertHeld(server, source)
         self.wire.fail()

@@ -4,7 +4,6 @@
 import fixtures
 import nova.conf
 from nova import rpc
-from nova.tests.functional import integrated_helpers
 import oslo_messaging
 import sqlalchemy as sa
 
@@ -13,10 +12,9 @@ from cellsched.db import session
 from cellsched_nova import comparisons
 from cellsched_nova import options
 from cellsched_nova import shadow_service
+from tests.functional import base
 
 CONF = nova.conf.CONF
-
-HOSTS = ('host1', 'host2', 'host3')
 
 #: An image of Nova's fixture that servers are not built from.
 OTHER_IMAGE = 'a2459075-d96c-40d5-893e-577ff92e721c'
@@ -48,16 +46,15 @@ class Both:
         return tell
 
 
-class TestCase(integrated_helpers.ProviderUsageBaseTestCase):
+class TestCase(base.Waiting):
 
-    compute_driver = 'fake.MediumFakeDriver'
     notification_format = 'versioned'
     shadow_timeout = 60
 
     def setUp(self):
         super().setUp()
         options.register_opts(CONF)
-        for host in HOSTS:
+        for host in base.HOSTS:
             self._start_compute(host)
         self.flags(notification_format=self.notification_format,
                    group='notifications')
@@ -120,7 +117,7 @@ class TestVersioned(TestCase):
     def test_builds_of_a_group_agree(self):
         group = self.api.post_server_groups(
             {'name': 'apart', 'policy': 'anti-affinity'})
-        for _ in HOSTS:
+        for _ in base.HOSTS:
             self.boot(group=group['id'])
 
         self.assertAgreed(3)
@@ -249,7 +246,7 @@ class TestRefused(TestCase):
     def test_refusal_agrees(self):
         group = self.api.post_server_groups(
             {'name': 'apart', 'policy': 'anti-affinity'})
-        for _ in HOSTS:
+        for _ in base.HOSTS:
             self.boot(group=group['id'])
         refused = self._wait_for_state_change(self.api.post_server({
             'server': self._build_server(networks='none'),
@@ -260,7 +257,7 @@ class TestRefused(TestCase):
             return self.store.find(refused['id'])
 
         self._wait_for_assert(
-            lambda: self.assertEqual(1, len(find())), max_retries=60)
+            lambda: self.assertEqual(1, len(find())))
         [one] = find()
         self.assertEqual('neither found a host', str(one.verdict.outcome))
         self.assertIn('share of the server group', one.verdict.detail)
