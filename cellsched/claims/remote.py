@@ -36,7 +36,7 @@ class OutcomeUnknown(Exception):
 
 
 class GivenUp(Exception):
-    """No attempt had an outcome in time; the text says why the last did not."""
+    """No attempt had an outcome in time; says why the last had none."""
 
 
 def attempts(

@@ -31,10 +31,13 @@ class TestImportWarnings(base.TestCase):
         return done.stdout
 
     def test_imports_warn_of_nothing_whoever_asks_for_warnings(self):
-        for name in ENTRANCES:
-            for options in (), ('-W', 'error', '-W', f'ignore:{CGI}'):
-                with self.subTest(name=name, options=options):
-                    self.run_python(*options, '-c', f'import {name}')
+        strict = '-W', 'error', '-W', f'ignore:{CGI}'
+        # What is no warning where all are errors is none elsewhere, but for
+        # what Python itself shows or hides.
+        for name, options in [(ENTRANCES[0], ()), *(
+                (name, strict) for name in ENTRANCES)]:
+            with self.subTest(name=name, options=options):
+                self.run_python(*options, '-c', f'import {name}')
 
     def test_a_host_applications_filters_are_as_they_were(self):
         self.assertEqual('True', self.run_python('-c', (

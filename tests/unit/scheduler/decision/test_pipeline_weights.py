@@ -13,7 +13,7 @@ from tests.unit import base
 from tests.unit.scheduler import toys
 from tests.unit.scheduler import weights
 
-SETTINGS = hypothesis.settings(deadline=None, max_examples=100)
+SETTINGS = hypothesis.settings(deadline=None, max_examples=50)
 
 
 class Narrowing(toys.Filter):

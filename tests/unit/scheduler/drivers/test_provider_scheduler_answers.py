@@ -19,7 +19,7 @@ def told(places):
 
 class TestAnswers(base.TestCase):
 
-    @hypothesis.settings(max_examples=80, deadline=None)
+    @hypothesis.settings(max_examples=40, deadline=None)
     @hypothesis.given(states.STATES, states.REQUESTS)
     def test_answers_are_those_of_the_filter_scheduler(self, state, requests):
         with states.World(*states.CELLS) as world:
