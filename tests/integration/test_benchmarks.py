@@ -159,12 +159,12 @@ class TestBenchmarks(base.TestCase):
             sys.executable, '-W', 'ignore', str(RUN.with_name(
                 'exactness.py')),
             *(word for kind in sorted(kinds) for word in ('--store', kind)),
-            '--schedulers', '2', '--clients', '8', '--hosts', '1',
+            '--schedulers', '2', '--clients', '16', '--hosts', '2',
             '--rounds', '1', '-f', 'json', timeout_s=1000.0))['results']}
 
         self.assertEqual(kinds, set(rows))
         for row in rows.values():
-            self.assertEqual((26, 26, 0, 0), (
+            self.assertEqual((52, 52, 0, 0), (
                 row['places'], row['claims'], row['oversold'],
                 row['refused_although_it_fitted']))
 
