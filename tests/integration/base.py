@@ -17,6 +17,10 @@ from tests.integration import servers
 from tests.integration import serving
 from tests.unit import base
 
+#: Seconds for which a store tries a claim where it is not to give up: others
+#: have the processors, and a server answers late.
+PATIENCE_S = 300.0
+
 AnyFixture = TypeVar('AnyFixture', bound=fixtures.Fixture)
 
 

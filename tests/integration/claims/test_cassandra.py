@@ -49,7 +49,7 @@ class OnCassandra:
     def open(cls, number, **changed):
         return cassandra.CassandraClaims(
             cls.clients[number], clock.Clock(), random.Random(),
-            **{'adds': cls.adds, **changed})
+            **{'adds': cls.adds, 'patience_s': base.PATIENCE_S, **changed})
 
     def setUp(self):
         super().setUp()

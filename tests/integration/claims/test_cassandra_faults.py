@@ -37,7 +37,7 @@ THREADS = 4
 
 class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
 
-    def open_at(self, url, patience_s=120.0, **changed):
+    def open_at(self, url, patience_s=base.PATIENCE_S, **changed):
         """Return a store with connections of its own."""
         made = client.CassandraClient(
             options.address(url), test_cassandra.configured(

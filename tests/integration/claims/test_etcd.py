@@ -33,7 +33,8 @@ class OnEtcd:
     def make_store_with(self, clock_):
         store = etcd.EtcdClaims(
             self.make_client(), clock_, random.Random(),
-            options.place(self.url).prefix, self.url)
+            options.place(self.url).prefix, self.url,
+            base.PATIENCE_S)
         store.sync()
         store.check()
         return store

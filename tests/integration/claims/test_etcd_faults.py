@@ -93,7 +93,7 @@ class FaultCase(base.TestCase):
         self.addCleanup(made.close)
         store = etcd.EtcdClaims(
             made, clock.Clock(), random.Random(), endpoints.prefix,
-            str(endpoints), patience_s=120)
+            str(endpoints), patience_s=base.PATIENCE_S)
         store.sync()
         return store
 

@@ -26,7 +26,7 @@ from tests.integration import placement as placement_server
 from tests.integration import servers
 
 
-def make_client(url, timeout=30):
+def make_client(url, timeout=base.PATIENCE_S):
     """Return a client of Placement that asks it as its administrator."""
     with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
         file.write(
@@ -52,10 +52,10 @@ class OnPlacement:
             servers.shared, placement_server.Placement)
         self.server.empty()
 
-    def make_store(self, retry_timeout_s=30):
+    def make_store(self, retry_timeout_s=base.PATIENCE_S):
         return self.make_store_with(clock.Clock(), retry_timeout_s)
 
-    def make_store_with(self, clock_, retry_timeout_s=30):
+    def make_store_with(self, clock_, retry_timeout_s=base.PATIENCE_S):
         # Guards are there from earlier tests; it takes time to make more.
         return placement.PlacementClaims(
             make_client(self.server.url()), clock_, random.Random(1),

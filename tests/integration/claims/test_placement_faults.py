@@ -164,7 +164,7 @@ class FaultCase(base.TestCase):
     def setUp(self):
         super().setUp()
         self.server = self.make_server()
-        self.store = self.make_store(30)
+        self.store = self.make_store(base.PATIENCE_S)
         self.providers = [str(uuid.uuid4()) for _ in range(3)]
         for provider in self.providers:
             self.store.set_inventory(
@@ -197,7 +197,7 @@ class FaultCase(base.TestCase):
         most = []
 
         def watch():
-            store = self.make_store(30)
+            store = self.make_store(base.PATIENCE_S)
             while not ended.is_set():
                 with contextlib.suppress(exception.DatabaseUnreachable):
                     most.extend(usage.used.get('VCPU', 0) for usage in
@@ -233,7 +233,7 @@ class FaultCase(base.TestCase):
 class TestFaults(FaultCase):
 
     def test_placement_that_dies_under_load_loses_and_leaks_nothing(self):
-        workers = self.workers(60)
+        workers = self.workers(base.PATIENCE_S)
         first = workers[0]
         self.run_all(workers[1:], lambda: (
             first.run(3), self.server.kill(), self.server.start(),
@@ -264,7 +264,7 @@ class TestFaults(FaultCase):
         self.addCleanup(proxy.server_close)
         self.addCleanup(proxy.shutdown)
         workers = self.workers(
-            60, f'http://127.0.0.1:{proxy.server_address[1]}')
+            base.PATIENCE_S, f'http://127.0.0.1:{proxy.server_address[1]}')
 
         self.run_all(workers)
 
@@ -279,7 +279,7 @@ class TestDatabase(FaultCase):
         return self.postgresql
 
     def test_database_that_dies_under_load_loses_and_leaks_nothing(self):
-        workers = self.workers(60)
+        workers = self.workers(base.PATIENCE_S)
         first = workers[0]
         self.run_all(workers[1:], lambda: (
             first.run(3), self.postgresql.kill(), self.postgresql.start(),
