@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers of a whole Nova in one process, and what they hold in Placement."""
 
+import threading
+
+import fixtures
+from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional import integrated_helpers
 
 HOSTS = ('host1', 'host2', 'host3')
@@ -10,11 +14,39 @@ HOSTS = ('host1', 'host2', 'host3')
 #: else runs.
 LOOKS = 240
 
+#: For how long an idle thread of a pool waits before it looks whether it is to
+#: end. In Nova's tests it does so a hundred times a second, to end soon; of
+#: two hundred threads that takes half a processor.
+IDLE_S = 1.0
+
+
+class ReadersFirst(nova_fixtures.ReaderWriterLock):
+    """A lock that readers need not wait for while a writer waits for it.
+
+    Nova's tests take it to read from a cell, and another one to write to its
+    database. Who reports a service takes them in the other order. So while
+    somebody waits to write, which keeps readers out, two who have one of them
+    each wait for each other for good.
+    """
+
+    has_pending_writers = False
+
 
 class Waiting(integrated_helpers.ProviderUsageBaseTestCase):
     """Tests in a whole Nova, which wait as long as a busy machine takes."""
 
     compute_driver = 'fake.MediumFakeDriver'
+
+    def setUp(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.nova.ReaderWriterLock', ReadersFirst))
+        super().setUp()
+        pools = {type(thread) for thread in threading.enumerate()
+                 if hasattr(thread, 'MAX_IDLE_FOR')}
+        for each in pools:
+            # Theirs again before Nova's cleanups end them.
+            self.addCleanup(setattr, each, 'MAX_IDLE_FOR', each.MAX_IDLE_FOR)
+            each.MAX_IDLE_FOR = IDLE_S
 
     def _wait_for_server_parameter(
             self, server, expected_params, max_retries=LOOKS, **named):
