@@ -68,9 +68,10 @@ def run(parameters, repeat):
     """Return the samples of requests and of their floor, taken in turns."""
     samples = {'select_destinations': [], 'floor': []}
     with contextlib.ExitStack() as stack:
-        url = stack.enter_context(servers.RabbitMQ()).url('calls')
-        database = servers.by_psycopg(
-            stack.enter_context(servers.PostgreSQL(durable=True)).url('api'))
+        url = stack.enter_context(
+            servers.part_of(servers.RabbitMQ)).url('calls')
+        database = servers.by_psycopg(stack.enter_context(servers.part_of(
+            servers.PostgreSQL, durable=True)).url('api'))
         options = OPTIONS.format(
             quorum=QUORUM[parameters.get('queues', 'classic')])
         parts = stack.enter_context(populated.parts(

@@ -152,14 +152,14 @@ def on_sqlite():
 
 @contextlib.contextmanager
 def on_postgresql():
-    with servers.PostgreSQL(durable=True) as server:
-        yield servers.by_psycopg(server.url('claims'))
+    with servers.part_of(servers.PostgreSQL, durable=True) as part:
+        yield servers.by_psycopg(part.url('claims'))
 
 
 @contextlib.contextmanager
 def on_mariadb():
-    with mariadb.MariaDB(durable=True) as server:
-        yield server.url('claims')
+    with servers.part_of(mariadb.MariaDB, durable=True) as part:
+        yield part.url('claims')
 
 
 DATABASES = {'sqlite': on_sqlite, 'postgresql': on_postgresql,

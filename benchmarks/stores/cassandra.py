@@ -20,6 +20,7 @@ from stores import base
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.integration import cassandra as server_  # noqa: E402
+from tests.integration import servers  # noqa: E402
 
 #: Where what is plain keeps a partition for each provider, as the store does.
 TABLE = """
@@ -42,8 +43,8 @@ class Cassandra(base.Kind):
 
     @contextlib.contextmanager
     def served(self):
-        with server_.Cassandra(durable=True) as server:
-            url = server.url('claims')
+        with servers.part_of(server_.Cassandra, durable=True) as part:
+            url = part.url('claims')
             yield {'url': url, 'options': '[claims]\nstore = cassandra\n'
                                           f'connection = {url}\n'}
 

@@ -18,6 +18,7 @@ from stores import base
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.integration import etcd  # noqa: E402
+from tests.integration import servers  # noqa: E402
 
 #: What keys of what is plain begin with, so that they are none of the store's.
 PREFIX = b'/plain'
@@ -29,10 +30,10 @@ class Etcd(base.Kind):
 
     @contextlib.contextmanager
     def served(self):
-        with etcd.Etcd() as server:
-            url = server.url('claims')
-            version = server.client().status()['version']
-            yield {'version': f'etcd {version}', 'port': server.port[
+        with servers.part_of(etcd.Etcd) as part:
+            url = part.url('claims')
+            version = part.server.client().status()['version']
+            yield {'version': f'etcd {version}', 'port': part.server.port[
                 'client0'], 'options': '[claims]\nstore = etcd\n'
                                        f'connection = {url}\n'}
 

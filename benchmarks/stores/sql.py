@@ -94,8 +94,8 @@ class PostgreSQL(SQL):
 
     @contextlib.contextmanager
     def served(self):
-        with servers.PostgreSQL(durable=True) as server:
-            yield self.address(servers.by_psycopg(server.url('claims')))
+        with servers.part_of(servers.PostgreSQL, durable=True) as part:
+            yield self.address(servers.by_psycopg(part.url('claims')))
 
     def connect(self, address):
         return psycopg2.connect(
@@ -120,8 +120,8 @@ class MariaDB(SQL):
 
     @contextlib.contextmanager
     def served(self):
-        with mariadb.MariaDB(durable=True) as server:
-            yield self.address(server.url('claims'))
+        with servers.part_of(mariadb.MariaDB, durable=True) as part:
+            yield self.address(part.url('claims'))
 
     def connect(self, address):
         url = sa.engine.make_url(address['url'])

@@ -6,7 +6,9 @@ directory of their own, so that they never meet a server that happens to run.
 """
 
 import atexit
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import functools
 import os
 import pathlib
@@ -16,6 +18,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from typing import Any
 from typing import TypeVar
 from urllib import parse
 
@@ -317,6 +320,10 @@ class Part(fixtures.Fixture):
     def _setUp(self) -> None:
         self._prefix = f'test_{secrets.token_hex(4)}_'
 
+    @property
+    def server(self) -> serving.Server:
+        return self._server
+
     def url(self, name: str) -> str:
         """Return the URL of a part, which is made if it is not there."""
         self.addCleanup(self._server.drop, self._prefix + name)
@@ -324,6 +331,25 @@ class Part(fixtures.Fixture):
 
 
 AnyServer = TypeVar('AnyServer', bound=serving.Server)
+
+
+@contextlib.contextmanager
+def part_of(
+    kind: type[serving.Server], **options: Any
+) -> Iterator[Part]:
+    """Use a part of a server that is there for nothing else.
+
+    Where tests run what needs it, they have it use the server that they
+    share: they do not measure.
+
+    :param options: of a server of its own
+    """
+    with contextlib.ExitStack() as stack:
+        if os.environ.get(sharing.VARIABLE):
+            server = shared(kind)
+        else:
+            server = stack.enter_context(kind(**options))
+        yield stack.enter_context(Part(server))
 
 
 def shared(kind: type[AnyServer]) -> AnyServer:

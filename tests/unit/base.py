@@ -9,6 +9,8 @@ import sys
 import fixtures
 import testtools
 
+from tests.unit import compiling
+
 #: Seconds after its time in which a test is to be broken off, and what follows
 #: the last one to end.
 _GRACE_S = 300
@@ -16,6 +18,8 @@ _GRACE_S = 300
 # A shell has what it starts in the background ignore this, and so would what
 # tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+compiling.share()
 
 
 class TestCase(testtools.TestCase):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that race for the last places in each store."""
 
+from collections.abc import Mapping
 import json
 import pathlib
 import sys
@@ -14,10 +15,12 @@ from tests.integration import servers
 
 COMMAND = pathlib.Path(__file__).parents[3] / 'benchmarks' / 'racing.py'
 
-SIZE = ('--processes', '4', '--clients', '8', '--rounds', '2')
+SIZE = {'processes': 4, 'clients': 8, 'rounds': 2, 'claims': 400}
 
-#: How many claims there are, and of servers that take long for each.
-CLAIMS, FEW = 400, 80
+#: The same for servers that take long for each claim, and for Placement, which
+#: spends a second of a processor on one that many race for.
+FEW = {**SIZE, 'claims': 80}
+FEWER = {'processes': 4, 'clients': 4, 'rounds': 1, 'claims': 40}
 
 #: Runs the command with a store in memory that is broken.
 BROKEN = """
@@ -56,18 +59,22 @@ sys.exit(racing.main())
 class TestRacing(base.TestCase):
 
     def run_race(
-        self, *args: str, claims: int = CLAIMS, **options: int
+        self, *args: str, size: Mapping[str, int] = SIZE, **options: int
     ) -> dict:
         return json.loads(self.run_command(
-            sys.executable, '-W', 'ignore', *args, *SIZE, '--claims',
-            str(claims), '-f', 'json', timeout_s=1000.0, **options))
+            sys.executable, '-W', 'ignore', *args,
+            *(word for name, number in size.items()
+              for word in (f'--{name}', str(number))),
+            '-f', 'json', timeout_s=1000.0, **options))
 
-    def check(self, name: str, claims: int = CLAIMS) -> None:
-        found = self.run_race(str(COMMAND), name, claims=claims)
+    def check(self, name: str, size: Mapping[str, int] = SIZE) -> None:
+        found = self.run_race(str(COMMAND), name, size=size)
 
+        claims, rounds = size['claims'], size['rounds']
         self.assertEqual([], found['wrong'])
         self.assertEqual(
-            (claims, claims // 2, claims // 2, 16, 2, 2),
+            (claims, claims // 2, claims // 2,
+             rounds * size['clients'], rounds, rounds),
             tuple(found[f'{phase}{what}'] for phase in ('', 'last_')
                   for what in ('claims', 'places', 'taken')))
         self.assertGreater(found['looks'], 1)
@@ -97,7 +104,7 @@ class TestRacing(base.TestCase):
     def test_exactly_what_fits_is_taken_in_placement(self):
         base.installed(servers.PostgreSQL)
         base.installed(caller.python)
-        self.check('placement', FEW)
+        self.check('placement', FEWER)
 
     def test_store_that_takes_more_than_there_is_is_found_out(self):
         found = self.run_broken('Generous')
