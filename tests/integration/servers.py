@@ -315,28 +315,22 @@ class Part(fixtures.Fixture):
     """
 
     def __init__(self, server: serving.Server) -> None:
-        self._server = server
+        self.server = server
 
     def _setUp(self) -> None:
         self._prefix = f'test_{secrets.token_hex(4)}_'
 
-    @property
-    def server(self) -> serving.Server:
-        return self._server
-
     def url(self, name: str) -> str:
         """Return the URL of a part, which is made if it is not there."""
-        self.addCleanup(self._server.drop, self._prefix + name)
-        return self._server.url(self._prefix + name)
+        self.addCleanup(self.server.drop, self._prefix + name)
+        return self.server.url(self._prefix + name)
 
 
 AnyServer = TypeVar('AnyServer', bound=serving.Server)
 
 
 @contextlib.contextmanager
-def part_of(
-    kind: type[serving.Server], **options: Any
-) -> Iterator[Part]:
+def part_of(kind: type[serving.Server], **options: Any) -> Iterator[Part]:
     """Use a part of a server that is there for nothing else.
 
     Where tests run what needs it, they have it use the server that they

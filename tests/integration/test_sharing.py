@@ -29,6 +29,14 @@ with servers.Part(server) as part:
     sys.stdout.flush()
 '''
 
+#: Says where the server is of which it uses a part.
+USE = '''
+from tests.integration import servers
+with servers.part_of(servers.PostgreSQL, durable=True) as part:
+    part.url("one")
+    print(part.server.directory)
+'''
+
 
 class Missing(servers.PostgreSQL):
     """A server that no machine has."""
@@ -129,6 +137,18 @@ class TestServers(base.TestCase):
         self.assertRaises(sa.exc.OperationalError, engine.connect)
         for call in server.stop, server.kill, server.start:
             self.assertRaises(RuntimeError, call)
+
+    def test_part_is_of_a_server_of_its_own_where_nobody_shares_any(self):
+        base.installed(servers.PostgreSQL)
+        shared = str(sharing.attached(
+            servers.PostgreSQL, self.path).directory)
+
+        for path, is_shared in (self.path, True), ('', False):
+            used = self.run_command(
+                sys.executable, '-c', USE,
+                env={'PYTHONPATH': ROOT, sharing.VARIABLE: path}).strip()
+            self.assertEqual(is_shared, used == shared, used)
+            self.assertEqual(is_shared, pathlib.Path(used).exists())
 
     def test_server_that_is_not_installed_is_told_to_all(self):
         for _ in range(2):

@@ -18,7 +18,7 @@ COMMAND = pathlib.Path(__file__).parents[3] / 'benchmarks' / 'racing.py'
 SIZE = {'processes': 4, 'clients': 8, 'rounds': 2, 'claims': 400}
 
 #: The same for servers that take long for each claim, and for Placement, which
-#: spends a second of a processor on one that many race for.
+#: spends half a second of a processor on one that many race for.
 FEW = {**SIZE, 'claims': 80}
 FEWER = {'processes': 4, 'clients': 4, 'rounds': 1, 'claims': 40}
 
