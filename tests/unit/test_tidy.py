@@ -16,7 +16,7 @@ from tests.unit import tidy
 
 CHECKS_EVERYWHERE = (
     tidy.global_configuration, tidy.globals_written, tidy.headless,
-    tidy.long_functions, tidy.long_modules, tidy.signed_comments,
+    tidy.long_functions, tidy.long_plugins, tidy.signed_comments,
     tidy.vague_names,
 )
 CHECKS_OF_INTEGRATIONS = (
@@ -68,12 +68,6 @@ class TestTree(base.TestCase):
 
     def test_product_imports_no_integration(self):
         self.assertTidy([tidy.integrations_imported], 'cellsched/')
-
-    def test_no_public_class_name_occurs_twice(self):
-        product = [source for source in self.sources
-                   if source.path.startswith('cellsched/')]
-
-        self.assertEqual([], tidy.repeated_classes(product))
 
     def test_no_private_name_of_a_library_is_used(self):
         product = [source for source in self.sources
@@ -137,22 +131,14 @@ class TestChecks(base.TestCase):
         self.assertComplains(
             tidy.long_functions, 'cellsched/a.py', text + '    x\n')
 
-    def test_module_of_401_lines_is_long(self):
-        text = 'x = 1\n' * 400
-
-        self.assertAccepts(tidy.long_modules, 'cellsched/a.py', text)
-        self.assertComplains(
-            tidy.long_modules, 'cellsched/a.py', text + 'x = 1\n')
-        self.assertAccepts(
-            tidy.long_modules, 'cellsched/db/api/models.py', text + 'x = 1\n')
-
     def test_filter_of_101_lines_is_long(self):
-        text = 'x = 1\n' * 101
+        text = 'x = 1\n' * 100
 
         for path in ('cellsched/filters/a.py', 'cellsched/weighers/a.py'):
-            self.assertComplains(tidy.long_modules, path, text)
-        self.assertAccepts(
-            tidy.long_modules, 'cellsched/filters/base.py', text)
+            self.assertAccepts(tidy.long_plugins, path, text)
+            self.assertComplains(tidy.long_plugins, path, text + 'x = 1\n')
+        for path in ('cellsched/filters/base.py', 'cellsched/a.py'):
+            self.assertAccepts(tidy.long_plugins, path, text * 5)
 
     def test_vague_name_is_refused(self):
         self.assertComplains(tidy.vague_names, 'cellsched/db/utils.py', '')
@@ -183,17 +169,6 @@ class TestChecks(base.TestCase):
                      'def f():\n    """Return what it is."""\n'):
             self.assertAccepts(
                 tidy.docstrings_that_ask, 'cellsched/a.py', text)
-
-    def test_class_name_that_occurs_twice_is_told_with_its_places(self):
-        one, other = (
-            tidy.Source(f'cellsched/{name}.py', f'class {cls}:\n    pass\n\n\n'
-                        'class _Own:\n    pass\n')
-            for name, cls in (('a', 'Thing'), ('b', 'Thing')))
-
-        self.assertEqual(
-            ['Thing is in cellsched/a.py and in cellsched/b.py'],
-            tidy.repeated_classes([one, other]))
-        self.assertEqual([], tidy.repeated_classes([one]))
 
     def test_signed_comment_is_refused(self):
         self.assertComplains(

@@ -19,23 +19,6 @@ MADE = re.compile(r'\.git|\.venv.*|\.stestr|\.tox|\.eggs|\.hypothesis|'
                   r'.*_cache|__pycache__|build|dist|.*\.egg-info|_generated')
 
 BODY_LINES_MAX = 50
-MODULE_LINES_MAX = 400
-
-#: Modules with more lines, which were looked at, and why they stay whole.
-LOOKED_AT = {
-    'cellsched/claims/base.py': 'the specification of a claim store',
-    'cellsched/compute/agent.py': 'the life of a server on its host',
-    'cellsched/scheduler/placement/placer.py':
-        'the one loop of choosing, claiming and choosing again',
-    'cellsched/objects/base.py':
-        'what an object is, and the short ways of its fields',
-    'cellsched/hosts/view.py':
-        'what a request sees, and what it is merged of',
-    'cellsched/hosts/table.py':
-        'what loaders write and what decisions note share a lock',
-    'tests/unit/hosts/test_table_writing.py': 'as the module that it tests',
-    'tests/unit/tidy.py': 'one check after another',
-}
 PLUGIN_LINES_MAX = 100
 
 #: What packages of ``integrations/`` are, and are there to import.
@@ -140,20 +123,12 @@ def _height(body):
     return body[-1].end_lineno - body[0].lineno + 1
 
 
-def long_modules(source):
-    lines = len(source.text.splitlines())
+def long_plugins(source):
     plugin = source.is_one_of(('cellsched/filters/*', 'cellsched/weighers/*'))
-    if plugin and not source.path.endswith('/base.py'):
-        limit = PLUGIN_LINES_MAX
-    elif source.is_one_of(LISTS):
-        return
-    else:
-        limit = MODULE_LINES_MAX
-    if source.path in LOOKED_AT:
-        if lines <= limit:
-            yield f'needs no exception from at most {limit} lines'
-    elif lines > limit:
-        yield f'has {lines} lines, of at most {limit}'
+    lines = len(source.text.splitlines())
+    if (plugin and not source.path.endswith('/base.py')
+            and lines > PLUGIN_LINES_MAX):
+        yield f'has {lines} lines, of at most {PLUGIN_LINES_MAX}'
 
 
 def vague_names(source):
@@ -183,17 +158,6 @@ def docstrings_that_ask(source):
             found = QUESTION.match(ast.get_docstring(node) or '')
             if found:
                 yield f'line {node.body[0].lineno} begins with {found[0]!r}'
-
-
-def repeated_classes(sources):
-    """Return complaints of public class names that several modules have."""
-    places = {}
-    for source in sources:
-        for node in source.tree.body:
-            if isinstance(node, ast.ClassDef) and node.name[0] != '_':
-                places.setdefault(node.name, []).append(source.path)
-    return [f'{name} is in {" and in ".join(paths)}'
-            for name, paths in sorted(places.items()) if len(paths) > 1]
 
 
 def signed_comments(source):
