@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page "Answer a service that asks as Nova does", to the letter."""
+"""The page "Serve callers that use Nova's RPC", to the letter."""
 
 import configparser
 import os

@@ -2,7 +2,7 @@
 """Packages of others are installed and decide.
 
 ``examples/third_party_filter`` is one; so is the one that the README and the
-page "A filter of your own" tell how to write.
+page "Write a filter" show.
 """
 
 import json
