@@ -30,7 +30,7 @@ import uuid
 
 import calls
 import outcomes
-import run as run_
+from run import percentile
 import stores
 from stores import base
 
@@ -130,7 +130,7 @@ class Measurement:
             self.figures[f'{name}, wasted'] = wasted
             self.figures |= {
                 f'{name}, p{percent} ms':
-                1000 * run_.percentile(times[STORE], percent)
+                1000 * percentile(times[STORE], percent)
                 for percent in (50, 99)}
         if len(ways) > 1:
             ours, plain = (statistics.median(self.samples[names[way]])

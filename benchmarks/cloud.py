@@ -10,9 +10,9 @@ import uuid
 
 import numpy as np
 
-from cellsched.hosts import aggregate as aggregate_
+from cellsched.hosts import aggregate
 from cellsched.hosts import columns
-from cellsched.hosts import table as table_
+from cellsched.hosts.table import HostTable
 from cellsched.testing import builders
 
 #: What an aggregate says, one after the other.
@@ -87,10 +87,10 @@ def groups_of(parameters):
     return aggregates, zones
 
 
-def table(said, kind=table_.HostTable):
+def table(said, kind=HostTable):
     """Return a host table of a document, and where its instances are."""
     hosts = said['hosts']
-    aggregates = {each['id']: aggregate_.HostAggregate(**each)
+    aggregates = {each['id']: aggregate.HostAggregate(**each)
                   for each in said['aggregates']}
 
     def column(name, of=lambda value: value):

@@ -41,7 +41,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import charts  # noqa: E402
 import exactness_figures  # noqa: E402
 import nova_schedulers  # noqa: E402
-import run as run_  # noqa: E402
+import run  # noqa: E402
 import stores  # noqa: E402
 
 NAMES = (*stores.KINDS, *nova_schedulers.KINDS)
@@ -201,7 +201,7 @@ def summary(rounds):
         'gave_up': sum(round_.gave_up for round_ in rounds),
         'conflicts': sum(round_.conflicts for round_ in rounds),
         'claims_per_second': round(len(times) / spent, 1),
-        **{f'p{percent}_ms': round(1000 * run_.percentile(times, percent), 1)
+        **{f'p{percent}_ms': round(1000 * run.percentile(times, percent), 1)
            for percent in (50, 99)}}
 
 

@@ -36,7 +36,7 @@ from cellsched import exception
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 import costs  # noqa: E402
-import processes as processes_  # noqa: E402
+import processes  # noqa: E402
 from tests.integration import servers  # noqa: E402
 
 #: Between two looks.
@@ -63,7 +63,7 @@ def run(parameters, repeat):
                      for name, times in samples.items()}
 
 
-class Deployment(processes_.Deployment):
+class Deployment(processes.Deployment):
     """Two schedulers and two conductors above the cells."""
 
     def _start_services(self):
@@ -89,11 +89,11 @@ class World:
     def __init__(self, stack, parameters):
         self.broker = stack.enter_context(servers.RabbitMQ())
         self.database = stack.enter_context(servers.PostgreSQL(durable=True))
-        parts = stack.enter_context(processes_.Part(self.database))
+        parts = stack.enter_context(processes.Part(self.database))
         names = [f'cell{cell + 1}' for cell in range(parameters['cells'])]
         self._deployment = stack.enter_context(Deployment(
             stack.enter_context(servers.Part(self.broker)), parts,
-            cells={name: {f'{name}-host{host}': processes_.HOST
+            cells={name: {f'{name}-host{host}': processes.HOST
                           for host in range(parameters['hosts'])}
                    for name in names},
             workers=1, options=parameters.get('options') or {}))
@@ -185,7 +185,7 @@ class World:
             start = time.monotonic()
             try:
                 [uuid] = self.api.servers.create(
-                    processes_.USER, f'server{number}', 'least')
+                    processes.USER, f'server{number}', 'least')
                 return uuid, (self._mine.accepted, time.monotonic() - start)
             except (exception.DatabaseUnreachable,
                     exception.TransactionLost):

@@ -13,7 +13,8 @@ import time
 import uuid
 
 import calls
-import claims as claims_
+from claims import observe
+from claims import receive
 import outcomes
 import populated
 import stores
@@ -62,7 +63,7 @@ def running(name, size):
         kind.settle(address)
         files = [str(each) for each in parts.conf.config_file]
         observer = stack.enter_context(
-            calls.child(claims_.observe, (name, address)))
+            calls.child(observe, (name, address)))
         schedulers = stack.enter_context(calls.children(
             serve, (name, files), size.schedulers))
         yield (lambda: fill_up(parts.claims, schedulers, observer, size),
@@ -74,9 +75,9 @@ def fill_up(store, schedulers, observer, size):
     observer.send('look')
     for number, scheduler in enumerate(schedulers):
         scheduler.send(len(range(number, size.clients, len(schedulers))))
-    every, conflicts, gave_up = zip(*claims_.receive(schedulers))
+    every, conflicts, gave_up = zip(*receive(schedulers))
     observer.send('stop')
-    [seen] = claims_.receive([observer])
+    [seen] = receive([observer])
     every = sum(every, [])
     winners = [each.consumer for each in every if each.taken]
     held = store.held(winners)

@@ -10,7 +10,7 @@ import sys
 import psycopg2
 import requests
 
-from peers import oversold as oversold_
+from peers.oversold import OVERSOLD
 from stores import base
 
 # What finds out whether it is installed is good here too.
@@ -92,7 +92,7 @@ class Placement(base.Kind):
 
             def oversold():
                 with connection.cursor() as cursor:
-                    cursor.execute(oversold_.OVERSOLD)
+                    cursor.execute(OVERSOLD)
                     [units] = cursor.fetchone()
                 return round(units)
 

@@ -11,8 +11,8 @@ from oslo_utils import uuidutils
 from cellsched.api import authorization
 from cellsched.api import facet
 from cellsched.api import validation
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
 from cellsched.db import session
@@ -37,7 +37,7 @@ class Aggregates(facet.Facet):
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
-        clock: clock_.Clock,
+        clock: Clock,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         super().__init__(authorizer)
@@ -47,7 +47,7 @@ class Aggregates(facet.Facet):
 
     @facet.requires('os_compute_api:os-aggregates:create')
     def create(
-        self, context: context_.RequestContext, name: str,
+        self, context: RequestContext, name: str,
         metadata: Mapping[str, str] | None = None,
     ) -> aggregates.AggregateRow:
         """Add an aggregate without hosts and return it.
@@ -66,7 +66,7 @@ class Aggregates(facet.Facet):
 
     @facet.requires('os_compute_api:os-aggregates:show')
     def get(
-        self, context: context_.RequestContext, name: str
+        self, context: RequestContext, name: str
     ) -> aggregates.AggregateRow:
         """Return an aggregate by its id or its name.
 
@@ -77,7 +77,7 @@ class Aggregates(facet.Facet):
 
     @facet.requires('os_compute_api:os-aggregates:index')
     def list_all(
-        self, context: context_.RequestContext
+        self, context: RequestContext
     ) -> list[aggregates.AggregateRow]:
         """Return every aggregate, the oldest first."""
         with self._database.reader() as connection:
@@ -85,7 +85,7 @@ class Aggregates(facet.Facet):
 
     @facet.requires('os_compute_api:os-aggregates:set_metadata')
     def set_metadata(
-        self, context: context_.RequestContext, name: str,
+        self, context: RequestContext, name: str,
         metadata: Mapping[str, str | None],
     ) -> aggregates.AggregateRow:
         """Change some keys and return the aggregate; None removes a key.
@@ -101,7 +101,7 @@ class Aggregates(facet.Facet):
 
     @facet.requires('os_compute_api:os-aggregates:add_host')
     def add_hosts(
-        self, context: context_.RequestContext, name: str, hosts: Sequence[str]
+        self, context: RequestContext, name: str, hosts: Sequence[str]
     ) -> aggregates.AggregateRow:
         """Add hosts that are mapped to cells and return the aggregate.
 
@@ -124,7 +124,7 @@ class Aggregates(facet.Facet):
 
     @facet.requires('os_compute_api:os-aggregates:remove_host')
     def remove_hosts(
-        self, context: context_.RequestContext, name: str, hosts: Sequence[str]
+        self, context: RequestContext, name: str, hosts: Sequence[str]
     ) -> aggregates.AggregateRow:
         """Take hosts out and return the aggregate.
 
@@ -143,7 +143,7 @@ class Aggregates(facet.Facet):
         return self._change(name, aggregates.remove_hosts, hosts)
 
     @facet.requires('os_compute_api:os-aggregates:delete')
-    def delete(self, context: context_.RequestContext, name: str) -> None:
+    def delete(self, context: RequestContext, name: str) -> None:
         """Delete an aggregate; its hosts are in it no more.
 
         :raises cellsched.exception.InvalidField: no name that can be kept

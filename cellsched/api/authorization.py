@@ -3,7 +3,7 @@
 
 import abc
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 
 
 class Authorizer(abc.ABC):
@@ -11,9 +11,9 @@ class Authorizer(abc.ABC):
 
     @abc.abstractmethod
     def authorize(
-        self, context: context_.RequestContext, rule: str,
+        self, context: RequestContext, rule: str,
         project_id: str | None = None,
-    ) -> context_.RequestContext:
+    ) -> RequestContext:
         """Return the context to go on with, where a rule allows the call.
 
         It may be another one than was given, of the same request: whether
@@ -37,7 +37,7 @@ class LocalOperator(Authorizer):
     """
 
     def authorize(
-        self, context: context_.RequestContext, rule: str,
+        self, context: RequestContext, rule: str,
         project_id: str | None = None,
-    ) -> context_.RequestContext:
+    ) -> RequestContext:
         return context

@@ -10,7 +10,8 @@ from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
-from cellsched import context as context_
+from cellsched.context import admin
+from cellsched.context import RequestContext
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import services
@@ -67,7 +68,7 @@ class CellStates(facet.Facet):
         self._down_s = down_s
 
     @facet.requires('cellsched:cells:index')
-    def list(self, context: context_.RequestContext) -> Sequence[CellRecord]:
+    def list(self, context: RequestContext) -> Sequence[CellRecord]:
         """Return all cells by name, cell0 and disabled ones among them.
 
         One that does not answer within the deadline is down.
@@ -76,7 +77,7 @@ class CellStates(facet.Facet):
         return self._read(self._cells.all())
 
     @facet.requires('cellsched:cells:show')
-    def get(self, context: context_.RequestContext, name: str) -> CellRecord:
+    def get(self, context: RequestContext, name: str) -> CellRecord:
         """Return a cell, by its name or its uuid.
 
         :raises cellsched.exception.InvalidField: no name that can be kept,
@@ -104,7 +105,7 @@ class CellStates(facet.Facet):
             hosts = host_mappings.by_cell(connection)
             servers = instance_mappings.count_by_cell(connection)
         gathered = self._gatherer.gather(
-            context_.admin(), cells, self._count_up)
+            admin(), cells, self._count_up)
         return sorted((
             CellRecord(
                 each.uuid, server.name_of(each), each.disabled,
@@ -115,7 +116,7 @@ class CellStates(facet.Facet):
                 urls.mask(each.database_connection), _reason(gathered, each))
             for each in cells), key=lambda record: (record.name, record.uuid))
 
-    def _count_up(self, aimed: context_.RequestContext) -> int:
+    def _count_up(self, aimed: RequestContext) -> int:
         assert aimed.cell is not None
         database = aimed.cell.database
         with database.reader() as connection:

@@ -10,8 +10,8 @@ from oslo_log import log
 
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import instance_groups
@@ -39,7 +39,7 @@ class Deletion:
         self, database: session.Database, targets: target.Targets,
         compute: 'Callable[[], compute_rpc.ComputeAPIs]',
         claims: claims_base.ClaimStore,
-        clock: clock_.Clock, reached: Callable[[str], None],
+        clock: Clock, reached: Callable[[str], None],
     ) -> None:
         self._database = database
         self._targets = targets
@@ -48,7 +48,7 @@ class Deletion:
         self._clock = clock
         self._reached = reached
 
-    def run(self, context: context_.RequestContext, uuid: str) -> None:
+    def run(self, context: RequestContext, uuid: str) -> None:
         """Delete a server, or go on with it where it was broken off."""
         with self._database.writer() as connection:
             request = build_requests.get(connection, uuid, lock=True)
@@ -86,7 +86,7 @@ class Deletion:
                 instances.purge(in_cell0, instances.lock(in_cell0, [uuid]))
 
     def _delete_in_cell(
-        self, context: context_.RequestContext, cell: objects.CellMapping,
+        self, context: RequestContext, cell: objects.CellMapping,
         uuid: str, request: objects.BuildRequest | None,
     ) -> None:
         aimed = self._targets.aim(context, cell)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from cellsched.api import authorization
 from cellsched.api import validation
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched import objects
 
@@ -25,7 +25,7 @@ _F = TypeVar('_F', bound='Facet')
 _P = ParamSpec('_P')
 _R = TypeVar('_R')
 
-_Call = Callable[Concatenate[_F, context_.RequestContext, _P], _R]
+_Call = Callable[Concatenate[_F, RequestContext, _P], _R]
 
 
 class Facet:
@@ -35,7 +35,7 @@ class Facet:
         self._authorizer = authorizer
 
     def check_visible(
-        self, context: context_.RequestContext, name: Any
+        self, context: RequestContext, name: Any
     ) -> None:
         """Make sure that what a call names is there for who calls.
 
@@ -44,8 +44,8 @@ class Facet:
         """
 
     def _authorize(
-        self, context: context_.RequestContext, rule: str
-    ) -> context_.RequestContext:
+        self, context: RequestContext, rule: str
+    ) -> RequestContext:
         """Return the context to go on with, where one more rule allows it."""
         return self._authorizer.authorize(context, rule)
 
@@ -61,13 +61,13 @@ class ServerFacet(Facet):
         self._reader = reader
 
     def check_visible(
-        self, context: context_.RequestContext, name: Any
+        self, context: RequestContext, name: Any
     ) -> None:
         validation.check_text('server', 'id', name)
         self._reader.get(context, name, to_delete=True)
 
     def _read(
-        self, context: context_.RequestContext, uuid: str
+        self, context: RequestContext, uuid: str
     ) -> 'tuple[server.Server, objects.CellMapping | None]':
         """Return a server as who asks may see it, and its cell."""
         validation.check_text('server', 'id', uuid)
@@ -96,7 +96,7 @@ def requires(
 
         @functools.wraps(method)
         def authorized(
-            self: _F, context: context_.RequestContext,
+            self: _F, context: RequestContext,
             *args: _P.args, **kwargs: _P.kwargs,
         ) -> _R:
             project_id = (named(self, context, *args, **kwargs)

@@ -10,8 +10,8 @@ from oslo_utils import uuidutils
 from cellsched.api import authorization
 from cellsched.api import facet
 from cellsched.api import validation
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import flavors
 from cellsched.db import session
 from cellsched import exception
@@ -34,7 +34,7 @@ class Flavors(facet.Facet):
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
-        clock: clock_.Clock,
+        clock: Clock,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         super().__init__(authorizer)
@@ -44,7 +44,7 @@ class Flavors(facet.Facet):
 
     @facet.requires('os_compute_api:os-flavor-manage:create')
     def create(
-        self, context: context_.RequestContext, name: str, vcpus: int,
+        self, context: RequestContext, name: str, vcpus: int,
         ram_mb: int, disk_gb: int = 0, ephemeral_gb: int = 0, swap_mb: int = 0,
         flavorid: str | None = None,
     ) -> objects.Flavor:
@@ -73,7 +73,7 @@ class Flavors(facet.Facet):
 
     @facet.requires('cellsched:flavors:show')
     def get(
-        self, context: context_.RequestContext, name: str
+        self, context: RequestContext, name: str
     ) -> objects.Flavor:
         """Return a flavor by its id or its name.
 
@@ -86,7 +86,7 @@ class Flavors(facet.Facet):
 
     @facet.requires('cellsched:flavors:show')
     def list_all(
-        self, context: context_.RequestContext
+        self, context: RequestContext
     ) -> list[objects.Flavor]:
         """Return every flavor."""
         with self._database.reader() as connection:
@@ -94,7 +94,7 @@ class Flavors(facet.Facet):
 
     @facet.requires('os_compute_api:os-flavor-extra-specs:update')
     def set_extra_specs(
-        self, context: context_.RequestContext, name: str,
+        self, context: RequestContext, name: str,
         extra_specs: Mapping[str, str | None],
     ) -> objects.Flavor:
         """Change extra specs of a flavor, by its id or its name; return it.
@@ -133,7 +133,7 @@ class Flavors(facet.Facet):
             return flavors.get(connection, flavor.flavorid)
 
     @facet.requires('os_compute_api:os-flavor-manage:delete')
-    def delete(self, context: context_.RequestContext, name: str) -> None:
+    def delete(self, context: RequestContext, name: str) -> None:
         """Delete a flavor by its id or its name; its servers stay.
 
         :raises cellsched.exception.InvalidField: no name that can be kept

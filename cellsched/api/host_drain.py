@@ -7,13 +7,13 @@ from typing import Any
 
 from cellsched.api import authorization
 from cellsched.api import facet
-from cellsched.api import moves as moves_
+from cellsched.api.moves import Moves
 from cellsched.api import server_history
-from cellsched.api import services as services_
+from cellsched.api.services import Services
 from cellsched.api import validation
 from cellsched.cells import target
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import on_host
 from cellsched.db.cell import services
@@ -54,9 +54,9 @@ class HostDrain(facet.Facet):
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
-        targets: target.Targets, moves: moves_.Moves,
-        services: services_.Services, history: server_history.ServerHistory,
-        clock: clock_.Clock,
+        targets: target.Targets, moves: Moves,
+        services: Services, history: server_history.ServerHistory,
+        clock: Clock,
     ) -> None:
         super().__init__(authorizer)
         self._database = database
@@ -68,7 +68,7 @@ class HostDrain(facet.Facet):
 
     @facet.requires('cellsched:hosts:drain')
     def drain(
-        self, context: context_.RequestContext, host: str,
+        self, context: RequestContext, host: str,
         at_once: int = 10, timeout_s: float = 3600,
         reason: str = 'drain',
         show: Callable[[int, int], None] = lambda done, total: None,
@@ -95,7 +95,7 @@ class HostDrain(facet.Facet):
 
     @facet.requires('cellsched:hosts:evacuate')
     def evacuate(
-        self, context: context_.RequestContext, host: str,
+        self, context: RequestContext, host: str,
         to: str | None = None, at_once: int = 10, timeout_s: float = 3600,
         show: Callable[[int, int], None] = lambda done, total: None,
     ) -> list[Departure]:
@@ -121,7 +121,7 @@ class HostDrain(facet.Facet):
         return _Departures(
             self._targets.database(cell), host, at_once, self._clock)
 
-    def _reason(self, context: context_.RequestContext, uuid: str) -> str:
+    def _reason(self, context: RequestContext, uuid: str) -> str:
         """Return why the last move of a server was given up."""
         page = self._history.migrations(context, uuid, limit=1)
         return page.migrations[0].reason if page.migrations else ''
@@ -132,7 +132,7 @@ class _Departures:
 
     def __init__(
         self, database: session.Database, host: str, at_once: int,
-        clock: clock_.Clock,
+        clock: Clock,
     ) -> None:
         self._database = database
         self._host = host

@@ -13,7 +13,7 @@ from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instance_actions
@@ -69,7 +69,7 @@ class Moves(facet.ServerFacet):
 
     @facet.requires('os_compute_api:servers:rebuild', names='uuid')
     def rebuild(
-        self, context: context_.RequestContext, uuid: str,
+        self, context: RequestContext, uuid: str,
         image_ref: str | None = None,
     ) -> None:
         """Build a server anew on its host; what was on its disk is gone.
@@ -93,7 +93,7 @@ class Moves(facet.ServerFacet):
 
     @facet.requires('os_compute_api:os-evacuate', names='uuid')
     def evacuate(
-        self, context: context_.RequestContext, uuid: str,
+        self, context: RequestContext, uuid: str,
         host: str | None = None,
     ) -> None:
         """Build a server on another host of its cell, as its own is down.
@@ -120,7 +120,7 @@ class Moves(facet.ServerFacet):
     @facet.requires(
         'os_compute_api:os-migrate-server:migrate', names='uuid')
     def migrate(
-        self, context: context_.RequestContext, uuid: str,
+        self, context: RequestContext, uuid: str,
         host: str | None = None,
     ) -> None:
         """Have a server go to another host of its cell.
@@ -147,7 +147,7 @@ class Moves(facet.ServerFacet):
             context, uuid, move.uuid, host))
 
     @facet.requires('os_compute_api:os-shelve:shelve', names='uuid')
-    def shelve(self, context: context_.RequestContext, uuid: str) -> None:
+    def shelve(self, context: RequestContext, uuid: str) -> None:
         """Have a server leave its host, and keep it without one.
 
         Raises what :meth:`rebuild` does.
@@ -163,7 +163,7 @@ class Moves(facet.ServerFacet):
             aimed, host, objects.Instance(uuid=uuid), move.uuid))
 
     @facet.requires('os_compute_api:os-shelve:unshelve', names='uuid')
-    def unshelve(self, context: context_.RequestContext, uuid: str) -> None:
+    def unshelve(self, context: RequestContext, uuid: str) -> None:
         """Have a server that was shelved come back, to its cell.
 
         Raises what :meth:`rebuild` does.
@@ -177,9 +177,9 @@ class Moves(facet.ServerFacet):
                 context, uuid, move.uuid))
 
     def _aim(
-        self, context: context_.RequestContext, uuid: str,
+        self, context: RequestContext, uuid: str,
         host: str | None = None,
-    ) -> context_.RequestContext:
+    ) -> RequestContext:
         """Return a context aimed at a server's cell.
 
         :param host: a host that has to be in that cell
@@ -209,7 +209,7 @@ class Moves(facet.ServerFacet):
         return aimed
 
     def _accept(
-        self, aimed: context_.RequestContext, uuid: str, kind: str,
+        self, aimed: RequestContext, uuid: str, kind: str,
         check: Callable[[Any, objects.Instance], None] = (
             lambda connection, row: None),
         host: str | None = None,
@@ -243,7 +243,7 @@ class Moves(facet.ServerFacet):
         return _Accepted(move, row.vm_state)
 
     def _tell(
-        self, aimed: context_.RequestContext, accepted: _Accepted,
+        self, aimed: RequestContext, accepted: _Accepted,
         tell: Callable[[], None],
     ) -> None:
         """Have the move begun; nothing is left of it where nobody hears."""

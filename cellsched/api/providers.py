@@ -19,8 +19,9 @@ from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import admin
+from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import providers as cell_providers
@@ -52,7 +53,7 @@ class Providers(facet.Facet):
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         cells: registry.CellRegistry, gatherer: gather.Gatherer,
-        claims: Callable[[], claims_base.ClaimStore], clock: clock_.Clock,
+        claims: Callable[[], claims_base.ClaimStore], clock: Clock,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         super().__init__(authorizer)
@@ -65,7 +66,7 @@ class Providers(facet.Facet):
 
     @facet.requires('cellsched:resource_providers:create')
     def create(
-        self, context: context_.RequestContext, name: str, aggregate: str,
+        self, context: RequestContext, name: str, aggregate: str,
         inventories: Mapping[str, Mapping[str, Any]],
         traits: Iterable[str] = (),
     ) -> provider_records.ProviderRecord:
@@ -100,7 +101,7 @@ class Providers(facet.Facet):
 
     @facet.requires('cellsched:resource_providers:update')
     def update(
-        self, context: context_.RequestContext, name: str,
+        self, context: RequestContext, name: str,
         new_name: str | None = None, aggregate: str | None = None,
         inventories: InventoryChanges | None = None,
         add_traits: Iterable[str] = (), remove_traits: Iterable[str] = (),
@@ -148,7 +149,7 @@ class Providers(facet.Facet):
         return self._shown(changed)
 
     @facet.requires('cellsched:resource_providers:delete')
-    def delete(self, context: context_.RequestContext, name: str) -> None:
+    def delete(self, context: RequestContext, name: str) -> None:
         """Delete a sharing provider of which nothing is held.
 
         :param name: its name or uuid
@@ -170,7 +171,7 @@ class Providers(facet.Facet):
 
     @facet.requires('cellsched:resource_providers:show')
     def get(
-        self, context: context_.RequestContext, name: str
+        self, context: RequestContext, name: str
     ) -> provider_records.ProviderRecord:
         """Return a provider by its uuid or name; sharing ones go first.
 
@@ -204,7 +205,7 @@ class Providers(facet.Facet):
 
     @facet.requires('cellsched:resource_providers:index')
     def list(
-        self, context: context_.RequestContext, kind: str | None = None
+        self, context: RequestContext, kind: str | None = None
     ) -> provider_records.ProviderPage:
         """Return all providers; those of cells that do not answer are missing.
 
@@ -229,7 +230,7 @@ class Providers(facet.Facet):
     ) -> tuple[Sequence[provider_records.ProviderRecord], Sequence[str]]:
         """Return the providers of cells, and the cells that do not answer."""
         cells = sorted(self._cells.real(), key=server.name_of)
-        gathered = self._gatherer.gather(context_.admin(), cells, _read)
+        gathered = self._gatherer.gather(admin(), cells, _read)
         found: builtins.list[provider_records.ProviderRecord] = []
         down = []
         for cell in cells:
@@ -329,7 +330,7 @@ def _check_name(name: Any) -> None:
             expected=f'one that does not look like a uuid, as {name} does')
 
 
-def _read(aimed: context_.RequestContext) -> list[cell_providers.RootRow]:
+def _read(aimed: RequestContext) -> list[cell_providers.RootRow]:
     assert aimed.cell is not None
     with aimed.cell.database.reader() as connection:
         return cell_providers.list_all(connection)

@@ -10,8 +10,8 @@ from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import quotas
 from cellsched.db.cell import services
@@ -65,7 +65,7 @@ class Quotas(facet.Facet):
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
         cells: registry.CellRegistry, gatherer: gather.Gatherer,
-        driver: base.QuotaDriver, clock: clock_.Clock,
+        driver: base.QuotaDriver, clock: Clock,
     ) -> None:
         super().__init__(authorizer)
         self._database = database
@@ -78,7 +78,7 @@ class Quotas(facet.Facet):
         'os_compute_api:os-quota-sets:show', names='project_id',
         of_project=True)
     def get(
-        self, context: context_.RequestContext, project_id: str,
+        self, context: RequestContext, project_id: str,
         user_id: str | None = None,
     ) -> list[Quota]:
         """Return limit and usage of each resource.
@@ -100,7 +100,7 @@ class Quotas(facet.Facet):
     @facet.requires(
         'cellsched:quotas:by_cell', names='project_id', of_project=True)
     def by_cell(
-        self, context: context_.RequestContext, project_id: str
+        self, context: RequestContext, project_id: str
     ) -> list[CellUsage]:
         """Return what a project's servers hold in each cell, by its name.
 
@@ -120,7 +120,7 @@ class Quotas(facet.Facet):
         'os_compute_api:os-quota-sets:update', names='project_id',
         of_project=True)
     def set(
-        self, context: context_.RequestContext, project_id: str,
+        self, context: RequestContext, project_id: str,
         limits: Mapping[str, int], user_id: str | None = None,
     ) -> None:
         """Set limits by resource; -1 is none.
@@ -155,7 +155,7 @@ class Quotas(facet.Facet):
         'os_compute_api:os-quota-sets:delete', names='project_id',
         of_project=True)
     def unset(
-        self, context: context_.RequestContext, project_id: str,
+        self, context: RequestContext, project_id: str,
         user_id: str | None = None,
     ) -> None:
         """Let the defaults hold for a project again, or for a user in it.
@@ -169,7 +169,7 @@ class Quotas(facet.Facet):
             quotas.delete_limits(connection, project_id, user_id)
 
     def check_visible(
-        self, context: context_.RequestContext, name: Any
+        self, context: RequestContext, name: Any
     ) -> None:
         _check_owner(name, None)
         if not listing.visible(context, name):
@@ -182,7 +182,7 @@ def _check_owner(project_id: Any, user_id: Any) -> None:
         validation.check_text(_WHERE, 'user', user_id)
 
 
-def _ask(aimed: context_.RequestContext) -> None:
+def _ask(aimed: RequestContext) -> None:
     """Read something that each cell has, and little of it."""
     assert aimed.cell is not None
     with aimed.cell.database.reader() as connection:

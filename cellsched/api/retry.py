@@ -4,7 +4,7 @@
 from typing import Any
 
 from cellsched.cells import target
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
@@ -26,7 +26,7 @@ class Retry:
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        clock: clock_.Clock,
+        clock: Clock,
     ) -> None:
         self._database = database
         self._targets = targets

@@ -7,7 +7,7 @@ import datetime
 from typing import Any
 
 from cellsched.cells import target
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import belongings
@@ -31,7 +31,7 @@ class Revision:
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        clock: clock_.Clock,
+        clock: Clock,
     ) -> None:
         self._database = database
         self._targets = targets

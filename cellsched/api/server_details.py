@@ -11,14 +11,15 @@ from cellsched.api import authorization
 from cellsched.api import facet
 from cellsched.api import server_history
 from cellsched.cells import gather
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.api import instance_groups
 from cellsched.db.api import request_specs
 from cellsched.db.cell import on_host
 from cellsched.db.cell import server_history as queries
 from cellsched.db import session
 from cellsched.listing import pages
-from cellsched.listing import server as server_
+from cellsched.listing.server import Server
+from cellsched.listing.server import UNKNOWN
 from cellsched.listing import servers as listing
 from cellsched import objects
 
@@ -56,7 +57,7 @@ class ServerDetails:
     :param moves: the newest first
     """
 
-    server: server_.Server
+    server: Server
     flavor: objects.Flavor | None
     image: Mapping[str, str]
     group: objects.InstanceGroup | None
@@ -77,7 +78,7 @@ class Details(facet.ServerFacet):
 
     @facet.requires('os_compute_api:servers:show', names='uuid')
     def get(
-        self, context: context_.RequestContext, uuid: str
+        self, context: RequestContext, uuid: str
     ) -> ServerDetails:
         """Return a server that may wait for a cell, or is in one.
 
@@ -92,7 +93,7 @@ class Details(facet.ServerFacet):
         details = ServerDetails(
             found, asked.get('flavor'), _image(asked, found), group)
         there = None
-        if cell is not None and found.status != server_.UNKNOWN:
+        if cell is not None and found.status != UNKNOWN:
             there = self._ask(context, cell, uuid)
         if cell is not None and there is not None:
             flavor, faults, moves = there
@@ -102,18 +103,18 @@ class Details(facet.ServerFacet):
                         for row in faults],
                 moves=[server_history.migration(
                     row, cell, bool(context.is_admin)) for row in moves])
-        if found.status == server_.UNKNOWN:
+        if found.status == UNKNOWN:
             zone = asked.get('availability_zone')
             return dataclasses.replace(details, server=found._replace(
                 availability_zone=zone, image_ref=details.image.get('id')))
         return details
 
     def _ask(
-        self, context: context_.RequestContext, cell: objects.CellMapping,
+        self, context: RequestContext, cell: objects.CellMapping,
         uuid: str,
     ) -> Any:
         """Return what a cell knows of a server; None if it does not answer."""
-        def read(aimed: context_.RequestContext) -> Any:
+        def read(aimed: RequestContext) -> Any:
             with pages.database(aimed).reader() as connection:
                 instance = on_host.get(connection, uuid)
                 return (None if instance is None else instance.get('flavor'),
@@ -136,7 +137,7 @@ def _asked(spec: dict[str, Any] | None) -> objects.RequestSpec:
 
 
 def _image(
-    asked: objects.RequestSpec, found: server_.Server
+    asked: objects.RequestSpec, found: Server
 ) -> dict[str, str]:
     image = asked.get('image')
     known = {} if image is None else {

@@ -10,8 +10,8 @@ from oslo_utils import uuidutils
 from cellsched.api import authorization
 from cellsched.api import facet
 from cellsched.api import validation
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import instance_groups
 from cellsched.db import session
 from cellsched import exception
@@ -33,7 +33,7 @@ class ServerGroups(facet.Facet):
 
     def __init__(
         self, authorizer: authorization.Authorizer, database: session.Database,
-        clock: clock_.Clock, limit_max: int,
+        clock: Clock, limit_max: int,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         super().__init__(authorizer)
@@ -44,7 +44,7 @@ class ServerGroups(facet.Facet):
 
     @facet.requires('os_compute_api:os-server-groups:create')
     def create(
-        self, context: context_.RequestContext, name: str,
+        self, context: RequestContext, name: str,
         policy: str | None = None, rules: Mapping[str, Any] | None = None,
     ) -> objects.InstanceGroup:
         """Add a group, which has no members yet, and return it.
@@ -70,7 +70,7 @@ class ServerGroups(facet.Facet):
     @facet.requires(
         'os_compute_api:os-server-groups:show', names='uuid')
     def get(
-        self, context: context_.RequestContext, uuid: str
+        self, context: RequestContext, uuid: str
     ) -> objects.InstanceGroup:
         """Return a group, with its members in the order they joined.
 
@@ -81,7 +81,7 @@ class ServerGroups(facet.Facet):
 
     @facet.requires('os_compute_api:os-server-groups:index')
     def list_all(
-        self, context: context_.RequestContext, limit: int | None = None
+        self, context: RequestContext, limit: int | None = None
     ) -> list[objects.InstanceGroup]:
         """Return groups without their members, the newest first.
 
@@ -96,7 +96,7 @@ class ServerGroups(facet.Facet):
 
     @facet.requires(
         'os_compute_api:os-server-groups:delete', names='uuid')
-    def delete(self, context: context_.RequestContext, uuid: str) -> None:
+    def delete(self, context: RequestContext, uuid: str) -> None:
         """Delete a group; its servers stay, and stay where they are.
 
         :raises cellsched.exception.InvalidField: no id that can be kept
@@ -107,19 +107,19 @@ class ServerGroups(facet.Facet):
             instance_groups.delete(connection, uuid, _owner(context))
 
     def check_visible(
-        self, context: context_.RequestContext, name: Any
+        self, context: RequestContext, name: Any
     ) -> None:
         self._get(context, name)
 
     def _get(
-        self, context: context_.RequestContext, uuid: str
+        self, context: RequestContext, uuid: str
     ) -> objects.InstanceGroup:
         validation.check_text(_WHERE, 'id', uuid)
         with self._database.reader() as connection:
             return instance_groups.get(connection, uuid, _owner(context))
 
 
-def _owner(context: context_.RequestContext) -> str | None:
+def _owner(context: RequestContext) -> str | None:
     """Return whose groups may be seen; None stands for everybody's."""
     return None if context.is_admin else context.project_id or ''
 

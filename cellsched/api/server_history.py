@@ -13,10 +13,10 @@ from cellsched.api import facet
 from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.cell import server_history as queries
 from cellsched import exception
-from cellsched.listing import server as server_
+from cellsched.listing.server import name_of
 from cellsched.listing import servers as listing
 from cellsched import objects
 
@@ -90,7 +90,7 @@ class ServerHistory(facet.ServerFacet):
     @facet.requires(
         'os_compute_api:servers:migrations:index', names='server')
     def migrations(
-        self, context: context_.RequestContext, server: str | None = None,
+        self, context: RequestContext, server: str | None = None,
         host: str | None = None, status: str | None = None,
         kind: str | None = None, limit: int = LIMIT,
     ) -> MigrationPage:
@@ -139,7 +139,7 @@ class ServerHistory(facet.ServerFacet):
     @facet.requires(
         'os_compute_api:os-instance-actions:list', names='server')
     def actions(
-        self, context: context_.RequestContext, server: str
+        self, context: RequestContext, server: str
     ) -> list[ActionRecord]:
         """Return what was done with a server, the newest first.
 
@@ -161,11 +161,11 @@ class ServerHistory(facet.ServerFacet):
                     rows, key=lambda row: row.id)]
 
     def _gather(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         cells: Collection[objects.CellMapping], read: Any,
     ) -> tuple[list[tuple[objects.CellMapping, Any]], list[str]]:
         """Return rows with their cells, and the cells that are down."""
-        def ask(aimed: context_.RequestContext) -> Sequence[Any]:
+        def ask(aimed: RequestContext) -> Sequence[Any]:
             assert aimed.cell is not None
             with aimed.cell.database.reader() as connection:
                 rows: Sequence[Any] = read(connection)
@@ -183,7 +183,7 @@ def migration(
 ) -> MigrationRecord:
     """Return the record of a row of ``db.cell.server_history``."""
     return MigrationRecord(
-        row.uuid, row.instance_uuid, server_.name_of(cell),
+        row.uuid, row.instance_uuid, name_of(cell),
         row.migration_type, row.status,
         row.source_compute if is_admin else None,
         row.dest_compute if is_admin else None, row.reason or '',

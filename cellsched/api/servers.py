@@ -16,13 +16,13 @@ from cellsched.api import authorization
 from cellsched.api import block_devices
 from cellsched.api import deletion
 from cellsched.api import facet
-from cellsched.api import retry as retry_
+from cellsched.api.retry import Retry
 from cellsched.api import revision
 from cellsched.api import validation
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import flavors
 from cellsched.db.api import instance_groups
@@ -68,7 +68,7 @@ class Servers(facet.ServerFacet):
         conductor: 'Callable[[], conductor_rpc.ConductorAPI]',
         compute: 'Callable[[], compute_rpc.ComputeAPIs]',
         claims: claims_base.ClaimStore,
-        clock: clock_.Clock, quotas: quota_base.QuotaDriver,
+        clock: Clock, quotas: quota_base.QuotaDriver,
         bounds: validation.ServerBounds,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         reached: Callable[[str], None] = lambda step: None,
@@ -84,11 +84,11 @@ class Servers(facet.ServerFacet):
         self._deletion = deletion.Deletion(
             database, targets, compute, claims, clock, reached)
         self._revision = revision.Revision(database, targets, clock)
-        self._retry = retry_.Retry(database, targets, clock)
+        self._retry = Retry(database, targets, clock)
 
     @facet.requires('os_compute_api:servers:create')
     def create(
-        self, context: context_.RequestContext, name: str, flavor: str,
+        self, context: RequestContext, name: str, flavor: str,
         image_ref: str | None = None, availability_zone: str | None = None,
         hints: Mapping[str, Sequence[str]] | None = None,
         min_count: int = 1, max_count: int | None = None,
@@ -138,7 +138,7 @@ class Servers(facet.ServerFacet):
 
     @facet.requires('os_compute_api:servers:show', names='uuid')
     def get(
-        self, context: context_.RequestContext, uuid: str
+        self, context: RequestContext, uuid: str
     ) -> server.Server:
         """Return a server.
 
@@ -148,7 +148,7 @@ class Servers(facet.ServerFacet):
         return self._get(context, uuid)
 
     @facet.requires('os_compute_api:servers:delete', names='uuid')
-    def delete(self, context: context_.RequestContext, uuid: str) -> None:
+    def delete(self, context: RequestContext, uuid: str) -> None:
         """Delete a server, whatever is being done with it.
 
         It is accepted when the cell's database has it. A host that could not
@@ -166,7 +166,7 @@ class Servers(facet.ServerFacet):
 
     @facet.requires('os_compute_api:servers:update', names='uuid')
     def update(
-        self, context: context_.RequestContext, uuid: str, name: str
+        self, context: RequestContext, uuid: str, name: str
     ) -> None:
         """Rename a server, whatever is being done with it.
 
@@ -181,7 +181,7 @@ class Servers(facet.ServerFacet):
     @facet.requires(
         'os_compute_api:os-server-tags:update_all', names='uuid')
     def set_tags(
-        self, context: context_.RequestContext, uuid: str,
+        self, context: RequestContext, uuid: str,
         tags: Sequence[str],
     ) -> None:
         """Give a server these tags, and no others.
@@ -195,7 +195,7 @@ class Servers(facet.ServerFacet):
         self._revision.set_tags(uuid, list(dict.fromkeys(tags)))
 
     @facet.requires('cellsched:servers:retry', names='uuid')
-    def retry(self, context: context_.RequestContext, uuid: str) -> None:
+    def retry(self, context: RequestContext, uuid: str) -> None:
         """Have a server in cell0 built again, under the same uuid.
 
         :raises cellsched.exception.InvalidField: no id that can be kept
@@ -208,7 +208,7 @@ class Servers(facet.ServerFacet):
 
     @facet.requires('os_compute_api:servers:index')
     def list(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         filters: Mapping[str, Any] | None = None,
         sort_keys: Sequence[str] = (), sort_dirs: Sequence[str] = (),
         limit: int | None = None, marker: str | None = None,
@@ -255,12 +255,12 @@ class Servers(facet.ServerFacet):
             wanted, order, limit, marker, is_admin))
 
     def _get(
-        self, context: context_.RequestContext, uuid: str
+        self, context: RequestContext, uuid: str
     ) -> server.Server:
         return self._read(context, uuid)[0]
 
     def _tell(
-        self, context: context_.RequestContext, uuids: Sequence[str]
+        self, context: RequestContext, uuids: Sequence[str]
     ) -> None:
         self._reached('Accept')
         try:
@@ -277,7 +277,7 @@ class Servers(facet.ServerFacet):
         self._reached('Tell')
 
     def _group(
-        self, connection: Any, context: context_.RequestContext,
+        self, connection: Any, context: RequestContext,
         request: validation.ServerRequest,
     ) -> objects.InstanceGroup | None:
         """Return the group to join, without its members.
@@ -299,7 +299,7 @@ class Servers(facet.ServerFacet):
 
 
 def _accept(
-    connection: Any, context: context_.RequestContext,
+    connection: Any, context: RequestContext,
     request: validation.ServerRequest, flavor: objects.Flavor,
     group: objects.InstanceGroup | None, now: datetime.datetime,
     new_uuid: Callable[[], str],
@@ -337,7 +337,7 @@ def _accept(
 
 
 def _instance(
-    context: context_.RequestContext, request: validation.ServerRequest,
+    context: RequestContext, request: validation.ServerRequest,
     flavor: objects.Flavor, uuid: str, reservation_id: str,
     now: datetime.datetime,
 ) -> dict[str, Any]:
@@ -354,7 +354,7 @@ def _instance(
 
 
 def _spec(
-    context: context_.RequestContext, request: validation.ServerRequest,
+    context: RequestContext, request: validation.ServerRequest,
     flavor: objects.Flavor, group: objects.InstanceGroup | None,
     uuids: Sequence[str],
 ) -> dict[str, Any]:

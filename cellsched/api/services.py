@@ -16,7 +16,8 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched import context as context_
+from cellsched.context import admin
+from cellsched.context import RequestContext
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import hosts
 from cellsched.db.cell import on_host
@@ -85,7 +86,7 @@ class Services(facet.Facet):
 
     @facet.requires('os_compute_api:os-services:update')
     def set(
-        self, context: context_.RequestContext, host: str, binary: str,
+        self, context: RequestContext, host: str, binary: str,
         disabled: bool | None = None, reason: str | None = None,
         forced_down: bool | None = None,
     ) -> None:
@@ -124,7 +125,7 @@ class Services(facet.Facet):
 
     @facet.requires('os_compute_api:os-services:delete')
     def delete(
-        self, context: context_.RequestContext, uuid: str
+        self, context: RequestContext, uuid: str
     ) -> ServiceRecord:
         """Delete a service with the nodes and the mapping of its host.
 
@@ -163,7 +164,7 @@ class Services(facet.Facet):
 
     @facet.requires('os_compute_api:os-services:list')
     def list(
-        self, context: context_.RequestContext, binary: str | None = None,
+        self, context: RequestContext, binary: str | None = None,
         host: str | None = None, cell: str | None = None,
     ) -> ServicePage:
         """Return the services of all cells that answer, by host.
@@ -186,7 +187,7 @@ class Services(facet.Facet):
         if cell is not None and not cells:
             raise exception.CellMappingNotFound(uuid=cell)
         gathered = self._gatherer.gather(
-            context_.admin(), cells.values(),
+            admin(), cells.values(),
             lambda aimed: self._read(aimed, _name(cells, aimed)))
         found = [record for records in gathered.results.values()
                  for record in records]
@@ -215,7 +216,7 @@ class Services(facet.Facet):
         return cell
 
     def _read(
-        self, aimed: context_.RequestContext, cell: str
+        self, aimed: RequestContext, cell: str
     ) -> Iterable[ServiceRecord]:
         assert aimed.cell is not None
         database = aimed.cell.database
@@ -245,7 +246,7 @@ def _state(row: Any, seen: datetime.datetime) -> str:
 
 
 def _name(
-    cells: dict[str, objects.CellMapping], aimed: context_.RequestContext
+    cells: dict[str, objects.CellMapping], aimed: RequestContext
 ) -> str:
     assert aimed.cell is not None
     return _called(cells[aimed.cell.uuid])

@@ -14,7 +14,7 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db.api import archive as api_archive
 from cellsched.db.cell import archive
 from cellsched.db import session
@@ -94,7 +94,7 @@ class Archiver:
         self._cells = cells
         self._gatherer = gatherer
         self._claims = claims
-        self._context = context_.admin()
+        self._context = context.admin()
 
     def cells(self, url: str | None = None) -> list[objects.CellMapping]:
         """Return all cells, cell0 among them, or that of a database.
@@ -113,7 +113,7 @@ class Archiver:
         self, cells: Sequence[objects.CellMapping], before: datetime.datetime
     ) -> int:
         """Return how many servers may be archived, for a progress bar."""
-        def look(aimed: context_.RequestContext) -> int:
+        def look(aimed: context.RequestContext) -> int:
             with _database(aimed).reader() as connection:
                 return archive.count(connection, before)
 
@@ -158,7 +158,7 @@ class Archiver:
 
         :param before: only what was deleted before this time
         """
-        def remove(aimed: context_.RequestContext) -> collections.Counter[str]:
+        def remove(aimed: context.RequestContext) -> collections.Counter[str]:
             with _database(aimed).writer() as connection:
                 return archive.purge(connection, before, _PURGED)
 
@@ -201,7 +201,7 @@ class Archiver:
 
     def _ask(
         self, report: ArchiveReport, cell: objects.CellMapping,
-        function: Callable[[context_.RequestContext], Any],
+        function: Callable[[context.RequestContext], Any],
     ) -> Any:
         """Return what a function returns, or None where the cell fails."""
         for _ in range(_TRIES_MAX):
@@ -217,7 +217,7 @@ class Archiver:
 
     def _batch(
         self, cell: objects.CellMapping, before: datetime.datetime,
-        after: int | None, left: int, aimed: context_.RequestContext,
+        after: int | None, left: int, aimed: context.RequestContext,
     ) -> _Batch:
         """Archive the next servers of a cell, or else other rows.
 
@@ -257,13 +257,13 @@ class Archiver:
                 if uuid in held or moves.consumer(uuid) in held}
 
 
-def _database(aimed: context_.RequestContext) -> session.Database:
+def _database(aimed: context.RequestContext) -> session.Database:
     assert aimed.cell is not None
     return aimed.cell.database
 
 
 def _present(
-    uuids: Iterable[str], aimed: context_.RequestContext
+    uuids: Iterable[str], aimed: context.RequestContext
 ) -> set[str]:
     with _database(aimed).reader() as connection:
         return archive.present(connection, uuids)

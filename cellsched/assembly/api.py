@@ -17,18 +17,18 @@ from cellsched.parts import servers as server_parts
 if TYPE_CHECKING:
     from futurist import ThreadPoolExecutor
 
-    from cellsched.api import aggregates as aggregates_
-    from cellsched.api import cells as cells_
-    from cellsched.api import flavors as flavors_
-    from cellsched.api import host_drain as host_drain_
-    from cellsched.api import moves as moves_
-    from cellsched.api import providers as providers_
-    from cellsched.api import quotas as quotas_
+    from cellsched.api.aggregates import Aggregates
+    from cellsched.api.cells import CellStates
+    from cellsched.api.flavors import Flavors
+    from cellsched.api.host_drain import HostDrain
+    from cellsched.api.moves import Moves
+    from cellsched.api.providers import Providers
+    from cellsched.api.quotas import Quotas
     from cellsched.api import server_details
-    from cellsched.api import server_groups as server_groups_
+    from cellsched.api.server_groups import ServerGroups
     from cellsched.api import server_history
-    from cellsched.api import servers as servers_
-    from cellsched.api import services as services_
+    from cellsched.api.servers import Servers
+    from cellsched.api.services import Services
     from cellsched.listing import servers as listing
     from cellsched.rpc import background_sender
     from cellsched.rpc import compute as compute_rpc
@@ -71,18 +71,18 @@ class API:
         self._authorizer = authorizer
 
     @functools.cached_property
-    def aggregates(self) -> 'aggregates_.Aggregates':
-        from cellsched.api import aggregates as aggregates_
+    def aggregates(self) -> 'Aggregates':
+        from cellsched.api.aggregates import Aggregates
 
-        return aggregates_.Aggregates(
+        return Aggregates(
             self._authorizer, self.parts.database, self.parts.clock)
 
     @functools.cached_property
-    def cells(self) -> 'cells_.CellStates':
-        from cellsched.api import cells as cells_
+    def cells(self) -> 'CellStates':
+        from cellsched.api.cells import CellStates
 
         parts = self.parts
-        return cells_.CellStates(
+        return CellStates(
             self._authorizer, parts.database, parts.cells, parts.gatherer,
             parts.conf.service_down_time)
 
@@ -95,10 +95,10 @@ class API:
             self.parts.gatherer)
 
     @functools.cached_property
-    def flavors(self) -> 'flavors_.Flavors':
-        from cellsched.api import flavors as flavors_
+    def flavors(self) -> 'Flavors':
+        from cellsched.api.flavors import Flavors
 
-        return flavors_.Flavors(
+        return Flavors(
             self._authorizer, self.parts.database, self.parts.clock)
 
     @functools.cached_property
@@ -110,70 +110,70 @@ class API:
             self.parts.gatherer)
 
     @functools.cached_property
-    def host_drain(self) -> 'host_drain_.HostDrain':
-        from cellsched.api import host_drain as host_drain_
+    def host_drain(self) -> 'HostDrain':
+        from cellsched.api.host_drain import HostDrain
 
-        return host_drain_.HostDrain(
+        return HostDrain(
             self._authorizer, self.parts.database, self.parts.targets,
             self.moves, self.services, self.history, self.parts.clock)
 
     @functools.cached_property
-    def moves(self) -> 'moves_.Moves':
-        from cellsched.api import moves as moves_
+    def moves(self) -> 'Moves':
+        from cellsched.api.moves import Moves
 
         parts = self.parts
-        return moves_.Moves(
+        return Moves(
             self._authorizer, parts.database, parts.targets, self._listing,
             lambda: self._conductor, lambda: self._compute, parts.claims,
             parts.conf.host,
             parts.conf.service_down_time, parts.new_uuid)
 
     @functools.cached_property
-    def providers(self) -> 'providers_.Providers':
-        from cellsched.api import providers as providers_
+    def providers(self) -> 'Providers':
+        from cellsched.api.providers import Providers
 
         parts = self.parts
-        return providers_.Providers(
+        return Providers(
             self._authorizer, parts.database, parts.cells, parts.gatherer,
             lambda: parts.claims, parts.clock, parts.new_uuid)
 
     @functools.cached_property
-    def quotas(self) -> 'quotas_.Quotas':
-        from cellsched.api import quotas as quotas_
+    def quotas(self) -> 'Quotas':
+        from cellsched.api.quotas import Quotas
 
         parts = self.parts
-        return quotas_.Quotas(
+        return Quotas(
             self._authorizer, parts.database, parts.cells, parts.gatherer,
             parts.quotas, parts.clock)
 
     @functools.cached_property
-    def server_groups(self) -> 'server_groups_.ServerGroups':
-        from cellsched.api import server_groups as server_groups_
+    def server_groups(self) -> 'ServerGroups':
+        from cellsched.api.server_groups import ServerGroups
 
-        return server_groups_.ServerGroups(
+        return ServerGroups(
             self._authorizer, self.parts.database, self.parts.clock,
             self.parts.conf.api.max_limit)
 
     @functools.cached_property
-    def servers(self) -> 'servers_.Servers':
-        from cellsched.api import servers as servers_
+    def servers(self) -> 'Servers':
+        from cellsched.api.servers import Servers
         from cellsched.api import validation
 
         parts, conf = self.parts, self.parts.conf
         bounds = validation.ServerBounds(
             conf.scheduler.max_instances_per_request, conf.api.max_limit,
             lambda: self.hints, conf.api.server_group_members)
-        return servers_.Servers(
+        return Servers(
             self._authorizer, parts.database, parts.targets, self._listing,
             lambda: self._conductor, lambda: self._compute, parts.claims,
             parts.clock, parts.quotas, bounds, parts.new_uuid, parts.reached)
 
     @functools.cached_property
-    def services(self) -> 'services_.Services':
-        from cellsched.api import services as services_
+    def services(self) -> 'Services':
+        from cellsched.api.services import Services
 
         parts = self.parts
-        return services_.Services(
+        return Services(
             self._authorizer, parts.database, parts.cells, parts.targets,
             parts.gatherer, parts.conf.service_down_time,
             lambda: parts.claims)

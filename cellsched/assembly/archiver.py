@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from cellsched.archive import archiver as archiver_
+from cellsched.archive.archiver import Archiver
 from cellsched.assembly import factory
 from cellsched.claims import base as claims_base
 from cellsched.db import api as api_schema
@@ -13,7 +13,7 @@ from cellsched import embedding
 @factory.factory(embedding.ConductorParts)
 def archiver(
     conf: cfg.ConfigOpts, parts: embedding.ConductorParts
-) -> archiver_.Archiver:
+) -> Archiver:
     """Return what archives deleted rows.
 
     Claims that only another process sees are not looked at.
@@ -21,6 +21,6 @@ def archiver(
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
     shared = claims_base.Trait.SHARED in parts.claims.traits
-    return archiver_.Archiver(
+    return Archiver(
         parts.database, parts.cells, parts.gatherer,
         parts.claims if shared else None)

@@ -4,22 +4,23 @@
 from oslo_config import cfg
 
 from cellsched.api import authorization
-from cellsched.assembly import api as api_
+from cellsched.assembly.api import API
+from cellsched.assembly.api import APIParts
 from cellsched.db import api as api_schema
 from cellsched.parts import cell
 
 
-class CommandParts(api_.APIParts, cell.CellParts):
+class CommandParts(APIParts, cell.CellParts):
     """The parts of a command; one that sends messages checks them itself."""
 
     messages = False
 
 
-def api(conf: cfg.ConfigOpts, parts: CommandParts) -> api_.API:
+def api(conf: cfg.ConfigOpts, parts: CommandParts) -> API:
     """Return the API, of which each facet is made when it is asked for.
 
     Policies are not asked: who runs a command can read what the services'
     configuration says of the databases.
     """
     api_schema.SCHEMA.check(parts.database)
-    return api_.API(parts, authorization.LocalOperator())
+    return API(parts, authorization.LocalOperator())

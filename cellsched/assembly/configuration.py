@@ -13,7 +13,7 @@ from cellsched.api import cells
 from cellsched.assembly import services
 from cellsched.claims import base as claims_base
 from cellsched.conf import enabled
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
 from cellsched import exception
@@ -93,7 +93,7 @@ def connection_problems(parts: services.Parts) -> Problems:
         for each in cells.CellStates(
                 authorization.LocalOperator(), parts.database, parts.cells,
                 parts.gatherer, conf.service_down_time,
-        ).list(context_.admin()):
+        ).list(context.admin()):
             if each.state == cells.DOWN:
                 yield exception.CellUnreachable(
                     cell=each.name, reason=each.reason)

@@ -10,7 +10,8 @@ from oslo_log import log
 
 from cellsched.audit import capacity
 from cellsched.audit import claim_holders
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
+from cellsched.audit.facts import Reader
 from cellsched.audit import fates
 from cellsched.audit import findings
 from cellsched.audit import hosts
@@ -19,7 +20,7 @@ from cellsched.audit import reasons
 from cellsched.audit import repairs
 from cellsched.audit import tasks
 from cellsched.claims import moves
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.api import audit_queries as api
 from cellsched.db.cell import audit_queries
 from cellsched.db import statements
@@ -36,7 +37,7 @@ _EXAMPLES_MAX = 10
 Progress = Callable[[int], None]
 
 
-def judge(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def judge(facts: Facts) -> Iterator[findings.Finding]:
     """Yield all that is wrong with a server."""
     yield from fates.check(facts)
     yield from claim_holders.check(facts)
@@ -53,8 +54,8 @@ class Auditor:
     """
 
     def __init__(
-        self, reader: facts_.Reader, repairs_: repairs.Repairs,
-        clock: clock_.Clock,
+        self, reader: Reader, repairs_: repairs.Repairs,
+        clock: Clock,
     ) -> None:
         self._reader = reader
         self._repairs = repairs_
@@ -199,7 +200,7 @@ class Auditor:
                     each.key for each in by_server[uuid]})
 
     def _repair_one(
-        self, facts: facts_.Facts, wanted: Iterable[tuple[str | None, ...]]
+        self, facts: Facts, wanted: Iterable[tuple[str | None, ...]]
     ) -> None:
         """Repair those of the findings that hold still."""
         for finding in judge(facts):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import enum
 
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
 from cellsched.audit import fates
 from cellsched.audit import findings
 from cellsched.audit import sizes
@@ -25,7 +25,7 @@ class Due(enum.Enum):
     UNKNOWN = enum.auto()   #: That depends on what becomes of it.
 
 
-def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def check(facts: Facts) -> Iterator[findings.Finding]:
     """Yield what is wrong with a server's claims."""
     state = due(facts)
     cell = facts.mapping.cell if facts.mapping else None
@@ -56,7 +56,7 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
         yield from _at_rest(facts, cell, row)
 
 
-def at_rest(facts: facts_.Facts, row: audit_queries.ServerRow) -> bool:
+def at_rest(facts: Facts, row: audit_queries.ServerRow) -> bool:
     """Return whether a server is on a node and is to hold what it takes."""
     return (row.provider is not None and row.task_state is None
             and not row.moving and not facts.moved
@@ -64,7 +64,7 @@ def at_rest(facts: facts_.Facts, row: audit_queries.ServerRow) -> bool:
 
 
 def _at_rest(
-    facts: facts_.Facts, cell: str | None, row: audit_queries.ServerRow
+    facts: Facts, cell: str | None, row: audit_queries.ServerRow
 ) -> Iterator[findings.Finding]:
     assert row.provider is not None
     size = facts.size
@@ -106,7 +106,7 @@ def _amounts(resources: Mapping[str, int]) -> str:
                      for resource, amount in sorted(resources.items()))
 
 
-def due(facts: facts_.Facts) -> Due:
+def due(facts: Facts) -> Due:
     """Return what a server is to hold in its own name."""
     mapping = facts.mapping
     if mapping is None:
@@ -138,7 +138,7 @@ def due_in_cell(row: audit_queries.ServerRow) -> Due:
     return Due.ANYTHING
 
 
-def move_leaks(facts: facts_.Facts, state: Due) -> bool:
+def move_leaks(facts: Facts, state: Due) -> bool:
     """Return whether a server holds a claim for a move that nobody makes."""
     if not facts.moved or state is Due.UNKNOWN or facts.requested:
         return False
@@ -147,6 +147,6 @@ def move_leaks(facts: facts_.Facts, state: Due) -> bool:
         row.task_state is None and not row.moving)
 
 
-def _row(facts: facts_.Facts) -> audit_queries.ServerRow | None:
+def _row(facts: Facts) -> audit_queries.ServerRow | None:
     cell = facts.mapping.cell if facts.mapping else None
     return facts.rows.get(cell) if cell else None

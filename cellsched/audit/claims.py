@@ -9,7 +9,8 @@ import itertools
 from oslo_log import log
 
 from cellsched.audit import claim_holders
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
+from cellsched.audit.facts import Reader
 from cellsched.audit import findings
 from cellsched.audit import repairs
 from cellsched.claims import base
@@ -30,7 +31,7 @@ class LeakedClaims:
     """
 
     def __init__(
-        self, reader: facts_.Reader, repairs_: repairs.Repairs
+        self, reader: Reader, repairs_: repairs.Repairs
     ) -> None:
         self._reader = reader
         self._repairs = repairs_
@@ -62,7 +63,7 @@ class LeakedClaims:
         except Exception:
             LOG.exception('Check for leaked claims failed')
 
-    def _release(self, facts: facts_.Facts, action: Action) -> bool:
+    def _release(self, facts: Facts, action: Action) -> bool:
         try:
             released = self._repairs.release(facts.uuid, action)
         except Exception:
@@ -100,7 +101,7 @@ class LeakedClaims:
                 yield list(dict.fromkeys(uuids))
 
 
-def _leaks(facts: facts_.Facts) -> Iterator[Action]:
+def _leaks(facts: Facts) -> Iterator[Action]:
     state = claim_holders.due(facts)
     if facts.claims and state is claim_holders.Due.NOTHING:
         yield Action.RELEASE

@@ -15,12 +15,12 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db.api import audit_queries as api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import shared_providers
-from cellsched.db.cell import audit_queries as cell_
+from cellsched.db.cell import audit_queries
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
@@ -50,7 +50,7 @@ class Facts:
     uuid: str
     mapping: api.MappingRow | None
     requested: bool
-    rows: Mapping[str, cell_.ServerRow]
+    rows: Mapping[str, audit_queries.ServerRow]
     claims: Sequence[claims_base.Claim]
     moved: Sequence[claims_base.Claim]
     unheard: frozenset[str]
@@ -61,7 +61,7 @@ class Facts:
     shared: frozenset[str] = frozenset()
 
     def held(
-        self, row: cell_.ServerRow
+        self, row: audit_queries.ServerRow
     ) -> tuple[list[claims_base.Claim], list[claims_base.Claim]]:
         """Return the claims that may be right for a row, and the others.
 
@@ -72,7 +72,7 @@ class Facts:
         return ([claim for claim in self.claims if claim.provider in near],
                 [claim for claim in self.claims if claim.provider not in near])
 
-    def visible(self) -> dict[str, cell_.ServerRow]:
+    def visible(self) -> dict[str, audit_queries.ServerRow]:
         """Return the rows that are not deleted, in cells that have hosts."""
         return {cell: row for cell, row in self.rows.items()
                 if not row.deleted and cell != objects.CELL0_UUID}
@@ -102,7 +102,7 @@ class Reader:
         self.page = page
         self._cells = cells
         self._gatherer = gatherer
-        self._context = context_.admin()
+        self._context = context.admin()
         self._sizes = sizes.Sizes()
         #: Why cells did not answer, by their uuids.
         self.unheard: dict[str, str] = {}
@@ -212,7 +212,7 @@ class Reader:
 
         :param cells: uuids; those that do not answer are left out
         """
-        def look(aimed: context_.RequestContext) -> Any:
+        def look(aimed: context.RequestContext) -> Any:
             assert aimed.cell is not None
             with aimed.cell.database.reader() as connection:
                 return function(aimed.cell.uuid, connection)
@@ -229,10 +229,11 @@ class Reader:
 
     def _rows(
         self, wanted: Mapping[str, Sequence[str]]
-    ) -> dict[str, dict[str, cell_.ServerRow]]:
-        found: dict[str, dict[str, cell_.ServerRow]] = {}
+    ) -> dict[str, dict[str, audit_queries.ServerRow]]:
+        found: dict[str, dict[str, audit_queries.ServerRow]] = {}
         answers = self.ask(
-            lambda cell, connection: cell_.rows(connection, wanted[cell]),
+            lambda cell, connection: audit_queries.rows(
+                connection, wanted[cell]),
             [cell for cell, uuids in wanted.items() if uuids])
         for cell, rows in answers.items():
             for uuid, row in rows.items():
@@ -240,7 +241,7 @@ class Reader:
         return found
 
     def _host_cells(
-        self, rows: Mapping[str, Mapping[str, cell_.ServerRow]],
+        self, rows: Mapping[str, Mapping[str, audit_queries.ServerRow]],
         mappings: Mapping[str, api.MappingRow],
     ) -> dict[str, str]:
         hosts = {

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
 from cellsched.audit import findings
 from cellsched.audit import sizes
 from cellsched.db.cell import audit_queries
@@ -17,7 +17,7 @@ _TWO_RUN = ('find out on the hosts which of them is used, stop the other one '
             'there, and delete its row')
 
 
-def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def check(facts: Facts) -> Iterator[findings.Finding]:
     """Yield what is wrong with a server's fate.
 
     Nothing is said of what a cell that did not answer may know. Builds that
@@ -37,7 +37,7 @@ def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
 
 
 def found(
-    facts: facts_.Facts, kind: str, text: str,
+    facts: Facts, kind: str, text: str,
     cell: str | None = None, action: Action | None = None, advice: str = '',
 ) -> findings.Finding:
     """Return a finding about a server."""
@@ -47,7 +47,7 @@ def found(
         advice)
 
 
-def _unmapped(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def _unmapped(facts: Facts) -> Iterator[findings.Finding]:
     if facts.requested:
         yield found(facts, 'request-unmapped',
                     'has a build request and no mapping', None, Action.MAP)
@@ -59,7 +59,7 @@ def _unmapped(facts: facts_.Facts) -> Iterator[findings.Finding]:
                 Action.MAP)
 
 
-def _deleted(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def _deleted(facts: Facts) -> Iterator[findings.Finding]:
     if facts.requested:
         yield found(facts, 'request-of-deleted',
                     'was deleted by its user and has a build request', None,
@@ -75,7 +75,7 @@ def _deleted(facts: facts_.Facts) -> Iterator[findings.Finding]:
             'it may run on its host; delete it once more')
 
 
-def _requested(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def _requested(facts: Facts) -> Iterator[findings.Finding]:
     assert facts.mapping is not None
     if facts.broken is not None:
         begun = facts.visible() or (
@@ -102,7 +102,7 @@ def _requested(facts: facts_.Facts) -> Iterator[findings.Finding]:
                 'it is being built', cell, None, _TWO_RUN)
 
 
-def _undecided(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def _undecided(facts: Facts) -> Iterator[findings.Finding]:
     rows = facts.visible()
     ran = [cell for cell, row in rows.items() if row.ran]
     if len(rows) + facts.buried() > 1:
@@ -124,7 +124,7 @@ def _undecided(facts: facts_.Facts) -> Iterator[findings.Finding]:
             Action.BURY)
 
 
-def _decided(facts: facts_.Facts, cell: str) -> Iterator[findings.Finding]:
+def _decided(facts: Facts, cell: str) -> Iterator[findings.Finding]:
     row = facts.rows.get(cell)
     rows = facts.visible()
     if row is not None:
@@ -150,7 +150,7 @@ def _decided(facts: facts_.Facts, cell: str) -> Iterator[findings.Finding]:
             'good, delete it')
 
 
-def belongs(facts: facts_.Facts, cell: str) -> bool:
+def belongs(facts: Facts, cell: str) -> bool:
     """Return whether all but its mapping say that a server is in a cell.
 
     It is on a host, which is mapped to that cell, and holds what it takes
@@ -169,7 +169,7 @@ def belongs(facts: facts_.Facts, cell: str) -> bool:
 
 
 def _unasked(
-    facts: facts_.Facts, cell: str, row: audit_queries.ServerRow
+    facts: Facts, cell: str, row: audit_queries.ServerRow
 ) -> Iterator[findings.Finding]:
     """Yield that nobody knows what was asked for, where that is needed."""
     if (facts.size is not None and facts.size.problem and not row.deleted
@@ -184,7 +184,7 @@ def _unasked(
 
 
 def _several(
-    facts: facts_.Facts, rows: dict[str, audit_queries.ServerRow],
+    facts: Facts, rows: dict[str, audit_queries.ServerRow],
     right: str | None
 ) -> Iterator[findings.Finding]:
     """Yield the rows that a server has beside the right one.

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host is mapped to the cell that has its compute node: a part of S3."""
 
-from cellsched.audit import facts as facts_
+from cellsched.audit import facts
 from cellsched.audit import findings
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import audit_queries
 
 
-def check(reader: facts_.Reader) -> list[findings.Finding]:
+def check(reader: facts.Reader) -> list[findings.Finding]:
     """Return the hosts that are mapped to another cell, or not any more.
 
     One that was never mapped is, by the next scheduler that sees it.

@@ -7,7 +7,7 @@ They are compute nodes, what is below these, and what aggregates share.
 from collections.abc import Iterator
 from collections.abc import Mapping
 
-from cellsched.audit import facts as facts_
+from cellsched.audit import facts
 from cellsched.audit import findings
 from cellsched.claims import base as claims_base
 from cellsched.db.api import shared_providers
@@ -21,7 +21,7 @@ _NOTHING = claims_base.Inventory(0)
 
 
 def check(
-    reader: facts_.Reader, store: claims_base.ClaimStore
+    reader: facts.Reader, store: claims_base.ClaimStore
 ) -> Iterator[findings.Finding]:
     """Yield what the claim store says of providers and databases do not.
 

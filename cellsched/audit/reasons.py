@@ -3,13 +3,13 @@
 
 from collections.abc import Iterator
 
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
 from cellsched.audit import fates
 from cellsched.audit import findings
 from cellsched import objects
 
 
-def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def check(facts: Facts) -> Iterator[findings.Finding]:
     """Yield what is missing of a server's reason.
 
     One in ERROR has a fault with a text; one in cell0 a failed action too,

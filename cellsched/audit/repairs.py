@@ -13,16 +13,17 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from cellsched.audit import claim_holders
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
+from cellsched.audit.facts import Reader
 from cellsched.audit import findings
-from cellsched.audit import rows as rows_
+from cellsched.audit.rows import RowRepairs
 from cellsched.audit import sizes
-from cellsched.cells import cell0 as cell0_
+from cellsched.cells.cell0 import Cell0
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched import context
 from cellsched.db.api import audit_queries as api
 from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
@@ -45,17 +46,17 @@ class Repairs:
     """
 
     def __init__(
-        self, reader: facts_.Reader, targets: target.Targets,
-        cell0: cell0_.Cell0, clock: clock_.Clock, host: str,
+        self, reader: Reader, targets: target.Targets,
+        cell0: Cell0, clock: Clock, host: str,
     ) -> None:
         self._reader = reader
         self._database = reader.database
         self._targets = targets
         self._cell0 = cell0
         self._clock = clock
-        rows = rows_.RowRepairs(reader, targets, clock, host)
+        rows = RowRepairs(reader, targets, clock, host)
         self._by_action: Mapping[Action, Callable[
-            [findings.Finding, facts_.Facts], None]] = {
+            [findings.Finding, Facts], None]] = {
                 Action.BURY: self._bury,
                 Action.BURY_REQUEST: self._bury_request,
                 Action.REMAP: self._remap,
@@ -75,7 +76,7 @@ class Repairs:
             }
 
     def repair(
-        self, finding: findings.Finding, facts: facts_.Facts
+        self, finding: findings.Finding, facts: Facts
     ) -> None:
         """Repair what was found, if it is still so.
 
@@ -126,12 +127,12 @@ class Repairs:
         return claim_holders.due_in_cell(row) is claim_holders.Due.NOTHING
 
     def _release(
-        self, finding: findings.Finding, facts: facts_.Facts
+        self, finding: findings.Finding, facts: Facts
     ) -> None:
         assert finding.action is not None
         self.release(facts.uuid, finding.action)
 
-    def _claim(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def _claim(self, finding: findings.Finding, facts: Facts) -> None:
         assert facts.mapping is not None and finding.cell_uuid is not None
         row = facts.rows[finding.cell_uuid]
         if row.provider is None or self._reader.claims is None:
@@ -145,7 +146,7 @@ class Repairs:
                     self._right(facts, row, facts.uuid))
 
     def _reclaim(
-        self, finding: findings.Finding, facts: facts_.Facts
+        self, finding: findings.Finding, facts: Facts
     ) -> None:
         """Claim in the name of a move, and let what is held follow it.
 
@@ -164,7 +165,7 @@ class Repairs:
             store.transfer(name, facts.uuid)
 
     def _right(
-        self, facts: facts_.Facts, row: audit_queries.ServerRow, consumer: str
+        self, facts: Facts, row: audit_queries.ServerRow, consumer: str
     ) -> list[claims_base.Claim]:
         """Return what a server that is on a host is to hold.
 
@@ -192,20 +193,20 @@ class Repairs:
                                   row.project_id or None, row.user_id or None)
                 for provider, resources in taken.items()]
 
-    def _bury(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def _bury(self, finding: findings.Finding, facts: Facts) -> None:
         instance = self._instance(facts.uuid)
         with self._database.reader() as connection:
             if api.requested(connection, [facts.uuid]):
                 return
         self._cell0.bury(
-            context_.admin(), [instance], exception.BuildAborted(
+            context.admin(), [instance], exception.BuildAborted(
                 uuid=facts.uuid,
                 reason='its record was lost, as an audit found'))
         if self._reader.claims is not None:
             self._reader.claims.release([facts.uuid])
 
     def _bury_request(
-        self, finding: findings.Finding, facts: facts_.Facts
+        self, finding: findings.Finding, facts: Facts
     ) -> None:
         """Do what a conductor that takes the request up would do."""
         owner, now = uuidutils.generate_uuid(), self._database.timestamp()
@@ -216,11 +217,11 @@ class Repairs:
             if entry.broken is None:
                 continue
             if self._cell0.bury(
-                    context_.admin(), [self._instance(facts.uuid)],
+                    context.admin(), [self._instance(facts.uuid)],
                     entry.broken, owner) and self._reader.claims is not None:
                 self._reader.claims.release([facts.uuid])
 
-    def _remap(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def _remap(self, finding: findings.Finding, facts: Facts) -> None:
         """Map a server where all else says that it is.
 
         Its row there is held meanwhile, and looked for once more where it is
@@ -257,7 +258,7 @@ class Repairs:
         with self._database.writer() as writing:
             api.remap(writing, *arguments)
 
-    def _purge(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def _purge(self, finding: findings.Finding, facts: Facts) -> None:
         assert finding.cell_uuid is not None
         with api.holding(self._database) as connection:
             if api.lock(connection, facts.uuid) != facts.mapping or (
@@ -266,7 +267,7 @@ class Repairs:
             with self._cell(finding.cell_uuid).writer() as cell:
                 audit_queries.purge_unrun(cell, facts.uuid)
 
-    def _decide(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def _decide(self, finding: findings.Finding, facts: Facts) -> None:
         assert finding.cell_uuid is not None
         cell = self._reader.cells()[finding.cell_uuid]
         with self._database.writer() as connection:
@@ -274,7 +275,7 @@ class Repairs:
                 instance_mappings.decide(
                     connection, [facts.uuid], cell.id, self._clock.now())
 
-    def _map(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def _map(self, finding: findings.Finding, facts: Facts) -> None:
         with self._database.writer() as connection:
             if finding.cell_uuid is not None:
                 row = facts.rows[finding.cell_uuid]
@@ -288,7 +289,7 @@ class Repairs:
             api.map_missing(connection, facts.uuid, project_id or '',
                             user_id, self._clock.now())
 
-    def _forget(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def _forget(self, finding: findings.Finding, facts: Facts) -> None:
         with self._database.writer() as connection:
             if api.lock(connection, facts.uuid) == facts.mapping:
                 api.forget(connection, facts.uuid,

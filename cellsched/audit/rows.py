@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import contextlib
 from typing import Any
 
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
+from cellsched.audit.facts import Reader
 from cellsched.audit import findings
 from cellsched.audit import tasks
 from cellsched.cells import target
 from cellsched.claims import moves
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched import context
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import audit_queries
 from cellsched.db.cell import instance_actions
@@ -32,8 +33,8 @@ class RowRepairs:
     """
 
     def __init__(
-        self, reader: facts_.Reader, targets: target.Targets,
-        clock: clock_.Clock, host: str,
+        self, reader: Reader, targets: target.Targets,
+        clock: Clock, host: str,
     ) -> None:
         self._reader = reader
         self._database = reader.database
@@ -44,7 +45,7 @@ class RowRepairs:
             None if reader.claims is None
             else moves.MoveClaims(reader.claims, host))
 
-    def delete(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def delete(self, finding: findings.Finding, facts: Facts) -> None:
         """Mark a row that no agent will; the API database says so first."""
         assert finding.cell_uuid is not None
         row = facts.rows[finding.cell_uuid]
@@ -57,7 +58,7 @@ class RowRepairs:
                 instances.delete(
                     connection, facts.uuid, self._clock.now(), host=row.host)
 
-    def fail(self, finding: findings.Finding, facts: facts_.Facts) -> None:
+    def fail(self, finding: findings.Finding, facts: Facts) -> None:
         """Put a build that nobody makes into ERROR; what it holds leaks."""
         with self._unchanged(finding, facts) as connection:
             if connection is not None:
@@ -67,7 +68,7 @@ class RowRepairs:
                     self._clock.now(), host=None)
 
     def take_back(
-        self, finding: findings.Finding, facts: facts_.Facts
+        self, finding: findings.Finding, facts: Facts
     ) -> None:
         """Take back the task of a server that nobody moves."""
         assert finding.cell_uuid is not None
@@ -85,7 +86,7 @@ class RowRepairs:
                         uuid=facts.uuid, task=revert.task), self._host, now)
 
     def give_up(
-        self, finding: findings.Finding, facts: facts_.Facts
+        self, finding: findings.Finding, facts: Facts
     ) -> None:
         """End a move that its server does not wait for."""
         assert finding.cell_uuid is not None
@@ -103,7 +104,7 @@ class RowRepairs:
             [row.move.status])
 
     def explain(
-        self, finding: findings.Finding, facts: facts_.Facts
+        self, finding: findings.Finding, facts: Facts
     ) -> None:
         """Record that nobody knows why a server failed."""
         now = self._clock.now()
@@ -116,12 +117,12 @@ class RowRepairs:
                     exception.ReasonUnknown(uuid=facts.uuid), self._host, now)
             else:
                 instance_actions.create_all(
-                    connection, {facts.uuid: context_.admin()}, 'create',
+                    connection, {facts.uuid: context.admin()}, 'create',
                     now, message='Error')
 
     @contextlib.contextmanager
     def _unchanged(
-        self, finding: findings.Finding, facts: facts_.Facts
+        self, finding: findings.Finding, facts: Facts
     ) -> Iterator[Any]:
         """Give a connection where the row is held and as it was, or None."""
         assert finding.cell_uuid is not None

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
 from cellsched.audit import fates
 from cellsched.audit import findings
 from cellsched.db.cell import audit_queries
@@ -15,7 +15,7 @@ from cellsched import objects
 Action = findings.Action
 
 
-def check(facts: facts_.Facts) -> Iterator[findings.Finding]:
+def check(facts: Facts) -> Iterator[findings.Finding]:
     """Yield what of a server in a cell nobody is at work on.
 
     A build goes on as long as its cell keeps what its host was told; any
@@ -81,7 +81,7 @@ _REVERTS = {
 
 
 def _build(
-    facts: facts_.Facts, cell: str | None, row: audit_queries.ServerRow
+    facts: Facts, cell: str | None, row: audit_queries.ServerRow
 ) -> findings.Finding:
     failable = row.host is None and states.State(
         row.vm_state or '', row.task_state) in states.OF_BUILD

@@ -12,15 +12,18 @@ from oslo_log import log
 
 from cellsched.cells import registry
 from cellsched.cells import target
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_rows
 from cellsched.db.cell import belongings
 from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instance_faults
-from cellsched.db.cell import instances as instances_
+from cellsched.db.cell.instances import create
+from cellsched.db.cell.instances import delete
+from cellsched.db.cell.instances import lock
+from cellsched.db.cell.instances import purge
 from cellsched.db import session
 from cellsched import exception
 from cellsched.notify import task_notifier
@@ -40,7 +43,7 @@ class Cell0:
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        targets: target.Targets, clock: clock_.Clock, host: str,
+        targets: target.Targets, clock: Clock, host: str,
         notifier: task_notifier.TaskNotifier | None = None,
     ) -> None:
         self._database = database
@@ -51,7 +54,7 @@ class Cell0:
         self._notifier = notifier or task_notifier.TaskNotifier()
 
     def bury(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         instances: Sequence[objects.Instance], reason: Exception,
         owner: str | None = None,
         specs: Mapping[str, objects.RequestSpec] | None = None,
@@ -102,10 +105,10 @@ class Cell0:
         :param database: that of cell0
         """
         with database.writer() as connection:
-            instances_.purge(connection, instances_.lock(connection, uuids))
+            purge(connection, lock(connection, uuids))
 
     def _bury(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         instances: Sequence[objects.Instance],
         reasons: Mapping[str, Exception], owner: str | None,
         specs: Mapping[str, objects.RequestSpec],
@@ -150,7 +153,7 @@ class Cell0:
             instance = request.instance
             instance.vm_state, instance.task_state = 'error', None
             instance.host = instance.node = None
-        new = instances_.create(
+        new = create(
             connection, [request.instance for request in requests], now)
         belongings.add(
             connection, [burial.requests[uuid] for uuid in new], now)
@@ -180,7 +183,7 @@ class Cell0:
                 return []
             burial.take(build_requests.read(connection, held))
             with database.writer() as in_cell0:
-                instances_.purge(in_cell0, instances_.lock(in_cell0, held))
+                purge(in_cell0, lock(in_cell0, held))
                 return self._write(in_cell0, burial, held)
 
     def _release(
@@ -219,9 +222,9 @@ class Cell0:
         for mapping in mappings:
             uuid = mapping.instance_uuid
             if mapping.queued_for_delete:
-                instances_.delete(connection, uuid, self._clock.now())
+                delete(connection, uuid, self._clock.now())
             else:
-                instances_.purge(connection, [uuid])
+                purge(connection, [uuid])
 
     def explain(
         self, uuids: Iterable[str], obstacle: Exception,
@@ -282,7 +285,7 @@ class _Burial:
     :param instances: as who buries them knows them
     """
 
-    context: context_.RequestContext
+    context: RequestContext
     reasons: Mapping[str, Exception]
     owner: str | None
     instances: Mapping[str, objects.Instance]

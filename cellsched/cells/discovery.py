@@ -9,7 +9,7 @@ from typing import Any
 
 from cellsched.cells import registry
 from cellsched.cells import target
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
@@ -27,7 +27,7 @@ class Discovery:
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        targets: target.Targets, clock: clock_.Clock,
+        targets: target.Targets, clock: Clock,
     ) -> None:
         self._database = database
         self._cells = cells

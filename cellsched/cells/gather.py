@@ -9,8 +9,8 @@ import threading
 from typing import Any
 
 from cellsched.cells import target
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched import objects
 
 
@@ -40,7 +40,7 @@ class Gatherer:
 
     def __init__(
         self, executor: futures.Executor, targets: target.Targets,
-        clock: clock_.Clock, timeout_s: float,
+        clock: Clock, timeout_s: float,
     ) -> None:
         self._executor = executor
         self._targets = targets
@@ -50,9 +50,9 @@ class Gatherer:
         self._hanging: dict[str, futures.Future[Any]] = {}
 
     def gather(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         cells: Iterable[objects.CellMapping],
-        function: Callable[[context_.RequestContext], Any],
+        function: Callable[[RequestContext], Any],
     ) -> Gathered:
         """Call a function with a context aimed at each cell."""
         gathered = Gathered()

@@ -10,7 +10,7 @@ import enum
 
 from cellsched.cells import registry
 from cellsched.cells import target
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instances
 from cellsched.db import session
@@ -37,7 +37,7 @@ class InstanceMapper:
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        targets: target.Targets, clock: clock_.Clock,
+        targets: target.Targets, clock: Clock,
     ) -> None:
         self._database = database
         self._cells = cells

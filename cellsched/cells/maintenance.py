@@ -10,7 +10,7 @@ from oslo_log import log
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.cells import url_templates
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -34,7 +34,7 @@ class CellMaintenance:
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        targets: target.Targets, clock: clock_.Clock,
+        targets: target.Targets, clock: Clock,
     ) -> None:
         self._database = database
         self._cells = cells

@@ -3,7 +3,7 @@
 
 from oslo_log import log
 
-from cellsched.cells import discovery as discovery_
+from cellsched.cells.discovery import Discovery
 from cellsched.db.api import leaders
 from cellsched.db import session
 from cellsched import exception
@@ -31,7 +31,7 @@ class PeriodicDiscovery:
     """
 
     def __init__(
-        self, database: session.Database, discovery: discovery_.Discovery,
+        self, database: session.Database, discovery: Discovery,
         candidate: str, period_s: float,
     ) -> None:
         self._database = database

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cells that there are."""
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.api import cell_mappings
 from cellsched.db import session
 from cellsched import exception
@@ -15,7 +15,7 @@ class CellRegistry:
     """
 
     def __init__(
-        self, database: session.Database, clock: clock_.Clock,
+        self, database: session.Database, clock: Clock,
         interval_s: float,
     ) -> None:
         self._database = database

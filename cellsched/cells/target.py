@@ -9,7 +9,8 @@ import functools
 from typing import Any
 
 from cellsched.cells import url_templates
-from cellsched import context as context_
+from cellsched.context import CellTarget
+from cellsched.context import RequestContext
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
@@ -39,11 +40,11 @@ class Targets:
         self._options = options
         self._own_database = own_database
         #: By what of a mapping they are made of.
-        self._made: dict[tuple[Any, ...], context_.CellTarget] = {}
+        self._made: dict[tuple[Any, ...], CellTarget] = {}
 
     def aim(
-        self, context: context_.RequestContext, cell: objects.CellMapping
-    ) -> context_.RequestContext:
+        self, context: RequestContext, cell: objects.CellMapping
+    ) -> RequestContext:
         """Return a new context that is aimed at the cell.
 
         Its transport is opened when it is first asked for.
@@ -55,7 +56,7 @@ class Targets:
         key = tuple(made_of.values())
         target = self._made.get(key)
         if target is None:
-            target = self._made[key] = context_.CellTarget(
+            target = self._made[key] = CellTarget(
                 uuid=cell.uuid, name=cell.identity,
                 database=self.database(cell),
                 open_transport=self._transport_opener(cell))

@@ -5,7 +5,7 @@ from oslo_log import log
 
 from cellsched.cells import gather
 from cellsched.cells import registry
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db.cell import services
 from cellsched.rpc import compute_cap
 
@@ -21,7 +21,7 @@ def over_cells(
     """
     asked = {cell.uuid: cell for cell in cells.real()}
     gathered = gatherer.gather(
-        context_.admin(), asked.values(), _version_there)
+        context.admin(), asked.values(), _version_there)
     failed = {**gathered.failures,
               **dict.fromkeys(gathered.silent, 'it does not answer')}
     for uuid, reason in failed.items():
@@ -33,7 +33,7 @@ def over_cells(
         frozenset(failed))
 
 
-def _version_there(aimed: context_.RequestContext) -> int | None:
+def _version_there(aimed: context.RequestContext) -> int | None:
     assert aimed.cell is not None
     with aimed.cell.database.reader() as connection:
         return services.lowest_version(connection, services.COMPUTE)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import enum
-import random as random_
+from random import Random
 from typing import Any
 from typing import ClassVar
 from typing import Protocol
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 from cellsched import objects
 from cellsched.objects import resources
@@ -215,11 +215,11 @@ class ClaimStoreParts(Protocol):
         """Databases by their URLs, each opened once."""
 
     @property
-    def clock(self) -> clock_.Clock:
+    def clock(self) -> Clock:
         """The process's clock."""
 
     @property
-    def random(self) -> random_.Random:
+    def random(self) -> Random:
         """The source of chance, for whoever must not retry in step."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import random as random_
+from random import Random
 import threading
 from typing import Any
 from typing import Self
@@ -32,7 +32,7 @@ class MemoryClaims(base.ClaimStore):
         base.Trait.ATOMIC, base.Trait.GROUPS, base.Trait.FEED,
         base.Trait.CONSUMER_LIST, base.Trait.QUERY})
 
-    def __init__(self, random: random_.Random | None = None) -> None:
+    def __init__(self, random: Random | None = None) -> None:
         self._lock = threading.Lock()
         self._random = random
         self._held: dict[str, list[base.Claim]] = {}

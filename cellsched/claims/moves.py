@@ -9,7 +9,8 @@ row says that it is there, that becomes what it holds.
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
-import uuid as uuid_
+from uuid import UUID
+from uuid import uuid5
 
 from oslo_log import log
 
@@ -24,12 +25,12 @@ from cellsched import objects
 LOG = log.getLogger(__name__)
 
 #: In which instances have the names by which they claim where they go.
-_NAMESPACE = uuid_.UUID('6f1e2c7a-5b0d-4d3e-9a84-c2f7d0b9e615')
+_NAMESPACE = UUID('6f1e2c7a-5b0d-4d3e-9a84-c2f7d0b9e615')
 
 
 def consumer(instance: str) -> str:
     """Return the name in which an instance claims where it is moved to."""
-    return str(uuid_.uuid5(_NAMESPACE, instance))
+    return str(uuid5(_NAMESPACE, instance))
 
 
 def names(instances_: Sequence[str]) -> list[str]:

@@ -13,11 +13,11 @@ whatever the server says, refusals too, is an answer. Only :class:`NotSent` and
 
 from collections.abc import Callable
 from collections.abc import Iterator
-import random as random_
+from random import Random
 import re
 from typing import TypeVar
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 
 _Outcome = TypeVar('_Outcome')
 
@@ -40,7 +40,7 @@ class GivenUp(Exception):
 
 
 def attempts(
-    clock: clock_.Clock, random: random_.Random, patience_s: float,
+    clock: Clock, random: Random, patience_s: float,
     most_s: float = MOST_S,
 ) -> Iterator[int]:
     """Yield the numbers of attempts, from 0, and wait between them.
@@ -64,8 +64,8 @@ def attempts(
 
 
 def first_outcome(
-    attempt: Callable[[], _Outcome | None], clock: clock_.Clock,
-    random: random_.Random, patience_s: float,
+    attempt: Callable[[], _Outcome | None], clock: Clock,
+    random: Random, patience_s: float,
 ) -> _Outcome:
     """Return the first outcome of an attempt that is not None.
 

@@ -16,7 +16,7 @@ from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
     from cellsched.db.api import aggregates
 
 #: The key that ``--zone`` stands for.
@@ -60,7 +60,7 @@ class CreateAggregate(_One):
         cellsched aggregate create fast --zone east --property ssd=true
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -83,7 +83,7 @@ class ListAggregates(base.Lister):
         cellsched aggregate list -f json
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('ID', 'Name', 'Availability Zone', 'Properties', 'Hosts')
 
     def take_action(
@@ -103,7 +103,7 @@ class ShowAggregate(_One):
         cellsched aggregate show fast
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -125,7 +125,7 @@ class SetAggregate(_One):
         cellsched aggregate set fast --property ssd=true --no-property gpu
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -153,7 +153,7 @@ class AddHosts(_One):
         cellsched aggregate add-host fast compute1 compute2
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -176,7 +176,7 @@ class RemoveHosts(_One):
         cellsched aggregate remove-host fast compute1
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -199,7 +199,7 @@ class DeleteAggregate(report.ChangeCommand):
         cellsched aggregate delete fast slow
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

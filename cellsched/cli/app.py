@@ -34,18 +34,18 @@ from cliff import command
 
 from cellsched.cli import base
 from cellsched.cli import command_manager
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 from cellsched import urls
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from cellsched.assembly import api as api_
+    from cellsched.assembly.api import API
     from cellsched.assembly import command as assembly
     from cellsched.assembly import planner
-    from cellsched.cli import deployment as deployment_
-    from cellsched import context as context_
+    from cellsched.cli.deployment import ReadDeployment
+    from cellsched.context import RequestContext
     from cellsched import embedding
 
 #: What a shell says of a process that lost its reader.
@@ -79,9 +79,9 @@ class App(app.App):
 
     def __init__(
         self, stdout: TextIO | None = None, stderr: TextIO | None = None,
-        clock: clock_.Clock | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        self.clock = clock or clock_.Clock()
+        self.clock = clock or Clock()
         super().__init__(
             inspect.getdoc(self), metadata.version('cellsched'),
             command_manager.Commands(self.namespace), stdout=stdout,
@@ -138,7 +138,7 @@ class App(app.App):
             self.conf, self.clock, None, parts.databases, parts.transports)
 
     @functools.cached_property
-    def api(self) -> 'api_.API':
+    def api(self) -> 'API':
         """Return the API that a front end calls."""
         parts = self.parts
         from cellsched.assembly import command as assembly
@@ -149,7 +149,7 @@ class App(app.App):
         return made
 
     @functools.cached_property
-    def sending_api(self) -> 'api_.API':
+    def sending_api(self) -> 'API':
         """The same, for commands that send a message to conductors.
 
         :raises cellsched.exception.BrokerRefused: the broker refuses
@@ -310,7 +310,7 @@ class Shell(App):
     namespace = 'cellsched.cli'
 
     @functools.cached_property
-    def deployment(self) -> 'deployment_.ReadDeployment':
+    def deployment(self) -> 'ReadDeployment':
         """The deployment that commands read which change nothing."""
         from cellsched.cli import deployment
 
@@ -331,19 +331,19 @@ class Shell(App):
                 help=f'the {name} {what} ({variable}; by default admin)')
         return parser
 
-    def context(self) -> 'context_.RequestContext':
+    def context(self) -> 'RequestContext':
         """Return who asks: an administrator, in a project.
 
         :raises cellsched.exception.InvalidField: no id that can be kept
         """
         from cellsched.api import validation
-        from cellsched import context as context_
+        from cellsched.context import RequestContext
 
         options = self.options
         validation.check_text(
             'options', '--os-project-id', options.os_project_id)
         validation.check_text('options', '--os-user-id', options.os_user_id)
-        return context_.RequestContext(
+        return RequestContext(
             project_id=options.os_project_id, user_id=options.os_user_id,
             is_admin=True)
 

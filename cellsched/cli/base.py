@@ -17,7 +17,7 @@ from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import App
 
 _EPILOG = ('Options of every command, such as --config-file, are shown by '
            '{name} --help.')
@@ -57,7 +57,7 @@ class Command(command.Command):
     and ends the process with :attr:`failure_code`.
     """
 
-    app: 'app_.App'
+    app: 'App'
 
     #: Kinds of plug-ins that it uses. Before it does anything it imports
     #: them, and refuses options of theirs that make no sense.

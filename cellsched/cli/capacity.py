@@ -13,7 +13,7 @@ from cellsched.cli import request_options
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 #: Exit code.
 FITS_NOWHERE = 2
@@ -44,7 +44,7 @@ class ShowCapacity(base.Lister):
 
     kinds = base.DECISIONS
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('Cell', 'Hosts', 'Passing Hosts', 'Servers')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cellsched.cli import base
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 
 class ListCellStates(base.Lister):
@@ -22,7 +22,7 @@ class ListCellStates(base.Lister):
         cellsched cell list -f json
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('Name', 'UUID', 'Status', 'State', 'Hosts', 'Hosts Up',
                'Servers')
 
@@ -47,7 +47,7 @@ class ShowCellState(base.ShowOne):
         cellsched cell show cell1
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('name', 'uuid', 'status', 'state', 'reason', 'hosts',
                'hosts_up', 'servers', 'transport_url', 'database_connection')
 

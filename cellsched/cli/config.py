@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from typing import TYPE_CHECKING
 
-from cellsched.cli import app as app_
+from cellsched.cli.app import App
 from cellsched.cli import report
 from cellsched import urls
 
@@ -37,7 +37,7 @@ class ValidateConfig(report.ReportCommand):
         cellsched config validate --connect -f json
     """
 
-    app: 'app_.App'
+    app: 'App'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

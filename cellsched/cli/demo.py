@@ -20,9 +20,10 @@ from cellsched.cli import progress
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
-    from cellsched.cli import scenario as scenario_
-    from cellsched import clock as clock_
+    from cellsched.cli.app import Shell
+    from cellsched.cli.scenario import Request
+    from cellsched.cli.scenario import Scenario
+    from cellsched.clock import Clock
     from cellsched.listing import server
     from cellsched.testing import deployment
 
@@ -54,7 +55,7 @@ class Demo(base.Lister):
         cellsched demo --scenario my-cells.yaml --keep /tmp/demo -f json
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('UUID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -83,9 +84,9 @@ class Demo(base.Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        from cellsched.cli import scenario as scenario_
+        from cellsched.cli.scenario import load
 
-        scenario = scenario_.load(parsed_args.scenario or _default())
+        scenario = load(parsed_args.scenario or _default())
         with (_directory(parsed_args.keep) as directory,
               self._started(directory, scenario) as world):
             play = Play(world, scenario, self.app.clock)
@@ -104,7 +105,7 @@ class Demo(base.Lister):
 
     @contextlib.contextmanager
     def _started(
-        self, directory: pathlib.Path, scenario: 'scenario_.Scenario'
+        self, directory: pathlib.Path, scenario: 'Scenario'
     ) -> 'Iterator[deployment.Deployment]':
         """Give the cells of a scenario, while they run.
 
@@ -144,15 +145,15 @@ class Play:
     """
 
     def __init__(
-        self, world: 'deployment.Deployment', scenario: 'scenario_.Scenario',
-        clock: 'clock_.Clock',
+        self, world: 'deployment.Deployment', scenario: 'Scenario',
+        clock: 'Clock',
     ) -> None:
-        from cellsched import context as context_
+        from cellsched import context
 
         self._api = world.api
         self._scenario = scenario
         self._clock = clock
-        self._context = context_.RequestContext(
+        self._context = context.RequestContext(
             user_id='demo', project_id='demo', is_admin=True)
         self.servers: 'list[server.Server]' = []
         self.unexpected: list[str] = []
@@ -186,7 +187,7 @@ class Play:
             if wrong:
                 self.unexpected.append(f'{request.name}: {wrong}')
 
-    def _create(self, request: 'scenario_.Request') -> list[str]:
+    def _create(self, request: 'Request') -> list[str]:
         return self._api.servers.create(
             self._context, request.name, request.flavor,
             availability_zone=request.availability_zone,
@@ -194,7 +195,7 @@ class Play:
             min_count=request.min_count or request.count)
 
     def _play(
-        self, request: 'scenario_.Request', uuids: list[str],
+        self, request: 'Request', uuids: list[str],
         advance: Callable[[int], None],
     ) -> 'list[server.Server]':
         from cellsched.cli import server_watch
@@ -225,7 +226,7 @@ def _has_fate(found: 'server.Server') -> bool:
 
 
 def _compare(
-    request: 'scenario_.Request', found: 'list[server.Server]'
+    request: 'Request', found: 'list[server.Server]'
 ) -> str | None:
     """Return how servers differ from what was expected; None if not."""
     expect = {'status': 'ACTIVE', **request.expect}
@@ -244,11 +245,11 @@ def _compare(
 
 def _use(world: 'deployment.Deployment') -> list[chart.Bar]:
     """Return a bar for each resource of each cell, and of what is shared."""
-    from cellsched import context as context_
+    from cellsched.context import admin
 
     totals: dict[tuple[str, str], list[int]] = collections.defaultdict(
         lambda: [0, 0])
-    for each in world.api.providers.list(context_.admin()).providers:
+    for each in world.api.providers.list(admin()).providers:
         for resource, has in each.inventories.items():
             total = totals[each.cell or each.name, resource]
             total[0] += has.used

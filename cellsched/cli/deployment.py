@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 from cellsched.cli import progress
 
 if TYPE_CHECKING:
-    from cellsched.cells import gather as gather_
-    from cellsched.cli import app as app_
-    from cellsched import context as context_
-    from cellsched.db.api import decisions as decisions_
-    from cellsched.hosts import document as document_
+    from cellsched.cells.gather import Gathered
+    from cellsched.cells.gather import Gatherer
+    from cellsched.cli.app import App
+    from cellsched.context import RequestContext
+    from cellsched.db.api.decisions import DecisionRow
+    from cellsched.hosts import document
     from cellsched import objects
     from cellsched.scheduler.explanation import decision_record
     from cellsched.scheduler import planning
@@ -34,7 +35,7 @@ class Planner(Protocol):
     """Decides as a scheduler does, and takes nothing."""
 
     def plan(
-        self, context: 'context_.RequestContext',
+        self, context: 'RequestContext',
         request: 'objects.RequestSpec', uuids: Sequence[str], alternates: int,
         /,
     ) -> 'tuple[list[list[Any]], decision_record.Decision]':
@@ -85,12 +86,12 @@ class ReadDeployment(abc.ABC):
         """
 
     @abc.abstractmethod
-    def snapshot(self) -> 'document_.HostDocument':
+    def snapshot(self) -> 'document.HostDocument':
         """Return the hosts as they are now."""
 
     @abc.abstractmethod
     def planner(
-        self, snapshot: 'document_.HostDocument | None' = None
+        self, snapshot: 'document.HostDocument | None' = None
     ) -> Planner:
         """Return what plans on the hosts as they are now.
 
@@ -99,7 +100,7 @@ class ReadDeployment(abc.ABC):
 
     @abc.abstractmethod
     def room(
-        self, snapshot: 'document_.HostDocument',
+        self, snapshot: 'document.HostDocument',
         request: 'objects.RequestSpec',
     ) -> 'planning.Room':
         """Return how many servers of one kind fit, and what rejects.
@@ -112,7 +113,7 @@ class ReadDeployment(abc.ABC):
     @abc.abstractmethod
     def decisions(
         self, name: str, limit: int | None
-    ) -> 'list[decisions_.DecisionRow]':
+    ) -> 'list[DecisionRow]':
         """Return the decisions on a server or a request, the newest first.
 
         :param name: uuid of a server, or id of a request
@@ -124,7 +125,7 @@ class OwnDeployment(ReadDeployment):
 
     retention_option = '[scheduler] decision_retention'
 
-    def __init__(self, app: 'app_.App') -> None:
+    def __init__(self, app: 'App') -> None:
         self._app = app
 
     @property
@@ -152,19 +153,19 @@ class OwnDeployment(ReadDeployment):
 
         return self._app.api.server_groups.get(context.admin(), uuid)
 
-    def snapshot(self) -> 'document_.HostDocument':
+    def snapshot(self) -> 'document.HostDocument':
         app = self._app
         parts = app.planner_parts
         from cellsched.assembly import planner
         from cellsched import context
 
-        parts.gatherer = cast('gather_.Gatherer', CountingGatherer(
+        parts.gatherer = cast('Gatherer', CountingGatherer(
             parts.gatherer, app.stderr))
         return planner.planner(app.conf, parts).loader.snapshot(
             context.admin())
 
     def planner(
-        self, snapshot: 'document_.HostDocument | None' = None
+        self, snapshot: 'document.HostDocument | None' = None
     ) -> Planner:
         app = self._app
         parts = app.planner_parts
@@ -177,7 +178,7 @@ class OwnDeployment(ReadDeployment):
         return planner.planner(app.conf, parts)
 
     def room(
-        self, snapshot: 'document_.HostDocument',
+        self, snapshot: 'document.HostDocument',
         request: 'objects.RequestSpec',
     ) -> 'planning.Room':
         from cellsched.scheduler import planning
@@ -186,7 +187,7 @@ class OwnDeployment(ReadDeployment):
 
     def decisions(
         self, name: str, limit: int | None
-    ) -> 'list[decisions_.DecisionRow]':
+    ) -> 'list[DecisionRow]':
         from cellsched.db.api import decisions
 
         with self._app.parts.database.reader() as connection:
@@ -196,20 +197,20 @@ class OwnDeployment(ReadDeployment):
 class CountingGatherer:
     """Asks cells, and shows how many are through."""
 
-    def __init__(self, gatherer: 'gather_.Gatherer', stream: TextIO) -> None:
+    def __init__(self, gatherer: 'Gatherer', stream: TextIO) -> None:
         self._gatherer = gatherer
         self._stream = stream
 
     def gather(
-        self, context: 'context_.RequestContext',
+        self, context: 'RequestContext',
         cells: 'Iterable[objects.CellMapping]',
-        function: Callable[['context_.RequestContext'], Any],
-    ) -> 'gather_.Gathered':
+        function: Callable[['RequestContext'], Any],
+    ) -> 'Gathered':
         cells = list(cells)
         done = itertools.count(1)
         with progress.bar('Reading cells', len(cells),
                           self._stream) as advance:
-            def ask(aimed: 'context_.RequestContext') -> Any:
+            def ask(aimed: 'RequestContext') -> Any:
                 try:
                     return function(aimed)
                 finally:

@@ -11,7 +11,7 @@ from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
     from cellsched.db.api import decisions
 
 
@@ -31,7 +31,7 @@ class Explain(report.ReportCommand):
         cellsched explain req-0d1fb7f1-2d9e-4c62-8f3b-0a5c0f6a1c11 --all
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

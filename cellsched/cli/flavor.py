@@ -10,7 +10,7 @@ from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
     from cellsched import objects
 
 _SHOWN = ('id', 'name', 'ram', 'disk', 'ephemeral', 'swap', 'vcpus',
@@ -25,7 +25,7 @@ class CreateFlavor(base.ShowOne):
         cellsched flavor create m1.small --ram 2048 --vcpus 1 --disk 20
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -63,7 +63,7 @@ class ListFlavors(base.Lister):
         cellsched flavor list -f json
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('ID', 'Name', 'RAM', 'Disk', 'Ephemeral', 'VCPUs')
 
     def take_action(
@@ -83,7 +83,7 @@ class ShowFlavor(base.ShowOne):
         cellsched flavor show m1.small
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -109,7 +109,7 @@ class SetFlavor(base.ShowOne):
         cellsched flavor set m1.small --no-property --property quota:disk=1
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -154,7 +154,7 @@ class UnsetFlavor(base.ShowOne):
         cellsched flavor unset m1.small --property hw:cpu_policy
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -181,7 +181,7 @@ class DeleteFlavor(report.ChangeCommand):
         cellsched flavor delete m1.small m1.large
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -18,8 +18,9 @@ from cellsched.cli import host_providers
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
-    from cellsched.hosts import document as document_
+    from cellsched.cli.app import App
+    from cellsched.cli.app import Shell
+    from cellsched.hosts.document import HostDocument
 
 #: The largest snapshot that is read.
 _BYTES_MAX = 1024 ** 3
@@ -42,7 +43,7 @@ class ListHosts(base.Lister):
 
     kinds = base.DECISIONS
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = _COLUMNS
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -73,7 +74,7 @@ class ShowHost(base.ShowOne):
 
     kinds = base.DECISIONS
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = (*_COLUMNS, 'Providers', 'Columns')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -119,7 +120,7 @@ class ExportHosts(base.Command):
 
     kinds = base.DECISIONS
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -130,9 +131,9 @@ class ExportHosts(base.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         snapshot = snapshot_of(self.app, None)
-        from cellsched.hosts import document as document_
+        from cellsched.hosts.document import dump
 
-        document = document_.dump(snapshot)
+        document = dump(snapshot)
         if parsed_args.file == '-':
             _write(document, self.app.stdout)
         else:
@@ -149,13 +150,14 @@ class _Values(columns.FormattableColumn[dict[str, Any]]):
             if not host_providers.is_told(name))
 
 
-def read(app: 'app_.App', path: pathlib.Path) -> 'document_.HostDocument':
+def read(app: 'App', path: pathlib.Path) -> 'HostDocument':
     """Return the snapshot in a file.
 
     :raises cellsched.exception.InvalidField: names the field
     """
     from cellsched.hosts import column_providers
-    from cellsched.hosts import document as document_
+    from cellsched.hosts.document import load
+    from cellsched.hosts.document import parse
 
     try:
         with path.open('rb') as file:
@@ -168,8 +170,8 @@ def read(app: 'app_.App', path: pathlib.Path) -> 'document_.HostDocument':
         raise exception.InvalidField(
             where='snapshot', field='document',
             expected=f'at most {_BYTES_MAX} bytes')
-    snapshot = document_.load(
-        document_.parse(text),
+    snapshot = load(
+        parse(text),
         column_providers.load(),
         app.conf.scheduler.cell_failure_half_life)
     _warn(app, snapshot)
@@ -177,8 +179,8 @@ def read(app: 'app_.App', path: pathlib.Path) -> 'document_.HostDocument':
 
 
 def snapshot_of(
-    app: 'app_.Shell', path: pathlib.Path | None
-) -> 'document_.HostDocument':
+    app: 'Shell', path: pathlib.Path | None
+) -> 'HostDocument':
     """Return the hosts of a file, or of the deployment as it is now."""
     if path is not None:
         return read(app, path)
@@ -187,14 +189,14 @@ def snapshot_of(
     return snapshot
 
 
-def _warn(app: 'app_.App', snapshot: 'document_.HostDocument') -> None:
+def _warn(app: 'App', snapshot: 'HostDocument') -> None:
     for cell in snapshot.silent:
         app.warn(f'warning: cell {cell} did not answer; its hosts are '
                  'missing or old')
 
 
 def _rows(
-    snapshot: 'document_.HostDocument', rows: Iterable[int], down_s: float
+    snapshot: 'HostDocument', rows: Iterable[int], down_s: float
 ) -> Iterator[dict[str, Any]]:
     """Yield what is shown of hosts."""
     table = snapshot.table
@@ -223,7 +225,7 @@ def _rows(
             'Instances': int(table['num_instances'][row])}
 
 
-def _values(snapshot: 'document_.HostDocument', row: int) -> dict[str, Any]:
+def _values(snapshot: 'HostDocument', row: int) -> dict[str, Any]:
     """Return what a host's columns hold, as a snapshot has it."""
     from cellsched.hosts import document as document_
 

@@ -14,7 +14,7 @@ from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched.api import host_drain
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 _AT_ONCE = 10
 _TIMEOUT_S = 3600
@@ -31,7 +31,7 @@ class SetHost(report.ChangeCommand):
         cellsched host set host1 --enable
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -64,7 +64,7 @@ class _Emptying(base.Lister):
     kinds = base.SERVERS
     sends = True
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('ID', 'Name', 'Outcome', 'Reason')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -24,10 +24,11 @@ class HostProviders(columns.FormattableColumn[list[dict[str, Any]]]):
 
 def is_told(name: str) -> bool:
     """Return whether a column says what is told of providers."""
-    from cellsched.hosts import columns as columns_
+    from cellsched.hosts.columns import AT
+    from cellsched.hosts.columns import ROOM
 
     return name in _TOLD or (
-        name.startswith(columns_.ROOM) and columns_.AT in name)
+        name.startswith(ROOM) and AT in name)
 
 
 def of(hosts: 'view.Hosts', row: int) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.archive import archiver as archiver_
+    from cellsched.archive.archiver import Archiver
+    from cellsched.archive.archiver import ArchiveReport
     from cellsched import objects
 
 #: Exit codes of ``archive_deleted_rows``.
@@ -94,7 +95,7 @@ class _Archiving(base.Command):
             return date
         return date.astimezone(datetime.UTC).replace(tzinfo=None)
 
-    def archiver(self, code: int) -> 'archiver_.Archiver':
+    def archiver(self, code: int) -> 'Archiver':
         """Return the archiver, if there is an API database."""
         if not self.app.conf.api_database.connection:
             raise self.refuse(
@@ -106,14 +107,14 @@ class _Archiving(base.Command):
         return assembly.archiver(self.app.conf, parts)
 
     def cells(
-        self, archiver: 'archiver_.Archiver', everything: bool
+        self, archiver: 'Archiver', everything: bool
     ) -> 'list[objects.CellMapping]':
         """Return the cells that were asked for."""
         return archiver.cells(
             None if everything else self.app.parts.cell_database.url)
 
     def tell(
-        self, verbose: bool, report: 'archiver_.ArchiveReport'
+        self, verbose: bool, report: 'ArchiveReport'
     ) -> None:
         """Say what was done, and which cells failed."""
         if verbose:
@@ -203,10 +204,10 @@ class ArchiveDeletedRows(_Archiving):
         return ARCHIVED if report.rows and not args.until_complete else 0
 
     def _archive(
-        self, args: argparse.Namespace, archiver: 'archiver_.Archiver',
+        self, args: argparse.Namespace, archiver: 'Archiver',
         cells: 'list[objects.CellMapping]', before: datetime.datetime,
         max_rows: int,
-    ) -> 'archiver_.ArchiveReport':
+    ) -> 'ArchiveReport':
         rows: collections.Counter[tuple[str, str]] = collections.Counter()
         done = 0
         with progress.bar('archiving', archiver.size(cells, before),

@@ -10,7 +10,7 @@ from cellsched import exception
 from cellsched import urls
 
 if TYPE_CHECKING:
-    from cellsched.cells import maintenance as maintenance_
+    from cellsched.cells.maintenance import CellMaintenance
     from cellsched.cli import app
 
 #: Exit codes.
@@ -296,7 +296,7 @@ def check_uuid(option: str, uuid: str | None) -> None:
                      f'4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e, not {uuid!a:.60}')
 
 
-def maintenance_of(app: 'app.App') -> 'maintenance_.CellMaintenance':
+def maintenance_of(app: 'app.App') -> 'CellMaintenance':
     """Return what changes the mappings of the configured deployment."""
     from cellsched.cells import maintenance
 

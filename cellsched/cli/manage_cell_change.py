@@ -10,8 +10,8 @@ from cellsched.cli import manage_cell
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cells import maintenance as maintenance_
-    from cellsched.cli import app as app_
+    from cellsched.cells import maintenance
+    from cellsched.cli.app import App
 
 #: Exit codes of ``update_cell``; 1 is a cell that there is not.
 FAILED = 2
@@ -212,13 +212,13 @@ class DeleteHost(base.Command):
         return 0
 
 
-def _maintenance(app: 'app_.App') -> 'maintenance_.CellMaintenance':
+def _maintenance(app: 'App') -> 'maintenance.CellMaintenance':
     manage_cell.check_schema(app)
     return manage_cell.maintenance_of(app)
 
 
 def _report(
-    app: 'app_.App', exc: exception.CellschedException, code: int
+    app: 'App', exc: exception.CellschedException, code: int
 ) -> int:
     """Report an error; return the exit code."""
     app.report(exc)

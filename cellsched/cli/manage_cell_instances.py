@@ -11,7 +11,7 @@ from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched.cells import instance_mapper
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import App
 
 #: Exit codes of ``map_instances``.
 MORE = 1
@@ -170,7 +170,7 @@ def _add_transport(parser: argparse.ArgumentParser) -> None:
 
 
 def _map_cell_and_hosts(
-    app: 'app_.App', transport_url: str | None, name: str | None = None
+    app: 'App', transport_url: str | None, name: str | None = None
 ) -> str | None:
     """Map the configured cell and its hosts; return its uuid, if it has any.
 
@@ -204,7 +204,7 @@ def _map_cell_and_hosts(
     return uuid
 
 
-def _mapper(app: 'app_.App') -> 'instance_mapper.InstanceMapper':
+def _mapper(app: 'App') -> 'instance_mapper.InstanceMapper':
     manage_cell.check_schema(app)
     from cellsched.cells import instance_mapper
 
@@ -214,7 +214,7 @@ def _mapper(app: 'app_.App') -> 'instance_mapper.InstanceMapper':
 
 
 def _map_instances(
-    app: 'app_.App', uuid: str, most: int | None = None
+    app: 'App', uuid: str, most: int | None = None
 ) -> int:
     mapper = _mapper(app)
     with progress.bar('mapping', mapper.count(uuid), app.stderr) as show:

@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 from typing import TypeVar
 
-from cellsched.cli import app as app_
+from cellsched.cli.app import App
 from cellsched.cli import progress
 from cellsched.cli import report
 from cellsched import exception
@@ -154,7 +154,7 @@ class CopyClaims(report.ReportCommand):
 
 
 def _target_parts(
-    app: app_.App, files: Sequence[str]
+    app: App, files: Sequence[str]
 ) -> 'assembly.CommandParts':
     """Return the parts of another configuration; to be closed."""
     from cellsched.assembly import command as assembly

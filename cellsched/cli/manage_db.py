@@ -11,10 +11,10 @@ from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.cli import app
-    from cellsched.db import schema as schema_
+    from cellsched.db.schema import Schema
     from cellsched.db import session
 
-    Target = tuple[schema_.Schema, session.Database]
+    Target = tuple[Schema, session.Database]
 
 
 class _Sync(base.Command):
@@ -234,7 +234,7 @@ def _cell(app: 'app.App') -> 'Target':
     return _cell_schema(), app.parts.cell_database
 
 
-def _cell_schema() -> 'schema_.Schema':
+def _cell_schema() -> 'Schema':
     from cellsched.db import cell
 
     return cell.SCHEMA

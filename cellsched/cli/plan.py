@@ -17,8 +17,8 @@ from cellsched.cli import report
 from cellsched.cli import request_options
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
-    from cellsched.cli import deployment as deployment_
+    from cellsched.cli.app import Shell
+    from cellsched.cli.deployment import Planner
     from cellsched import objects
 
 #: Exit code.
@@ -47,7 +47,7 @@ class Plan(report.ReportCommand):
 
     kinds = base.DECISIONS
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -88,7 +88,7 @@ class Plan(report.ReportCommand):
 
     def _planner(
         self, args: argparse.Namespace
-    ) -> tuple['deployment_.Planner', Mapping[str, str]]:
+    ) -> tuple['Planner', Mapping[str, str]]:
         """Return what decides, and the names of cells."""
         deployment = self.app.deployment
         if args.snapshot is not None:

@@ -6,7 +6,7 @@ import contextlib
 from typing import Protocol
 from typing import TextIO
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 
 _WIDTH = 40
 
@@ -23,7 +23,7 @@ class Progress(Protocol):
 
 @contextlib.contextmanager
 def bar(
-    what: str, total: int, stream: TextIO, clock: clock_.Clock | None = None
+    what: str, total: int, stream: TextIO, clock: Clock | None = None
 ) -> Iterator[Progress]:
     """Show a bar while something is done; give what tells how far it is.
 
@@ -61,7 +61,7 @@ def _bar(what: str, total: int, stream: TextIO) -> Iterator[Progress]:
 
 
 def _lines(
-    what: str, total: int, stream: TextIO, clock: clock_.Clock
+    what: str, total: int, stream: TextIO, clock: Clock
 ) -> Progress:
     said_at = clock.monotonic()
 

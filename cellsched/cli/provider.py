@@ -21,7 +21,7 @@ from cellsched import plugins
 
 if TYPE_CHECKING:
     from cellsched.api import provider_records
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 _RESOURCE = re.compile(r'([^:=]+)(?::([^:=]+))?=(.*)', re.DOTALL)
 
@@ -82,7 +82,7 @@ class ListProviders(base.Lister):
 
     kinds = (plugins.CLAIMS,)
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('Name', 'UUID', 'Kind', 'Parent', 'Root', 'Cell', 'Aggregate',
                'Inventories', 'Over Capacity', 'Traits')
 
@@ -109,7 +109,7 @@ class _One(base.ShowOne):
 
     kinds = (plugins.CLAIMS,)
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('name', 'uuid', 'kind', 'parent', 'root', 'host', 'cell',
                'aggregate', 'consumers', 'inventories', 'over_capacity',
                'traits')
@@ -232,7 +232,7 @@ class DeleteProvider(report.ChangeCommand):
 
     kinds = (plugins.CLAIMS,)
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -249,7 +249,7 @@ class DeleteProvider(report.ChangeCommand):
 
 
 def read(
-    app: 'app_.Shell', kind: str | None = None
+    app: 'Shell', kind: str | None = None
 ) -> 'list[provider_records.ProviderRecord]':
     """Return all providers; cells that do not answer are named."""
     page = app.api.providers.list(app.context(), kind)

@@ -10,7 +10,7 @@ from cellsched.cli import base
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 _COLUMNS = ('Resource', 'Limit', 'Used', 'Pending')
 
@@ -27,7 +27,7 @@ class _Quotas(base.Lister):
 
     kinds = (plugins.QUOTA,)
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns: ClassVar[tuple[str, ...]] = _COLUMNS
 
     def _values(

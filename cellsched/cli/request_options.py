@@ -11,7 +11,7 @@ from cellsched.cli import server
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
     from cellsched import objects
 
 #: The largest amount of anything.
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def made(
-    app: 'app_.Shell', args: argparse.Namespace, count: int = 1
+    app: 'Shell', args: argparse.Namespace, count: int = 1
 ) -> 'objects.RequestSpec':
     """Return what is asked for, of the file and the options.
 
@@ -103,7 +103,7 @@ def made(
 
 
 def _add_flavor(
-    app: 'app_.Shell', request: 'objects.RequestSpec',
+    app: 'Shell', request: 'objects.RequestSpec',
     args: argparse.Namespace,
 ) -> None:
     from cellsched import objects
@@ -126,7 +126,7 @@ def _add_flavor(
 
 
 def _add_group(
-    app: 'app_.Shell', request: 'objects.RequestSpec',
+    app: 'Shell', request: 'objects.RequestSpec',
     args: argparse.Namespace,
 ) -> None:
     if args.group is None:
@@ -139,7 +139,7 @@ def _add_group(
 
 
 def _check(
-    app: 'app_.Shell', request: 'objects.RequestSpec',
+    app: 'Shell', request: 'objects.RequestSpec',
     args: argparse.Namespace, count: int,
 ) -> None:
     from cellsched.api import validation

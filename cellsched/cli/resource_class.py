@@ -12,7 +12,7 @@ from cellsched.cli import provider
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 
 class ListResourceClasses(base.Lister):
@@ -29,7 +29,7 @@ class ListResourceClasses(base.Lister):
 
     kinds = (plugins.CLAIMS,)
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('Name', 'Unit', 'Providers', 'Capacity', 'Used')
 
     def take_action(

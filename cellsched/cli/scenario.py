@@ -14,7 +14,8 @@ import jsonschema
 
 from cellsched.api import provider_fields
 from cellsched.compute import children
-from cellsched import document as document_
+from cellsched.document import invalid
+from cellsched.document import read
 from cellsched import exception
 from cellsched.objects import request_groups
 from cellsched.objects import resources
@@ -161,12 +162,12 @@ def load(path: pathlib.Path) -> Scenario:
     :raises cellsched.exception.InvalidField: names the file, the field and
         what was expected
     """
-    document = document_.read(path)
+    document = read(path)
     errors = sorted(
         _Validator(SCHEMA).iter_errors(document),
         key=lambda error: [str(part) for part in error.absolute_path])
     for error in errors:
-        raise document_.invalid(path, error.absolute_path, _expected(error))
+        raise invalid(path, error.absolute_path, _expected(error))
     _check_names(path, document)
     _check_resources(path, document)
     _check_options(path, document.get('options', {}))
@@ -208,7 +209,7 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
             field = ('cells', number, 'hosts', place, 'name')
             name = host['name']
             if name in hosts:
-                raise document_.invalid(path, field, (
+                raise invalid(path, field, (
                     f"a name that no other host has; '{name}' is in "
                     f"{hosts[name]} and in {cell['name']}"))
             hosts[name] = cell['name']
@@ -234,8 +235,8 @@ def _check_names(path: pathlib.Path, document: Mapping[str, Any]) -> None:
                      [request['flavor']], flavors)
         count = request.get('count', 1)
         if request.get('min_count', 1) > count:
-            raise document_.invalid(path, ('requests', number, 'min_count'),
-                                    f'at most count, {count}')
+            raise invalid(path, ('requests', number, 'min_count'),
+                          f'at most count, {count}')
 
 
 def _check_resources(
@@ -247,14 +248,14 @@ def _check_resources(
             field = ('cells', number, 'hosts', place)
             for name in host.get('inventories', ()):
                 if not resources.is_known(name):
-                    raise document_.invalid(
+                    raise invalid(
                         path, (*field, 'inventories'),
                         f'names of resource classes, not {name}')
             try:
                 children.check(
                     host['name'], fake.providers(host.get('providers', {})))
             except exception.InvalidField as exc:
-                raise document_.invalid(
+                raise invalid(
                     path, (*field, 'providers'),
                     f'{exc.field}: {exc.expected}') from None
     for number, shared in enumerate(document.get('sharing_providers', ())):
@@ -264,7 +265,7 @@ def _check_resources(
                 for name, total in shared['inventories'].items()})
             provider_fields.check_traits('traits', shared.get('traits', ()))
         except exception.InvalidField as exc:
-            raise document_.invalid(
+            raise invalid(
                 path, ('sharing_providers', number, exc.field), exc.expected,
             ) from None
     for number, flavor in enumerate(document['flavors']):
@@ -272,7 +273,7 @@ def _check_resources(
             resources.asked(flavor.get('extra_specs'))
             request_groups.asked(flavor.get('extra_specs'))
         except exception.InvalidField as exc:
-            raise document_.invalid(
+            raise invalid(
                 path, ('flavors', number, exc.field), exc.expected) from None
 
 
@@ -281,7 +282,7 @@ def _check_options(
 ) -> None:
     for group, values in options.items():
         for name in sorted(values.keys() & _OWN_OPTIONS.get(group, set())):
-            raise document_.invalid(
+            raise invalid(
                 path, ('options', group, name),
                 'nothing; each scenario has its own')
 
@@ -294,8 +295,8 @@ def _check_unique(
     for number, item in enumerate(document.get(kind, ())):
         name = item['name']
         if name in seen:
-            raise document_.invalid(path, (kind, number, 'name'),
-                                    f'a name that is not taken, not {name}')
+            raise invalid(path, (kind, number, 'name'),
+                          f'a name that is not taken, not {name}')
         seen.add(name)
 
 
@@ -305,7 +306,7 @@ def _check_known(
 ) -> None:
     for name in names:
         if name not in known:
-            raise document_.invalid(path, field, (
+            raise invalid(path, field, (
                 f'one of {", ".join(sorted(known)) or "none"}, not {name}'))
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from cellsched.cli import base
 from cellsched.cli import report
-from cellsched.cli import server as server_
+from cellsched.cli import server
 from cellsched.cli import server_show
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 
 class SetServer(server_show.ShowServer):
@@ -70,24 +70,24 @@ class RetryServer(report.ChangeCommand):
     kinds = base.SERVERS
     sends = True
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         parser.add_argument('servers', metavar='ID', nargs='+',
                             help='their ids')
-        server_.add_wait(parser, 'until each is built or has failed')
+        server.add_wait(parser, 'until each is built or has failed')
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        server_.check_wait(parsed_args)
+        server.check_wait(parsed_args)
         context = self.app.context()
         servers = self.app.sending_api.servers
         retried, code = self.change(
             parsed_args.format, 'retrying', 'server', parsed_args.servers,
             lambda uuid: servers.retry(context, uuid))
         if parsed_args.wait and retried:
-            watch = server_.watching(self.app, retried)
-            code = server_.wait_until_built(
+            watch = server.watching(self.app, retried)
+            code = server.wait_until_built(
                 self.app, watch, parsed_args.timeout) or code
         return code

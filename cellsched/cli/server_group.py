@@ -13,7 +13,7 @@ from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
     from cellsched import objects
 
 _SHOWN = ('id', 'name', 'policy', 'rules', 'members', 'project_id', 'user_id')
@@ -54,7 +54,7 @@ class CreateServerGroup(base.ShowOne):
             --hint group=4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -85,7 +85,7 @@ class ListServerGroups(base.Lister):
         cellsched server group list -f json
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('ID', 'Name', 'Policy', 'Rules')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -114,7 +114,7 @@ class ShowServerGroup(base.ShowOne):
         cellsched server group show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = _SHOWN
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -137,7 +137,7 @@ class DeleteServerGroup(report.ChangeCommand):
         cellsched server group delete 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cellsched.cli import base
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 
 class ListMigrations(base.Lister):
@@ -21,7 +21,7 @@ class ListMigrations(base.Lister):
             --server 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('UUID', 'Server UUID', 'Cell', 'Type', 'Status',
                'Source Compute', 'Dest Compute', 'Created At', 'Updated At',
                'Reason')
@@ -69,7 +69,7 @@ class ListEvents(base.Lister):
         cellsched server event list 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('Request ID', 'Action', 'Start Time', 'Finish Time', 'Result',
                'Reason', 'Host', 'User ID')
 

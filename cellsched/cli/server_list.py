@@ -10,7 +10,7 @@ from cellsched.cli import base
 from cellsched.cli import server
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 #: Filters of the API, each with what it takes and shows.
 _FILTERS: Mapping[str, tuple[str, str]] = {
@@ -50,7 +50,7 @@ class ListServers(base.Lister):
 
     kinds = base.SERVERS
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = server.COLUMNS
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from cellsched.cli import server
 
 if TYPE_CHECKING:
     from cellsched.api import moves
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
     from cellsched.listing import server as listed
 
 
@@ -22,7 +22,7 @@ class _Move(report.ChangeCommand):
     kinds = base.SERVERS
     sends = True
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     #: What is being done, for who waits.
     doing: ClassVar[str]

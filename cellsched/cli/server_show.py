@@ -12,7 +12,7 @@ from cellsched.cli import base
 if TYPE_CHECKING:
     from cellsched.api import server_details
     from cellsched.api import server_history
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
     from cellsched import objects
 
 
@@ -62,7 +62,7 @@ class ShowServer(base.ShowOne):
         cellsched server show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('id', 'name', 'status', 'task_state', 'cell', 'host',
                'availability_zone', 'flavor', 'image', 'server_group',
                'attempts', 'reason', 'project_id', 'user_id', 'created',

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from collections.abc import Iterable
 import itertools
 
-from cellsched.api import servers as servers_
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.api.servers import Servers
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.listing import query
 from cellsched.listing import server
@@ -29,7 +29,7 @@ class Watch:
     """
 
     def __init__(
-        self, servers: servers_.Servers, context: context_.RequestContext,
+        self, servers: Servers, context: RequestContext,
         uuids: Iterable[str], interval_s: float = _INTERVAL_MIN_S,
     ) -> None:
         self._interval_s = interval_s
@@ -71,7 +71,7 @@ class Watch:
 
     def wait(
         self, settled: Callable[[server.Server], bool], timeout_s: float,
-        clock: clock_.Clock, advance: Callable[[int], None],
+        clock: Clock, advance: Callable[[int], None],
     ) -> list[str]:
         """Look until all are settled; return those that are not in time.
 

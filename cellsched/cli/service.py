@@ -11,7 +11,7 @@ from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 
 class ListServices(base.Lister):
@@ -26,7 +26,7 @@ class ListServices(base.Lister):
         cellsched service list --host host1 -f json
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('ID', 'Binary', 'Host', 'Cell', 'Status', 'State',
                'Updated At', 'Disabled Reason', 'Forced Down', 'Version')
 
@@ -71,7 +71,7 @@ class SetService(report.ChangeCommand):
         cellsched service set --down host1 nova-compute
     """
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -129,7 +129,7 @@ class DeleteService(report.ChangeCommand):
 
     kinds = (plugins.CLAIMS,)
 
-    app: 'app_.Shell'
+    app: 'Shell'
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

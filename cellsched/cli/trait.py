@@ -11,7 +11,7 @@ from cellsched.cli import provider
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.cli import app as app_
+    from cellsched.cli.app import Shell
 
 
 class ListTraits(base.Lister):
@@ -27,7 +27,7 @@ class ListTraits(base.Lister):
 
     kinds = (plugins.CLAIMS,)
 
-    app: 'app_.Shell'
+    app: 'Shell'
     columns = ('Name', 'Providers')
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

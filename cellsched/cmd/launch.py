@@ -18,7 +18,7 @@ from oslo_log import log
 import oslo_messaging
 from oslo_service import service
 
-from cellsched.assembly import service as service_
+from cellsched.assembly.service import Service
 from cellsched.cmd import log_queue
 from cellsched.conf import loader
 from cellsched import exception
@@ -31,7 +31,7 @@ LOG = log.getLogger(__name__)
 #: New objects after which Python looks for cycles, of which requests make few.
 _NEW_OBJECTS = 20_000
 
-Factory = Callable[[cfg.ConfigOpts], service_.Service]
+Factory = Callable[[cfg.ConfigOpts], Service]
 
 
 def run(
@@ -107,14 +107,14 @@ class _Launched(service.Service):
     """
 
     def __init__(
-        self, program: str, make: Callable[[], service_.Service],
+        self, program: str, make: Callable[[], Service],
         at_hangup: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self._program = program
         self._make = make
         self._at_hangup = at_hangup
-        self._service: service_.Service | None = None
+        self._service: Service | None = None
         self._log_queue = log_queue.LogQueue()
 
     def start(self) -> None:
@@ -132,7 +132,7 @@ class _Launched(service.Service):
         self._service = made
         LOG.info('%s has started as %s', self._program, made.parts.conf.host)
 
-    def _begin(self) -> service_.Service:
+    def _begin(self) -> Service:
         try:
             made = self._make()
             made.on_failure = self._wake

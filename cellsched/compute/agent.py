@@ -13,9 +13,10 @@ from oslo_log import log
 import oslo_messaging
 
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.compute import progress
-from cellsched import context as context_
+from cellsched.context import of_owner
+from cellsched.context import RequestContext
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message
 from cellsched.db.cell import compute_nodes
@@ -55,7 +56,7 @@ class Agent:
     def __init__(
         self, host: str, database: session.Database,
         claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
-        conductor: conductor_rpc.ConductorAPI, clock: clock_.Clock,
+        conductor: conductor_rpc.ConductorAPI, clock: Clock,
         outcomes: progress.Outcomes, network: network_base.NetworkAPI,
         builds_max: int = 0,
         reached: Callable[[str], None] = lambda step: None,
@@ -81,7 +82,7 @@ class Agent:
         self._is_left = False
 
     def build_and_run_instance(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         request_spec: objects.RequestSpec,
         filter_properties: Mapping[str, Any], node: str,
         limits: Mapping[str, Any], host_list: Sequence[objects.Selection],
@@ -101,7 +102,7 @@ class Agent:
             self._build(context, instance, message, had_networks)
 
     def terminate_instance(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Remove a server and give back what it holds."""
         with self._left_if_cut_off(), self._lock(instance.uuid):
@@ -174,7 +175,7 @@ class Agent:
             self._claims.release([uuid])
 
     def _build(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         message: build_message.BuildMessage, had_networks: bool,
         again: bool = False,
     ) -> None:
@@ -207,7 +208,7 @@ class Agent:
                 self._leave(context, instance)
 
     def _give_networks(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         requested_networks: Any, had_networks: bool, again: bool,
     ) -> None:
         """Give a server networks; those of another host come along.
@@ -226,7 +227,7 @@ class Agent:
                 context, instance, self._host)
 
     def _hand_on(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         message: build_message.BuildMessage, reason: Exception,
     ) -> None:
         """Have a conductor of the cell try the build elsewhere.
@@ -264,7 +265,7 @@ class Agent:
                         delivery.describe(exc))
 
     def _take_down_networks(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> dict[str, Any]:
         """Leave no networks on this host; return what its row is to say."""
         if self._driver.deallocate_networks_on_reschedule(instance) and (
@@ -274,7 +275,7 @@ class Agent:
         return {}
 
     def _clean_up(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> None:
         try:
             self._network.cleanup_instance_network_on_host(
@@ -285,7 +286,7 @@ class Agent:
                           'this host', instance.uuid)
 
     def _end_in_error(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         reason: Exception,
     ) -> None:
         """Put a build into ERROR if it is as this agent left it."""
@@ -301,7 +302,7 @@ class Agent:
             self._leave(context, instance)
 
     def _leave(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Leave nothing here of a build that is not this agent's any more."""
         self._driver.destroy(instance)
@@ -323,7 +324,7 @@ class Agent:
     # Deletions.
 
     def _terminate(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> None:
         uuid, now = instance.uuid, self._clock.now()
         self._driver.destroy(instance)
@@ -367,13 +368,13 @@ class Agent:
         if (instance.host, instance.task_state) == (self._host, 'deleting'):
             LOG.warning('Resuming the interrupted deletion of instance %s',
                         instance.uuid)
-            self._terminate(context_.of_owner(instance), instance)
+            self._terminate(of_owner(instance), instance)
 
     def _remove_stray(self, instance: objects.Instance) -> None:
         if on_host.is_stray(instance, self._host):
             LOG.warning('Removing instance %s, which is on another host',
                         instance.uuid)
-            self._leave(context_.of_owner(instance), instance)
+            self._leave(of_owner(instance), instance)
 
     def _resume_build(self, instance: objects.Instance) -> None:
         uuid = instance.uuid
@@ -384,7 +385,7 @@ class Agent:
             cast = build_casts.get(connection, uuid)
             here = cast and compute_nodes.find(
                 connection, self._host, cast.node)
-        context = context_.of_owner(instance)
+        context = of_owner(instance)
         if cast is None or cast.host != self._host:
             self._driver.destroy(instance)
             self._end_in_error(context, instance, exception.BuildAborted(

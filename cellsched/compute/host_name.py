@@ -6,7 +6,7 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.cell import agent_runs
 from cellsched.db import session
 from cellsched import exception
@@ -27,7 +27,7 @@ class HostName:
     """
 
     def __init__(
-        self, host: str, database: session.Database, clock: clock_.Clock,
+        self, host: str, database: session.Database, clock: Clock,
         down_s: float,
     ) -> None:
         self._host = host

@@ -4,7 +4,8 @@
 import threading
 import weakref
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
+from cellsched.clock import Semaphore
 
 
 class Semaphores:
@@ -14,13 +15,13 @@ class Semaphores:
     makes. One that nobody uses any more is forgotten.
     """
 
-    def __init__(self, clock: clock_.Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: weakref.WeakValueDictionary[str, clock_.Semaphore] = (
+        self._known: weakref.WeakValueDictionary[str, Semaphore] = (
             weakref.WeakValueDictionary())
 
-    def get(self, name: str) -> clock_.Semaphore:
+    def get(self, name: str) -> Semaphore:
         """Return the semaphore of a name, which one thread may hold."""
         with self._lock:
             return self._known.setdefault(name, self._clock.semaphore(1))

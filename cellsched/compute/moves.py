@@ -10,7 +10,8 @@ import oslo_messaging
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched import context as context_
+from cellsched.context import admin
+from cellsched.context import RequestContext
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import states
@@ -62,28 +63,28 @@ class MovingAgent:
         self._locks = locks
 
     def rebuild_instance(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
     ) -> None:
         """Build a server anew that is here, or one whose host is down."""
         self._bring_up(context, instance, migration_uuid, node)
 
     def migrate_in(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
     ) -> None:
         """Take a server over from its host."""
         self._bring_up(context, instance, migration_uuid, node)
 
     def unshelve_instance(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
     ) -> None:
         """Build a server that was shelved."""
         self._bring_up(context, instance, migration_uuid, node)
 
     def shelve_offload_instance(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str,
     ) -> None:
         """Let go of a server that is kept without a host."""
@@ -102,7 +103,7 @@ class MovingAgent:
             self._reached('MoveClaim')
 
     def migrate_out(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str,
     ) -> None:
         """Remove what a move left here; it may be gone already."""
@@ -130,7 +131,7 @@ class MovingAgent:
         for move in left:
             instance = objects.Instance(uuid=move.instance_uuid)
             try:
-                self.migrate_out(context_.admin(), instance, move.uuid)
+                self.migrate_out(admin(), instance, move.uuid)
             except Exception:
                 # A conductor of the cell tells this host again.
                 LOG.exception('Could not remove instance %s, which has moved '
@@ -140,7 +141,7 @@ class MovingAgent:
         return lockutils.lock(f'{self._host}-{uuid}', semaphores=self._locks)
 
     def _bring_up(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         migration_uuid: str, node: str,
     ) -> None:
         with self._lock(instance.uuid):
@@ -177,7 +178,7 @@ class MovingAgent:
             self._leave(context, instance, move)
 
     def _remove(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Remove a server from this host; it keeps its networks."""
         self._driver.destroy(instance)
@@ -189,7 +190,7 @@ class MovingAgent:
                           'this host', instance.uuid)
 
     def _leave(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         move: server_moves.Migration,
     ) -> None:
         """Have the host that a server left remove it, when it can."""

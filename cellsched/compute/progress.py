@@ -8,7 +8,7 @@ import datetime
 import threading
 from typing import Any
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
@@ -92,7 +92,7 @@ class ProgressReports:
     """
 
     def __init__(
-        self, host: str, database: session.Database, clock: clock_.Clock
+        self, host: str, database: session.Database, clock: Clock
     ) -> None:
         self._host = host
         self._database = database

@@ -18,7 +18,7 @@ from cellsched.claims import validation
 from cellsched.compute import children
 from cellsched.compute import host_name
 from cellsched.compute import progress
-from cellsched.compute import provider_config as provider_config_
+from cellsched.compute.provider_config import ProviderConfig
 from cellsched.compute import stats
 from cellsched.db.cell import agent_runs
 from cellsched.db.cell import compute_nodes
@@ -60,12 +60,12 @@ class Tracker:
         claims: claims_base.ClaimStore, driver: virt_base.ComputeDriver,
         outcomes: progress.Outcomes,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
-        provider_config: provider_config_.ProviderConfig | None = None,
+        provider_config: ProviderConfig | None = None,
         name: host_name.HostName | None = None,
     ) -> None:
         self._name = name
         self._provider_config = (
-            provider_config or provider_config_.ProviderConfig(None))
+            provider_config or ProviderConfig(None))
         self._conf = conf
         self._database = database
         self._claims = claims

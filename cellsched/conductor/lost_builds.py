@@ -10,7 +10,8 @@ from oslo_log import log
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
-from cellsched import context as context_
+from cellsched.context import admin
+from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import build_casts
@@ -103,7 +104,7 @@ class LostBuilds:
 
     def run(self) -> None:
         """Look at every cell; returns when what is to be done is under way."""
-        context = context_.admin()
+        context = admin()
         self._under_way = {
             uuid: future for uuid, future in self._under_way.items()
             if not future.done()}
@@ -120,7 +121,7 @@ class LostBuilds:
                     found)
 
     def _go_through(
-        self, aimed: context_.RequestContext, found: list[_Found]
+        self, aimed: RequestContext, found: list[_Found]
     ) -> None:
         """Go on with these builds of a cell, and with all that come after."""
         assert aimed.cell is not None
@@ -134,7 +135,7 @@ class LostBuilds:
                         aimed.cell.name, delivery.describe(exc))
 
     def _go_on_with(
-        self, aimed: context_.RequestContext, found: list[_Found]
+        self, aimed: RequestContext, found: list[_Found]
     ) -> None:
         waiting = [each.cast.instance_uuid for each in found]
         with self._database.reader() as connection:
@@ -146,7 +147,7 @@ class LostBuilds:
             if each.cast.instance_uuid not in requested:
                 self._try(aimed, each, there and there.uuid)
 
-    def _find(self, aimed: context_.RequestContext) -> list[_Found]:
+    def _find(self, aimed: RequestContext) -> list[_Found]:
         """Return builds that nobody took up; nobody else is given these."""
         assert aimed.cell is not None
         database = aimed.cell.database
@@ -170,7 +171,7 @@ class LostBuilds:
             for cast in casts]
 
     def _try(
-        self, aimed: context_.RequestContext, found: _Found, cell: str | None
+        self, aimed: RequestContext, found: _Found, cell: str | None
     ) -> None:
         assert aimed.cell is not None
         try:
@@ -187,7 +188,7 @@ class LostBuilds:
             LOG.exception('Could not resume the build of instance %s',
                           found.cast.instance_uuid)
 
-    def _go_on(self, aimed: context_.RequestContext, found: _Found) -> None:
+    def _go_on(self, aimed: RequestContext, found: _Found) -> None:
         assert aimed.cell is not None
         cast, instance = found.cast, found.instance
         state = instance and states.State(
@@ -255,7 +256,7 @@ class LostBuilds:
                 build_attempts=instance.build_attempts)
 
     def _hand_on(
-        self, aimed: context_.RequestContext, instance: objects.Instance,
+        self, aimed: RequestContext, instance: objects.Instance,
         cast: build_casts.BuildCast,
     ) -> None:
         assert aimed.cell is not None

@@ -3,7 +3,7 @@
 
 from oslo_log import log
 
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db.cell import networks
 from cellsched.db import session
 from cellsched.network import deallocation
@@ -42,5 +42,5 @@ class NetworkLeftovers:
             for instance in found:
                 LOG.info('Deallocating networks of ended instance %s',
                          instance.uuid)
-                self._networks.free(context_.of_owner(instance), instance)
+                self._networks.free(context.of_owner(instance), instance)
             after = found[-1].uuid

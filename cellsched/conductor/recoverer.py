@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import retries
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db.api import request_leases
 from cellsched.db import session
 
@@ -102,7 +102,7 @@ class Recoverer:
         for batch in claimed:
             LOG.warning('Resuming the interrupted builds of instances %s',
                         batch)
-            yield retries.Attempt(context_.admin(), batch, owner)
+            yield retries.Attempt(context.admin(), batch, owner)
 
     def _try(self, attempt: retries.Attempt) -> None:
         try:

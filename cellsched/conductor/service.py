@@ -10,7 +10,7 @@ import oslo_messaging
 from cellsched.conductor.tasks import build_and_schedule as schedule_task
 from cellsched.conductor.tasks import build_instances as instances_task
 from cellsched.conductor.tasks import move as move_task
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import objects
 from cellsched.rpc import conductor
 
@@ -25,7 +25,7 @@ class SuperConductor:
         self._task = task
 
     def build_and_schedule(
-        self, context: context_.RequestContext, instance_uuids: Sequence[str]
+        self, context: RequestContext, instance_uuids: Sequence[str]
     ) -> None:
         """Build the instances that were accepted under these uuids."""
         self._task.run(context, instance_uuids)
@@ -41,7 +41,7 @@ class MovingConductor:
         self._task = task
 
     def rebuild_instance(
-        self, context: context_.RequestContext, instance_uuid: str,
+        self, context: RequestContext, instance_uuid: str,
         migration_uuid: str, image_ref: str | None = None,
         host: str | None = None,
     ) -> None:
@@ -50,14 +50,14 @@ class MovingConductor:
             context, instance_uuid, migration_uuid, host, image_ref)
 
     def migrate_server(
-        self, context: context_.RequestContext, instance_uuid: str,
+        self, context: RequestContext, instance_uuid: str,
         migration_uuid: str, host: str | None = None,
     ) -> None:
         """Have a server go to another host of its cell."""
         self._task.run(context, instance_uuid, migration_uuid, host)
 
     def unshelve_instance(
-        self, context: context_.RequestContext, instance_uuid: str,
+        self, context: RequestContext, instance_uuid: str,
         migration_uuid: str,
     ) -> None:
         """Have a server that was shelved come back."""
@@ -74,7 +74,7 @@ class CellConductor:
         self._task = task
 
     def build_instances(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         instances: Sequence[objects.Instance],
         filter_properties: Mapping[str, Any],
         request_spec: objects.RequestSpec,

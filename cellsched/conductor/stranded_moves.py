@@ -8,7 +8,7 @@ from oslo_log import log
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
@@ -21,7 +21,7 @@ from cellsched.rpc import delivery
 LOG = log.getLogger(__name__)
 
 _Tell = Callable[
-    [context_.RequestContext, str, objects.Instance, str], None]
+    [context.RequestContext, str, objects.Instance, str], None]
 
 
 class StrandedMoves:
@@ -129,7 +129,7 @@ class StrandedMoves:
         if host is None:
             return
         try:
-            tell(context_.admin(), host,
+            tell(context.admin(), host,
                  objects.Instance(uuid=move.instance_uuid), move.uuid)
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast to host %s for instance %s: %s', host,

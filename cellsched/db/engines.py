@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy import pool
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db import guarded_statements
 from cellsched.db import liveness
 from cellsched.db import mysql
@@ -39,7 +39,7 @@ _EXTRAS = {('postgresql', 'psycopg'): 'postgresql',
 
 
 def open_(
-    url: str, options: Mapping[str, Any], clock: clock_.Clock
+    url: str, options: Mapping[str, Any], clock: Clock
 ) -> sa.Engine:
     """Return an engine, after a first connection was made.
 
@@ -101,7 +101,7 @@ def check_url(url: str, schema: str) -> None:
 
 
 def _server(
-    url: sa.URL, options: Mapping[str, Any], clock: clock_.Clock
+    url: sa.URL, options: Mapping[str, Any], clock: Clock
 ) -> sa.Engine:
     """Return an engine for a database server."""
     url, connect_args = postgresql.connect_arguments(url)
@@ -184,7 +184,7 @@ def _set_log_level(debug: int) -> None:
 
 def _connect(
     engine: sa.Engine, attempts_max: int, interval_s: float,
-    clock: clock_.Clock,
+    clock: Clock,
 ) -> None:
     """Make a first connection.
 

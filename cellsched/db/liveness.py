@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 
 #: Seconds for which a connection that was used is taken to be alive.
 TRUSTED_S = 1.0
@@ -15,7 +15,7 @@ TRUSTED_S = 1.0
 _PID, _USED_AT = 'cellsched_pid', 'cellsched_used_at'
 
 
-def listen(engine: sa.Engine, clock: clock_.Clock) -> None:
+def listen(engine: sa.Engine, clock: Clock) -> None:
     """Have an engine check connections that were idle before it gives them.
 
     ``pool_pre_ping`` checks each connection each time, which is a round trip

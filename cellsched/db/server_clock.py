@@ -8,7 +8,7 @@ server what time it is, so those times are the server's.
 
 import sqlalchemy as sa
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db import mysql
 
 #: Seconds for which an answer of the server is gone on from.
@@ -35,7 +35,7 @@ class ServerClock:
     :param clock: the process's own
     """
 
-    def __init__(self, clock: clock_.Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         #: When the server was asked, and by how much it is ahead of the
         #: monotonic clock.

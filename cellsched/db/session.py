@@ -21,7 +21,7 @@ from oslo_config import cfg
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db import engines
 from cellsched.db import guarded_statements
 from cellsched.db import postgresql
@@ -89,7 +89,7 @@ class Database:
 
     def __init__(
         self, url: str, schema: str, options: Mapping[str, Any] | None = None,
-        *, clock: clock_.Clock,
+        *, clock: Clock,
     ) -> None:
         self.url = url
         self.schema = schema
@@ -364,7 +364,7 @@ class Databases:
     :param clock: theirs
     """
 
-    def __init__(self, clock: clock_.Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._open: dict[tuple[str, str], Database] = {}

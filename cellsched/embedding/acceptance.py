@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import datetime
 from typing import Any
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
@@ -20,7 +20,7 @@ _UNSET = ('availability_zone', 'image', 'ignore_hosts', 'force_hosts',
 
 def accept(
     database: session.Database, quotas: quota.QuotaDriver,
-    context: context_.RequestContext, names: Mapping[str, str],
+    context: RequestContext, names: Mapping[str, str],
     spec: objects.RequestSpec, min_count: int = 1,
 ) -> list[str]:
     """Put servers into the API database; return the uuids of new ones.
@@ -52,7 +52,7 @@ def accept(
 
 
 def _instance(
-    context: context_.RequestContext, uuid: str, name: str, index: int,
+    context: RequestContext, uuid: str, name: str, index: int,
     spec: objects.RequestSpec, now: datetime.datetime,
 ) -> objects.Instance:
     flavor, image = spec.flavor, spec.get('image')
@@ -67,7 +67,7 @@ def _instance(
 
 
 def _specs(
-    context: context_.RequestContext, spec: objects.RequestSpec,
+    context: RequestContext, spec: objects.RequestSpec,
     uuids: list[str],
 ) -> list[dict[str, Any]]:
     """Return the primitives of what is asked for each server."""

@@ -15,11 +15,11 @@ from cellsched.cells import maintenance
 from cellsched.conductor import lost_builds
 from cellsched.conductor import recoverer
 from cellsched.conductor.tasks import build_and_schedule
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
 from cellsched.embedding import acceptance
-from cellsched.embedding import mappings as mappings_
-from cellsched.embedding import parts as parts_
+from cellsched.embedding.mappings import Mappings
+from cellsched.embedding.parts import ConductorParts
 from cellsched.listing import server
 from cellsched import objects
 from cellsched.rpc import conductor as conductor_rpc
@@ -52,20 +52,20 @@ class EmbeddedConductor:
     #: The client of schedulers.
     scheduler: scheduler_rpc.SchedulerAPI
     #: Cells, and where hosts and servers are.
-    mappings: mappings_.Mappings
+    mappings: Mappings
 
     def __init__(
         self, conf: cfg.ConfigOpts,
-        parts: parts_.ConductorParts | None = None,
+        parts: ConductorParts | None = None,
     ) -> None:
-        self.parts = parts_.ConductorParts(conf) if parts is None else parts
+        self.parts = ConductorParts(conf) if parts is None else parts
         self._own_parts = parts is None
         try:
             api_schema.SCHEMA.check(self.parts.database)
             self.parts.claims.check()
             self.scheduler = _scheduler(self.parts)
             self.task = _task(self.parts, self.scheduler)
-            self.mappings = mappings_.Mappings(
+            self.mappings = Mappings(
                 self.parts.database, maintenance.CellMaintenance(
                     self.parts.database, self.parts.cells,
                     self.parts.targets, self.parts.clock))
@@ -92,7 +92,7 @@ class EmbeddedConductor:
         return self._periodic
 
     def accept(
-        self, context: context_.RequestContext, names: Mapping[str, str],
+        self, context: RequestContext, names: Mapping[str, str],
         spec: objects.RequestSpec, min_count: int = 1,
     ) -> list[str]:
         """Accept servers; return the uuids of those that are new.
@@ -113,7 +113,7 @@ class EmbeddedConductor:
             min_count)
 
     def run(
-        self, context: context_.RequestContext, uuids: Sequence[str]
+        self, context: RequestContext, uuids: Sequence[str]
     ) -> None:
         """Build servers that were accepted; returns when they were cast.
 
@@ -124,7 +124,7 @@ class EmbeddedConductor:
         self.task.run(context, uuids)
 
     def get(
-        self, context: context_.RequestContext, uuid: str
+        self, context: RequestContext, uuid: str
     ) -> server.Server:
         """Return a server, wherever it is.
 
@@ -158,7 +158,7 @@ class EmbeddedConductor:
             *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)]
 
 
-def _scheduler(parts: parts_.ConductorParts) -> scheduler_rpc.SchedulerAPI:
+def _scheduler(parts: ConductorParts) -> scheduler_rpc.SchedulerAPI:
     conf = parts.conf
     return scheduler_rpc.SchedulerAPI(
         parts.transports.get(), parts.database.timestamp,
@@ -167,7 +167,7 @@ def _scheduler(parts: parts_.ConductorParts) -> scheduler_rpc.SchedulerAPI:
 
 
 def _task(
-    parts: parts_.ConductorParts, scheduler: scheduler_rpc.SchedulerAPI
+    parts: ConductorParts, scheduler: scheduler_rpc.SchedulerAPI
 ) -> build_and_schedule.BuildAndSchedule:
     conf = parts.conf
     return build_and_schedule.BuildAndSchedule(
@@ -182,7 +182,7 @@ def _task(
         notifier=parts.task_notifier)
 
 
-def _lost_builds(parts: parts_.ConductorParts) -> lost_builds.LostBuilds:
+def _lost_builds(parts: ConductorParts) -> lost_builds.LostBuilds:
     conf = parts.conf
     return lost_builds.LostBuilds(
         parts.database, parts.cells, parts.gatherer, parts.targets,

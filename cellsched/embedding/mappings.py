@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from oslo_utils import uuidutils
 
-from cellsched.cells import maintenance as maintenance_
+from cellsched.cells.maintenance import CellMaintenance
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
@@ -22,7 +22,7 @@ class Mappings:
 
     def __init__(
         self, database: session.Database,
-        maintenance: maintenance_.CellMaintenance,
+        maintenance: CellMaintenance,
     ) -> None:
         self._database = database
         self._maintenance = maintenance

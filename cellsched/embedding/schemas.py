@@ -7,7 +7,7 @@ from oslo_config import cfg
 
 from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
-from cellsched.embedding import parts as parts_
+from cellsched.embedding.parts import ConductorParts
 
 
 def create_schemas(
@@ -23,7 +23,7 @@ def create_schemas(
         missing or wrong, or a URL is none
     :raises cellsched.exception.DatabaseUnreachable: one does not answer
     """
-    parts = parts_.ConductorParts(conf)
+    parts = ConductorParts(conf)
     try:
         api_schema.SCHEMA.sync(parts.database)
         parts.claims.sync()

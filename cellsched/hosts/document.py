@@ -26,12 +26,12 @@ import json
 from typing import Any
 
 from cellsched import exception
-from cellsched.hosts import aggregate as aggregate_
+from cellsched.hosts import aggregate
 from cellsched.hosts import cell_health
-from cellsched.hosts import columns as columns_
-from cellsched.hosts import sharing as sharing_
+from cellsched.hosts import columns
+from cellsched.hosts import sharing
 from cellsched.hosts import snapshot_schema
-from cellsched.hosts import table as table_
+from cellsched.hosts.table import HostTable
 
 FORMAT = 'cellsched-hosts'
 VERSION = 1
@@ -58,7 +58,7 @@ class HostDocument:
     :param silent: cells that did not answer then, for people
     """
 
-    table: table_.HostTable
+    table: HostTable
     now: float
     cells: Mapping[str, str] = dataclasses.field(default_factory=dict)
     silent: list[str] = dataclasses.field(default_factory=list)
@@ -105,7 +105,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def load(
-    document: Any, extra_columns: Iterable[columns_.Column] = (),
+    document: Any, extra_columns: Iterable[columns.Column] = (),
     half_life_s: float = 300.0,
 ) -> HostDocument:
     """Return the snapshot that a document describes.
@@ -124,8 +124,8 @@ def load(
             'what this release reads')
     now = snapshot_schema.number(
         'taken_at', document['taken_at'], 0, _TIME_MAX)
-    table = table_.HostTable(
-        (*columns_.STANDARD, *extra_columns), cell_health.Cells(half_life_s))
+    table = HostTable(
+        (*columns.STANDARD, *extra_columns), cell_health.Cells(half_life_s))
     names = _load_cells(document.get('cells', []), table.cells)
     groups = _load_aggregates(document.get('aggregates', []))
     silent = [snapshot_schema.shown(f'silent[{place}]', each) for place, each
@@ -143,13 +143,13 @@ def _cell(
     return {'uuid': uuid, 'name': name, **dataclasses.asdict(known)}
 
 
-def _column(table: table_.HostTable, name: str) -> Any:
+def _column(table: HostTable, name: str) -> Any:
     spec = table.specs.get(name)
-    if spec is None or spec.dtype == columns_.WHOLE:
+    if spec is None or spec.dtype == columns.WHOLE:
         column = table[name]
         whole = column.astype('int64')
         return (whole if (whole == column).all() else column).tolist()
-    if spec.dtype != columns_.CODED:
+    if spec.dtype != columns.CODED:
         return table[name].tolist()
     values = table.encoding(name).values
     used: dict[int, int] = {}
@@ -160,7 +160,7 @@ def _column(table: table_.HostTable, name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, aggregate_.HostAggregate):
+    if isinstance(value, aggregate.HostAggregate):
         return value.id
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
@@ -190,8 +190,8 @@ def _load_cells(given: Any, cells: cell_health.Cells) -> dict[str, str]:
     return names
 
 
-def _load_aggregates(given: Any) -> dict[int, aggregate_.HostAggregate]:
-    found: dict[int, aggregate_.HostAggregate] = {}
+def _load_aggregates(given: Any) -> dict[int, aggregate.HostAggregate]:
+    found: dict[int, aggregate.HostAggregate] = {}
     for place, said in snapshot_schema.items(
         'aggregates', given, AGGREGATES_MAX):
         where = f'aggregates[{place}]'
@@ -204,7 +204,7 @@ def _load_aggregates(given: Any) -> dict[int, aggregate_.HostAggregate]:
         metadata = said['metadata']
         if not isinstance(metadata, dict):
             raise snapshot_schema.invalid(f'{where}.metadata', 'texts by key')
-        found[number] = aggregate_.HostAggregate(
+        found[number] = aggregate.HostAggregate(
             number, snapshot_schema.text(f'{where}.uuid', said['uuid'], 36),
             snapshot_schema.text(f'{where}.name', said['name']), {
                 snapshot_schema.text(f'{where}.metadata', key):
@@ -214,8 +214,8 @@ def _load_aggregates(given: Any) -> dict[int, aggregate_.HostAggregate]:
 
 
 def _load_columns(
-    table: table_.HostTable, given: Any,
-    groups: Mapping[int, aggregate_.HostAggregate],
+    table: HostTable, given: Any,
+    groups: Mapping[int, aggregate.HostAggregate],
 ) -> None:
     snapshot_schema.check_keys(given, 'columns', None, set(_NEEDED))
     count = len(
@@ -264,7 +264,7 @@ def _check_children(values: Mapping[str, Any]) -> None:
             'child_units')
 
 
-def _load_sharing(table: table_.HostTable, given: Any) -> None:
+def _load_sharing(table: HostTable, given: Any) -> None:
     names = {'uuid', 'name', 'aggregate', 'traits', 'room', 'units'}
     found = {}
     for place, said in snapshot_schema.items('sharing', given, SHARING_MAX):
@@ -278,7 +278,7 @@ def _load_sharing(table: table_.HostTable, given: Any) -> None:
             for name in ('traits', 'units'))
         snapshot_schema.check_units(f'{where}.units', units)
         found[snapshot_schema.text(f'{where}.uuid', said['uuid'], 36)] = (
-            sharing_.SharingProvider(
+            sharing.SharingProvider(
                 snapshot_schema.shown(f'{where}.name', said['name']),
                 snapshot_schema.text(
                     f'{where}.aggregate', said['aggregate'], 36),
@@ -293,8 +293,8 @@ def _load_sharing(table: table_.HostTable, given: Any) -> None:
 
 
 def _group(
-    groups: Mapping[int, aggregate_.HostAggregate], ids: Iterable[Any]
-) -> tuple[aggregate_.HostAggregate, ...]:
+    groups: Mapping[int, aggregate.HostAggregate], ids: Iterable[Any]
+) -> tuple[aggregate.HostAggregate, ...]:
     try:
         return tuple(groups[number] for number in ids)
     except (KeyError, TypeError):

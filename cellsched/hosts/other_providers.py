@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import dataclasses
 
 from cellsched.hosts import columns
-from cellsched.hosts import sharing as sharing_
+from cellsched.hosts import sharing
 
 Units = tuple[tuple[str, int, int, int], ...]
 
@@ -22,7 +22,7 @@ class OtherProviders:
         #: Nodes of child providers, with their numbers there.
         self.children: Mapping[str, tuple[str, int]] = {}
         #: Sharing providers by uuid, with what is left of each.
-        self.sharing: Mapping[str, sharing_.SharingProvider] = {}
+        self.sharing: Mapping[str, sharing.SharingProvider] = {}
 
     def replace(
         self, changes: Iterable[tuple[str, Iterable[str], Iterable[str]]]
@@ -61,7 +61,7 @@ class OtherProviders:
         return tuple(found)
 
     def set_sharing(
-        self, providers: Mapping[str, sharing_.SharingProvider]
+        self, providers: Mapping[str, sharing.SharingProvider]
     ) -> list[str]:
         """Learn which sharing providers there are; return those new.
 

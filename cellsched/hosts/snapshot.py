@@ -15,7 +15,7 @@ from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns as columns_
 from cellsched.hosts import dictionary_encoding
-from cellsched.hosts import sharing as sharing_
+from cellsched.hosts.sharing import SharingProvider
 
 Column = npt.NDArray[Any]
 
@@ -62,7 +62,7 @@ class Snapshot:
     encodings: Mapping[str, dictionary_encoding.DictionaryEncoding]
     rows: Mapping[str, int]
     cells: cell_health.Cells
-    sharing: Mapping[str, sharing_.SharingProvider] = dataclasses.field(
+    sharing: Mapping[str, SharingProvider] = dataclasses.field(
         default_factory=dict)
     places: Mapping[str, tuple[int, ...]] = dataclasses.field(
         default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cellsched import exception
-from cellsched.hosts import columns as columns_
+from cellsched.hosts import columns
 
 #: What fits into a column exactly.
 NUMBER_MAX = 2.0 ** 53
@@ -22,7 +22,7 @@ _LISTED_MAX = 10_000
 _DEPTH_MAX = 5
 
 _ROOM = re.compile(
-    re.escape(columns_.ROOM) + r'[A-Z0-9_]{1,255}(@[1-9][0-9]{0,2})?')
+    re.escape(columns.ROOM) + r'[A-Z0-9_]{1,255}(@[1-9][0-9]{0,2})?')
 
 
 def invalid(field: str, expected: str) -> exception.InvalidField:
@@ -87,7 +87,7 @@ def check_room(name: str, count: int, most: int) -> None:
         raise invalid(
             'columns', f'no column {name!r:.80}, which no plug-in here has')
     if count > most:
-        raise invalid('columns', f'at most {most} of {columns_.ROOM}…')
+        raise invalid('columns', f'at most {most} of {columns.ROOM}…')
 
 
 def check_units(field: str, units: Any) -> None:
@@ -103,28 +103,28 @@ def check_units(field: str, units: Any) -> None:
 
 def children(field: str, given: Any) -> tuple[Any, ...]:
     """Return the child providers of a host, as the table has them."""
-    if len(given) > columns_.CHILDREN_MAX or not all(
+    if len(given) > columns.CHILDREN_MAX or not all(
             isinstance(each, tuple) and len(each) == 2
             and type(each[0]) is int and 0 <= each[0] <= len(given)
             and isinstance(each[1], tuple)
             and all(isinstance(trait, str) for trait in each[1])
             for each in given):
         raise invalid(
-            field, f'at most {columns_.CHILDREN_MAX} lists of the number of '
+            field, f'at most {columns.CHILDREN_MAX} lists of the number of '
             'another one, or 0, and of a list of traits')
     return tuple((parent, frozenset(traits)) for parent, traits in given)
 
 
 def column(
-    field: str, given: Any, spec: columns_.Column | None, count: int
+    field: str, given: Any, spec: columns.Column | None, count: int
 ) -> Any:
     """Return a column's values, one for each host.
 
     :param spec: None for what can be claimed
     :param count: how many there must be
     """
-    kind = columns_.WHOLE if spec is None else spec.dtype
-    if kind == columns_.CODED:
+    kind = columns.WHOLE if spec is None else spec.dtype
+    if kind == columns.CODED:
         assert spec is not None
         check_keys(given, field, {'values', 'codes'}, {'values', 'codes'})
         values = [_value(f'{field}.values[{place}]', said, spec.default)
@@ -147,7 +147,7 @@ def column(
             raise invalid(field, 'true or false for each host')
         return given
     found = _numbers(field, given, count)
-    if kind == columns_.WHOLE and not (found == np.floor(found)).all():
+    if kind == columns.WHOLE and not (found == np.floor(found)).all():
         raise invalid(field, 'whole numbers')
     return found
 

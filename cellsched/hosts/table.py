@@ -23,8 +23,10 @@ from cellsched.hosts import columns as columns_
 from cellsched.hosts import dictionary_encoding
 from cellsched.hosts import inflight_builds
 from cellsched.hosts import other_providers
-from cellsched.hosts import sharing as sharing_
-from cellsched.hosts import snapshot as snapshot_
+from cellsched.hosts.sharing import SharingProvider
+from cellsched.hosts.snapshot import Column
+from cellsched.hosts.snapshot import FACTS
+from cellsched.hosts.snapshot import Snapshot
 from cellsched.hosts import view as view_
 
 #: Columns that change seldom, on which what is kept of a table relies.
@@ -101,7 +103,7 @@ class _Published(NamedTuple):
     :param earlier: how many changes were in overlays before those in this one
     """
 
-    snapshot: snapshot_.Snapshot
+    snapshot: Snapshot
     overlay: list[tuple[int, view_.Changes]]
     earlier: int = 0
 
@@ -158,7 +160,7 @@ class HostTable:
         self._changed = True
         self._batches = 0
         self._idle: list[view_.MergedColumns] = []
-        self._published = _Published(snapshot_.Snapshot(
+        self._published = _Published(Snapshot(
             -1, self.specs, {}, {}, {}, self.cells), [])
 
     def __len__(self) -> int:
@@ -167,7 +169,7 @@ class HostTable:
     def __contains__(self, name: str) -> bool:
         return name in self._columns
 
-    def __getitem__(self, name: str) -> snapshot_.Column:
+    def __getitem__(self, name: str) -> Column:
         """Return a column by name, with what is in the overlay.
 
         :raises cellsched.exception.ColumnNotFound: a ``KeyError`` that names
@@ -181,7 +183,7 @@ class HostTable:
         return list(self._columns)
 
     @property
-    def snapshot(self) -> snapshot_.Snapshot:
+    def snapshot(self) -> Snapshot:
         """The snapshot that was published last."""
         return self._current().snapshot
 
@@ -225,7 +227,7 @@ class HostTable:
         return columns
 
     def _doubted(
-        self, snapshot: snapshot_.Snapshot
+        self, snapshot: Snapshot
     ) -> list[tuple[int, view_.Changes]]:
         """Return the changes that are in doubt, which the overlay has."""
         return [
@@ -420,7 +422,7 @@ class HostTable:
                 shown = columns[name] = self._columns[name][:self._length]
                 shown.flags.writeable = False
             lasting = self._rows_changed or self._lasting_changed
-            snapshot = snapshot_.Snapshot(
+            snapshot = Snapshot(
                 before.version + 1, self.specs, columns, dict(self._encodings),
                 dict(self._rows) if self._rows_changed else before.rows,
                 self.cells.copy(), self._others.sharing, self._places,
@@ -448,7 +450,7 @@ class HostTable:
             self.publish()
         return self._published
 
-    def written(self, name: str) -> snapshot_.Column:
+    def written(self, name: str) -> Column:
         """Return a column as it was last written, for who writes it."""
         return self._column(name)[:self._length]
 
@@ -477,7 +479,7 @@ class HostTable:
                 self._inflight_builds.forget(uuids)
 
     def _put_children(
-        self, nodes: Sequence[str], rows: snapshot_.Column,
+        self, nodes: Sequence[str], rows: Column,
         given: Iterable[tuple[str, ...]],
     ) -> dict[str, Any]:
         """Learn which child providers hosts have.
@@ -501,7 +503,7 @@ class HostTable:
             self._others.replace(changes)
         return {'child_units': units}
 
-    def _put(self, name: str, rows: snapshot_.Column, given: Any) -> None:
+    def _put(self, name: str, rows: Column, given: Any) -> None:
         if name.startswith(columns_.ROOM):
             self._room_column(name.removeprefix(columns_.ROOM))
         encoding = self._encodings.get(name)
@@ -630,12 +632,12 @@ class HostTable:
         self._compact(name)
 
     @property
-    def sharing(self) -> Mapping[str, sharing_.SharingProvider]:
+    def sharing(self) -> Mapping[str, SharingProvider]:
         """The sharing providers by uuid, with what is left of each."""
         return self._current().snapshot.sharing
 
     def set_sharing(
-        self, providers: Mapping[str, sharing_.SharingProvider]
+        self, providers: Mapping[str, SharingProvider]
     ) -> list[str]:
         """Learn which sharing providers there are, by their uuids.
 
@@ -687,7 +689,7 @@ class HostTable:
                     self._writable(name)[row] += amount
                 self._inflight_builds.add(node, taking.at)
 
-    def _place(self, uuids: Sequence[str]) -> snapshot_.Column:
+    def _place(self, uuids: Sequence[str]) -> Column:
         """Return the rows of these hosts; new ones get a row of defaults."""
         new = [uuid for uuid in dict.fromkeys(uuids)
                if uuid not in self._rows]
@@ -702,8 +704,8 @@ class HostTable:
         return np.fromiter((self._rows[uuid] for uuid in uuids), 'int64')
 
     def _grown(
-        self, name: str, column: snapshot_.Column, end: int
-    ) -> snapshot_.Column:
+        self, name: str, column: Column, end: int
+    ) -> Column:
         """Return a column with more rows; nobody reads those yet."""
         if len(column) < end:
             bigger = np.empty(max(end, len(column) * 2), dtype=column.dtype)
@@ -715,7 +717,7 @@ class HostTable:
             spec.default if spec and name not in self._encodings else 0)
         return column
 
-    def _writable(self, name: str) -> snapshot_.Column:
+    def _writable(self, name: str) -> Column:
         """Return the array of a column that nobody reads."""
         column = self._column(name)
         if name not in self._private:
@@ -723,12 +725,12 @@ class HostTable:
             self._private.add(name)
         return column
 
-    def _column(self, name: str) -> snapshot_.Column:
+    def _column(self, name: str) -> Column:
         """Return the array of a column, which may have rows to spare."""
         column = self._columns.get(name)
         if column is None:
             raise exception.ColumnNotFound(column=name, near=columns_.near(
-                str(name), (*self._columns, *snapshot_.FACTS)))
+                str(name), (*self._columns, *FACTS)))
         return column
 
     def _room_column(self, resource: str) -> None:

@@ -17,8 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cellsched.hosts import cell_health
-from cellsched.hosts import columns as columns_
-from cellsched.hosts import sharing as sharing_
+from cellsched.hosts.columns import AT
+from cellsched.hosts.columns import ROOM
+from cellsched.hosts.columns import sharing_provider
+from cellsched.hosts.columns import WHOLE
+from cellsched.hosts.sharing import SharingProvider
 from cellsched.hosts import snapshot as snapshot_
 
 #: By how much columns of one host change: (column, amount).
@@ -151,7 +154,7 @@ class MergedColumns:
         for name, amount in changed:
             column = self._copies.get(name)
             if column is None:
-                if columns_.AT in name and columns_.sharing_provider(name):
+                if AT in name and sharing_provider(name):
                     self._shared[name] = (
                         self._shared.get(name, 0) + times * amount)
                     continue
@@ -165,7 +168,7 @@ class MergedColumns:
         if provider is None:
             return 0.0
         return provider.room.get(resource, 0) + self._shared.get(
-            f'{columns_.ROOM}{resource}{columns_.AT}{uuid}', 0)
+            f'{ROOM}{resource}{AT}{uuid}', 0)
 
     def _copy(self, name: str) -> snapshot_.Column:
         column = self.snapshot.columns.get(name)
@@ -185,7 +188,7 @@ def changes(resources: tuple[tuple[str, int], ...]) -> Changes:
 
 def _resource_changes(resources: tuple[tuple[str, int], ...]) -> Changes:
     """Return what a claim changes in the columns of its host."""
-    return (*((columns_.ROOM + resource, -amount)
+    return (*((ROOM + resource, -amount)
               for resource, amount in resources),
             *((name, factor * amount) for resource, amount in resources
               for name, factor in _TAKES.get(resource, ())))
@@ -265,7 +268,7 @@ class Hosts:
         """Return what a column holds; see :class:`~.columns.Column`."""
         spec = (snapshot_.FACTS.get(name)
                 or self.columns.snapshot.specs.get(name))
-        return spec.dtype if spec else columns_.WHOLE
+        return spec.dtype if spec else WHOLE
 
     @property
     def rows(self) -> Column:
@@ -311,14 +314,14 @@ class Hosts:
 
     def room(self, resource: str) -> Column:
         """Return how much of a resource class each host has left to claim."""
-        name = columns_.ROOM + resource
+        name = ROOM + resource
         if name in self.columns:
             return self[name]
         return np.zeros(len(self))
 
     def least_room(self, resource: str) -> float:
         """Return how much the host has left that has least."""
-        name = columns_.ROOM + resource
+        name = ROOM + resource
         return self.least(name) if name in self.columns else 0.0
 
     def least(self, name: str) -> float:
@@ -360,7 +363,7 @@ class Hosts:
         return row
 
     @property
-    def sharing(self) -> Mapping[str, sharing_.SharingProvider]:
+    def sharing(self) -> Mapping[str, SharingProvider]:
         """Return the sharing providers, by uuid.
 
         What is left of one as it is now says :meth:`shared_room`.

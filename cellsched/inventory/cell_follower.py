@@ -8,12 +8,13 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched.cells import discovery as discovery_
-from cellsched import clock as clock_
+from cellsched.cells.discovery import Discovery
+from cellsched.clock import Clock
+from cellsched.clock import Lock
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
-from cellsched.hosts import table as table_
-from cellsched.inventory import aggregate_groups as aggregate_groups_
+from cellsched.hosts.table import HostTable
+from cellsched.inventory.aggregate_groups import AggregateGroups
 from cellsched.inventory import node_columns
 from cellsched import objects
 
@@ -37,9 +38,9 @@ class CellFollower:
     """
 
     def __init__(
-        self, cell: objects.CellMapping, table: table_.HostTable,
-        lock: clock_.Lock, aggregate_groups: aggregate_groups_.AggregateGroups,
-        discovery: discovery_.Discovery, clock: clock_.Clock,
+        self, cell: objects.CellMapping, table: HostTable,
+        lock: Lock, aggregate_groups: AggregateGroups,
+        discovery: Discovery, clock: Clock,
         maps_hosts: bool = True,
     ) -> None:
         self.cell = cell

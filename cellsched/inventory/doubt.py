@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 
 from cellsched.hosts import cell_health
-from cellsched.hosts import table as table_
+from cellsched.hosts.table import HostTable
 
 #: The share of the hosts that has to go down at one time. Single ones may be
 #: up, such as those that reported just when this one came back.
@@ -54,7 +54,7 @@ class Doubt:
 
 
 def find(
-    table: table_.HostTable, now: float, limits: DoubtLimits
+    table: HostTable, now: float, limits: DoubtLimits
 ) -> Doubt | None:
     """Return which hosts are down for no reason of theirs, or None.
 

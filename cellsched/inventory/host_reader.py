@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from oslo_log import log
 
-from cellsched.cells import discovery as discovery_
+from cellsched.cells.discovery import Discovery
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import host_mappings
 from cellsched.db.api import shared_providers
@@ -24,8 +24,8 @@ from cellsched.db.cell import hosts as feed
 from cellsched.db import session
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
-from cellsched.hosts import sharing as sharing_
-from cellsched.hosts import table as table_
+from cellsched.hosts.sharing import SharingProvider
+from cellsched.hosts.table import HostTable
 from cellsched.inventory import aggregate_groups
 from cellsched.inventory import cell_follower
 from cellsched.inventory import loader
@@ -69,7 +69,7 @@ class HostReading:
     :param marks: of the nodes' rows in their cells, by the nodes
     """
 
-    table: table_.HostTable
+    table: HostTable
     silent: Sequence[str] = ()
     marks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -88,8 +88,8 @@ class HostReader:
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, discovery: discovery_.Discovery,
-        claims: claims_base.ClaimStore, clock: clock_.Clock,
+        gatherer: gather.Gatherer, discovery: Discovery,
+        claims: claims_base.ClaimStore, clock: Clock,
         policy: loader.RefreshPolicy, default_zone: str,
         extra_columns: Iterable[columns.Column] = (),
     ) -> None:
@@ -112,7 +112,7 @@ class HostReader:
 
     def nothing(self) -> HostReading:
         """Return what there is before anything was read."""
-        return HostReading(table_.HostTable(self._columns, self._health))
+        return HostReading(HostTable(self._columns, self._health))
 
     def sharing(self) -> Sharing:
         """Return the sharing providers as they are now."""
@@ -123,7 +123,7 @@ class HostReader:
         ).usages if found else ())
 
     def read(
-        self, context: context_.RequestContext, scope: HostScope,
+        self, context: RequestContext, scope: HostScope,
         sharing: Sharing,
     ) -> HostReading:
         """Return hosts as they are now."""
@@ -149,7 +149,7 @@ class HostReader:
         return HostReading(
             made.table, sorted(cells[uuid].identity for uuid in quiet), marks)
 
-    def beats(self, context: context_.RequestContext) -> table_.HostTable:
+    def beats(self, context: RequestContext) -> HostTable:
         """Return all hosts, of which no more is known than when they beat.
 
         Those of cells that do not answer are missing.
@@ -194,7 +194,7 @@ class HostReader:
             self._told.pop(number, None)
 
     def _ask(
-        self, aimed: context_.RequestContext, scope: HostScope
+        self, aimed: RequestContext, scope: HostScope
     ) -> tuple[feed.HostChanges, float]:
         """Return hosts of a cell, and by how much its clock is ahead."""
         assert aimed.cell is not None
@@ -204,7 +204,7 @@ class HostReader:
         return hosts, database.timestamp() - self._clock.steady()
 
     def _ask_beats(
-        self, aimed: context_.RequestContext
+        self, aimed: RequestContext
     ) -> tuple[Sequence[Any], float]:
         assert aimed.cell is not None
         database = aimed.cell.database
@@ -213,7 +213,7 @@ class HostReader:
         return rows, database.timestamp() - self._clock.steady()
 
     def _fill(
-        self, table: table_.HostTable,
+        self, table: HostTable,
         cells: Mapping[str, objects.CellMapping],
         results: Mapping[str, tuple[feed.HostChanges, float]],
         sharing: Sharing,
@@ -225,7 +225,7 @@ class HostReader:
             owners = host_mappings.owners(connection, names)
             rows = aggregates.of_hosts(connection, names)
         groups = self._groups(rows, sharing)
-        table.set_sharing({each.uuid: sharing_.SharingProvider(
+        table.set_sharing({each.uuid: SharingProvider(
             each.name, each.aggregate_uuid, each.traits)
             for each in sharing.providers})
         mapped: dict[str, set[str]] = {}
@@ -257,7 +257,7 @@ class HostReader:
         return groups
 
     def _fill_usages(
-        self, table: table_.HostTable, marks: Mapping[str, Any],
+        self, table: HostTable, marks: Mapping[str, Any],
         scope: HostScope, sharing: Sharing,
     ) -> None:
         """Write what is taken of hosts, and what was chosen lately."""

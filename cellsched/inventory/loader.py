@@ -12,23 +12,24 @@ import zlib
 
 from oslo_log import log
 
-from cellsched.cells import discovery as discovery_
+from cellsched.cells.discovery import Discovery
 from cellsched.cells import gather
 from cellsched.cells import registry
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import shared_providers
 from cellsched.db import session
 from cellsched import exception
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
-from cellsched.hosts import document as document_
+from cellsched.hosts import document
 from cellsched.hosts import sharing
 from cellsched.hosts import table
 from cellsched.inventory import aggregate_groups
 from cellsched.inventory import cell_follower
-from cellsched.inventory import doubt as doubt_
+from cellsched.inventory.doubt import DoubtLimits
+from cellsched.inventory.doubt import find
 from cellsched.inventory import host_mappings
 from cellsched.inventory import instance_reports
 from cellsched.inventory import source
@@ -61,7 +62,7 @@ class RefreshPolicy:
     interval_s: float = 1.0
     full_interval_s: float = 300.0
     half_life_s: float = 300.0
-    limits: doubt_.DoubtLimits = doubt_.DoubtLimits()
+    limits: DoubtLimits = DoubtLimits()
     maps_hosts: bool = True
 
 
@@ -82,8 +83,8 @@ class InventoryLoader(source.HostSource):
 
     def __init__(
         self, database: session.Database, cells: registry.CellRegistry,
-        gatherer: gather.Gatherer, discovery: discovery_.Discovery,
-        claims: Any, clock: clock_.Clock, policy: RefreshPolicy,
+        gatherer: gather.Gatherer, discovery: Discovery,
+        claims: Any, clock: Clock, policy: RefreshPolicy,
         default_zone: str, extra_columns: Iterable[columns.Column] = (),
     ) -> None:
         self._database = database
@@ -119,7 +120,7 @@ class InventoryLoader(source.HostSource):
         #: Cells that did not answer when they were last asked, by identity.
         self.silent: list[str] = []
 
-    def follow(self, context: context_.RequestContext) -> bool:
+    def follow(self, context: RequestContext) -> bool:
         """Make sure that the table is as new as a request may expect.
 
         Waits only for the first reading, and for one that comes after a break
@@ -144,7 +145,7 @@ class InventoryLoader(source.HostSource):
         return self.refresh(context, self._read_at)
 
     def refresh(
-        self, context: context_.RequestContext, since: float | None = None
+        self, context: RequestContext, since: float | None = None
     ) -> bool:
         """Bring the table up to date.
 
@@ -178,14 +179,14 @@ class InventoryLoader(source.HostSource):
             return True
 
     def snapshot(
-        self, context: context_.RequestContext
-    ) -> document_.HostDocument:
+        self, context: RequestContext
+    ) -> document.HostDocument:
         """Return the hosts as they are now.
 
         Its table is this one, and follows the deployment.
         """
         self.follow(context)
-        return document_.HostDocument(
+        return document.HostDocument(
             self.table, self._clock.steady(),
             {cell.uuid: cell.name or cell.uuid
              for cell in self._cells.enabled()}, self.silent)
@@ -194,7 +195,7 @@ class InventoryLoader(source.HostSource):
         """Return why it cannot be told here whether hosts are up, if so."""
         with self._lock:
             now = self._clock.steady()
-            found = doubt_.find(self.table, now, self._policy.limits)
+            found = find(self.table, now, self._policy.limits)
             if found is None:
                 return None
             log_it = now - self._doubted_at >= self._policy.limits.down_s
@@ -295,7 +296,7 @@ class InventoryLoader(source.HostSource):
                 follower.regroup(hosts)
 
     def _read_cells(
-        self, context: context_.RequestContext, now: float
+        self, context: RequestContext, now: float
     ) -> None:
         cells = {cell.uuid: cell for cell in self._cells.enabled()}
         for uuid in self._followers.keys() - cells.keys():
@@ -320,7 +321,7 @@ class InventoryLoader(source.HostSource):
             self.silent = sorted(cells[uuid].identity for uuid in quiet)
 
     def _read_cell(
-        self, aimed: context_.RequestContext, now: float
+        self, aimed: RequestContext, now: float
     ) -> None:
         """Read a cell, within the time that the cell has."""
         assert aimed.cell is not None

@@ -9,8 +9,8 @@ import threading
 from typing import Any
 
 from cellsched.claims import base as claims_base
-from cellsched.hosts import table as table_
-from cellsched.hosts import view as view_
+from cellsched.hosts.table import HostTable
+from cellsched.hosts import view
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RecentChoices:
 
 
 def count_builds(
-    table: table_.HostTable, choices: Iterable[RecentChoice],
+    table: HostTable, choices: Iterable[RecentChoice],
     marks: Mapping[str, Any],
 ) -> None:
     """Count builds on hosts that have not reported since.
@@ -71,8 +71,8 @@ def count_builds(
         if table.row(each.node) is not None
         and marks.get(each.node) == each.mark)
     if builds:
-        there = table.written(view_.BUILDS)
-        table.put(list(builds), {view_.BUILDS: [
+        there = table.written(view.BUILDS)
+        table.put(list(builds), {view.BUILDS: [
             there[table.row(node)] + count
             for node, count in builds.items()]})
 

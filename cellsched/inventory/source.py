@@ -5,10 +5,11 @@ import abc
 from collections.abc import Iterable
 from collections.abc import Sequence
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.hosts import document
-from cellsched.hosts import table as table_
+from cellsched.hosts.table import HostTable
+from cellsched.hosts.table import Taking
 from cellsched import objects
 
 
@@ -30,11 +31,11 @@ class HostSource(abc.ABC):
         identity, sorted
     """
 
-    table: table_.HostTable
+    table: HostTable
     silent: Sequence[str] = ()
 
     @abc.abstractmethod
-    def follow(self, context: context_.RequestContext) -> bool:
+    def follow(self, context: RequestContext) -> bool:
         """Make sure that the table is as new as a request may expect.
 
         Each request calls it first. It must wait for the first reading. It
@@ -46,7 +47,7 @@ class HostSource(abc.ABC):
 
     @abc.abstractmethod
     def refresh(
-        self, context: context_.RequestContext, since: float | None = None
+        self, context: RequestContext, since: float | None = None
     ) -> bool:
         """Bring the table up to date; costs what changed.
 
@@ -65,7 +66,7 @@ class HostSource(abc.ABC):
 
     @abc.abstractmethod
     def confirm(
-        self, takings: Iterable[table_.Taking], claimed: bool = True
+        self, takings: Iterable[Taking], claimed: bool = True
     ) -> None:
         """Count what was chosen, from now on.
 
@@ -76,7 +77,7 @@ class HostSource(abc.ABC):
 
     @abc.abstractmethod
     def snapshot(
-        self, context: context_.RequestContext
+        self, context: RequestContext
     ) -> document.HostDocument:
         """Return the hosts as they are now, with the names of cells."""
 

@@ -10,16 +10,16 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.cells import gather
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.api import instance_mapping_list
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import instance_list
-from cellsched.db.cell import tags as tags_
+from cellsched.db.cell.tags import get_many
 from cellsched.db import session
 from cellsched.db import sort_order
 from cellsched import exception
 from cellsched.listing import merge
-from cellsched.listing import query as query_
+from cellsched.listing.query import ServerQuery
 from cellsched.listing import server
 from cellsched import objects
 
@@ -99,8 +99,8 @@ class PageReader:
     """
 
     def __init__(
-        self, context: context_.RequestContext, database: session.Database,
-        gatherer: gather.Gatherer, query: query_.ServerQuery,
+        self, context: RequestContext, database: session.Database,
+        gatherer: gather.Gatherer, query: ServerQuery,
         policy: ListingPolicy, cells: Sequence[objects.CellMapping],
         after: Sequence[Any] | None,
     ) -> None:
@@ -180,7 +180,7 @@ class PageReader:
                          for row in rows])
 
     def _ask(
-        self, aimed: context_.RequestContext
+        self, aimed: RequestContext
     ) -> tuple[list[tuple[Any, ...]], list[server.Server]]:
         assert aimed.cell is not None
         source = self._sources[aimed.cell.uuid]
@@ -221,7 +221,7 @@ class PageReader:
                 yield place, source, found
 
 
-def database(aimed: context_.RequestContext) -> session.Database:
+def database(aimed: RequestContext) -> session.Database:
     assert aimed.cell is not None
     return aimed.cell.database
 
@@ -239,7 +239,7 @@ def read_page(
     with database.reader() as connection:
         rows = instance_list.page(connection, wanted, order, after, limit)
         uuids = [row[0] for row in rows]
-        tags = tags_.get_many(connection, uuids)
+        tags = get_many(connection, uuids)
         reasons = instance_faults.latest(connection, [
             row[0] for row in rows if row[_VM_STATE] == 'error'])
     return instance_list.sort_values(order, rows), [

@@ -7,7 +7,7 @@ from typing import Any
 
 from cellsched.cells import gather
 from cellsched.cells import registry
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mapping_list
 from cellsched.db.api import instance_mappings
@@ -16,7 +16,8 @@ from cellsched.db import session
 from cellsched.db import sort_order
 from cellsched import exception
 from cellsched.listing import pages
-from cellsched.listing import query as query_
+from cellsched.listing.query import NEWEST
+from cellsched.listing.query import ServerQuery
 from cellsched.listing import server
 from cellsched import objects
 
@@ -42,7 +43,7 @@ class ServerListing:
         self._policy = policy
 
     def get(
-        self, context: context_.RequestContext, uuid: str,
+        self, context: RequestContext, uuid: str,
         to_delete: bool = False,
     ) -> tuple[server.Server, objects.CellMapping | None]:
         """Return a server and its cell, None where it has none yet.
@@ -82,7 +83,7 @@ class ServerListing:
         return found, cell
 
     def list(
-        self, context: context_.RequestContext, query: query_.ServerQuery
+        self, context: RequestContext, query: ServerQuery
     ) -> pages.Page:
         """Return servers in order, wherever they are.
 
@@ -116,14 +117,14 @@ class ServerListing:
         return pages.Page(servers, reading.down)
 
     def _read_one(
-        self, context: context_.RequestContext, cell: objects.CellMapping,
+        self, context: RequestContext, cell: objects.CellMapping,
         uuid: str,
     ) -> server.Server | None:
         wanted = instance_list.InstanceFilter({'uuid': [uuid]})
         gathered = self._gatherer.gather(
             context, [cell], lambda aimed: pages.read_page(
                 pages.database(aimed), server.name_of(cell), wanted,
-                query_.NEWEST))
+                NEWEST))
         if cell.uuid not in gathered.results:
             pages.log_down(cell, gathered)
             return self._unknown(uuid, cell)
@@ -140,7 +141,7 @@ class ServerListing:
                 server.name_of(cell))
 
     def _place_of(
-        self, context: context_.RequestContext, query: query_.ServerQuery,
+        self, context: RequestContext, query: ServerQuery,
         requests: Sequence[objects.BuildRequest],
     ) -> Sequence[Any]:
         """Return the values of the marker by which servers are sorted."""
@@ -167,7 +168,7 @@ class ServerListing:
         return found
 
 
-def visible(context: context_.RequestContext, project_id: str | None) -> bool:
+def visible(context: RequestContext, project_id: str | None) -> bool:
     """Return whether what a project owns may be seen."""
     return context.is_admin or project_id == context.project_id
 

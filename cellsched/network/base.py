@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from oslo_config import cfg
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import objects
 
 
@@ -52,7 +52,7 @@ class NetworkAPI(abc.ABC):
 
     @abc.abstractmethod
     def allocate_for_instance(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         requested_networks: Any, host: str,
     ) -> None:
         """Give the instance its networks, set up on a host.
@@ -67,7 +67,7 @@ class NetworkAPI(abc.ABC):
 
     @abc.abstractmethod
     def setup_instance_network_on_host(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         host: str,
     ) -> None:
         """Make what the instance has usable on a host.
@@ -80,7 +80,7 @@ class NetworkAPI(abc.ABC):
 
     @abc.abstractmethod
     def cleanup_instance_network_on_host(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         host: str,
     ) -> None:
         """Take down what was set up for the instance on a host.
@@ -94,7 +94,7 @@ class NetworkAPI(abc.ABC):
 
     @abc.abstractmethod
     def deallocate_for_instance(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Take back all that the instance has, on whatever host it is set up.
 
@@ -107,7 +107,7 @@ class NetworkAPI(abc.ABC):
     # they decide. A plug-in that does not override it is not asked.
 
     def segment_aggregates(
-        self, context: context_.RequestContext, requested_networks: Any
+        self, context: RequestContext, requested_networks: Any
     ) -> Sequence[Set[str]]:
         """Return where the segments of the requested routed networks are.
 
@@ -123,7 +123,7 @@ class NetworkAPI(abc.ABC):
         return []
 
     def has_remote_managed_port(
-        self, context: context_.RequestContext, requested_networks: Any
+        self, context: RequestContext, requested_networks: Any
     ) -> bool:
         """Return whether a requested port has ``vnic_type`` remote-managed.
 

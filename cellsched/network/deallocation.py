@@ -3,8 +3,8 @@
 
 from oslo_log import log
 
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.cell import networks
 from cellsched.db import session
 from cellsched.network import base
@@ -25,14 +25,14 @@ class NetworkDeallocation:
 
     def __init__(
         self, network: base.NetworkAPI, database: session.Database,
-        clock: clock_.Clock,
+        clock: Clock,
     ) -> None:
         self._network = network
         self._database = database
         self._clock = clock
 
     def deallocate(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> bool:
         """Take back what a server has; return whether that succeeded.
 
@@ -48,7 +48,7 @@ class NetworkDeallocation:
         return True
 
     def free(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> bool:
         """Take back what a server that ended has; return whether it went."""
         freed = self.deallocate(context, instance)

@@ -7,8 +7,8 @@ from typing import Literal
 
 import oslo_messaging
 
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.notify.payloads import request_spec
 from cellsched.notify import senders
 from cellsched import objects
@@ -31,13 +31,13 @@ class SchedulerNotifier:
 
     def __init__(
         self, transport: oslo_messaging.Transport, host: str, form: str,
-        topics: Sequence[str], clock: clock_.Clock | None = None,
+        topics: Sequence[str], clock: Clock | None = None,
     ) -> None:
         self._host = host
         self._senders = senders.Senders(transport, form, topics, clock)
 
     def select_destinations(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         phase: Literal['start', 'end'], request: objects.RequestSpec,
         instance_uuids: Sequence[str] | None,
     ) -> None:

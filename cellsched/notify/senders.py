@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import oslo_messaging
 
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched import plugins
 from cellsched.rpc import serializer
@@ -56,7 +56,7 @@ class Senders:
 
     def __init__(
         self, transport: oslo_messaging.Transport | None, form: str,
-        topics: Sequence[str], clock: clock_.Clock | None = None,
+        topics: Sequence[str], clock: Clock | None = None,
     ) -> None:
         self._legacy = self._versioned = None
         self._clock = clock
@@ -76,7 +76,7 @@ class Senders:
         return self._legacy is not None or self._versioned is not None
 
     def send(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         priority: Literal['info', 'error'], legacy: Note, versioned: Note,
     ) -> None:
         """Send a notification, each form in its own words.

@@ -7,8 +7,8 @@ from typing import Literal
 
 import oslo_messaging
 
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.notify.payloads import compute_task
 from cellsched.notify.payloads import instance as payloads
 from cellsched.notify import senders
@@ -40,7 +40,7 @@ class TaskNotifier:
         host: str = '', form: str = 'unversioned',
         topics: Sequence[str] = (),
         notify_on_state_change: str | None = None,
-        clock: clock_.Clock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._host = host
         self._senders = senders.Senders(transport, form, topics, clock)
@@ -48,7 +48,7 @@ class TaskNotifier:
         self._publisher = f'nova-conductor:{host}'
 
     def failed(
-        self, context: context_.RequestContext, method: str,
+        self, context: RequestContext, method: str,
         instance: objects.Instance, spec: objects.RequestSpec | None,
         reason: Exception, state: str | None = 'error',
     ) -> None:
@@ -71,7 +71,7 @@ class TaskNotifier:
                     compute_task.versioned, instance, spec, reason, state)))
 
     def updated(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         old: State, new: State,
     ) -> None:
         """Tell that a server's state changed, if such a change is told."""
@@ -89,7 +89,7 @@ class TaskNotifier:
                     payloads.update, context, instance, old, new)))
 
     def deleted(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         phase: Literal['start', 'end'], instance: objects.Instance,
     ) -> None:
         """Tell that what was written of a build goes: its user deleted it."""
@@ -105,7 +105,7 @@ class TaskNotifier:
                 functools.partial(payloads.action, context, instance)))
 
     def rebuild_scheduled(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Tell that there is a host for a server that is built anew."""
         if not self._senders:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 import json
 from typing import Any
 from typing import NamedTuple
-import uuid as uuid_
+from uuid import UUID
+from uuid import uuid5
 
 
 class Child(NamedTuple):
@@ -32,7 +33,7 @@ def uuid_of(node: str, name: str) -> str:
 
     :param node: uuid of the node
     """
-    return str(uuid_.uuid5(uuid_.UUID(node), name))
+    return str(uuid5(UUID(node), name))
 
 
 def dump(children: Iterable[Child]) -> str | None:

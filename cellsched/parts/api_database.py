@@ -13,8 +13,8 @@ from cellsched.parts import process
 if TYPE_CHECKING:
     from futurist import ThreadPoolExecutor
 
-    from cellsched.cells import discovery as discovery_
-    from cellsched.cells import gather as gather_
+    from cellsched.cells.discovery import Discovery
+    from cellsched.cells.gather import Gatherer
     from cellsched.rpc import compute_cap
 
 
@@ -55,7 +55,7 @@ class APIDatabaseParts(process.ProcessParts):
         return ThreadPoolExecutor(self.conf.cell_worker_thread_pool_size)
 
     @functools.cached_property
-    def gatherer(self) -> 'gather_.Gatherer':
+    def gatherer(self) -> 'Gatherer':
         """Asks all cells at once."""
         from cellsched.cells import gather
 
@@ -63,7 +63,7 @@ class APIDatabaseParts(process.ProcessParts):
             self.executor, self.targets, self.clock, self.conf.cells.timeout)
 
     @functools.cached_property
-    def discovery(self) -> 'discovery_.Discovery':
+    def discovery(self) -> 'Discovery':
         """Maps hosts to their cells."""
         from cellsched.cells import discovery
 

@@ -10,13 +10,13 @@ from cellsched.db import session
 from cellsched.parts import process
 
 if TYPE_CHECKING:
-    from cellsched.rpc import compute_cap as compute_cap_
+    from cellsched.rpc.compute_cap import Lowest
 
 
 class CellParts(process.ProcessParts):
     """The parts of a process of one cell."""
 
-    def lowest_compute(self) -> 'compute_cap_.Lowest':
+    def lowest_compute(self) -> 'Lowest':
         """Return the lowest version of the compute services of the cell."""
         from cellsched.rpc import compute_cap
 

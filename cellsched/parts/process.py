@@ -4,13 +4,13 @@
 import abc
 from collections.abc import Callable
 import functools
-import random as random_
+from random import Random
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db import session
 from cellsched import exception
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from cellsched.claims import base as claims_base
     from cellsched.network import base as network_base
     from cellsched.rpc import compute as compute_rpc
-    from cellsched.rpc import compute_cap as compute_cap_
+    from cellsched.rpc.compute_cap import ComputeCap
+    from cellsched.rpc.compute_cap import Lowest
     from cellsched.rpc import transport
 
 
@@ -38,7 +39,7 @@ class ProcessParts(abc.ABC):
     """
 
     def __init__(
-        self, conf: cfg.ConfigOpts, clock: clock_.Clock | None = None,
+        self, conf: cfg.ConfigOpts, clock: Clock | None = None,
         claims: 'claims_base.ClaimStore | None' = None,
         databases: session.Databases | None = None,
         transports: 'transport.Transports | None' = None,
@@ -46,7 +47,7 @@ class ProcessParts(abc.ABC):
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
     ) -> None:
         self.conf = conf
-        self.clock = clock or clock_.Clock()
+        self.clock = clock or Clock()
         self.databases = databases or session.Databases(self.clock)
         self.reached = reached
         self.new_uuid = new_uuid
@@ -70,13 +71,13 @@ class ProcessParts(abc.ABC):
         self.compute_cap, self.transports  # noqa: B018
 
     @abc.abstractmethod
-    def lowest_compute(self) -> 'compute_cap_.Lowest':
+    def lowest_compute(self) -> 'Lowest':
         """Return the lowest version of compute services that are called."""
 
     @functools.cached_property
-    def random(self) -> random_.Random:
+    def random(self) -> Random:
         """The source of chance."""
-        return random_.Random()
+        return Random()
 
     @functools.cached_property
     def transports(self) -> 'transport.Transports':
@@ -86,11 +87,11 @@ class ProcessParts(abc.ABC):
         return transport.Transports(self.conf, at_once=self.messages)
 
     @functools.cached_property
-    def compute_cap(self) -> 'compute_cap_.ComputeCap':
+    def compute_cap(self) -> 'ComputeCap':
         """The newest version of messages that agents may be sent."""
-        from cellsched.rpc import compute_cap as compute_cap_
+        from cellsched.rpc.compute_cap import ComputeCap
 
-        return compute_cap_.ComputeCap(
+        return ComputeCap(
             self.conf.upgrade_levels.compute, self.lowest_compute,
             make_lock=self.clock.lock)
 
@@ -105,9 +106,9 @@ class ProcessParts(abc.ABC):
     @functools.cached_property
     def claims(self) -> 'claims_base.ClaimStore':
         """The claim store."""
-        from cellsched import claims as claims_
+        from cellsched.claims import load
 
-        self._own_claims = claims_.load(self.conf, self)
+        self._own_claims = load(self.conf, self)
         return self._own_claims
 
     @functools.cached_property

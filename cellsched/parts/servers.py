@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cellsched.parts import api_database
 
 if TYPE_CHECKING:
-    from cellsched.listing import servers as listing_
+    from cellsched.listing import servers
     from cellsched.quota import base as quota_base
 
 
@@ -22,7 +22,7 @@ class ServerParts(api_database.APIDatabaseParts):
         return quota.load(self.conf, self.clock)
 
     @functools.cached_property
-    def listing(self) -> 'listing_.ServerListing':
+    def listing(self) -> 'servers.ServerListing':
         """Finds servers wherever they are."""
         from cellsched.listing import servers as listing
 

@@ -14,8 +14,8 @@ from oslo_log import log
 from oslo_policy import policy
 
 from cellsched.api import authorization
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.policies import base
 from cellsched.policies import rules
@@ -114,7 +114,7 @@ class _Rules:
         self._answers: dict[Any, tuple[bool, bool]] = {}
 
     def answer(
-        self, context: context_.RequestContext, rule: str, project_id: str
+        self, context: RequestContext, rule: str, project_id: str
     ) -> tuple[bool, bool]:
         """Return whether an administrator asks, and may do it."""
         key = (rule, project_id, context.project_id, context.user_id,
@@ -132,7 +132,7 @@ class _Rules:
         return found
 
     def _ask(
-        self, context: context_.RequestContext, rule: str, project_id: str
+        self, context: RequestContext, rule: str, project_id: str
     ) -> tuple[bool, bool]:
         target = {'project_id': project_id, 'user_id': context.user_id or ''}
         # Without a project nothing is one's own, not what is of 'None' either.
@@ -154,7 +154,7 @@ class PolicyAuthorizer(authorization.Authorizer):
     :raises cellsched.exception.ConfigurationInvalid: see :func:`read`
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, clock: clock_.Clock) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, clock: Clock) -> None:
         self._conf = conf
         self._clock = clock
         self._lock = threading.Lock()
@@ -163,9 +163,9 @@ class PolicyAuthorizer(authorization.Authorizer):
         self._due = clock.monotonic() + LOOK_S
 
     def authorize(
-        self, context: context_.RequestContext, rule: str,
+        self, context: RequestContext, rule: str,
         project_id: str | None = None,
-    ) -> context_.RequestContext:
+    ) -> RequestContext:
         if self._clock.monotonic() >= self._due:
             self._look()
         project = context.project_id if project_id is None else project_id

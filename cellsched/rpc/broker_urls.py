@@ -9,7 +9,8 @@ in. URLs with these are handed to the driver in another form.
 """
 
 import re
-from urllib import parse as parse_
+from urllib.parse import quote
+from urllib.parse import urlsplit
 
 from oslo_config import cfg
 import oslo_messaging
@@ -33,7 +34,7 @@ def parse(conf: cfg.ConfigOpts, url: str) -> oslo_messaging.TransportURL:
         is not percent-encoded, so that a part of a password might be taken
         for a host or a virtual host; the text may quote some of the URL
     """
-    split = parse_.urlsplit(url)
+    split = urlsplit(url)
     hosts = [host for host in split.netloc.split(',') if host]
     with_user = [host for host in hosts if '@' in host]
     if ('#' in url or '@' in split.path or '@' in split.query
@@ -115,7 +116,7 @@ def _kombu_scheme(url: oslo_messaging.TransportURL) -> str:
 
 
 def _encoded(text: str | None) -> str:
-    return parse_.quote(text or '', safe='')
+    return quote(text or '', safe='')
 
 
 def _virtual_host(url: oslo_messaging.TransportURL) -> str:
@@ -123,5 +124,5 @@ def _virtual_host(url: oslo_messaging.TransportURL) -> str:
 
     The rest is left as the driver leaves it.
     """
-    return re.sub('[?#;]', lambda match: parse_.quote(match[0]),
+    return re.sub('[?#;]', lambda match: quote(match[0]),
                   url.virtual_host or '')

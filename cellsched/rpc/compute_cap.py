@@ -8,7 +8,7 @@ import threading
 
 from oslo_log import log
 
-from cellsched import clock as clock_
+from cellsched import clock
 from cellsched import exception
 from cellsched.rpc import compute
 from cellsched.rpc import versions
@@ -50,7 +50,7 @@ class ComputeCap:
     def __init__(
         self, pin: str | None, ask: Callable[[], Lowest],
         history: Mapping[int, str] = compute.SERVICE_VERSIONS,
-        make_lock: Callable[[], clock_.Lock] = threading.Lock,
+        make_lock: Callable[[], clock.Lock] = threading.Lock,
     ) -> None:
         self._pin = pin if pin in (None, versions.AUTO) else versions.read_pin(
             compute.TOPIC, compute.VERSION, pin, [versions.AUTO])

@@ -12,7 +12,7 @@ import functools
 
 from oslo_log import log
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched import objects
 from cellsched.scheduler import demand_catalogue as catalogue
@@ -108,7 +108,7 @@ class Rule:
         self._ignored = ignored
 
     def refusal(
-        self, request: objects.RequestSpec, context: context_.RequestContext
+        self, request: objects.RequestSpec, context: RequestContext
     ) -> exception.NoValidHost | None:
         """Return the error that ends a request, if it is refused."""
         names = self._unread.names(request)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from collections.abc import Set
 import copy
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.network import base
 from cellsched import objects
@@ -33,7 +33,7 @@ class NetworkNeeds:
                          is not base.NetworkAPI.has_remote_managed_port)
 
     def add(
-        self, context: context_.RequestContext, request: objects.RequestSpec
+        self, context: RequestContext, request: objects.RequestSpec
     ) -> objects.RequestSpec:
         """Return the request with what its networks need; may block.
 

@@ -2,7 +2,7 @@
 """Decisions on a snapshot, which take nothing."""
 
 from collections.abc import Iterable
-import random as random_
+from random import Random
 from typing import Any
 from typing import NamedTuple
 
@@ -10,14 +10,15 @@ import numpy as np
 from oslo_config import cfg
 
 from cellsched.claims import memory
-from cellsched import clock as clock_
-from cellsched import context as context_
-from cellsched.hosts import document as document_
+from cellsched import clock
+from cellsched.context import admin
+from cellsched.context import RequestContext
+from cellsched.hosts import document
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.placement import claim_batching
@@ -25,8 +26,8 @@ from cellsched.scheduler.placement import placer
 
 
 def on_snapshot(
-    conf: cfg.ConfigOpts, snapshot: document_.HostDocument,
-    random: random_.Random, pipeline: pipeline_.Pipeline | None = None,
+    conf: cfg.ConfigOpts, snapshot: document.HostDocument,
+    random: Random, pipeline: Pipeline | None = None,
 ) -> placer.Placer:
     """Return what plans with the configured filters and weighers.
 
@@ -75,9 +76,9 @@ class Room(NamedTuple):
 
 
 def room(
-    conf: cfg.ConfigOpts, snapshot: document_.HostDocument,
+    conf: cfg.ConfigOpts, snapshot: document.HostDocument,
     request: objects.RequestSpec,
-    pipeline: pipeline_.Pipeline | None = None,
+    pipeline: Pipeline | None = None,
 ) -> Room:
     """Return how many servers of one kind fit each cell, and what rejects.
 
@@ -91,7 +92,7 @@ def room(
     pipeline = pipeline or filter_scheduler.pipeline_of(conf)
     refusal = demands.Rule(
         pipeline.reads, conf.scheduler.unmet_demands == 'ignore',
-    ).refusal(request, context_.admin())
+    ).refusal(request, admin())
     if refusal is not None:
         raise refusal
     hosts = snapshot.table.view(snapshot.now)
@@ -122,11 +123,11 @@ def _servers(
 class Still:
     """Stands for the loader of a table that stays as it is."""
 
-    def __init__(self, snapshot: document_.HostDocument) -> None:
+    def __init__(self, snapshot: document.HostDocument) -> None:
         self.table = snapshot.table
         self.silent = snapshot.silent
 
-    def follow(self, context: context_.RequestContext) -> bool:
+    def follow(self, context: RequestContext) -> bool:
         """Do nothing: there is nothing newer."""
         return False
 
@@ -143,7 +144,7 @@ class Still:
         return {}
 
 
-class _Then(clock_.Clock):
+class _Then(clock.Clock):
     """The time at which a snapshot was taken."""
 
     def __init__(self, timestamp: float) -> None:

@@ -9,9 +9,9 @@ from oslo_log import log
 import oslo_messaging
 from oslo_utils import uuidutils
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched.notify import scheduler_notifier as notifier_
+from cellsched.notify import scheduler_notifier
 from cellsched import objects
 from cellsched.objects import legacy_reading
 from cellsched.rpc import scheduler
@@ -44,7 +44,7 @@ class Scheduler:
     def __init__(
         self, driver: base.SchedulerDriver, attempts_max: int,
         bounds: request_validation.RequestBounds,
-        notifier: notifier_.SchedulerNotifier,
+        notifier: scheduler_notifier.SchedulerNotifier,
         reached: Callable[[str], None] = lambda step: None,
         ignores_hints: bool = False, ignores_demands: bool = False,
     ) -> None:
@@ -58,7 +58,7 @@ class Scheduler:
             driver.reads, ignores_demands))
 
     def select_destinations(
-        self, context: context_.RequestContext, request_spec: Any = None,
+        self, context: RequestContext, request_spec: Any = None,
         filter_properties: Any = None, spec_obj: Any = _NOT_GIVEN,
         instance_uuids: Any = None, return_objects: Any = False,
         return_alternates: Any = False,
@@ -96,7 +96,7 @@ class Scheduler:
         return [first.to_dict() for first, *_ in selections]
 
     def update_aggregates(
-        self, context: context_.RequestContext, aggregates: Any
+        self, context: RequestContext, aggregates: Any
     ) -> None:
         """Hear of an aggregate or of several.
 
@@ -115,7 +115,7 @@ class Scheduler:
         self._ask(self._driver.update_aggregates, said)
 
     def delete_aggregate(
-        self, context: context_.RequestContext, aggregate: Any
+        self, context: RequestContext, aggregate: Any
     ) -> None:
         """Hear that an aggregate is gone.
 
@@ -125,7 +125,7 @@ class Scheduler:
         self._ask(self._driver.delete_aggregate, aggregate.id)
 
     def update_instance_info(
-        self, context: context_.RequestContext, host_name: Any,
+        self, context: RequestContext, host_name: Any,
         instance_info: Any,
     ) -> None:
         """Hear of instances that a host has, among others.
@@ -139,7 +139,7 @@ class Scheduler:
             each.get('uuid') for each in instance_info.objects], False)
 
     def delete_instance_info(
-        self, context: context_.RequestContext, host_name: Any,
+        self, context: RequestContext, host_name: Any,
         instance_uuid: Any,
     ) -> None:
         """Hear that a host has an instance no more.
@@ -151,7 +151,7 @@ class Scheduler:
         self._ask(self._driver.delete_instance, host_name, instance_uuid)
 
     def sync_instance_info(
-        self, context: context_.RequestContext, host_name: Any,
+        self, context: RequestContext, host_name: Any,
         instance_uuids: Any,
     ) -> None:
         """Hear of all instances that a host has.
@@ -161,7 +161,7 @@ class Scheduler:
         self._hear(host_name, 'instance_uuids', instance_uuids, True)
 
     def _check(
-        self, context: context_.RequestContext, spec: Any, uuids: Any
+        self, context: RequestContext, spec: Any, uuids: Any
     ) -> None:
         """Make sure that a request can be decided on.
 
@@ -182,7 +182,7 @@ class Scheduler:
                 raise refusal
 
     def _select(
-        self, context: context_.RequestContext, spec: objects.RequestSpec,
+        self, context: RequestContext, spec: objects.RequestSpec,
         uuids: list[str] | None, alternates: int,
     ) -> list[list[objects.Selection]]:
         claim = uuids is not None

@@ -8,7 +8,7 @@ store itself, and with it all that it sends, is the product's.
 """
 
 from collections.abc import Callable
-import random as random_
+import random
 from typing import Any
 from typing import NamedTuple
 from typing import Protocol
@@ -18,7 +18,7 @@ from cellsched.claims import cassandra
 from cellsched.claims import etcd
 from cellsched.claims import placement
 from cellsched.claims import remote
-from cellsched import clock as clock_
+from cellsched import clock
 from cellsched.simulator import processes
 from cellsched.simulator.servers import cassandra as cassandra_server
 from cellsched.simulator.servers import etcd as etcd_server
@@ -43,7 +43,7 @@ class ClaimServerKind(NamedTuple):
     """
 
     model: Callable[[], ServerModel]
-    store: Callable[[Any, clock_.Clock, random_.Random],
+    store: Callable[[Any, clock.Clock, random.Random],
                     claims_base.ClaimStore]
     is_exact: bool
 
@@ -70,7 +70,7 @@ class ClaimServer:
     :param chance: says when those come
     """
 
-    def __init__(self, kind: ClaimServerKind, chance: random_.Random) -> None:
+    def __init__(self, kind: ClaimServerKind, chance: random.Random) -> None:
         self._kind = kind
         self._random = chance
         self._model = kind.model()
@@ -84,12 +84,12 @@ class ClaimServer:
         """Return the store of a process, whose client may fail."""
         return self._kind.store(
             ClaimServerClient(self, process), process.clock,
-            random_.Random(f'{seed} {process.name} {process.lives}'))
+            random.Random(f'{seed} {process.name} {process.lives}'))
 
     def direct(self) -> claims_base.ClaimStore:
         """Return a store that looks past everything that can fail."""
         return self._kind.store(
-            DirectClient(self._model), clock_.Clock(), random_.Random(0))
+            DirectClient(self._model), clock.Clock(), random.Random(0))
 
     def send(self, request: Any, fate: stores.Fate) -> Any:
         """Return what a client hears of a request.

@@ -14,7 +14,7 @@ import uuid
 import oslo_messaging
 
 from cellsched.assembly import services as assembly
-from cellsched.simulator import baton as baton_
+from cellsched.simulator import baton
 from cellsched.simulator import clocks
 from cellsched.simulator import network
 from cellsched.simulator import stores
@@ -79,7 +79,7 @@ class Process(stores.Gate):
         self.driver: Any = None
         self.service: Any = None
         self.periodic: list[Periodic] = []
-        self.activities: list[baton_.Activity] = []
+        self.activities: list[baton.Activity] = []
         self.lives = 0
         #: Of servers that were just started.
         self._targets: list[oslo_messaging.Target] = []

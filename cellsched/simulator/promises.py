@@ -19,7 +19,8 @@ from cellsched.claims import listing
 from cellsched.db.cell import states
 from cellsched.simulator import arena
 from cellsched.simulator import stores
-from cellsched.simulator import users as users_
+from cellsched.simulator.users import UserBatch
+from cellsched.simulator.users import Users
 
 _ROWS = ('select uuid, vm_state, task_state, host, deleted, display_name '
          'from instances')
@@ -70,7 +71,7 @@ class Promises:
     def __init__(
         self, stores_: Mapping[str, stores.Store],
         claims: claims_base.ClaimStore | None, drivers: Mapping[str, Any],
-        hosts: Mapping[str, str], users: users_.Users,
+        hosts: Mapping[str, str], users: Users,
         note: Callable[[str], None], is_exact: bool = True,
     ) -> None:
         self._stores = stores_
@@ -286,7 +287,7 @@ class Promises:
             raise Broken('S4', f'{sorted(runs)} run, {sorted(active)} are '
                                'to run')
 
-    def _check_batch(self, batch: users_.UserBatch) -> None:
+    def _check_batch(self, batch: UserBatch) -> None:
         lost = [uuid for uuid in batch.uuids if uuid not in self._cells]
         if lost:
             raise Broken('S2', f'{lost} were accepted, and nothing is known '

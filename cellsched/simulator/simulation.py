@@ -15,16 +15,18 @@ from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched import exception
-from cellsched.simulator import arena as arena_
-from cellsched.simulator import baton as baton_
+from cellsched.simulator.arena import Arena
+from cellsched.simulator.arena import CELLS
+from cellsched.simulator.arena import NEVER_S
+from cellsched.simulator import baton
 from cellsched.simulator import claim_servers
-from cellsched.simulator import faults as faults_
+from cellsched.simulator import faults
 from cellsched.simulator import network
 from cellsched.simulator import outcome
 from cellsched.simulator import processes
-from cellsched.simulator import promises as promises_
+from cellsched.simulator import promises
 from cellsched.simulator import stores
-from cellsched.simulator import users as users_
+from cellsched.simulator import users
 from cellsched.simulator import worlds
 
 LOG = log.getLogger(__name__)
@@ -48,20 +50,20 @@ class Simulation(worlds.World):
     """
 
     def __init__(
-        self, arena: arena_.Arena, seed: int,
+        self, arena: Arena, seed: int,
         kinds: Collection[str] | None = None, rate: float | None = None,
         claims: claim_servers.ClaimServerKind | None = None,
     ) -> None:
         super().__init__(arena.stores, seed)
         self._arena = arena
         self._random = random.Random(seed)
-        drawn = faults_.draw(
-            self._random, () if claims is None else faults_.SERVER_KINDS)
-        self.faults = faults_.Faults(
+        drawn = faults.draw(
+            self._random, () if claims is None else faults.SERVER_KINDS)
+        self.faults = faults.Faults(
             self._random, drawn if kinds is None else kinds, rate)
         self._kinds = tuple(sorted(self.faults.kinds))
         self._switch = self._random.choice((0.1, 0.4, 0.8))
-        self.users = users_.Users(self._random)
+        self.users = users.Users(self._random)
         in_memory = self._random.random() < 0.5
         self._claims: claims_base.ClaimStore | None = None
         self._server: claim_servers.ClaimServer | None = None
@@ -72,12 +74,12 @@ class Simulation(worlds.World):
         elif in_memory:
             self._claims = memory.MemoryClaims()
         self._drivers: dict[str, Any] = {}
-        self.baton = baton_.Baton(arena.crew, self._decide)
+        self.baton = baton.Baton(arena.crew, self._decide)
         self.trace: list[tuple[float, str, str]] = []
-        self.promises = promises_.Promises(
+        self.promises = promises.Promises(
             arena.stores, self._claims, self._drivers, arena.hosts,
             self.users, self._note, claims is None or claims.is_exact)
-        self._ready: list[baton_.Activity] = []
+        self._ready: list[baton.Activity] = []
         self._dead: dict[str, float] = {}
         self._frozen: dict[str, float] = {}
         self._wishes = list(self.users.wishes)
@@ -90,7 +92,7 @@ class Simulation(worlds.World):
             self._begin()
             self._go_on()
             self._come_to_rest()
-        except promises_.Broken as exc:
+        except promises.Broken as exc:
             self._failure = self._failure or str(exc)
         return outcome.SimulationOutcome(
             self.seed, self._kinds, len(self.trace), self._failure,
@@ -98,7 +100,7 @@ class Simulation(worlds.World):
 
     def _begin(self) -> None:
         confs = self._arena.confs
-        for cell, hosts in arena_.CELLS.items():
+        for cell, hosts in CELLS.items():
             for host in hosts:
                 made = self.add(host, assembly.compute, confs[host])
                 made.start()
@@ -128,13 +130,13 @@ class Simulation(worlds.World):
             self.now += passing_s
             for process in self.processes.values():
                 for each in process.periodic:
-                    if each.spacing_s < arena_.NEVER_S:
+                    if each.spacing_s < NEVER_S:
                         each.due = min(each.due, self.now)
             self._go_on()
             try:
                 if not self.users.again():
                     return self.promises.check_end()
-            except promises_.Broken as exc:
+            except promises.Broken as exc:
                 LOG.info('After %d seconds: %s', self.now, exc)
         self.promises.check_end()
 
@@ -146,7 +148,7 @@ class Simulation(worlds.World):
                 activity.name for activity in self._ready))
             self.baton.run()
         if self._failure is not None:
-            raise promises_.Broken('', self._failure)
+            raise promises.Broken('', self._failure)
 
     # What processes ask of their world.
 
@@ -160,7 +162,7 @@ class Simulation(worlds.World):
         if mine is None:
             return
         if mine.doomed:
-            raise baton_.Killed
+            raise baton.Killed
         self.trace.append((self.now, mine.name, what))
         if mine.owner.depth:
             return
@@ -209,11 +211,11 @@ class Simulation(worlds.World):
     def look_at(self, store: stores.Store | None) -> None:
         try:
             self.promises.look_at(store)
-        except promises_.Broken as exc:
+        except promises.Broken as exc:
             self._fail(str(exc))
             if self.baton.mine() is None:
                 raise
-            raise baton_.Killed from None
+            raise baton.Killed from None
 
     # What happens.
 
@@ -226,7 +228,7 @@ class Simulation(worlds.World):
         for activity in self._ready:
             activity.doomed = True
 
-    def _happen(self, mine: baton_.Activity) -> None:
+    def _happen(self, mine: baton.Activity) -> None:
         """Let something go wrong, perhaps, in place of what was to be done."""
         self.now += self._random.random() * 0.01
         if len(self.trace) > STEPS_MAX:
@@ -258,7 +260,7 @@ class Simulation(worlds.World):
     def _activity(
         self, process: processes.Process, name: str,
         function: Callable[[], None],
-    ) -> baton_.Activity:
+    ) -> baton.Activity:
         def guarded() -> None:
             try:
                 function()
@@ -271,7 +273,7 @@ class Simulation(worlds.World):
             else:
                 self._note('ends')
 
-        made = baton_.Activity(process, name, guarded)
+        made = baton.Activity(process, name, guarded)
         process.activities.append(made)
         self._ready.append(made)
         return made
@@ -279,8 +281,8 @@ class Simulation(worlds.World):
     # Who is next.
 
     def _decide(
-        self, current: baton_.Activity | None
-    ) -> baton_.Activity | None:
+        self, current: baton.Activity | None
+    ) -> baton.Activity | None:
         if current is None or current.doomed:
             self._bury()
         for activity in self._ready:
@@ -307,13 +309,13 @@ class Simulation(worlds.World):
                 activity.owner.activities.remove(activity)
         self._ready = [each for each in self._ready if not each.done]
 
-    def _is_ready(self, activity: baton_.Activity) -> bool:
+    def _is_ready(self, activity: baton.Activity) -> bool:
         return (self._frozen.get(activity.owner.name, 0.0) <= self.now
                 and activity.is_ready(self.now))
 
-    def _choices(self) -> list[Callable[[], baton_.Activity]]:
+    def _choices(self) -> list[Callable[[], baton.Activity]]:
         """Return what may happen next."""
-        choices: list[Callable[[], baton_.Activity]] = [
+        choices: list[Callable[[], baton.Activity]] = [
             functools.partial(_same, activity) for activity in self._ready
             if self._is_ready(activity)]
         choices += [
@@ -353,7 +355,7 @@ class Simulation(worlds.World):
 
     def _receive(
         self, letter: network.Letter, listener: network.Listener
-    ) -> baton_.Activity:
+    ) -> baton.Activity:
         self.network.letters.remove(letter)
         process = listener.process
         return self._activity(
@@ -362,7 +364,7 @@ class Simulation(worlds.World):
 
     def _periodic(
         self, process: processes.Process, each: processes.Periodic
-    ) -> baton_.Activity:
+    ) -> baton.Activity:
         def run() -> None:
             try:
                 each.function()
@@ -373,14 +375,14 @@ class Simulation(worlds.World):
         each.running = True
         return self._activity(process, each.name, run)
 
-    def _wish(self, wish: users_.Wish) -> baton_.Activity:
+    def _wish(self, wish: users.Wish) -> baton.Activity:
         self._wishes.remove(wish)
         api = self.processes['api']
         servers = api.service.servers
         return self._activity(
             api, wish.name, lambda: wish.function(servers))
 
-    def _restart(self, name: str) -> baton_.Activity:
+    def _restart(self, name: str) -> baton.Activity:
         del self._dead[name]
         process = self.processes[name]
 
@@ -395,6 +397,6 @@ class Simulation(worlds.World):
         return self._activity(process, f'{name} starts', start)
 
 
-def _same(activity: baton_.Activity) -> baton_.Activity:
+def _same(activity: baton.Activity) -> baton.Activity:
     """Return an activity that goes on."""
     return activity

@@ -10,7 +10,7 @@ import sqlite3
 from typing import Any
 
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db import session
 from cellsched import exception
 
@@ -28,7 +28,7 @@ class Store:
         self.url = url
         # Nothing of the run depends on it: connections in memory do not age.
         self.database = session.Database(
-            'sqlite://', schema, clock=clock_.Clock())
+            'sqlite://', schema, clock=Clock())
         raw = self.database.engine.raw_connection()
         self.raw: Any = raw.driver_connection
         raw.close()
@@ -116,7 +116,7 @@ class SimulatedDatabase(session.Database):
     """
 
     def __init__(
-        self, store: Store, schema: str, gate: Gate, clock: clock_.Clock
+        self, store: Store, schema: str, gate: Gate, clock: Clock
     ) -> None:
         super().__init__(store.url, schema, clock=clock)
         self._store = store
@@ -157,7 +157,7 @@ class SimulatedDatabases(session.Databases):
     """
 
     def __init__(
-        self, stores: Mapping[str, Store], gate: Gate, clock: clock_.Clock
+        self, stores: Mapping[str, Store], gate: Gate, clock: Clock
     ) -> None:
         super().__init__(clock)
         self._stores = stores

@@ -12,9 +12,11 @@ import numpy as np
 from oslo_config import cfg
 
 from cellsched.filters import base as filters
-from cellsched.hosts import aggregate as aggregate_
-from cellsched.hosts import columns as columns_
-from cellsched.hosts import table as table_
+from cellsched.hosts.aggregate import HostAggregate
+from cellsched.hosts.columns import Column
+from cellsched.hosts.columns import ROOM
+from cellsched.hosts.columns import STANDARD
+from cellsched.hosts.table import HostTable
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.weighers import base as weighers
@@ -48,7 +50,7 @@ def hosts(
     located: Mapping[str, int] | None = None,
     room: Mapping[str, Any] | None = None,
     failures: Mapping[str, float] | None = None,
-    columns: Iterable[columns_.Column] = (), **values: Any,
+    columns: Iterable[Column] = (), **values: Any,
 ) -> view.Hosts:
     """Return hosts that are up and have room, as one request sees them.
 
@@ -66,8 +68,8 @@ def table(
     count: int | None = None, now: float = NOW,
     room: Mapping[str, Any] | None = None,
     failures: Mapping[str, float] | None = None,
-    columns: Iterable[columns_.Column] = (), **values: Any,
-) -> table_.HostTable:
+    columns: Iterable[Column] = (), **values: Any,
+) -> HostTable:
     """Return a table of hosts that are up and have room.
 
     ``hosts(num_instances=[1, 2, 3])`` has three. A host has 8 CPUs offered
@@ -82,14 +84,14 @@ def table(
     :param values: a list of one value for each host, or one for all, by
         column; for aggregates a tuple of :func:`aggregate`
     """
-    given = {**values, **{columns_.ROOM + resource: amount
+    given = {**values, **{ROOM + resource: amount
                           for resource, amount in (room or {}).items()}}
     count = _count(count, given)
     uuids = given.pop('uuid', None) or [
         str(uuid.UUID(int=row + 1)) for row in range(count)]
-    result = table_.HostTable((*columns_.STANDARD, *columns))
+    result = HostTable((*STANDARD, *columns))
     for name in given:
-        if name not in result and not name.startswith(columns_.ROOM):
+        if name not in result and not name.startswith(ROOM):
             raise ValueError(f'the host table has no column {name!r}')
     result.put(uuids, _defaults(count, now) | given)
     for cell, failed in (failures or {}).items():
@@ -100,9 +102,9 @@ def table(
     return result
 
 
-def aggregate(number: int = 1, **metadata: str) -> aggregate_.HostAggregate:
+def aggregate(number: int = 1, **metadata: str) -> HostAggregate:
     """Return an aggregate with this metadata."""
-    return aggregate_.HostAggregate(
+    return HostAggregate(
         number, str(uuid.UUID(int=number)), f'aggregate{number}', metadata)
 
 

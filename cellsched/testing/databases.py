@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import fixtures
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db import api
 from cellsched.db import cell
-from cellsched.db import schema as schema_
+from cellsched.db.schema import Schema
 from cellsched.db import session
 from cellsched.testing import migrated
 
@@ -30,11 +30,11 @@ class _Database(fixtures.Fixture):
     :param clock: the clock of the database; by default the machine's
     """
 
-    schema: ClassVar[schema_.Schema]
+    schema: ClassVar[Schema]
 
-    def __init__(self, clock: clock_.Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
-        self._clock = clock or clock_.Clock()
+        self._clock = clock or Clock()
 
     def _setUp(self) -> None:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)

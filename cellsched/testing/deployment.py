@@ -25,7 +25,7 @@ from oslo_utils import uuidutils
 from cellsched.assembly import agent_group
 from cellsched.assembly import compute
 from cellsched.assembly import services as assembly
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.conf import loader
 from cellsched.conf import view
 from cellsched.db import api as api_schema
@@ -33,7 +33,7 @@ from cellsched.db.api import aggregates
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import shared_providers
 from cellsched.db import cell as cell_schema
-from cellsched.db import schema as schema_
+from cellsched.db.schema import Schema
 from cellsched import objects
 from cellsched.objects import resources
 from cellsched.testing import migrated
@@ -112,7 +112,7 @@ class Deployment:
     def __init__(
         self, directory: pathlib.Path, cells: Sequence[DeployedCell],
         aggregates_: Mapping[str, Mapping[str, str]] | None = None,
-        options: Options | None = None, clock: clock_.Clock | None = None,
+        options: Options | None = None, clock: Clock | None = None,
         reached: Callable[[str], None] = lambda step: None,
         database_url: Callable[[str], str] | None = None,
         groups_agents: bool = False,
@@ -123,7 +123,7 @@ class Deployment:
         self.cells = cells
         self._aggregates = aggregates_ or {}
         self._options = options or {}
-        self._clock = clock or clock_.Clock()
+        self._clock = clock or Clock()
         self._reached = reached
         self._database_url = database_url or self._sqlite
         self._groups_agents = groups_agents
@@ -332,7 +332,7 @@ class Deployment:
         return self.directory.resolve() / f'{name}.sqlite'
 
     def _sync(
-        self, schema: schema_.Schema, parts: assembly.Parts, name: str
+        self, schema: Schema, parts: assembly.Parts, name: str
     ) -> None:
         """Make the schema in the empty database of this name."""
         if self._database_url == self._sqlite:

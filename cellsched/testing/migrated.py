@@ -10,12 +10,12 @@ import pathlib
 import tempfile
 
 from cellsched import clock
-from cellsched.db import schema as schema_
+from cellsched.db.schema import Schema
 from cellsched.db import session
 
 
 @functools.cache
-def content(schema: schema_.Schema) -> bytes:
+def content(schema: Schema) -> bytes:
     """Return the file of a database with the schema, and nothing in it."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / 'database.sqlite'

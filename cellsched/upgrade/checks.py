@@ -18,7 +18,7 @@ from cellsched.audit import facts
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db import api as api_schema
 from cellsched.db.api import host_mappings
 from cellsched.db import cell as cell_schema
@@ -87,7 +87,7 @@ class CheckedDeployment:
     def gathered(self) -> gather.Gathered:
         """Answers of the cells."""
         return self._gatherer.gather(
-            context_.admin(), self.cells.values(), _look)
+            context.admin(), self.cells.values(), _look)
 
     def answers(self) -> dict[str, CellAnswer]:
         """Return the answers of cells by their identities."""
@@ -95,7 +95,7 @@ class CheckedDeployment:
                 for uuid, answer in self.gathered.results.items()}
 
 
-def _look(aimed: context_.RequestContext) -> CellAnswer:
+def _look(aimed: context.RequestContext) -> CellAnswer:
     assert aimed.cell is not None
     database = aimed.cell.database
     version = cell_schema.SCHEMA.version(database)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from oslo_config import cfg
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import objects
 from cellsched.objects import resources
 
@@ -97,7 +97,7 @@ class ComputeDriver(abc.ABC):
         """Return the options that this driver reads, none by default."""
         return []
 
-    def __init__(self, conf: cfg.ConfigOpts, clock: clock_.Clock) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, clock: Clock) -> None:
         self.conf = conf
         self.clock = clock
 

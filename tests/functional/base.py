@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from cellsched.assembly import services as assembly
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
+from cellsched import clock
 from cellsched.conductor import recoverer
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched import context
@@ -41,7 +41,7 @@ USER = context.member('user', 'project')
 #: What a server of the flavor ``small`` takes.
 SMALL = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 10}
 
-CLOCK = clock_.Clock()
+CLOCK = clock.Clock()
 
 _SECOND = datetime.timedelta(seconds=1)
 
@@ -63,7 +63,7 @@ def at_once(
                            'cast_check_interval': 3600}))}}
 
 
-class LateClock(clock_.Clock):
+class LateClock(clock.Clock):
     """The clock of somebody who lives later than the others.
 
     Databases that are opened with it live later too.

@@ -13,7 +13,7 @@ from testtools import content
 
 from cellsched.simulator import arena
 from cellsched.simulator import faults
-from cellsched.simulator import outcome as outcome_
+from cellsched.simulator.outcome import SimulationOutcome
 from cellsched.simulator import simulation
 from tests.unit import base
 
@@ -84,7 +84,7 @@ class TestSimulation(SimulationTestCase):
         self.assertIn("('active', None)", outcome.text())
 
     def test_trace_names_seed_and_step(self):
-        outcome = outcome_.SimulationOutcome(
+        outcome = SimulationOutcome(
             7, ('kill',), 2, 'S1: broken', [(0.5, 'api', 'write api'),
                                             (1.0, 'a1', 'reached Spawn')])
         self.assertEqual(

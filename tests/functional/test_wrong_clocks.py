@@ -7,7 +7,7 @@ import futurist
 import sqlalchemy as sa
 
 from cellsched.assembly import services as assembly
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.conductor import recoverer
 from cellsched.db.api import models
 from cellsched.db.cell import services
@@ -45,7 +45,7 @@ class Deployment(deployment.Deployment):
         return self.parts(conf, self._ahead_s(conf.host))
 
     def parts(self, conf, ahead_s):
-        databases = session.Databases(clock_.Clock())
+        databases = session.Databases(Clock())
         self._opened.append(databases)
         return assembly.Parts(
             conf, clock.WrongClock(ahead_s), databases=databases)
@@ -120,7 +120,7 @@ class TestWrongClocks(base.TestCase):
         for cell in CELLS:
             self.assertEqual(
                 {host.name for host in cell.hosts},
-                self.up(cell.name, clock_.Clock()))
+                self.up(cell.name, Clock()))
             later = base.LateClock(61)
             self.assertEqual(set(), self.up(cell.name, later))
 

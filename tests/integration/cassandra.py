@@ -17,7 +17,10 @@ from tests.integration import serving
 
 with warnings.catch_warnings():
     warnings.simplefilter('ignore')
-    from cassandra import cluster as cluster_
+    from cassandra.cluster import Cluster
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT
+    from cassandra.cluster import ExecutionProfile
+    from cassandra.cluster import NoHostAvailable
     from cassandra.io import libevreactor
     from cassandra import policies
     from cassandra import query
@@ -100,14 +103,14 @@ class Cassandra(serving.Server):
     @contextlib.contextmanager
     def session(self) -> Iterator[Any]:
         """Use a connection of an administrator."""
-        profile = cluster_.ExecutionProfile(
+        profile = ExecutionProfile(
             load_balancing_policy=policies.RoundRobinPolicy(),
             request_timeout=60.0, row_factory=query.dict_factory)
-        cluster = cluster_.Cluster(
+        cluster = Cluster(
             self.addresses(), port=self.port['cql'],
             connection_class=libevreactor.LibevConnection,
             connect_timeout=60.0, control_connection_timeout=60.0,
-            execution_profiles={cluster_.EXEC_PROFILE_DEFAULT: profile})
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile})
         try:
             yield cluster.connect()
         finally:
@@ -141,7 +144,7 @@ class CassandraCluster(Cassandra):
                     for row in session.execute(
                         f'SELECT schema_version FROM system.{table}',
                         host=node)]
-            except cluster_.NoHostAvailable:
+            except NoHostAvailable:
                 # Others have not heard yet that it is there.
                 return False
         return len(versions) == 9 and len({*versions}) == 1

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import random as random_
+from random import Random
 from typing import Any
 from typing import ClassVar
 from typing import Self
@@ -35,7 +35,7 @@ from cellsched.claims.cassandra import transfers
 from cellsched.claims.cassandra import trees
 from cellsched.claims import remote
 from cellsched.claims import validation
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 
 #: Where conditions on figures and rows of a partition are as they must be.
@@ -77,8 +77,8 @@ class CassandraClaims(base.ClaimStore):
     group: ClassVar[str] = options.GROUP
 
     def __init__(
-        self, client: asking.CassandraSender, clock: clock_.Clock,
-        random: random_.Random, patience_s: float = 30.0,
+        self, client: asking.CassandraSender, clock: Clock,
+        random: Random, patience_s: float = 30.0,
         abandoned_s: float = 3.0, adds: bool | None = None, copies: int = 1,
         place: str = 'cassandra://',
         close: Callable[[], None] = lambda: None,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import random as random_
+from random import Random
 from typing import Any
 from typing import NoReturn
 from typing import Protocol
@@ -13,7 +13,7 @@ from typing import Protocol
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
 from cellsched.claims import remote
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 
 
@@ -37,8 +37,8 @@ class Asking:
     """
 
     def __init__(
-        self, client: CassandraSender, clock: clock_.Clock,
-        random: random_.Random, patience_s: float, place: str,
+        self, client: CassandraSender, clock: Clock,
+        random: Random, patience_s: float, place: str,
     ) -> None:
         self.client = client
         self.clock = clock

@@ -8,18 +8,22 @@ import json
 
 from cellsched.claims import base
 from cellsched.claims.cassandra import asking
-from cellsched.claims.cassandra import ledger as ledger_
+from cellsched.claims.cassandra.ledger import Entry
+from cellsched.claims.cassandra.ledger import EntryOutcome
+from cellsched.claims.cassandra.ledger import Ledger
+from cellsched.claims.cassandra.ledger import ROWS_MAX
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
-from cellsched.claims.cassandra import settling as settling_
-from cellsched.claims.cassandra import slots as slots_
+from cellsched.claims.cassandra.settling import held
+from cellsched.claims.cassandra.settling import Settling
+from cellsched.claims.cassandra.slots import parse
 from cellsched.claims import validation
 from cellsched import exception
 
 #: Attempts that are remembered.
 _DECIDED_MAX = 10000
 
-_Outcome = ledger_.EntryOutcome
+_Outcome = EntryOutcome
 _Record = records.Record
 
 
@@ -41,8 +45,8 @@ class BatchClaiming:
     """
 
     def __init__(
-        self, asks: asking.Asking, ledger: ledger_.Ledger,
-        settling: settling_.Settling,
+        self, asks: asking.Asking, ledger: Ledger,
+        settling: Settling,
     ) -> None:
         self._asks = asks
         self._ledger = ledger
@@ -135,7 +139,7 @@ class BatchClaiming:
 
     # Providers.
 
-    def _found_out(self, entry: ledger_.Entry) -> _Outcome:
+    def _found_out(self, entry: Entry) -> _Outcome:
         """Return whether a change was done, and see that it never is if not.
 
         All of its rows are there or none, so one of them tells.
@@ -149,23 +153,23 @@ class BatchClaiming:
         """Have a batch of several providers be held, unless it was undone."""
         [lead] = [record for record in mine if record.lead == record.consumer]
         if len(mine) == 1:
-            return self._asks.write(lead, settling_.held(lead)) is not None
+            return self._asks.write(lead, held(lead)) is not None
         decided = self._asks.write(lead, lead.replaced(
             records.HELD, lead=''))
         if decided is None:
             return False
-        self._asks.write_all([(record, settling_.held(record))
+        self._asks.write_all([(record, held(record))
                               for record in mine if record is not lead])
-        self._asks.write(decided, settling_.held(decided))
+        self._asks.write(decided, held(decided))
         return True
 
     def _undo(
-        self, mine: Sequence[_Record], entries: Sequence[ledger_.Entry],
+        self, mine: Sequence[_Record], entries: Sequence[Entry],
         several: bool,
     ) -> None:
         """Give back what was taken of some providers, and the intents."""
         if several:
-            back = [ledger_.Entry(entry.provider, deleted=entry.inserted)
+            back = [Entry(entry.provider, deleted=entry.inserted)
                     for entry in entries if entry.outcome is _Outcome.DONE]
             self._ledger.do(back)
             left = {row.consumer for entry in back for row in entry.deleted
@@ -199,7 +203,7 @@ class BatchClaiming:
             if known is not None:
                 figures[provider] = known
                 blocking[provider] = rows
-        slots = {provider: slots_.parse(known.inventory)
+        slots = {provider: parse(known.inventory)
                  for provider, known in figures.items()}
         inventories = {
             provider: {name: slot.inventory()
@@ -245,18 +249,18 @@ class BatchClaiming:
         record = self._settling.settled(row.consumer).record
         if record is None or record.attempt != row.attempt:
             # It may have been deleted with that, and is not done then.
-            self._ledger.do([ledger_.Entry(provider, deleted=[row])])
+            self._ledger.do([Entry(provider, deleted=[row])])
 
 
-def _entries(mine: Iterable[_Record]) -> list[ledger_.Entry]:
+def _entries(mine: Iterable[_Record]) -> list[Entry]:
     """Return what is asked of providers, in requests of a size."""
     by_provider: dict[str, list[requests.ClaimRow]] = {}
     for record in mine:
         for provider, row in record.holding.rows(record.consumer).items():
             by_provider.setdefault(provider, []).append(row)
-    return [ledger_.Entry(provider, rows[start:start + ledger_.ROWS_MAX])
+    return [Entry(provider, rows[start:start + ROWS_MAX])
             for provider, rows in sorted(by_provider.items())
-            for start in range(0, len(rows), ledger_.ROWS_MAX)]
+            for start in range(0, len(rows), ROWS_MAX)]
 
 
 def _without(
@@ -273,7 +277,7 @@ def _without(
 def _is_several(claims: Sequence[base.Claim]) -> bool:
     """Return whether a batch needs more than one request of providers."""
     return (len({claim.provider for claim in claims}) > 1
-            or len(claims) > ledger_.ROWS_MAX)
+            or len(claims) > ROWS_MAX)
 
 
 def _intents(

@@ -18,14 +18,15 @@ from cellsched.claims.cassandra import requests
 from cellsched.claims.cassandra import schema
 from cellsched.claims.cassandra import statements
 from cellsched.claims import remote
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 
 with warnings.catch_warnings():
     # It speaks of a library that happens to be installed.
     warnings.simplefilter('ignore')
     import cassandra
-    from cassandra import cluster as cluster_
+    from cassandra.cluster import NoHostAvailable
+    from cassandra.protocol import SyntaxException
     from cassandra import query
 
 #: Requests of one call that are under way at a time.
@@ -34,7 +35,7 @@ _AT_ONCE = 32
 _Rows = list[dict[str, Any]]
 
 #: The server says that it has not begun, nor will.
-_NOT_DONE = (cassandra.Unavailable, cluster_.NoHostAvailable)
+_NOT_DONE = (cassandra.Unavailable, NoHostAvailable)
 
 #: It says that a request makes no sense to it.
 _WRONG = (cassandra.InvalidRequest, cassandra.Unauthorized,
@@ -54,7 +55,7 @@ class CassandraClient:
 
     def __init__(
         self, address: options.Address, conf: cfg.ConfigOpts,
-        clock: clock_.Clock,
+        clock: Clock,
     ) -> None:
         self._address = address
         self._conf = conf
@@ -316,7 +317,7 @@ class CassandraClient:
     def _can_add(self) -> bool:
         try:
             self._ask(statements.PROBE)()
-        except (cassandra.InvalidRequest, cluster_.SyntaxException):
+        except (cassandra.InvalidRequest, SyntaxException):
             return False
         return True
 

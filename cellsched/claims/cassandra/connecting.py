@@ -8,7 +8,7 @@ import warnings
 from oslo_config import cfg
 
 from cellsched.claims.cassandra import options
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 
 with warnings.catch_warnings():
     # It speaks of a library that happens to be installed.
@@ -32,7 +32,7 @@ class AskedNodes(policies.TokenAwarePolicy):
     heartbeat is missing, which takes up to a minute.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, clock: clock_.Clock) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, clock: Clock) -> None:
         super().__init__(
             policies.DCAwareRoundRobinPolicy(conf.local_datacenter)
             if conf.local_datacenter else policies.RoundRobinPolicy(),

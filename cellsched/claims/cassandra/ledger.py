@@ -14,7 +14,8 @@ import zlib
 
 from cellsched.claims.cassandra import asking
 from cellsched.claims.cassandra import requests
-from cellsched.claims.cassandra import slots as slots_
+from cellsched.claims.cassandra.slots import parse
+from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims import remote
 from cellsched import group_commit
 
@@ -62,7 +63,7 @@ class Entry:
         self._gives = [json.loads(row.resources) for row in self.deleted]
         self._needs_room = bool(self.inserted) and not self.deleted
 
-    def added(self, slots: slots_.Slots) -> dict[int, int]:
+    def added(self, slots: Slots) -> dict[int, int]:
         """Return what it adds, by column."""
         added = slots.amounts(self._takes)
         for number, amount in slots.amounts(self._gives, -1).items():
@@ -70,7 +71,7 @@ class Entry:
         return added
 
     def fits(
-        self, slots: slots_.Slots, used: Mapping[int, int]
+        self, slots: Slots, used: Mapping[int, int]
     ) -> dict[int, int] | None:
         """Return bounds on what is used after it, or None without room."""
         if not self._needs_room:
@@ -97,7 +98,7 @@ class _Batch:
         self.entries: list[Entry] = []
         self.figures = figures
         self._adds = adds
-        self._slots = slots_.parse(figures.inventory)
+        self._slots = parse(figures.inventory)
         self._used = {number: amount or 0
                       for number, amount in enumerate(figures.used)}
         self._added: dict[int, int] = {}
@@ -344,5 +345,5 @@ def _meets(
 
 def _nothing(provider: str) -> requests.Figures:
     return requests.Figures(
-        provider, slots_.Slots({}, 0).text, 0, 0, 0,
+        provider, Slots({}, 0).text, 0, 0, 0,
         (None,) * requests.SLOTS)

@@ -6,15 +6,17 @@ import dataclasses
 import json
 
 from cellsched.claims.cassandra import asking
-from cellsched.claims.cassandra import ledger as ledger_
+from cellsched.claims.cassandra.ledger import Entry
+from cellsched.claims.cassandra.ledger import EntryOutcome
+from cellsched.claims.cassandra.ledger import Ledger
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
-from cellsched.claims.cassandra import settling as settling_
-from cellsched.claims.cassandra import slots as slots_
+from cellsched.claims.cassandra.settling import Settling
+from cellsched.claims.cassandra.slots import parse
 
 
 def recount(
-    asks: asking.Asking, ledger: ledger_.Ledger, provider: str
+    asks: asking.Asking, ledger: Ledger, provider: str
 ) -> bool:
     """Set a provider right; return whether anything was wrong.
 
@@ -29,9 +31,9 @@ def recount(
         strays = _strays(asks, rows)
         if strays:
             for row in strays:
-                entry = ledger_.Entry(provider, deleted=[row])
+                entry = Entry(provider, deleted=[row])
                 ledger.do([entry])
-                wrong |= entry.outcome is ledger_.EntryOutcome.DONE
+                wrong |= entry.outcome is EntryOutcome.DONE
             continue
         right = _counted(figures, rows)
         if right == figures:
@@ -65,7 +67,7 @@ def _counted(
     figures: requests.Figures, rows: Sequence[requests.ClaimRow]
 ) -> requests.Figures:
     """Return figures that are what rows add up to."""
-    slots = slots_.parse(figures.inventory)
+    slots = parse(figures.inventory)
     used = {slot.number: 0 for slot in slots.classes.values()}
     used |= slots.amounts(json.loads(row.resources) for row in rows)
     return dataclasses.replace(
@@ -75,7 +77,7 @@ def _counted(
 
 
 def consumers(
-    asks: asking.Asking, settling: settling_.Settling, provider: str,
+    asks: asking.Asking, settling: Settling, provider: str,
     rows: Sequence[requests.ClaimRow],
 ) -> list[str]:
     """Return who holds what a provider has rows for.

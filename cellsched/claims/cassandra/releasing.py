@@ -5,18 +5,21 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 
 from cellsched.claims.cassandra import asking
-from cellsched.claims.cassandra import ledger as ledger_
+from cellsched.claims.cassandra.ledger import Entry
+from cellsched.claims.cassandra.ledger import EntryOutcome
+from cellsched.claims.cassandra.ledger import Ledger
+from cellsched.claims.cassandra.ledger import ROWS_MAX
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
-from cellsched.claims.cassandra import settling as settling_
+from cellsched.claims.cassandra.settling import Settling
 
 
 class ConsumerReleasing:
     """Gives back what consumers hold."""
 
     def __init__(
-        self, asks: asking.Asking, ledger: ledger_.Ledger,
-        settling: settling_.Settling,
+        self, asks: asking.Asking, ledger: Ledger,
+        settling: Settling,
     ) -> None:
         self._asks = asks
         self._ledger = ledger
@@ -46,15 +49,15 @@ class ConsumerReleasing:
         for record in marked:
             for provider, row in record.holding.rows(record.consumer).items():
                 by_provider.setdefault(provider, []).append(row)
-        size = ledger_.ROWS_MAX
+        size = ROWS_MAX
         entries = [
-            ledger_.Entry(provider, deleted=rows[start:start + size])
+            Entry(provider, deleted=rows[start:start + size])
             for provider, rows in sorted(by_provider.items())
             for start in range(0, len(rows), size)]
         if entries:
             self._ledger.do(entries)
         left = {row.consumer for entry in entries for row in entry.deleted
-                if entry.outcome is not ledger_.EntryOutcome.DONE}
+                if entry.outcome is not EntryOutcome.DONE}
         return [record for record in marked if record.consumer not in left]
 
     def _release(self, consumer: str) -> None:

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 import dataclasses
 
 from cellsched.claims.cassandra import asking
-from cellsched.claims.cassandra import ledger as ledger_
+from cellsched.claims.cassandra.ledger import Entry
+from cellsched.claims.cassandra.ledger import EntryOutcome
+from cellsched.claims.cassandra.ledger import Ledger
+from cellsched.claims.cassandra.ledger import ROWS_MAX
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
 
-_Outcome = ledger_.EntryOutcome
+_Outcome = EntryOutcome
 _Record = records.Record
 _Holding = records.HeldClaims
 
@@ -42,7 +45,7 @@ class Settling:
     """
 
     def __init__(
-        self, asks: asking.Asking, ledger: ledger_.Ledger, abandoned_s: float
+        self, asks: asking.Asking, ledger: Ledger, abandoned_s: float
     ) -> None:
         self._asks = asks
         self._ledger = ledger
@@ -92,7 +95,7 @@ class Settling:
                     (record.consumer, record.attempt))
         asked = [requests.ReadClaims(provider, tuple(part))
                  for provider, wanted in keys.items()
-                 for part in _parts(wanted, ledger_.ROWS_MAX)]
+                 for part in _parts(wanted, ROWS_MAX)]
         there = {row.key: row for rows in self._asks.ask_all(asked)
                  for row in rows}
         answer = {}
@@ -246,7 +249,7 @@ class Settling:
         """
         left = holding.rows(consumer)
         for _ in self._asks.attempts():
-            entries = {provider: ledger_.Entry(provider, deleted=[row])
+            entries = {provider: Entry(provider, deleted=[row])
                        for provider, row in left.items()}
             self._ledger.do([*entries.values()])
             gone = [provider for provider, entry in entries.items()
@@ -312,7 +315,7 @@ class Settling:
         left = [*before]
         for _ in self._asks.attempts():
             entries = [
-                ledger_.Entry(provider, [after[provider]], [before[provider]])
+                Entry(provider, [after[provider]], [before[provider]])
                 for provider in left]
             self._ledger.do(entries)
             # Where a row is gone, it was done before.

@@ -5,7 +5,8 @@ import dataclasses
 
 from cellsched.claims.cassandra import asking
 from cellsched.claims.cassandra import records
-from cellsched.claims.cassandra import settling as settling_
+from cellsched.claims.cassandra.settling import held
+from cellsched.claims.cassandra.settling import Settling
 
 
 class RowTransferring:
@@ -16,7 +17,7 @@ class RowTransferring:
     """
 
     def __init__(
-        self, asks: asking.Asking, settling: settling_.Settling
+        self, asks: asking.Asking, settling: Settling
     ) -> None:
         self._asks = asks
         self._settling = settling
@@ -38,7 +39,7 @@ class RowTransferring:
         if source.members:
             self._settling.tell_members(source)
         link = self._asks.name()
-        moving = self._asks.write(source, settling_.held(source).replaced(
+        moving = self._asks.write(source, held(source).replaced(
             records.MOVING, other=target, link=link))
         if moving is None:
             return False
@@ -49,7 +50,7 @@ class RowTransferring:
             other=source.consumer, link=source.attempt,
             before=before.holding if before else None)
         if not self._prepare(before, receiving):
-            self._asks.write(moving, settling_.held(moving))
+            self._asks.write(moving, held(moving))
             return False
         moved = self._asks.write(moving, moving.replaced(records.MOVED))
         if moved is None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import random as random_
+from random import Random
 from typing import Any
 from typing import ClassVar
 from typing import Self
@@ -27,12 +27,13 @@ from cellsched.claims.etcd import calls
 from cellsched.claims.etcd import feed
 from cellsched.claims.etcd import options
 from cellsched.claims.etcd import protocol
-from cellsched.claims.etcd import providers as providers_
+from cellsched.claims.etcd.providers import PAGE
+from cellsched.claims.etcd.providers import ProviderFigures
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 from cellsched.claims import remote
 from cellsched.claims import validation
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 
 #: Claims of others that a claim of a contended provider is prepared for.
@@ -76,8 +77,8 @@ class EtcdClaims(base.ClaimStore):
     group: ClassVar[str] = options.GROUP
 
     def __init__(
-        self, client: protocol.Sender, clock: clock_.Clock,
-        random: random_.Random, prefix: str = options.PREFIX, url: str = '',
+        self, client: protocol.Sender, clock: Clock,
+        random: Random, prefix: str = options.PREFIX, url: str = '',
         patience_s: float = 30.0, batch_timeout_s: float = 5.0,
         ops_max: int = protocol.OPS_MAX,
         close: Callable[[], None] = lambda: None,
@@ -88,7 +89,7 @@ class EtcdClaims(base.ClaimStore):
         self._calls = calls.Calls(
             client, self._names, clock, random, url, patience_s, ops_max)
         self._batches = batches.Batches(self._calls, batch_timeout_s)
-        self._providers = providers_.ProviderFigures(
+        self._providers = ProviderFigures(
             self._calls, self._batches)
         self._feed = feed.ProviderFeed(self._calls)
 
@@ -327,7 +328,7 @@ class EtcdClaims(base.ClaimStore):
         validation.check_limit(limit)
         told: list[str] = []
         while len(told) < limit:
-            wanted = min(limit - len(told), providers_.PAGE)
+            wanted = min(limit - len(told), PAGE)
             page, states = self._calls.get(
                 self._names.all_of(self._names.consumer, after, wanted),
                 self._names.all_of(self._names.batch)).found

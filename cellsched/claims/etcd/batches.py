@@ -18,7 +18,8 @@ from collections.abc import Mapping
 import json
 
 from cellsched.claims import base
-from cellsched.claims.etcd import calls as calls_
+from cellsched.claims.etcd.calls import Calls
+from cellsched.claims.etcd.calls import Lost
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
@@ -39,7 +40,7 @@ class Batches:
     :param timeout_s: seconds for which a pending batch is waited for
     """
 
-    def __init__(self, calls: calls_.Calls, timeout_s: float) -> None:
+    def __init__(self, calls: Calls, timeout_s: float) -> None:
         self._calls = calls
         self._names = calls.names
         self._timeout_s = timeout_s
@@ -67,7 +68,7 @@ class Batches:
                 self._commit(name, batch)
             except Aborted:
                 self.settle([name], abort=True)
-                raise calls_.Lost from None
+                raise Lost from None
             except (exception.ClaimRefused, exception.DatabaseError):
                 self.settle([name], abort=True)
                 raise
@@ -86,7 +87,7 @@ class Batches:
             view = self._calls.read(transactions.Scope(consumers=chunk))
             if marks := view.marks():
                 self.settle(marks)
-                raise calls_.Lost
+                raise Lost
             held.update(view.held())
         return validation.outstanding(claims, held)
 
@@ -110,7 +111,7 @@ class Batches:
             (protocol.Put(key, batch.value()),
              protocol.Put(self._names.work(name), work))))
         if not outcome.succeeded:
-            raise calls_.Lost
+            raise Lost
         return name, records.BatchState(
             outcome.revision, records.PENDING, age or outcome.revision)
 
@@ -145,13 +146,13 @@ class Batches:
                 if not others:
                     raise error
                 self.settle(others, age=batch.age)
-                raise calls_.Lost
+                raise Lost
             draft = transactions.Draft(told, guard)
             for consumer, it in transactions.by_consumer(mine, name).items():
                 draft.take(consumer, it)
             _, view = self._calls.change(draft, scope)
             if view is not None:
-                raise calls_.Lost
+                raise Lost
 
         self._calls.repeat(attempt)
 
@@ -288,7 +289,7 @@ class Batches:
             step(draft, consumer)
         _, other = self._calls.change(draft, scope)
         if other is not None:
-            raise calls_.Lost
+            raise Lost
 
     @staticmethod
     def _state(found: Collection[protocol.Found]) -> str:
@@ -296,7 +297,7 @@ class Batches:
 
 
 def known(
-    calls: calls_.Calls, scope: transactions.Scope
+    calls: Calls, scope: transactions.Scope
 ) -> transactions.View:
     """Return providers as they were seen last, and groups as they are.
 

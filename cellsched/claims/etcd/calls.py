@@ -5,14 +5,14 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import random as random_
+from random import Random
 from typing import TypeVar
 
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
 from cellsched.claims import remote
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 
 #: Seconds that are waited at most before another attempt. Most losers lose to
@@ -45,7 +45,7 @@ class Calls:
 
     def __init__(
         self, client: protocol.Sender, names: records.Names,
-        clock: clock_.Clock, random: random_.Random, url: str,
+        clock: Clock, random: Random, url: str,
         patience_s: float, ops_max: int = protocol.OPS_MAX,
     ) -> None:
         self.names = names

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cellsched.claims import base
-from cellsched.claims.etcd import calls as calls_
+from cellsched.claims.etcd.calls import Calls
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 
@@ -25,7 +25,7 @@ _PAGE = 1000
 class ProviderFeed:
     """Knows all providers, and when each of them changed."""
 
-    def __init__(self, calls: calls_.Calls) -> None:
+    def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._names = calls.names
         self._lock = calls.clock.lock()

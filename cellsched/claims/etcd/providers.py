@@ -9,7 +9,8 @@ import dataclasses
 
 from cellsched.claims import base
 from cellsched.claims.etcd import batches
-from cellsched.claims.etcd import calls as calls_
+from cellsched.claims.etcd.calls import Calls
+from cellsched.claims.etcd.calls import Lost
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
@@ -22,7 +23,7 @@ class ProviderFigures:
     """Reads providers, and changes what claims do not change."""
 
     def __init__(
-        self, calls: calls_.Calls, batches_: batches.Batches
+        self, calls: Calls, batches_: batches.Batches
     ) -> None:
         self._calls = calls
         self._names = calls.names
@@ -76,7 +77,7 @@ class ProviderFigures:
                 known, inventory=dict(inventory))
             _, view = self._calls.change(draft, scope)
             if view is not None:
-                raise calls_.Lost
+                raise Lost
 
         self._calls.repeat(attempt)
 
@@ -105,7 +106,7 @@ class ProviderFigures:
             draft.providers[name] = counted
             _, other = self._calls.change(draft, scope)
             if other is not None:
-                raise calls_.Lost
+                raise Lost
             return True
 
         return self._calls.repeat(attempt)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import random as random_
+from random import Random
 from typing import Any
 from typing import Self
 from typing import TypeVar
@@ -24,14 +24,16 @@ from oslo_config import cfg
 from cellsched.claims import base
 from cellsched.claims.placement import claiming
 from cellsched.claims.placement import empty
-from cellsched.claims.placement import guards as guards_
+from cellsched.claims.placement.guards import Guard
+from cellsched.claims.placement.guards import Guards
+from cellsched.claims.placement.guards import RESOURCE_CLASS
 from cellsched.claims.placement import messages
 from cellsched.claims.placement import providers as providers_
 from cellsched.claims.placement import queries
-from cellsched.claims.placement import server as server_
+from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched.claims import validation
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 
 _GROUP = 'placement'
@@ -125,8 +127,8 @@ class PlacementClaims(base.ClaimStore):
         return [*client.options(), *_OPTS]
 
     def __init__(
-        self, client: server_.PlacementClient, clock: clock_.Clock,
-        random: random_.Random, owners: messages.Owners = messages.Owners(
+        self, client: server.PlacementClient, clock: Clock,
+        random: Random, owners: messages.Owners = messages.Owners(
             'INSTANCE', _NOBODY, _NOBODY),
         guards: int = 64, retry_timeout_s: float = 30,
     ) -> None:
@@ -135,8 +137,8 @@ class PlacementClaims(base.ClaimStore):
         self._random = random
         self._owners = owners
         self._retry_timeout_s = retry_timeout_s
-        self._server = server_.PlacementServer(client)
-        self._guards = guards_.Guards(
+        self._server = server.PlacementServer(client)
+        self._guards = Guards(
             self._server, owners, clock, random, guards)
         self._turns = [clock.lock() for _ in range(_TURNS)]
 
@@ -177,8 +179,8 @@ class PlacementClaims(base.ClaimStore):
 
     def sync(self) -> None:
         def make() -> bool:
-            self._server.create_class(guards_.RESOURCE_CLASS)
-            self._guards.find(guards_.Guard(0))
+            self._server.create_class(RESOURCE_CLASS)
+            self._guards.find(Guard(0))
             return True
 
         self._patiently(make)
@@ -302,7 +304,7 @@ class PlacementClaims(base.ClaimStore):
             f'/resource_providers/{messages.guard_uuid("provider", 0)}'
         )])[0]
 
-    def _generations(self) -> server_.Generations:
+    def _generations(self) -> server.Generations:
         return self._patiently(
             lambda: providers_.generations(self._server))
 
@@ -333,7 +335,7 @@ class PlacementClaims(base.ClaimStore):
             for provider in holds.allocations], change.consumers)
 
     def _guarded(
-        self, attempt: Callable[[guards_.Guard], _Outcome | None],
+        self, attempt: Callable[[Guard], _Outcome | None],
         providers: Sequence[str], consumers: Iterable[str],
     ) -> _Outcome:
         """Return the outcome of an attempt that has a guard and its turn."""

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from cellsched.claims import base
-from cellsched.claims.placement import empty as empty_
-from cellsched.claims.placement import guards as guards_
+from cellsched.claims.placement.empty import EmptyConsumers
+from cellsched.claims.placement.guards import Guard
+from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement import messages
 from cellsched.claims.placement import providers
-from cellsched.claims.placement import server as server_
+from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import validation
 
 
@@ -22,8 +23,8 @@ class Claiming:
     """Takes a batch."""
 
     def __init__(
-        self, server: server_.PlacementServer, guards: guards_.Guards,
-        empty: empty_.EmptyConsumers, owners: messages.Owners,
+        self, server: PlacementServer, guards: Guards,
+        empty: EmptyConsumers, owners: messages.Owners,
         claims: Sequence[base.Claim],
     ) -> None:
         self._server = server
@@ -35,7 +36,7 @@ class Claiming:
         self._is_known = True
         self._empty = empty
 
-    def attempt(self, guard: guards_.Guard) -> int | None:
+    def attempt(self, guard: Guard) -> int | None:
         """Return how much was taken, if the batch is.
 
         :raises cellsched.exception.ClaimConflict: a consumer holds something
@@ -98,7 +99,7 @@ class Releasing:
     """Gives back all that consumers hold."""
 
     def __init__(
-        self, server: server_.PlacementServer, guards: guards_.Guards,
+        self, server: PlacementServer, guards: Guards,
         owners: messages.Owners, consumers: Sequence[str],
     ) -> None:
         self._server = server
@@ -118,7 +119,7 @@ class Releasing:
         self._is_known = True
         return bool(self.held)
 
-    def attempt(self, guard: guards_.Guard) -> bool | None:
+    def attempt(self, guard: Guard) -> bool | None:
         """Return True, if they hold nothing."""
         self._guards.settle(guard)
         if not (self._is_known or self.look()):
@@ -137,8 +138,8 @@ class Transferring:
     """Lets one consumer hold what another one held."""
 
     def __init__(
-        self, server: server_.PlacementServer, guards: guards_.Guards,
-        empty: empty_.EmptyConsumers, owners: messages.Owners, source: str,
+        self, server: PlacementServer, guards: Guards,
+        empty: EmptyConsumers, owners: messages.Owners, source: str,
         target: str,
     ) -> None:
         self._server = server
@@ -162,7 +163,7 @@ class Transferring:
         self._is_known = True
         return self._source in self.held
 
-    def attempt(self, guard: guards_.Guard) -> bool | None:
+    def attempt(self, guard: Guard) -> bool | None:
         """Return whether there was something to transfer, if it is done."""
         self._guards.settle(guard)
         if not self._is_known and not self._is_sent:

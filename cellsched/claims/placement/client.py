@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import contextlib
 from typing import Any
 
-from keystoneauth1 import adapter as adapter_
+from keystoneauth1.adapter import Adapter
 from keystoneauth1 import exceptions as keystone
 from keystoneauth1 import loading
 from oslo_config import cfg
@@ -59,7 +59,7 @@ def options() -> list[cfg.Opt]:
 class KeystoneClient:
     """Asks Placement once for each request, with a token of Keystone's."""
 
-    def __init__(self, adapter: adapter_.Adapter) -> None:
+    def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
 
     @classmethod
@@ -141,7 +141,7 @@ def _auth(own: cfg.ConfigOpts.GroupAttr) -> Any:
 
 def _adapter(
     conf: cfg.ConfigOpts, group: str, session: Any
-) -> adapter_.Adapter:
+) -> Adapter:
     return loading.load_adapter_from_conf_options(
         conf, group, session=session)
 

@@ -10,10 +10,10 @@ nothing. It has the generation 0.
 from collections.abc import Iterable
 import re
 
-from cellsched.claims.placement import guards as guards_
+from cellsched.claims.placement import guards
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import server as server_
-from cellsched import clock as clock_
+from cellsched.claims.placement.server import PlacementServer
+from cellsched.clock import Clock
 
 _SAID = re.compile(r'expected 0 but got None')
 
@@ -30,8 +30,8 @@ class EmptyConsumers:
     """
 
     def __init__(
-        self, server: server_.PlacementServer, owners: messages.Owners,
-        clock: clock_.Clock, wait_s: float,
+        self, server: PlacementServer, owners: messages.Owners,
+        clock: Clock, wait_s: float,
     ) -> None:
         self._server = server
         self._owners = owners
@@ -59,13 +59,13 @@ class EmptyConsumers:
             if answer.is_done:
                 self.generations[consumer] = 0
 
-    def remove(self, guard: guards_.Guard, consumers: Iterable[str]) -> None:
+    def remove(self, guard: guards.Guard, consumers: Iterable[str]) -> None:
         """Remove what a bad request left behind.
 
         Placement removes a consumer only when it gives something back. What
         it is they take of the guard's.
         """
-        unit = {guard.provider: {guards_.RESOURCE_CLASS: 1}}
+        unit = {guard.provider: {guards.RESOURCE_CLASS: 1}}
         for consumer in dict.fromkeys(consumers):
             if self._server.holding(consumer) is not None:
                 continue

@@ -27,14 +27,14 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
-import random as random_
+from random import Random
 import threading
 import zlib
 
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import server as server_
+from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import remote
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 
 #: The resource class of which guards hold a unit, and of which others may
 #: hold one for a moment.
@@ -85,8 +85,8 @@ class Guards:
     """
 
     def __init__(
-        self, server: server_.PlacementServer, owners: messages.Owners,
-        clock: clock_.Clock, random: random_.Random, count: int,
+        self, server: PlacementServer, owners: messages.Owners,
+        clock: Clock, random: Random, count: int,
     ) -> None:
         self._server = server
         self._owners = owners

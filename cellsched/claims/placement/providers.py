@@ -8,7 +8,8 @@ from typing import Any
 
 from cellsched.claims import base
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import server as server_
+from cellsched.claims.placement.server import Generations
+from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import remote
 from cellsched.claims import validation
 from cellsched import exception
@@ -40,7 +41,7 @@ def written(has: base.Inventory) -> dict[str, Any]:
 
 
 def inventories_of(
-    server: server_.PlacementServer, provider: str
+    server: PlacementServer, provider: str
 ) -> dict[str, base.Inventory] | None:
     """Return what a provider has; None of one that is not there."""
     if not _is_ours(provider):
@@ -50,7 +51,7 @@ def inventories_of(
         name: _inventory(said) for name, said in body['inventories'].items()}
 
 
-def used_of(server: server_.PlacementServer, provider: str) -> dict[str, int]:
+def used_of(server: PlacementServer, provider: str) -> dict[str, int]:
     """Return what is taken of a provider, by resource class.
 
     It is what Placement refuses by: all rows, also of a consumer that it
@@ -60,7 +61,7 @@ def used_of(server: server_.PlacementServer, provider: str) -> dict[str, int]:
     return dict(body['usages']) if body else {}
 
 
-def consumers_of(server: server_.PlacementServer, provider: str) -> list[str]:
+def consumers_of(server: PlacementServer, provider: str) -> list[str]:
     """Return who holds something of a provider."""
     if not _is_ours(provider):
         return []
@@ -69,7 +70,7 @@ def consumers_of(server: server_.PlacementServer, provider: str) -> list[str]:
 
 
 def usage_of(
-    server: server_.PlacementServer, provider: str
+    server: PlacementServer, provider: str
 ) -> base.Usage | None:
     """Return a provider; None of one that is not there."""
     inventory = inventories_of(server, provider)
@@ -84,7 +85,7 @@ def usage_of(
                if has.units != base.Units()})
 
 
-def generations(server: server_.PlacementServer) -> server_.Generations:
+def generations(server: PlacementServer) -> Generations:
     """Return all providers that are not for guards."""
     return {provider: generation
             for provider, generation in server.generations().items()
@@ -92,7 +93,7 @@ def generations(server: server_.PlacementServer) -> server_.Generations:
 
 
 def refusal(
-    server: server_.PlacementServer, claims: Iterable[base.Claim]
+    server: PlacementServer, claims: Iterable[base.Claim]
 ) -> exception.ClaimRefused | None:
     """Return why a batch cannot be taken, or None if it can."""
     claims = list(claims)
@@ -106,7 +107,7 @@ def refusal(
 
 
 def set_inventory(
-    server: server_.PlacementServer, provider: str,
+    server: PlacementServer, provider: str,
     inventory: Mapping[str, base.Inventory],
 ) -> bool:
     """Say what a provider has; return False if it has to be said again.
@@ -150,7 +151,7 @@ def set_inventory(
 
 
 def widen(
-    server: server_.PlacementServer, provider: str,
+    server: PlacementServer, provider: str,
     resources: Mapping[str, int],
 ) -> dict[str, Any]:
     """Have amounts admitted that break the bounds on single claims.
@@ -175,7 +176,7 @@ def widen(
 
 
 def narrow(
-    server: server_.PlacementServer, provider: str, before: Mapping[str, Any]
+    server: PlacementServer, provider: str, before: Mapping[str, Any]
 ) -> bool:
     """Set right what was widened, if nobody else did; return whether it is."""
     path = f'/resource_providers/{provider}/inventories'
@@ -191,7 +192,7 @@ def narrow(
         {**there, **left}).is_done
 
 
-def mark(server: server_.PlacementServer, provider: str) -> bool:
+def mark(server: PlacementServer, provider: str) -> bool:
     """Have a provider told as changed; return False if it was not marked.
 
     Placement does so only for those that a write names, and not for those of

@@ -5,7 +5,7 @@ from urllib import parse
 
 from cellsched.claims import base
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import server as server_
+from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import remote
 from cellsched import exception
 
@@ -18,7 +18,7 @@ _PATH = '/resource_providers'
 
 
 def set_traits(
-    server: server_.PlacementServer, provider: str, traits: frozenset[str],
+    server: PlacementServer, provider: str, traits: frozenset[str],
     root: str,
 ) -> bool:
     """Say what a provider can do; return False if it has to be said again.
@@ -51,7 +51,7 @@ def set_traits(
 
 
 def _set_parent(
-    server: server_.PlacementServer, provider: str, parent: str | None
+    server: PlacementServer, provider: str, parent: str | None
 ) -> bool:
     """Make a provider the child of another one, or of none."""
     path = f'{_PATH}/{provider}'
@@ -73,7 +73,7 @@ def _set_parent(
         'name': has['name'], 'parent_provider_uuid': parent}, 409).is_done
 
 
-def root_of(server: server_.PlacementServer, provider: str) -> str | None:
+def root_of(server: PlacementServer, provider: str) -> str | None:
     """Return the root of a provider of which a store said something."""
     if (not messages.UUID.fullmatch(provider)
             or provider in messages.GUARDS):
@@ -86,7 +86,7 @@ def root_of(server: server_.PlacementServer, provider: str) -> str | None:
 
 
 def find(
-    server: server_.PlacementServer, query: base.ProviderQuery
+    server: PlacementServer, query: base.ProviderQuery
 ) -> set[str]:
     """Return the roots of the trees that have what a query asks for.
 
@@ -113,7 +113,7 @@ def find(
 
 
 def _listed(
-    server: server_.PlacementServer, **query: str
+    server: PlacementServer, **query: str
 ) -> dict[str, str]:
     """Return the roots of providers by these, but for those of guards."""
     path = f'{_PATH}?{parse.urlencode(query)}' if query else _PATH

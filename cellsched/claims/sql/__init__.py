@@ -33,7 +33,7 @@ from cellsched.db import feed
 from cellsched.db import guarded_statements
 from cellsched.db import same_database
 from cellsched.db import session
-from cellsched.db import statements as statements_
+from cellsched.db.statements import chunks
 from cellsched import exception
 
 #: Transactions that a call may lose to others before it gives up. Each loss
@@ -269,7 +269,7 @@ class SQLClaims(base.ClaimStore):
 def _usages_of(
     connection: sa.Connection, providers: Iterable[str]
 ) -> list[base.Usage]:
-    return [usage for chunk in statements_.chunks(providers)
+    return [usage for chunk in chunks(providers)
             for usage in queries.usages(connection, queries.named(chunk))]
 
 

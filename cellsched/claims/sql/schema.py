@@ -10,7 +10,7 @@ stop each other.
 import sqlalchemy as sa
 
 from cellsched.db import feed
-from cellsched.db import schema as schema_
+from cellsched.db import schema
 
 #: How many feed lanes there are. More than transactions that commit at a time,
 #: or they wait for each other's commits.
@@ -106,5 +106,5 @@ group_locks = sa.Table(
 #: What changed of providers.
 FEED = feed.Feed('feed_lanes', METADATA, LANES)
 
-SCHEMA = schema_.Schema(
+SCHEMA = schema.Schema(
     'claims', 'cellsched.claims.sql', METADATA, '8c51d7e03b9a')

@@ -9,7 +9,7 @@ import enum
 from typing import TypeAlias
 
 from cellsched.conductor.tasks import retries
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import objects
 
 
@@ -71,7 +71,7 @@ class Build:
     request: objects.BuildRequest
     spec: objects.RequestSpec
     #: On whose behalf it is built.
-    context: context_.RequestContext
+    context: RequestContext
     #: Who leases the request.
     owner: str = ''
     #: How often its user had changed the request when it was read.

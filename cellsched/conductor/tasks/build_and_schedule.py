@@ -13,13 +13,19 @@ from typing import Any
 from oslo_log import log
 from oslo_utils import uuidutils
 
-from cellsched.cells import cell0 as cell0_
+from cellsched.cells.cell0 import Cell0
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched.conductor.tasks import build as build_
-from cellsched.conductor.tasks import leases as leases_
-from cellsched.conductor.tasks import retries as retries_
+from cellsched.clock import Clock
+from cellsched.conductor.tasks.build import Batch
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import by_any_cell
+from cellsched.conductor.tasks.build import by_cell
+from cellsched.conductor.tasks.build import Outcome
+from cellsched.conductor.tasks.leases import Leases
+from cellsched.conductor.tasks.retries import Attempt
+from cellsched.conductor.tasks.retries import passes
+from cellsched.conductor.tasks.retries import Retries
 from cellsched.conductor.tasks import saga
 from cellsched.conductor.tasks.steps import cast
 from cellsched.conductor.tasks.steps import decide
@@ -30,7 +36,7 @@ from cellsched.conductor.tasks.steps import ownership
 from cellsched.conductor.tasks.steps import release
 from cellsched.conductor.tasks.steps import schedule
 from cellsched.conductor.tasks.steps import write_rows
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_rows
@@ -92,9 +98,9 @@ class BuildAndSchedule:
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        cell0: cell0_.Cell0, scheduler: scheduler_rpc.SchedulerAPI,
+        cell0: Cell0, scheduler: scheduler_rpc.SchedulerAPI,
         compute: compute_rpc.ComputeAPIs, claims: claims_base.ClaimStore,
-        quotas: quota.QuotaDriver, clock: clock_.Clock, host: str,
+        quotas: quota.QuotaDriver, clock: Clock, host: str,
         limits: TaskLimits,
         new_uuid: Callable[[], str] = uuidutils.generate_uuid,
         reached: Callable[[str], None] = lambda step: None,
@@ -114,9 +120,9 @@ class BuildAndSchedule:
         self._reached = reached
         self._notifier = notifier or task_notifier.TaskNotifier()
         #: What this process has leased; somebody is to renew it.
-        self.leases = leases_.Leases(database, limits.lease_s)
+        self.leases = Leases(database, limits.lease_s)
         #: What is to be tried again; somebody is to do that.
-        self.retries = retries_.Retries(
+        self.retries = Retries(
             clock, limits.retry_delay_s, limits.retries)
         self._leasing = group_commit.GroupCommit(
             self._lease, limits.joined, clock.lock)
@@ -124,15 +130,15 @@ class BuildAndSchedule:
             self._make_steps(), limits.joined, clock.lock)
 
     def run(
-        self, context: context_.RequestContext, uuids: Sequence[str]
+        self, context: RequestContext, uuids: Sequence[str]
     ) -> None:
         """Build these instances; those that are taken or gone are left out.
 
         What fails of something that passes is put into :attr:`retries`.
         """
-        self.attempt(retries_.Attempt(context, uuids))
+        self.attempt(Attempt(context, uuids))
 
-    def attempt(self, attempt: retries_.Attempt) -> None:
+    def attempt(self, attempt: Attempt) -> None:
         """Try builds, for the first time or once more; as :meth:`run`."""
         lease = _Lease(attempt.uuids, self._new_uuid(), attempt.owner)
         left: Sequence[str] = ()
@@ -142,7 +148,7 @@ class BuildAndSchedule:
             left = self._put_off(
                 attempt, lease, self._build(attempt.context, lease))
         except Exception as exc:
-            if retries_.passes(exc):
+            if passes(exc):
                 left = self._put_off(attempt, lease, [
                     entry.request.instance_uuid for entry in lease.leased
                 ] or attempt.uuids)
@@ -157,7 +163,7 @@ class BuildAndSchedule:
                     owner)
 
     def _put_off(
-        self, attempt: retries_.Attempt, lease: '_Lease',
+        self, attempt: Attempt, lease: '_Lease',
         uuids: Sequence[str],
     ) -> Sequence[str]:
         """Have builds tried again; return those that will be."""
@@ -167,7 +173,7 @@ class BuildAndSchedule:
         return uuids if uuids and self.retries.put_off(again) else ()
 
     def _build(
-        self, context: context_.RequestContext, lease: '_Lease'
+        self, context: RequestContext, lease: '_Lease'
     ) -> list[str]:
         """Build what was leased; return what is to be tried again."""
         leased = lease.leased
@@ -176,16 +182,16 @@ class BuildAndSchedule:
                      'another conductor', list(lease.uuids))
             return []
         builds = [
-            build_.Build(entry.request, entry.spec, context, lease.owner,
-                         entry.revision, entry.tries)
+            Build(entry.request, entry.spec, context, lease.owner,
+                  entry.revision, entry.tries)
             for entry in leased]
         for build, entry in zip(builds, leased, strict=True):
             if entry.broken:
-                build.end(build_.Outcome.FAILED, entry.broken)
+                build.end(Outcome.FAILED, entry.broken)
         self._find_earlier([build for build in builds
                             if build.again or build.ended])
         gone_on = self._runner.run(
-            build_.Batch(builds, leased[0].min_count),
+            Batch(builds, leased[0].min_count),
             fence=self._fence, reached=self._reached)
         self._bury(
             context, [build for build in builds if build.to_bury],
@@ -220,7 +226,7 @@ class BuildAndSchedule:
                 [entry.request.instance_uuid for entry in each.leased],
                 owner))
 
-    def _find_earlier(self, builds: Sequence[build_.Build]) -> None:
+    def _find_earlier(self, builds: Sequence[Build]) -> None:
         """Look up what earlier tries decided, and whose what is broken is."""
         if not builds:
             return
@@ -237,7 +243,7 @@ class BuildAndSchedule:
                     mapping and mapping.user_id)
 
     @contextlib.contextmanager
-    def _fence(self, builds: Sequence[build_.Build]) -> Iterator[Any]:
+    def _fence(self, builds: Sequence[Build]) -> Iterator[Any]:
         """Find out which builds are ours to undo, and keep them so.
 
         A lease may have run out, and another conductor taken the build up or
@@ -255,14 +261,14 @@ class BuildAndSchedule:
             yield connection
         self._purge([
             build for build in builds
-            if build.outcome is build_.Outcome.ELSEWHERE])
+            if build.outcome is Outcome.ELSEWHERE])
 
-    def _leave_begun(self, builds: Sequence[build_.Build]) -> None:
+    def _leave_begun(self, builds: Sequence[Build]) -> None:
         """Leave deleted servers to their hosts where they came to one.
 
         Another conductor handed them over then, and there they are deleted.
         """
-        for cell, batch in build_.by_any_cell(builds):
+        for cell, batch in by_any_cell(builds):
             uuids = [build.uuid for build in batch]
             begun = set(uuids)
             try:
@@ -276,10 +282,10 @@ class BuildAndSchedule:
                               uuids)
             for build in batch:
                 if build.uuid in begun:
-                    build.end(build_.Outcome.FINISHED)
+                    build.end(Outcome.FINISHED)
 
-    def _purge(self, builds: Sequence[build_.Build]) -> None:
-        for cell, batch in build_.by_cell(builds):
+    def _purge(self, builds: Sequence[Build]) -> None:
+        for cell, batch in by_cell(builds):
             uuids = [build.uuid for build in batch]
             try:
                 with self._targets.database(cell).writer() as connection:
@@ -318,7 +324,7 @@ class BuildAndSchedule:
                 self._host, self._notifier),
         ]
 
-    def _explain(self, builds: Sequence[build_.Build]) -> None:
+    def _explain(self, builds: Sequence[Build]) -> None:
         """Let requests that stay say what they failed of."""
         for batch in _by_reason(builds):
             uuids, reason = [build.uuid for build in batch], batch[0].reason
@@ -329,14 +335,14 @@ class BuildAndSchedule:
                         connection, uuids, faults.message_of(reason),
                         batch[0].owner, again=False)
             except Exception as exc:
-                LOG.log(logging.WARNING if retries_.passes(exc)
+                LOG.log(logging.WARNING if passes(exc)
                         else logging.ERROR,
                         '%s cannot say why they failed: %s', uuids,
                         delivery.describe(exc),
-                        exc_info=not retries_.passes(exc))
+                        exc_info=not passes(exc))
 
     def _bury(
-        self, context: context_.RequestContext, builds: list[build_.Build],
+        self, context: RequestContext, builds: list[Build],
         owner: str,
     ) -> None:
         if not builds:
@@ -354,7 +360,7 @@ class BuildAndSchedule:
                           [build.uuid for build in builds])
 
 
-def _by_reason(builds: Sequence[build_.Build]) -> list[list[build_.Build]]:
+def _by_reason(builds: Sequence[Build]) -> list[list[Build]]:
     """Return builds by the error that they failed of."""
     return [list(batch) for _, batch in itertools.groupby(
         builds, key=lambda build: id(build.reason))]

@@ -9,12 +9,16 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.conductor.tasks import alternates
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message
-from cellsched.db.cell import instances as instances_
+from cellsched.db.cell.instances import fail
+from cellsched.db.cell.instances import get
+from cellsched.db.cell.instances import lock
+from cellsched.db.cell.instances import transit
+from cellsched.db.cell.instances import update
 from cellsched.db import session
 from cellsched import exception
 from cellsched.notify import task_notifier
@@ -42,9 +46,9 @@ class BuildInstances:
 
     def __init__(
         self, database: session.Database, compute: compute_rpc.ComputeAPI,
-        claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
+        claims: claims_base.ClaimStore, clock: Clock, host: str,
         attempts_max: int, notifier: task_notifier.TaskNotifier | None = None,
-        free: Callable[[context_.RequestContext, objects.Instance], object]
+        free: Callable[[RequestContext, objects.Instance], object]
         = lambda context, instance: None,
     ) -> None:
         self._database = database
@@ -58,7 +62,7 @@ class BuildInstances:
         self._free = free
 
     def run(
-        self, context: context_.RequestContext,
+        self, context: RequestContext,
         instances: Sequence[objects.Instance],
         filter_properties: Mapping[str, Any],
         request_spec: objects.RequestSpec,
@@ -73,7 +77,7 @@ class BuildInstances:
                            request_spec, list(hosts))
 
     def _try_next(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         properties: dict[str, Any], spec: objects.RequestSpec,
         hosts: list[objects.Selection],
     ) -> None:
@@ -96,7 +100,7 @@ class BuildInstances:
             self._give_up(context, instance, spec, tried, exc)
 
     def _move_on(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         properties: dict[str, Any], spec: objects.RequestSpec,
         hosts: list[objects.Selection], retry: dict[str, Any],
     ) -> None:
@@ -132,7 +136,7 @@ class BuildInstances:
     ) -> None:
         """Keep what the host is told, unless the build has ended."""
         with self._database.writer() as connection:
-            if instances_.lock(connection, [uuid]):
+            if lock(connection, [uuid]):
                 build_casts.replace(
                     connection,
                     message.kept(uuid, self._database.timestamp()))
@@ -143,25 +147,25 @@ class BuildInstances:
         An agent that hands a build on leaves it without a task.
         """
         with self._database.writer() as connection:
-            return instances_.transit(
+            return transit(
                 connection, uuid, 'try_next', self._clock.now(),
                 {'build_attempts': tried + 1}, host=None,
                 build_attempts=tried)
 
     def _give_up(
-        self, context: context_.RequestContext, instance: objects.Instance,
+        self, context: RequestContext, instance: objects.Instance,
         spec: objects.RequestSpec, tried: int, reason: Exception,
     ) -> None:
         uuid, now = instance.uuid, self._clock.now()
         with self._database.writer() as connection:
-            failed = instances_.fail(
+            failed = fail(
                 connection, uuid, reason, self._host, now, host=None,
                 task_state='scheduling', build_attempts=tried + 1)
             if failed:
                 # The try that was counted is not made.
-                instances_.update(
+                update(
                     connection, uuid, {'build_attempts': tried}, now)
-            deleted = instances_.get(connection, uuid) is None
+            deleted = get(connection, uuid) is None
         if failed or deleted:
             self._claims.release([uuid])
         if failed:

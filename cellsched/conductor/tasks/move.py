@@ -11,7 +11,7 @@ from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
 from cellsched.conductor.tasks import move_request
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
 from cellsched.db.cell import instances
@@ -37,14 +37,14 @@ class MoveNotifier(Protocol):
     """Tells who listens what became of a task."""
 
     def failed(
-        self, context: context_.RequestContext, method: str,
+        self, context: RequestContext, method: str,
         instance: objects.Instance, spec: objects.RequestSpec | None,
         reason: Exception, state: str = 'error',
     ) -> None:
         """Tell that a task failed."""
 
     def rebuild_scheduled(
-        self, context: context_.RequestContext, instance: objects.Instance
+        self, context: RequestContext, instance: objects.Instance
     ) -> None:
         """Tell that a server that is built anew has its host."""
 
@@ -102,7 +102,7 @@ class Move:
         self._reached = reached
 
     def run(
-        self, context: context_.RequestContext, instance_uuid: str,
+        self, context: RequestContext, instance_uuid: str,
         migration_uuid: str, host: str | None = None,
         image_ref: str | None = None,
     ) -> None:
@@ -131,7 +131,7 @@ class Move:
                           work.move.migration_type, instance_uuid)
             self._give_up(context, work, exc)
 
-    def _move(self, context: context_.RequestContext, work: MoveWork) -> None:
+    def _move(self, context: RequestContext, work: MoveWork) -> None:
         work.spec = move_request.read(self._database, work.instance)
         selection = None if work.stays else self._select(context, work)
         self._reached('MoveSelect')
@@ -176,7 +176,7 @@ class Move:
                         host)
 
     def _select(
-        self, context: context_.RequestContext, work: MoveWork
+        self, context: RequestContext, work: MoveWork
     ) -> objects.Selection:
         assert work.spec is not None
         move_request.with_image(work.spec, work.image_ref)
@@ -231,7 +231,7 @@ class Move:
                 connection, work.instance.uuid,
                 move_request.saved(work.spec), self._database.now())
 
-    def _cast(self, context: context_.RequestContext, work: MoveWork) -> None:
+    def _cast(self, context: RequestContext, work: MoveWork) -> None:
         aimed = self._targets.aim(context, work.cell)
         assert aimed.cell is not None and work.spec is not None
         client = self._compute.get(aimed.cell.transport)
@@ -244,7 +244,7 @@ class Move:
         tell(aimed, host, work.instance, work.move.uuid, node)
 
     def _give_up(
-        self, context: context_.RequestContext, work: MoveWork,
+        self, context: RequestContext, work: MoveWork,
         reason: Exception
     ) -> None:
         def tell() -> None:

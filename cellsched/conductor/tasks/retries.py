@@ -9,8 +9,8 @@ import threading
 
 import oslo_messaging
 
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.rpc import delivery
 
@@ -37,7 +37,7 @@ class Attempt:
     :param number: how often this conductor has tried them before
     """
 
-    context: context_.RequestContext
+    context: RequestContext
     uuids: Sequence[str]
     owner: str | None = None
     number: int = 0
@@ -54,7 +54,7 @@ class Retries:
     """
 
     def __init__(
-        self, clock: clock_.Clock, delay_s: float, attempts_max: int
+        self, clock: Clock, delay_s: float, attempts_max: int
     ) -> None:
         self._clock = clock
         self._delay_s = delay_s

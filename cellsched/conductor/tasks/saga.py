@@ -13,8 +13,11 @@ from typing import TypeAlias
 
 from oslo_log import log
 
-from cellsched import clock as clock_
-from cellsched.conductor.tasks import build as build_
+from cellsched import clock
+from cellsched.conductor.tasks.build import Batch
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import going_on
+from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import retries
 from cellsched import exception
 from cellsched import group_commit
@@ -44,13 +47,13 @@ class Step(abc.ABC):
         return type(self).__name__
 
     @abc.abstractmethod
-    def do(self, builds: Sequence[build_.Build]) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         """Take builds one step on.
 
         May end some of them; an exception fails all others.
         """
 
-    def undo(self, connection: Any, builds: Sequence[build_.Build]) -> None:
+    def undo(self, connection: Any, builds: Sequence[Build]) -> None:
         """Leave nothing of the step behind; does nothing by default.
 
         Must succeed where the step was done in part or not at all. An
@@ -60,13 +63,13 @@ class Step(abc.ABC):
             nobody else take up these builds until all of it is undone
         """
 
-    def undone(self, builds: Sequence[build_.Build]) -> None:
+    def undone(self, builds: Sequence[Build]) -> None:
         """Do what cannot be done while that transaction is open."""
 
 
 #: Keeps builds ours while they are undone.
 Fence: TypeAlias = Callable[
-    [Sequence[build_.Build]], contextlib.AbstractContextManager[Any]]
+    [Sequence[Build]], contextlib.AbstractContextManager[Any]]
 
 
 @dataclasses.dataclass(eq=False)
@@ -78,16 +81,16 @@ class _Course:
         ended when the batch came
     """
 
-    batch: build_.Batch
-    live: list[build_.Build]
+    batch: Batch
+    live: list[Build]
     reached: Callable[[str], None]
     #: Those that the last step ended, to be undone before the next one.
-    ended: Sequence[build_.Build] = ()
+    ended: Sequence[Build] = ()
     #: How many steps were done.
     place: int = 0
 
     def __post_init__(self) -> None:
-        self.wanted = build_.going_on(self.live)
+        self.wanted = going_on(self.live)
 
     def settle(self, step: Step) -> None:
         """Find out who goes on from a step that was done."""
@@ -110,16 +113,16 @@ class Runner:
 
     def __init__(
         self, steps: Sequence[Step], at_once: int = 1,
-        make_lock: Callable[[], clock_.Lock] = threading.Lock,
+        make_lock: Callable[[], clock.Lock] = threading.Lock,
     ) -> None:
         self._steps = steps
         self._together = group_commit.GroupCommit(
             self._pass_joint, at_once, make_lock)
 
     def run(
-        self, batch: build_.Batch, fence: Fence = contextlib.nullcontext,
+        self, batch: Batch, fence: Fence = contextlib.nullcontext,
         reached: Callable[[str], None] = lambda step: None,
-    ) -> list[build_.Build]:
+    ) -> list[Build]:
         """Do the steps; undo them, in reverse, for builds that end early.
 
         When too few of the batch are left, all of them fail.
@@ -162,7 +165,7 @@ def _pass(step: Step, courses: Sequence[_Course]) -> None:
     except Exception as exc:
         if len(courses) > 1:
             for course in courses:
-                course.wanted = build_.going_on(course.wanted)
+                course.wanted = going_on(course.wanted)
                 _pass(step, [course])
             return
         _fail(step, wanted, exc)
@@ -172,7 +175,7 @@ def _pass(step: Step, courses: Sequence[_Course]) -> None:
         course.settle(step)
 
 
-def _fail(step: Step, builds: Sequence[build_.Build], exc: Exception) -> None:
+def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
     uuids = [build.uuid for build in builds]
     if isinstance(exc, exception.InvalidField):
         # What was asked for is wrong, and not what is done here.
@@ -183,11 +186,11 @@ def _fail(step: Step, builds: Sequence[build_.Build], exc: Exception) -> None:
                     delivery.describe(exc))
     else:
         LOG.exception('Step %s failed for %s', step.name, uuids)
-    for build in build_.going_on(builds):
+    for build in going_on(builds):
         build.fail(exc)
 
 
-def _do(step: Step, builds: Sequence[build_.Build]) -> None:
+def _do(step: Step, builds: Sequence[Build]) -> None:
     for left in reversed(range(_TRIES_MAX)):
         try:
             if builds:
@@ -197,12 +200,12 @@ def _do(step: Step, builds: Sequence[build_.Build]) -> None:
             if not left:
                 raise
             LOG.info('Step %s is done again: %s', step.name, exc)
-            builds = build_.going_on(builds)
+            builds = going_on(builds)
 
 
 def _undo(
     steps: Sequence[Step], done: Sequence[Step],
-    builds: Sequence[build_.Build], fence: Fence,
+    builds: Sequence[Build], fence: Fence,
 ) -> None:
     try:
         with fence(builds) as connection:
@@ -225,4 +228,4 @@ def _undo(
                 delivery.describe(exc), exc_info=not retries.passes(exc))
         for build in builds:
             if build.to_bury or build.to_try_again:
-                build.end(build_.Outcome.UNCLEAR)
+                build.end(Outcome.UNCLEAR)

@@ -8,7 +8,7 @@ is no audit, so its period is null.
 
 from typing import Any
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.notify.payloads import envelope
 from cellsched.notify.payloads import request_spec
 from cellsched import objects
@@ -38,14 +38,14 @@ _POWER_STATES = {0: 'pending', 1: 'running', 3: 'paused', 4: 'shutdown',
 
 
 def action(
-    context: context_.RequestContext, instance: objects.Instance
+    context: RequestContext, instance: objects.Instance
 ) -> dict[str, Any]:
     """Return the payload of what is done with a server."""
     return _fill(ACTION, context, instance, fault=None)
 
 
 def rebuild(
-    context: context_.RequestContext, instance: objects.Instance
+    context: RequestContext, instance: objects.Instance
 ) -> dict[str, Any]:
     """Return the payload of a server that is built anew."""
     return _fill(REBUILD, context, instance, fault=None,
@@ -53,7 +53,7 @@ def rebuild(
 
 
 def update(
-    context: context_.RequestContext, instance: objects.Instance,
+    context: RequestContext, instance: objects.Instance,
     old: State, new: State,
 ) -> dict[str, Any]:
     """Return the payload of a change of state."""
@@ -104,7 +104,7 @@ def legacy_update(
 
 
 def _fill(
-    form: envelope.Form, context: context_.RequestContext,
+    form: envelope.Form, context: RequestContext,
     instance: objects.Instance, **more: Any,
 ) -> dict[str, Any]:
     known = _fields(instance)

@@ -19,15 +19,17 @@ import dataclasses
 import numpy as np
 
 from cellsched import exception
-from cellsched.filters import base as filters_
+from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.scheduler.decision import candidates as candidates_
+from cellsched.scheduler.decision.candidates import Candidates
+from cellsched.scheduler.decision.candidates import FilteredHosts
+from cellsched.scheduler.decision.candidates import Rejection
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import plugin_calls
-from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.decision import required_traits
-from cellsched.weighers import base as weighers_
+from cellsched.weighers.base import Weigher
 
 
 #: If less than one host in so many is left, only those are weighed, and else
@@ -52,11 +54,11 @@ class Pipeline:
     """
 
     def __init__(
-        self, filters: Iterable[filters_.Filter],
-        weighers: Iterable[weighers_.Weigher],
-        destinations: Iterable[filters_.Filter] = (),
+        self, filters: Iterable[base.Filter],
+        weighers: Iterable[Weigher],
+        destinations: Iterable[base.Filter] = (),
         needs: Callable[
-            [view.Hosts, objects.RequestSpec], Iterable[filters_.Filter]
+            [view.Hosts, objects.RequestSpec], Iterable[base.Filter]
         ] = capacity.stages,
     ) -> None:
         self._needs = needs
@@ -66,12 +68,12 @@ class Pipeline:
         self._calls = plugin_calls.PluginCalls()
         self._limiting = frozenset(
             each for each in self._filters
-            if type(each).limits is not filters_.Filter.limits)
-        everyone: tuple[filters_.Filter | weighers_.Weigher, ...] = (
+            if type(each).limits is not base.Filter.limits)
+        everyone: tuple[base.Filter | Weigher, ...] = (
             *self._destinations, *self._filters, *self._weighers)
         self._locating = tuple(
             each for each in everyone if type(each).located not in (
-                filters_.Filter.located, weighers_.Weigher.located))
+                base.Filter.located, Weigher.located))
         self._serves = frozenset[str]().union(
             *(each.serves for each in self._filters),
             *(each.serves for each in self._weighers))
@@ -120,14 +122,14 @@ class Pipeline:
     def candidates(
         self, hosts: view.Hosts, request: objects.RequestSpec,
         rebuild: bool = False,
-    ) -> candidates_.Candidates:
+    ) -> Candidates:
         """Return the hosts that may take an instance of the request.
 
         :param rebuild: the server stays on its host and takes nothing more;
             only what depends on the image is asked
         """
         self._check_group(request)
-        stages: tuple[filters_.Filter, ...]
+        stages: tuple[base.Filter, ...]
         if rebuild:
             stages = tuple(each for each in self._filters
                            if each.run_on_rebuild)
@@ -136,10 +138,10 @@ class Pipeline:
             stages = (*self._destinations, *self._needs(hosts, request),
                       *(() if forced else self._filters))
         stages = tuple(self._calls.applying(stages, request))
-        everyone = candidates_.FilteredHosts(hosts, None, len(hosts))
+        everyone = FilteredHosts(hosts, None, len(hosts))
         left = everyone.through(stages, request, self._calls)
         left = left.narrowed(_FEW)
-        return candidates_.Candidates(stages, left)
+        return Candidates(stages, left)
 
     def _check_group(self, request: objects.RequestSpec) -> None:
         """Refuse a server group whose wish would not be heard.
@@ -162,8 +164,8 @@ class Pipeline:
 
     def recheck(
         self, request: objects.RequestSpec,
-        candidates: candidates_.Candidates, row: int,
-    ) -> candidates_.Candidates:
+        candidates: Candidates, row: int,
+    ) -> Candidates:
         """Return those who still are candidates after a host was chosen.
 
         Only stages whose verdict that can change are asked again, those that
@@ -174,7 +176,7 @@ class Pipeline:
         again = [stage for stage in candidates.stages
                  if not stage.run_filter_once_per_request]
         left = candidates.filtered
-        chosen = candidates_.FilteredHosts(
+        chosen = FilteredHosts(
             left.hosts.at(np.array([row])), None, 1)
         asked = chosen.through(
             [stage for stage in again if stage.local], request, self._calls)
@@ -184,18 +186,18 @@ class Pipeline:
         others = [stage for stage in again if not stage.local]
         if others:
             left = left.through(others, request, self._calls)
-        return candidates_.Candidates(candidates.stages, left)
+        return Candidates(candidates.stages, left)
 
     def rejections(
         self, request: objects.RequestSpec,
-        candidates: candidates_.Candidates, besides: Sequence[int] = (),
-    ) -> list[candidates_.Rejection]:
+        candidates: Candidates, besides: Sequence[int] = (),
+    ) -> list[Rejection]:
         """Return what hosts failed at; see ``Candidates.rejections``."""
         return candidates.rejections(request, self._calls, besides)
 
     def limits(
         self, request: objects.RequestSpec,
-        candidates: candidates_.Candidates, row: int,
+        candidates: Candidates, row: int,
     ) -> dict[str, int]:
         """Return what a build may use on a host, as the filters say."""
         limits: dict[str, int] = {}
@@ -210,8 +212,8 @@ class Pipeline:
 
     def weigh(
         self, request: objects.RequestSpec,
-        candidates: candidates_.Candidates,
-    ) -> ranking_.Ranking:
+        candidates: Candidates,
+    ) -> Ranking:
         """Return the candidates by weight.
 
         A weight is the sum of each weigher's score, scaled to 0..1 over the
@@ -223,19 +225,19 @@ class Pipeline:
             filtered = filtered.narrowed()
         hosts, mask = filtered.hosts, filtered.mask
         if len(candidates) < 2:
-            return ranking_.Ranking(hosts, mask)
+            return Ranking(hosts, mask)
         multipliers = self._calls.multipliers(weighers, hosts)
         scores = self._scores(multipliers, hosts, request)
-        return ranking_.Ranking(hosts, mask, self._calls.parts([
+        return Ranking(hosts, mask, self._calls.parts([
             (weigher, multiplier, known)
             for weigher, multiplier in multipliers.items()
             if (known := scores[weigher]) is not None], mask))
 
     def reweigh(
         self, request: objects.RequestSpec,
-        candidates: candidates_.Candidates, ranking: ranking_.Ranking,
+        candidates: Candidates, ranking: Ranking,
         row: int,
-    ) -> ranking_.Ranking:
+    ) -> Ranking:
         """Return the candidates by weight after a host was chosen.
 
         That is what :meth:`weigh` returns, at a cost of what changed.
@@ -281,9 +283,9 @@ class Pipeline:
         return ranking
 
     def _scores(
-        self, weighers: Iterable[weighers_.Weigher], hosts: view.Hosts,
+        self, weighers: Iterable[Weigher], hosts: view.Hosts,
         request: objects.RequestSpec,
-    ) -> dict[weighers_.Weigher, plugin_calls.Scores | None]:
+    ) -> dict[Weigher, plugin_calls.Scores | None]:
         """Return the scores of weighers; None where all hosts are alike."""
         kept = tuple(each for each in weighers
                      if each.by_columns) if hosts.is_whole else ()
@@ -297,7 +299,7 @@ class Pipeline:
 
 
 def _limits(
-    stage: filters_.Filter, chosen: view.Hosts, request: objects.RequestSpec
+    stage: base.Filter, chosen: view.Hosts, request: objects.RequestSpec
 ) -> dict[str, int]:
     """Return what a filter allows on the one host that was chosen."""
     return {name: int(column[0])

@@ -11,23 +11,23 @@ from typing import TypeVar
 import numpy as np
 
 from cellsched import exception
-from cellsched.filters import base as filters_
+from cellsched.filters import base
 from cellsched.hosts import snapshot
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import ranking
-from cellsched.weighers import base as weighers_
+from cellsched.weighers.base import Weigher
 
 #: What may be called.
-Plugin = filters_.Filter | weighers_.Weigher
-_Kind = TypeVar('_Kind', filters_.Filter, weighers_.Weigher)
+Plugin = base.Filter | Weigher
+_Kind = TypeVar('_Kind', base.Filter, Weigher)
 _Answer = TypeVar('_Answer')
 
 #: Scores, and their least and greatest where they are kept.
 Scores = tuple[view.Column, snapshot.Pair | None]
 
 #: Methods that need not be called, as they say yes.
-_DEFAULTS = (filters_.Filter.applies, weighers_.Weigher.applies)
+_DEFAULTS = (base.Filter.applies, Weigher.applies)
 
 
 class PluginCalls:
@@ -84,7 +84,7 @@ class PluginCalls:
         return instances
 
     def mask(
-        self, stage: filters_.Filter, hosts: view.Hosts,
+        self, stage: base.Filter, hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> view.Mask | None:
         """Return a filter's verdict on every host; None to keep them all."""
@@ -97,7 +97,7 @@ class PluginCalls:
         return answer
 
     def scores(
-        self, weigher: weighers_.Weigher, hosts: view.Hosts,
+        self, weigher: Weigher, hosts: view.Hosts,
         request: objects.RequestSpec,
     ) -> view.Column | None:
         """Return a weigher's score of every host; None if all are alike."""
@@ -111,11 +111,11 @@ class PluginCalls:
         return answer
 
     def kept_scores(
-        self, weighers: Iterable[weighers_.Weigher], hosts: view.Hosts,
+        self, weighers: Iterable[Weigher], hosts: view.Hosts,
         request: objects.RequestSpec,
-    ) -> dict[weighers_.Weigher, Scores | None]:
+    ) -> dict[Weigher, Scores | None]:
         """Return the scores of weighers, and what is to be kept with them."""
-        found: dict[weighers_.Weigher, Scores | None] = {}
+        found: dict[Weigher, Scores | None] = {}
         for weigher in weighers:
             scores = self.scores(weigher, hosts, request)
             found[weigher] = None if scores is None else (
@@ -125,7 +125,7 @@ class PluginCalls:
     def parts(
         self,
         weighed: Iterable[tuple[
-            weighers_.Weigher, float | view.Column, Scores]],
+            Weigher, float | view.Column, Scores]],
         mask: view.Mask | None,
     ) -> list[ranking.WeightPart]:
         """Return the parts of weighers in the weights.
@@ -139,8 +139,8 @@ class PluginCalls:
             for weigher, multiplier, (scores, extrema) in weighed]
 
     def multipliers(
-        self, weighers: Iterable[weighers_.Weigher], hosts: view.Hosts
-    ) -> dict[weighers_.Weigher, float | view.Column]:
+        self, weighers: Iterable[Weigher], hosts: view.Hosts
+    ) -> dict[Weigher, float | view.Column]:
         """Return the multipliers of the weighers that have one but zero."""
         found = {}
         for weigher in weighers:
@@ -150,7 +150,7 @@ class PluginCalls:
         return found
 
     def multiplier(
-        self, weigher: weighers_.Weigher, hosts: view.Hosts
+        self, weigher: Weigher, hosts: view.Hosts
     ) -> float | view.Column:
         """Return a weigher's multiplier, for all hosts or for each."""
         answer = self.ask(weigher, weigher.multiplier, hosts)
@@ -169,7 +169,7 @@ class PluginCalls:
 
 def kind_of(plugin: Plugin) -> str:
     """Return what users call such a plug-in."""
-    return 'Weigher' if isinstance(plugin, weighers_.Weigher) else 'Filter'
+    return 'Weigher' if isinstance(plugin, Weigher) else 'Filter'
 
 
 def _ask(

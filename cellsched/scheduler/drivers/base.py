@@ -5,18 +5,18 @@ import abc
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
-import random as random_
+from random import Random
 from typing import ClassVar
 from typing import Protocol
 
 from oslo_config import cfg
 
-from cellsched.cells import discovery as discovery_
+from cellsched.cells.discovery import Discovery
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db import session
 from cellsched.network import base as network_base
 from cellsched import objects
@@ -30,11 +30,11 @@ class SchedulerParts(Protocol):
     """
 
     @property
-    def clock(self) -> clock_.Clock:
+    def clock(self) -> Clock:
         """The process's clock."""
 
     @property
-    def random(self) -> random_.Random:
+    def random(self) -> Random:
         """The source of chance."""
 
     @property
@@ -50,7 +50,7 @@ class SchedulerParts(Protocol):
         """Asks all cells at once."""
 
     @property
-    def discovery(self) -> discovery_.Discovery:
+    def discovery(self) -> Discovery:
         """Maps new hosts to their cells."""
 
     @property
@@ -133,7 +133,7 @@ class SchedulerDriver(abc.ABC):
 
     @abc.abstractmethod
     def select_destinations(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         """Choose and claim a host for each instance, all of them or none.

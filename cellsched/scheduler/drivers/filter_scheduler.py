@@ -4,19 +4,20 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
-import random as random_
+from random import Random
 from typing import Any
 
 from oslo_config import cfg
 
-from cellsched import context as context_
+from cellsched.context import admin
+from cellsched.context import RequestContext
 from cellsched.filters import base as filters_base
 from cellsched.filters import compute
 from cellsched.filters import registry as filters
 from cellsched.hosts import column_providers
 from cellsched.inventory import doubt
 from cellsched.inventory import loader
-from cellsched.inventory import source as source_
+from cellsched.inventory.source import HostSource
 from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched.scheduler.decision import destinations
@@ -61,7 +62,7 @@ class FilterScheduler(base.SchedulerDriver):
         """Return the decision that this driver makes."""
         return pipeline_of(self.conf)
 
-    def make_source(self) -> source_.HostSource:
+    def make_source(self) -> HostSource:
         """Return where this driver knows hosts from.
 
         A driver that is derived from this one may know them from elsewhere.
@@ -80,10 +81,10 @@ class FilterScheduler(base.SchedulerDriver):
         return tasks
 
     def _refresh(self) -> None:
-        self.loader.refresh(context_.admin())
+        self.loader.refresh(admin())
 
     def select_destinations(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         request = self._networks.add(context, request)
@@ -108,7 +109,7 @@ class FilterScheduler(base.SchedulerDriver):
         self.placer.release(host, instance)
 
     def plan(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int,
     ) -> Any:
         """Decide as :meth:`select_destinations` does, and take nothing."""
@@ -162,7 +163,7 @@ def make_placer(
 
 
 def taste_of(
-    conf: cfg.ConfigOpts, random: random_.Random
+    conf: cfg.ConfigOpts, random: Random
 ) -> selection.SelectionPolicy:
     """Return which of the best hosts is chosen."""
     options = conf.filter_scheduler

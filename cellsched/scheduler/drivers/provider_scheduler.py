@@ -10,7 +10,8 @@ from typing import Any
 from oslo_config import cfg
 
 from cellsched.claims import base as claims_base
-from cellsched import context as context_
+from cellsched.context import admin
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.hosts import column_providers
 from cellsched.inventory import host_reader
@@ -68,7 +69,7 @@ class ProviderScheduler(base.SchedulerDriver):
         return [(self.parts.decisions.flush, recorder.SPACING_S)]
 
     def select_destinations(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         request = self._networks.add(context, request)
@@ -99,7 +100,7 @@ class ProviderScheduler(base.SchedulerDriver):
         if not held:
             return
         reading = self._reader.read(
-            context_.admin(),
+            admin(),
             host_reader.HostScope(frozenset(), frozenset({host})),
             host_reader.NO_SHARING)
         gone = moves.held_on(
@@ -108,7 +109,7 @@ class ProviderScheduler(base.SchedulerDriver):
             self.parts.claims.release(gone)
 
     def plan(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         instance_uuids: Sequence[str], alternates: int,
     ) -> Any:
         """Decide as :meth:`select_destinations` does, and take nothing."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from cellsched import exception
 from cellsched import objects
-from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import decision_record
 
 VERSION = 1
 
@@ -29,7 +29,7 @@ _MORE = '…'
 
 
 def of(
-    decision: decision_.Decision, request: objects.RequestSpec,
+    decision: decision_record.Decision, request: objects.RequestSpec,
     instances: Sequence[str], request_id: str | None,
     decided_at: datetime.datetime,
 ) -> dict[str, Any]:

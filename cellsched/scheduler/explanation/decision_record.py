@@ -9,8 +9,10 @@ from typing import Any
 from cellsched.filters import base
 from cellsched.hosts import view
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import candidates as candidates_
-from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.decision.candidates import Candidates
+from cellsched.scheduler.decision.candidates import FilterStep
+from cellsched.scheduler.decision.ranking import Ranking
+from cellsched.scheduler.decision.ranking import WeightShare
 
 
 @dataclasses.dataclass
@@ -35,7 +37,7 @@ class Place:
     node: str
     cell: str
     weight: float
-    shares: Sequence[ranking_.WeightShare] = ()
+    shares: Sequence[WeightShare] = ()
     providers: Sequence[dict[str, Any]] = ()
 
 
@@ -111,7 +113,7 @@ def _told(place: Place | None) -> dict[str, Any] | None:
 
 
 def of(
-    hosts: view.Hosts, found: candidates_.Candidates | None,
+    hosts: view.Hosts, found: Candidates | None,
     picks: Sequence[Pick],
 ) -> Decision:
     """Return what was decided, to be told later.
@@ -126,7 +128,7 @@ def of(
 
 
 def pick(
-    hosts: view.Hosts, ranking: ranking_.Ranking, row: int, instance: str,
+    hosts: view.Hosts, ranking: Ranking, row: int, instance: str,
     detailed: bool,
 ) -> Pick:
     """Return what is to be told of a choice."""
@@ -164,7 +166,7 @@ def providers(
 
 def counts(
     hosts: int, stages: Sequence[base.Filter],
-    steps: Iterable[candidates_.FilterStep],
+    steps: Iterable[FilterStep],
 ) -> list[Count]:
     """Return what each stage left, in order.
 
@@ -185,7 +187,7 @@ def counts(
 
 
 def _place(
-    hosts: view.Hosts, ranking: ranking_.Ranking, row: int, detailed: bool
+    hosts: view.Hosts, ranking: Ranking, row: int, detailed: bool
 ) -> Place:
     host, nodename, cell = hosts.values_at(row, 'host', 'nodename', 'cell')
     return Place(host, nodename, cell, *ranking.weighed(row, detailed))

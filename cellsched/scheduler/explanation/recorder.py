@@ -10,13 +10,13 @@ import threading
 from oslo_log import log
 from oslo_serialization import jsonutils
 
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched.db.api import decisions
 from cellsched.db import session
 from cellsched import objects
 from cellsched.scheduler.explanation import decision_document
-from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import decision_record
 
 LOG = log.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class _Waiting:
     request_id: str | None
     request: objects.RequestSpec
     uuids: Sequence[str]
-    decision: decision_.Decision
+    decision: decision_record.Decision
 
 
 class Recorder:
@@ -58,7 +58,7 @@ class Recorder:
     """
 
     def __init__(
-        self, database: session.Database, clock: clock_.Clock,
+        self, database: session.Database, clock: Clock,
         retention_s: float,
     ) -> None:
         self._database = database
@@ -72,8 +72,8 @@ class Recorder:
         self._purged_at: float | None = None
 
     def record(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
-        uuids: Sequence[str], decision: decision_.Decision,
+        self, context: RequestContext, request: objects.RequestSpec,
+        uuids: Sequence[str], decision: decision_record.Decision,
     ) -> None:
         """Remember a decision until it is written; never blocks.
 

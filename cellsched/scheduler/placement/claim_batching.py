@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import threading
 
 from cellsched.claims import base
-from cellsched import clock as clock_
+from cellsched import clock
 from cellsched import exception
 from cellsched import group_commit
 
@@ -48,7 +48,7 @@ class ClaimBatcher:
 
     def __init__(
         self, store: base.ClaimStore, at_once: int = 2,
-        make_lock: Callable[[], clock_.Lock] = threading.Lock,
+        make_lock: Callable[[], clock.Lock] = threading.Lock,
     ) -> None:
         self._store = store
         self._group_commit = group_commit.GroupCommit(

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Protocol
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched.hosts import table as table_
+from cellsched.hosts.table import HostTable
+from cellsched.hosts.table import Taking
 from cellsched.scheduler.decision import candidates
 
 
@@ -19,21 +20,21 @@ class PlacementHosts(Protocol):
     """
 
     @property
-    def table(self) -> table_.HostTable:
+    def table(self) -> HostTable:
         """The hosts, as they were read last."""
 
     @property
     def silent(self) -> Sequence[str]:
         """Cells that did not answer when they were last asked."""
 
-    def follow(self, context: context_.RequestContext) -> bool:
+    def follow(self, context: RequestContext) -> bool:
         """Make sure that the table is as new as a request may expect.
 
         :returns: whether the table was read just now
         """
 
     def refresh(
-        self, context: context_.RequestContext, since: float | None = None
+        self, context: RequestContext, since: float | None = None
     ) -> bool:
         """Bring the table up to date.
 
@@ -54,7 +55,7 @@ class PlacementHosts(Protocol):
         """Set what is taken of these providers to what the store says."""
 
     def confirm(
-        self, takings: Iterable[table_.Taking], claimed: bool = True
+        self, takings: Iterable[Taking], claimed: bool = True
     ) -> None:
         """Count what was chosen, from now on.
 

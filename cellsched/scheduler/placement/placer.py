@@ -13,14 +13,15 @@ import math
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched.hosts import table as table_
+from cellsched.hosts.table import Check
+from cellsched.hosts.table import Taking
 from cellsched import objects
-from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler import demands
-from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_batching
 from cellsched.scheduler.placement import claim_refusals
@@ -28,14 +29,14 @@ from cellsched.scheduler.placement import group_members
 from cellsched.scheduler.placement import moves
 from cellsched.scheduler.placement import placement_hosts
 from cellsched.scheduler.placement import rebuilds
-from cellsched.scheduler.placement import selection as selection_
+from cellsched.scheduler.placement import selection
 from cellsched.scheduler.placement import single_flight
 
 LOG = log.getLogger(__name__)
 
 Record = Callable[
-    [context_.RequestContext, objects.RequestSpec, Sequence[str],
-     decision_.Decision], None]
+    [RequestContext, objects.RequestSpec, Sequence[str],
+     decision_record.Decision], None]
 
 
 @dataclasses.dataclass
@@ -50,15 +51,15 @@ class _Choice:
 
     places: list[list[objects.Selection]]
     why: diagnosis.Diagnosis | None
-    decision: decision_.Decision
-    takings: Sequence[table_.Taking] = ()
+    decision: decision_record.Decision
+    takings: Sequence[Taking] = ()
     is_parted: bool = False
 
 
 #: What is to hold when a choice is noted. Where others are always faster, the
 #: claim store has to tell.
-_CHECKS = (*[table_.Check.UNTOUCHED] * 3, *[table_.Check.ROOM] * 7,
-           table_.Check.NOTHING)
+_CHECKS = (*[Check.UNTOUCHED] * 3, *[Check.ROOM] * 7,
+           Check.NOTHING)
 
 
 class Placer:
@@ -78,9 +79,9 @@ class Placer:
 
     def __init__(
         self, loader: placement_hosts.PlacementHosts,
-        pipeline: pipeline_.Pipeline,
-        claims: claim_batching.ClaimBatcher, clock: clock_.Clock,
-        policy: selection_.SelectionPolicy, attempts_max: int, record: Record,
+        pipeline: Pipeline,
+        claims: claim_batching.ClaimBatcher, clock: Clock,
+        policy: selection.SelectionPolicy, attempts_max: int, record: Record,
         slow_plugin_s: float = math.inf, ignores_demands: bool = False,
     ) -> None:
         self._loader = loader
@@ -105,7 +106,7 @@ class Placer:
         return made
 
     def place(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int, claim: bool = True,
     ) -> list[list[objects.Selection]]:
         """Choose and claim a host for each instance; see the drivers' base.
@@ -133,8 +134,8 @@ class Placer:
 
     @contextlib.contextmanager
     def _timed(
-        self, context: context_.RequestContext
-    ) -> Iterator[pipeline_.Pipeline]:
+        self, context: RequestContext
+    ) -> Iterator[Pipeline]:
         """Return what decides on one request; log what was slow in it."""
         pipeline = self._pipeline.timed(self._clock.monotonic)
         try:
@@ -147,14 +148,14 @@ class Placer:
 
     def _undecided(
         self, error: exception.CellschedException
-    ) -> decision_.Decision:
+    ) -> decision_record.Decision:
         """Return what is told where no host was asked."""
-        return decision_.Decision(
+        return decision_record.Decision(
             len(self._loader.table), (), (),
             error.kwargs.get('reason') or error.format_message())
 
     def _check_rebuild(
-        self, pipeline: pipeline_.Pipeline, context: context_.RequestContext,
+        self, pipeline: Pipeline, context: RequestContext,
         request: objects.RequestSpec, uuids: Sequence[str], claim: bool,
     ) -> list[list[objects.Selection]]:
         """Return the host of a server that is to get another image."""
@@ -168,7 +169,7 @@ class Placer:
         return verdict.places
 
     def _place(
-        self, pipeline: pipeline_.Pipeline, context: context_.RequestContext,
+        self, pipeline: Pipeline, context: RequestContext,
         request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
         claim: bool,
     ) -> list[list[objects.Selection]]:
@@ -221,7 +222,7 @@ class Placer:
         raise self._error(context, request, uuids, why, choice.decision)
 
     def _choose_at_last(
-        self, context: context_.RequestContext, pipeline: pipeline_.Pipeline,
+        self, context: RequestContext, pipeline: Pipeline,
         request: objects.RequestSpec, uuids: Sequence[str], alternates: int,
         located: moves.Located, refusals: claim_refusals.ClaimRefusals,
         claim: bool,
@@ -254,9 +255,9 @@ class Placer:
         raise error
 
     def plan(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int,
-    ) -> tuple[list[list[objects.Selection]], decision_.Decision]:
+    ) -> tuple[list[list[objects.Selection]], decision_record.Decision]:
         """Choose as :meth:`place` does, and take nothing.
 
         :returns: nothing chosen and a reason, where not all of them fit
@@ -288,7 +289,7 @@ class Placer:
             self._claims.release(gone)
 
     def _refused(
-        self, why: diagnosis.Diagnosis, decision: decision_.Decision,
+        self, why: diagnosis.Diagnosis, decision: decision_record.Decision,
         refusals: claim_refusals.ClaimRefusals,
     ) -> diagnosis.Diagnosis:
         """Return why there is none where the store refused too often."""
@@ -301,9 +302,9 @@ class Placer:
             denied=max(why.denied, len(refusals.denied)))
 
     def _error(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], why: diagnosis.Diagnosis,
-        decision: decision_.Decision,
+        decision: decision_record.Decision,
     ) -> exception.NoValidHost | exception.HostsInDoubt:
         error = self._loader.doubt() or why.error()
         LOG.info('%s', error, context=context)
@@ -312,7 +313,7 @@ class Placer:
         return error
 
     def _locate(
-        self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
+        self, pipeline: Pipeline, request: objects.RequestSpec,
         uuids: Sequence[str], again: bool,
     ) -> moves.Located:
         """Return where instances are that the plug-ins ask for.
@@ -333,7 +334,7 @@ class Placer:
             located, nodes={**reported, **located.nodes})
 
     def _choose(
-        self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
+        self, pipeline: Pipeline, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int, located: moves.Located,
         refusals: claim_refusals.ClaimRefusals, keep: bool = True,
         count_doubted: bool = True,
@@ -353,7 +354,7 @@ class Placer:
             hosts = table.view(
                 self._clock.steady(), located.nodes, count_doubted)
             try:
-                selector = selection_.Selector(
+                selector = selection.Selector(
                     pipeline, self._policy if keep else self._planned, hosts,
                     request, refusals)
                 choice = self._decide(selector, uuids, alternates, located,
@@ -368,7 +369,7 @@ class Placer:
         raise AssertionError('the last check refuses nothing')
 
     def _decide(
-        self, selector: selection_.Selector, uuids: Sequence[str],
+        self, selector: selection.Selector, uuids: Sequence[str],
         alternates: int, located: moves.Located, quiet: bool,
     ) -> _Choice:
         """Choose for each instance in turn.
@@ -463,7 +464,7 @@ class Placer:
 
 
 def _explain(
-    decision: decision_.Decision, why: diagnosis.Diagnosis
+    decision: decision_record.Decision, why: diagnosis.Diagnosis
 ) -> None:
     decision.reason = why.text()
     decision.rejections = why.to_list()

@@ -12,12 +12,12 @@ from cellsched.claims import validation
 from cellsched import objects
 from cellsched.objects import request_groups
 from cellsched.scheduler.decision import capacity
-from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision import required_traits
 
 
 def query_of(
-    pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
+    pipeline: Pipeline, request: objects.RequestSpec,
     sharing: Iterable[claims_base.Usage] = (),
     shared_traits: Iterable[str] = (),
 ) -> claims_base.ProviderQuery | None:

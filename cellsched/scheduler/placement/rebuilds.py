@@ -13,12 +13,12 @@ import dataclasses
 
 import numpy as np
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched import exception
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.scheduler.decision import pipeline as pipeline_
-from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.decision.pipeline import Pipeline
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_batching
 from cellsched.scheduler.placement import moves
@@ -39,7 +39,7 @@ class Verdict:
 
     places: list[list[objects.Selection]]
     why: diagnosis.Diagnosis | None
-    decision: decision_.Decision
+    decision: decision_record.Decision
 
 
 def is_asked_for(request: objects.RequestSpec) -> bool:
@@ -52,14 +52,14 @@ class Rebuilds:
 
     def __init__(
         self, loader: placement_hosts.PlacementHosts,
-        claims: claim_batching.ClaimBatcher, clock: clock_.Clock,
+        claims: claim_batching.ClaimBatcher, clock: Clock,
     ) -> None:
         self._loader = loader
         self._claims = claims
         self._clock = clock
 
     def check(
-        self, pipeline: pipeline_.Pipeline, request: objects.RequestSpec,
+        self, pipeline: Pipeline, request: objects.RequestSpec,
         uuids: Sequence[str] | None,
     ) -> Verdict:
         """Check the host of a request; see :func:`check`.
@@ -87,7 +87,7 @@ def _instance(
 
 
 def check(
-    hosts: view.Hosts, pipeline: pipeline_.Pipeline,
+    hosts: view.Hosts, pipeline: Pipeline,
     request: objects.RequestSpec, nodes: Iterable[str],
 ) -> Verdict:
     """Ask the filters that a rebuild asks about the host of its server.
@@ -100,8 +100,8 @@ def check(
     row = _row(hosts, request, frozenset(nodes))
     found = pipeline.candidates(
         hosts.at(np.array([row])), request, rebuild=True)
-    decision = decision_.Decision(
-        1, decision_.counts(1, found.stages, found.filtered.steps), ())
+    decision = decision_record.Decision(
+        1, decision_record.counts(1, found.stages, found.filtered.steps), ())
     if not len(found):
         return Verdict([], diagnosis.Diagnosis(
             1, pipeline.rejections(request, found)), decision)

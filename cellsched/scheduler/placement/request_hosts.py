@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from oslo_log import log
 
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched import context as context_
+from cellsched.clock import Clock
+from cellsched.context import RequestContext
 from cellsched import exception
 from cellsched.hosts import columns
-from cellsched.hosts import table as table_
-from cellsched.inventory import doubt as doubt_
+from cellsched.hosts.table import HostTable
+from cellsched.hosts.table import Taking
+from cellsched.inventory.doubt import find
 from cellsched.inventory import host_reader
 from cellsched.inventory import instance_reports
 from cellsched.inventory import recent_choices
 from cellsched import objects
 from cellsched.scheduler.decision import candidates
-from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.placement import moves
 from cellsched.scheduler.placement import provider_queries
 
@@ -51,7 +52,7 @@ class RequestHosts:
 
     def __init__(
         self, reader: host_reader.HostReader, claims: claims_base.ClaimStore,
-        clock: clock_.Clock, pipeline: pipeline_.Pipeline,
+        clock: Clock, pipeline: Pipeline,
         request: objects.RequestSpec, uuids: Sequence[str], hosts_max: int,
         reported: Callable[[Iterable[str]], Mapping[str, str]],
         relevant: Callable[[objects.RequestSpec], Iterable[str]],
@@ -65,10 +66,10 @@ class RequestHosts:
         self._hosts_max = hosts_max
         self._reported = reported
         self._relevant = relevant
-        self._context: context_.RequestContext | None = None
+        self._context: RequestContext | None = None
         self._reading = reader.nothing()
         self._scope = host_reader.EVERYTHING
-        self._beats: table_.HostTable | None = None
+        self._beats: HostTable | None = None
         self._is_stale = False
         self._is_cut = False
         self._reads_all = False
@@ -76,7 +77,7 @@ class RequestHosts:
         self._refused: set[str] = set()
 
     @property
-    def table(self) -> table_.HostTable:
+    def table(self) -> HostTable:
         """The hosts; where something was refused, as they are since."""
         if self._is_stale:
             self._read()
@@ -87,12 +88,12 @@ class RequestHosts:
         """Cells that did not answer, by identity."""
         return self._reading.silent
 
-    def follow(self, context: context_.RequestContext) -> bool:
+    def follow(self, context: RequestContext) -> bool:
         """Read the hosts; return that this was done just now."""
         return self.refresh(context)
 
     def refresh(
-        self, context: context_.RequestContext, since: float | None = None
+        self, context: RequestContext, since: float | None = None
     ) -> bool:
         """Read the hosts, whenever that was done before."""
         self._context = context
@@ -125,7 +126,7 @@ class RequestHosts:
         self._is_stale = True
 
     def confirm(
-        self, takings: Iterable[table_.Taking], claimed: bool = True
+        self, takings: Iterable[Taking], claimed: bool = True
     ) -> None:
         """Have later requests count what was chosen, for a time."""
         reading = self._reading
@@ -144,8 +145,8 @@ class RequestHosts:
 
     def doubt(self) -> exception.HostsInDoubt | None:
         """Return why it cannot be told whether the hosts are up, if so."""
-        found = doubt_.find(self._everyone(), self._clock.steady(),
-                            self._reader.policy.limits)
+        found = find(self._everyone(), self._clock.steady(),
+                     self._reader.policy.limits)
         if found is None:
             return None
         LOG.warning('%d of %d hosts, in %d cells, went down at one time; who '
@@ -153,7 +154,7 @@ class RequestHosts:
                     found.hosts, found.known, found.cells)
         return exception.HostsInDoubt(hosts=found.hosts, known=found.known)
 
-    def _everyone(self) -> table_.HostTable:
+    def _everyone(self) -> HostTable:
         """Return the table of all hosts, for which most is not read."""
         if self._scope.nodes is None or self._context is None:
             return self.table
@@ -210,7 +211,7 @@ def _named(request: objects.RequestSpec) -> set[str]:
 
 
 def _held(
-    table: table_.HostTable, taking: table_.Taking
+    table: HostTable, taking: Taking
 ) -> dict[str, dict[str, int]]:
     """Return what was chosen, by provider."""
     row = table.row(taking.node)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
-import random as random_
+from random import Random
 
 import numpy as np
 
@@ -14,11 +14,11 @@ from cellsched.filters import base as filters_base
 from cellsched.hosts import view
 from cellsched import objects
 from cellsched.scheduler.decision import allocation
-from cellsched.scheduler.decision import candidates as candidates_
-from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision import candidates
+from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision import provider_groups
-from cellsched.scheduler.decision import ranking as ranking_
-from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.decision.ranking import Ranking
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import claim_refusals
 
@@ -54,7 +54,7 @@ class SelectionPolicy:
         evacuation
     """
 
-    random: random_.Random
+    random: Random
     subset_size: int = 1
     shuffle: bool = False
     start: float = 0.0
@@ -81,7 +81,7 @@ class SelectionPolicy:
         return width
 
     def pick(
-        self, ranking: ranking_.Ranking, width: int | None = None
+        self, ranking: Ranking, width: int | None = None
     ) -> int | None:
         """Return the row to choose, or None if there is none.
 
@@ -117,7 +117,7 @@ class SelectionPolicy:
 
 
 def _near(
-    ranking: ranking_.Ranking, rows: list[int], least: int
+    ranking: Ranking, rows: list[int], least: int
 ) -> list[int]:
     """Return those of the best that are not far worse than the very best.
 
@@ -135,7 +135,7 @@ class Selector:
     """
 
     def __init__(
-        self, pipeline: pipeline_.Pipeline, policy: SelectionPolicy,
+        self, pipeline: Pipeline, policy: SelectionPolicy,
         hosts: view.Hosts, request: objects.RequestSpec,
         refusals: claim_refusals.ClaimRefusals | None = None,
     ) -> None:
@@ -156,9 +156,9 @@ class Selector:
         #: Of these, those that nothing else kept from being chosen.
         self._denied = 0
         self._rows: list[int] = []
-        self._candidates: candidates_.Candidates | None = None
-        self._ranking: ranking_.Ranking | None = None
-        self._picks: list[decision_.Pick] = []
+        self._candidates: candidates.Candidates | None = None
+        self._ranking: Ranking | None = None
+        self._picks: list[decision_record.Pick] = []
         self._last_taken: int | None = None
         self._unlimited = objects.SchedulerLimits.of(**_UNLIMITED)
 
@@ -193,7 +193,7 @@ class Selector:
             if row is None:
                 return False
             first = not self._picks
-            self._picks.append(decision_.pick(
+            self._picks.append(decision_record.pick(
                 self._hosts, ranking, row, uuid, detailed=first))
             if first and (self._rows or not last):
                 # Another ranking is to be made of this one.
@@ -202,7 +202,7 @@ class Selector:
             assert allocated or self._wanted is None, 'its host passed'
             if allocated is not None:
                 self._allocations[len(self._rows)] = allocated
-                self._picks[-1].first.providers = decision_.providers(
+                self._picks[-1].first.providers = decision_record.providers(
                     self._hosts, row, allocated)
             self._hosts.take(row, self._resources if allocated is None
                              else allocated.resources, uuid)
@@ -222,7 +222,7 @@ class Selector:
 
     def diagnosis(
         self, silent: Sequence[str], wanted: int,
-        left_out: Sequence[candidates_.Rejection] = (),
+        left_out: Sequence[candidates.Rejection] = (),
     ) -> diagnosis.Diagnosis:
         """Return what became of the hosts.
 
@@ -240,9 +240,9 @@ class Selector:
             [*left_out, *rejections], len(self._refused), silent, wanted,
             len(self._rows), self._denied)
 
-    def decision(self) -> decision_.Decision:
+    def decision(self) -> decision_record.Decision:
         """Return what was decided, to be told later."""
-        return decision_.of(self._hosts, self._candidates, self._picks)
+        return decision_record.of(self._hosts, self._candidates, self._picks)
 
     def examples(self) -> dict[str, list[str]]:
         """Return names of hosts that were rejected, a few for each stage."""
@@ -258,7 +258,7 @@ class Selector:
             self._candidates = found
         return len(found) > 0
 
-    def _rank(self) -> ranking_.Ranking:
+    def _rank(self) -> Ranking:
         """Return the hosts that are left, by weight."""
         request = self._request
         known = self._candidates

@@ -11,7 +11,7 @@ from urllib import parse
 import os_traits
 
 from cellsched.claims.placement import messages
-from cellsched.simulator.servers import placement_providers as providers_
+from cellsched.simulator.servers import placement_providers
 
 Answer = messages.PlacementAnswer
 
@@ -78,7 +78,7 @@ class PlacementModel:
     """
 
     def __init__(self, retries: int = 10) -> None:
-        self.providers: dict[str, providers_.ModelProvider] = {}
+        self.providers: dict[str, placement_providers.ModelProvider] = {}
         self.consumers: dict[str, _Consumer] = {}
         self.rows: _Rows = {}
         self.classes = set(_STANDARD)
@@ -166,7 +166,7 @@ class PlacementModel:
         if there is None:
             self._numbers += 1
             there = self.consumers[consumer] = _Consumer(
-                self._numbers, providers_.owner_of(said))
+                self._numbers, placement_providers.owner_of(said))
             begun.created[consumer] = there.number
         begun.consumers[consumer] = there.number, there.generation
 
@@ -194,8 +194,8 @@ class PlacementModel:
             raise _Refused(400, 'undefined_code', (
                 f'Unable to allocate inventory No such resource class '
                 f'{min(unknown)}.'))
-        before = providers_.sums_of(rows)
-        others = providers_.sums_of(self._others(begun, rows))
+        before = placement_providers.sums_of(rows)
+        others = placement_providers.sums_of(self._others(begun, rows))
         more: dict[tuple[str, str], int] = {}
         for _, provider, name, amount in begun.wanted:
             if not amount:
@@ -249,7 +249,7 @@ class PlacementModel:
         for consumer in consumers:
             there = self.consumers[consumer]
             there.generation += 1
-            there.owner = providers_.owner_of(body[consumer])
+            there.owner = placement_providers.owner_of(body[consumer])
             if not body[consumer]['allocations']:
                 del self.consumers[consumer]
 
@@ -301,9 +301,9 @@ class PlacementModel:
             return self._set_inventories(parts[1], has, body)
         told: dict[str, Callable[[], Answer]] = {
             '': lambda: Answer(
-                200, providers_.listed(self.providers, parts[1])),
-            'traits': lambda: providers_.traits_of(has),
-            'inventories': lambda: providers_.inventories_of(has),
+                200, placement_providers.listed(self.providers, parts[1])),
+            'traits': lambda: placement_providers.traits_of(has),
+            'inventories': lambda: placement_providers.inventories_of(has),
             'usages': lambda: self._usages(parts[1], has),
             'allocations': lambda: self._holders(parts[1], has)}
         return told[parts[2] if len(parts) > 2 else '']()
@@ -315,25 +315,26 @@ class PlacementModel:
         if name and name not in self.classes or (
                 trait and trait not in self.traits):
             raise _Refused(400, 'undefined_code', 'No such class or trait')
-        sums = providers_.sums_of(self.rows)
+        sums = placement_providers.sums_of(self.rows)
         return Answer(200, {'resource_providers': [
-            providers_.listed(self.providers, uuid)
+            placement_providers.listed(self.providers, uuid)
             for uuid, has in self.providers.items()
             if (not trait or trait in has.traits) and (
-                not name or providers_.gives(
+                not name or placement_providers.gives(
                     has, name, int(amount), sums.get((uuid, name), 0)))]})
 
     def _set_parent(
-        self, uuid: str, has: providers_.ModelProvider, body: Mapping[str, Any]
+        self, uuid: str, has: placement_providers.ModelProvider,
+        body: Mapping[str, Any],
     ) -> Answer:
         parent = body['parent_provider_uuid']
         if parent is not None and parent not in self.providers:
             raise _Refused(400, 'undefined_code', 'No such parent')
         has.parent = parent
-        return Answer(200, providers_.listed(self.providers, uuid))
+        return Answer(200, placement_providers.listed(self.providers, uuid))
 
     def _set_traits(
-        self, has: providers_.ModelProvider, body: Mapping[str, Any]
+        self, has: placement_providers.ModelProvider, body: Mapping[str, Any]
     ) -> Answer:
         if body['resource_provider_generation'] != has.generation:
             raise _Refused(409, 'concurrent_update',
@@ -342,7 +343,7 @@ class PlacementModel:
             raise _Refused(400, 'undefined_code', 'No such trait')
         has.traits = frozenset(body['traits'])
         has.generation += 1
-        return providers_.traits_of(has)
+        return placement_providers.traits_of(has)
 
     def _class(self, method: str, parts: list[str]) -> Answer:
         if method == 'GET':
@@ -358,11 +359,12 @@ class PlacementModel:
         if uuid in self.providers or any(
                 each.name == name for each in self.providers.values()):
             raise _Refused(409, 'duplicate_name', 'Conflicting provider')
-        self.providers[uuid] = providers_.ModelProvider(name)
-        return Answer(200, providers_.listed(self.providers, uuid))
+        self.providers[uuid] = placement_providers.ModelProvider(name)
+        return Answer(200, placement_providers.listed(self.providers, uuid))
 
     def _set_inventories(
-        self, uuid: str, has: providers_.ModelProvider, body: Mapping[str, Any]
+        self, uuid: str, has: placement_providers.ModelProvider,
+        body: Mapping[str, Any],
     ) -> Answer:
         wanted = {name: {**_DEFAULTS, **said}
                   for name, said in body['inventories'].items()}
@@ -377,16 +379,20 @@ class PlacementModel:
             raise _Refused(409, 'inventory.inuse', 'inventory in use')
         has.inventories = wanted
         has.generation += 1
-        return providers_.inventories_of(has)
+        return placement_providers.inventories_of(has)
 
-    def _usages(self, uuid: str, has: providers_.ModelProvider) -> Answer:
-        sums = providers_.sums_of(self.rows)
+    def _usages(
+        self, uuid: str, has: placement_providers.ModelProvider,
+    ) -> Answer:
+        sums = placement_providers.sums_of(self.rows)
         return Answer(200, {
             'resource_provider_generation': has.generation,
             'usages': {name: sums.get((uuid, name), 0)
                        for name in has.inventories}})
 
-    def _holders(self, uuid: str, has: providers_.ModelProvider) -> Answer:
+    def _holders(
+        self, uuid: str, has: placement_providers.ModelProvider,
+    ) -> Answer:
         found: dict[str, Any] = {}
         for (consumer, provider, name), amount in self.rows.items():
             if provider == uuid and consumer in self.consumers:

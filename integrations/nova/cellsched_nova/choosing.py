@@ -13,9 +13,9 @@ import numpy as np
 
 from cellsched.hosts import view
 from cellsched import objects
-from cellsched.scheduler.decision import candidates as candidates_
-from cellsched.scheduler.decision import pipeline as pipeline_
-from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.decision.candidates import Candidates
+from cellsched.scheduler.decision.pipeline import Pipeline
+from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
 from cellsched.scheduler.placement import selection
@@ -58,7 +58,7 @@ class Watcher(Protocol):
         """See the hosts before any of them is asked; they may be changed."""
 
     def ranked(
-        self, candidates: candidates_.Candidates, ranking: ranking_.Ranking
+        self, candidates: Candidates, ranking: Ranking
     ) -> None:
         """See the order of hosts for the first instance."""
 
@@ -75,7 +75,7 @@ class Chooser:
     """
 
     def __init__(
-        self, pipeline: pipeline_.Pipeline, policy: selection.SelectionPolicy,
+        self, pipeline: Pipeline, policy: selection.SelectionPolicy,
         hosts: view.Hosts, request: objects.RequestSpec, offers: Offers,
         claim: Callable[[str, AllocationRequest], bool],
         watcher: Watcher | None = None,
@@ -87,8 +87,8 @@ class Chooser:
         self._offers = offers
         self._claim = claim
         self._watcher = watcher
-        self._candidates: candidates_.Candidates | None = None
-        self._ranking: ranking_.Ranking | None = None
+        self._candidates: Candidates | None = None
+        self._ranking: Ranking | None = None
         self._taken: int | None = None
         self._chosen: list[ChosenHost] = []
         self._picks: list[decision_record.Pick] = []
@@ -171,7 +171,7 @@ class Chooser:
                 if row is not None]
 
     def _pick(
-        self, ranking: ranking_.Ranking, row: int, instance: str,
+        self, ranking: Ranking, row: int, instance: str,
         wanted: AllocationRequest,
     ) -> decision_record.Pick:
         """Return what is to be told of a choice."""
@@ -182,7 +182,7 @@ class Chooser:
         return pick
 
     def _alternates(
-        self, ranking: ranking_.Ranking, among: view.Column, mine: set[int],
+        self, ranking: Ranking, among: view.Column, mine: set[int],
         count: int,
     ) -> list[ChosenHost]:
         found = []
@@ -195,7 +195,7 @@ class Chooser:
                 found.append(ChosenHost(row, wanted, self._limits(row)))
         return found
 
-    def _rank(self) -> ranking_.Ranking:
+    def _rank(self) -> Ranking:
         """Return the hosts that are left, by weight."""
         request, pipeline = self._request, self._pipeline
         if self._candidates is None or self._taken is not None and any(
@@ -212,7 +212,7 @@ class Chooser:
                 request, self._candidates, self._ranking, row)
         return self._ranking
 
-    def _in_order(self, ranking: ranking_.Ranking) -> Iterator[int]:
+    def _in_order(self, ranking: Ranking) -> Iterator[int]:
         """Yield the host to choose, then the others, best first."""
         first = self._policy.pick(ranking)
         if first is None:

@@ -15,9 +15,10 @@ from cellsched.claims import placement as placement_claims
 from cellsched.claims import remote
 from cellsched import clock
 from cellsched import exception
-from cellsched_nova import holdings as holdings_
+from cellsched_nova.holdings import Addition
+from cellsched_nova.holdings import Holdings
 from cellsched_nova import owed_releases
-from cellsched_nova import patience as patience_
+from cellsched_nova.patience import Patience
 from cellsched_nova import report_client
 
 LOG = log.getLogger(__name__)
@@ -36,9 +37,9 @@ class ClaimParts:
     """
 
     store: base.ClaimStore
-    holdings: holdings_.Holdings
+    holdings: Holdings
     owed: owed_releases.OwedReleases
-    patience: patience_.Patience
+    patience: Patience
 
 
 def make(
@@ -53,9 +54,9 @@ def make(
     :param places: returns where instances are
     :param guards: how many guards writes share
     """
-    patience = patience_.Patience(timeout_s)
+    patience = Patience(timeout_s)
     sender = report_client.ReportClient(client, patience)
-    holdings = holdings_.Holdings(sender, patience, guards)
+    holdings = Holdings(sender, patience, guards)
     store = placement_claims.PlacementClaims(
         sender, clock.Clock(), random.Random(), guards=guards,
         retry_timeout_s=timeout_s)
@@ -99,7 +100,7 @@ class ServerClaims:
         self._new: list[base.Claim] = []
         self._is_answering = True
         # What was claimed here for instances that held something before.
-        self._added: list[holdings_.Addition] = []
+        self._added: list[Addition] = []
         #: For each write what it took of each provider.
         self.writes: list[dict[str, dict[str, int]]] = []
 

@@ -8,8 +8,9 @@ import enum
 import numpy as np
 
 from cellsched.hosts import view
-from cellsched.scheduler.decision import candidates as candidates_
-from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.decision.candidates import Candidates
+from cellsched.scheduler.decision.ranking import Ranking
+from cellsched.scheduler.decision.ranking import WeightPart
 
 #: By what share weights may differ that count as equal.
 _NEAR = 1e-9
@@ -59,8 +60,8 @@ class Standings:
     """
 
     def __init__(
-        self, hosts: view.Hosts, candidates: candidates_.Candidates,
-        ranking: ranking_.Ranking,
+        self, hosts: view.Hosts, candidates: Candidates,
+        ranking: Ranking,
     ) -> None:
         self._row = hosts.columns.snapshot.rows.get
         self._stages = [stage.name for stage in candidates.stages]
@@ -160,7 +161,7 @@ def compare(
 
 
 def _weighted(
-    part: ranking_.WeightPart, ranking: ranking_.Ranking
+    part: WeightPart, ranking: Ranking
 ) -> view.Column:
     """Return what a weigher adds to weights, up to a constant."""
     weights = np.empty(len(ranking.hosts))

@@ -24,9 +24,9 @@ from oslo_utils import uuidutils
 
 from cellsched import exception
 from cellsched.filters import base as filters_base
-from cellsched.hosts import table as table_
+from cellsched.hosts import table
 from cellsched.hosts import view
-from cellsched.scheduler.decision import pipeline as pipeline_
+from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched_nova import candidates
 from cellsched_nova import choosing
@@ -261,7 +261,7 @@ class RequestDecision:
                 for _ in self._instances]
 
     def _choose(
-        self, pipeline: pipeline_.Pipeline, offers: choosing.Offers,
+        self, pipeline: Pipeline, offers: choosing.Offers,
         states: rows.HostStates, together: bool = False,
     ) -> list[list[Any]]:
         """Return a host for each instance, which is claimed, and others.
@@ -329,7 +329,7 @@ class RequestDecision:
         :param writes: for each what it took of each provider
         """
         known = self._parts.hosts
-        takings = known.table.note(hosts, table_.Check.NOTHING) or ()
+        takings = known.table.note(hosts, table.Check.NOTHING) or ()
         known.confirm(takings, self._claiming)
         known.table.reuse(hosts)
         known.claimed(writes)

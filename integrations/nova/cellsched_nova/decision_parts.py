@@ -2,14 +2,14 @@
 """The parts that decisions on requests of Nova's share."""
 
 import dataclasses
-import random as random_
+from random import Random
 from typing import Any
 
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.placement import placer
 from cellsched.scheduler.placement import selection
-from cellsched_nova import claims as claims_
+from cellsched_nova.claims import ClaimParts
 from cellsched_nova import enabled_plugins
 from cellsched_nova import source
 
@@ -36,14 +36,14 @@ class Parts:
     unread: demands.Unread
     host_manager: Any
     client: Any
-    claims: claims_.ClaimParts
+    claims: ClaimParts
     conf: Any
     record: placer.Record = _forget
 
 
 def make(
-    conf: Any, random: random_.Random, hosts: source.NovaHosts,
-    host_manager: Any, client: Any, claims: claims_.ClaimParts,
+    conf: Any, random: Random, hosts: source.NovaHosts,
+    host_manager: Any, client: Any, claims: ClaimParts,
     nova_conf: Any, record: placer.Record = _forget,
 ) -> Parts:
     """Return what decides as the options are now.

@@ -16,7 +16,7 @@ from nova.scheduler import host_manager
 
 from cellsched.cli import deployment
 from cellsched.conf import database
-from cellsched.db.api import decisions as decisions_
+from cellsched.db.api.decisions import DecisionRow
 from cellsched.db import session
 from cellsched import exception
 from cellsched.hosts import document
@@ -151,7 +151,7 @@ class NovaDeployment(deployment.ReadDeployment):
 
     def decisions(
         self, name: str, limit: int | None
-    ) -> list[decisions_.DecisionRow]:
+    ) -> list[DecisionRow]:
         return records.find(self._records, name, limit)
 
     @functools.cached_property

@@ -16,12 +16,12 @@ import dataclasses
 import random
 from typing import TypeVar
 
-from cellsched.claims.placement import guards as guards_
+from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import server as server_
+from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched import clock
-from cellsched_nova import patience as patience_
+from cellsched_nova.patience import Patience
 from cellsched_nova import report_client
 
 #: Amounts by provider and resource class.
@@ -55,12 +55,12 @@ class Holdings:
     """
 
     def __init__(
-        self, client: server_.PlacementClient, patience: patience_.Patience,
+        self, client: server.PlacementClient, patience: Patience,
         guards: int,
     ) -> None:
-        self._server = server_.PlacementServer(client)
+        self._server = server.PlacementServer(client)
         self._patience = patience
-        self._guards = guards_.Guards(
+        self._guards = Guards(
             self._server, _OWNERS, clock.Clock(), random.Random(), guards)
 
     def read(self, instances: Iterable[str]) -> dict[str, messages.Holding]:

@@ -12,7 +12,8 @@ from cellsched.claims import base
 from cellsched.claims.placement import messages
 from cellsched.claims import remote
 from cellsched_nova import cells
-from cellsched_nova import holdings as holdings_
+from cellsched_nova.holdings import Addition
+from cellsched_nova.holdings import Holdings
 from cellsched_nova import report_client
 
 LOG = log.getLogger(__name__)
@@ -24,7 +25,7 @@ _SPACING_S = 1.0
 _Holding = dict[str, dict[str, int]]
 
 #: All that an instance held since it held nothing, or what it has beside.
-_Owed = _Holding | holdings_.Addition
+_Owed = _Holding | Addition
 
 #: Returns where instances are, and whether all cells have answered.
 Places = Callable[[Iterable[str]], tuple[Mapping[str, cells.Place], bool]]
@@ -49,7 +50,7 @@ class OwedReleases:
     """
 
     def __init__(
-        self, store: base.ClaimStore, holdings: holdings_.Holdings,
+        self, store: base.ClaimStore, holdings: Holdings,
         places: Places,
     ) -> None:
         self._store = store
@@ -65,7 +66,7 @@ class OwedReleases:
 
     def add(
         self, claims: Iterable[base.Claim],
-        added: Iterable[holdings_.Addition] = (),
+        added: Iterable[Addition] = (),
     ) -> None:
         """Learn of claims that are to be released; never blocks for long.
 
@@ -131,7 +132,7 @@ class OwedReleases:
         place: cells.Place,
     ) -> bool:
         """Return whether an instance holds nothing in vain any more."""
-        is_addition = isinstance(owed, holdings_.Addition)
+        is_addition = isinstance(owed, Addition)
         if place.host is not None and (place.node is None or place.node in (
                 owed.resources if is_addition else owed)):
             return True

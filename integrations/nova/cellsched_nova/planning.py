@@ -8,7 +8,7 @@ from typing import Any
 from nova import context as nova_context
 from nova import exception as nova_exception
 
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched import objects
 from cellsched.scheduler.explanation import decision_record
 from cellsched_nova import deciding
@@ -28,7 +28,7 @@ class NovaPlanner:
             parts, policy=dataclasses.replace(parts.policy, start=0.0))
 
     def plan(
-        self, context: context_.RequestContext, request: objects.RequestSpec,
+        self, context: RequestContext, request: objects.RequestSpec,
         uuids: Sequence[str], alternates: int,
     ) -> tuple[list[list[Any]], decision_record.Decision]:
         """Return for each server its host and others, and the decision.

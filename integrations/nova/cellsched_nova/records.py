@@ -6,7 +6,7 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db.api import decisions
 from cellsched.db import session
 from cellsched.scheduler.explanation import recorder
@@ -21,7 +21,7 @@ def open_database(conf: Any) -> session.Database:
     :raises cellsched.exception.ConfigurationInvalid: not a URL of a database
         that can be opened
     """
-    return session.Databases(clock_.Clock()).get(
+    return session.Databases(Clock()).get(
         conf.cellsched.records_connection, 'records')
 
 
@@ -51,12 +51,12 @@ class DecisionRecords:
 
     def __init__(
         self, database: session.Database, retention_s: float,
-        clock: clock_.Clock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._database = database
         self._retention_s = retention_s
         self._recorder = recorder.Recorder(
-            database, clock or clock_.Clock(), retention_s)
+            database, clock or Clock(), retention_s)
         #: Remembers a decision until it is written; never blocks.
         self.record = self._recorder.record
         self._has_tables = self._is_failing = False

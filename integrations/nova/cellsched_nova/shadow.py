@@ -22,8 +22,8 @@ from oslo_utils import uuidutils
 
 from cellsched import exception
 from cellsched.hosts import view
-from cellsched.scheduler.decision import candidates as candidates_
-from cellsched.scheduler.decision import ranking as ranking_
+from cellsched.scheduler.decision.candidates import Candidates
+from cellsched.scheduler.decision.ranking import Ranking
 from cellsched_nova import comparing
 from cellsched_nova import comparisons
 from cellsched_nova import deciding
@@ -69,7 +69,7 @@ class _Onlooker:
                 hosts.free(row, resources)
 
     def ranked(
-        self, candidates: candidates_.Candidates, ranking: ranking_.Ranking
+        self, candidates: Candidates, ranking: Ranking
     ) -> None:
         assert self._hosts is not None, 'it has begun'
         self.standings = comparing.Standings(

@@ -27,7 +27,7 @@ from cellsched_nova import deployment
 from cellsched_nova import errors
 from cellsched_nova import heard
 from cellsched_nova import records
-from cellsched_nova import shadow as shadow_
+from cellsched_nova.shadow import Shadow
 from cellsched_nova import source
 
 CONF = nova.conf.CONF
@@ -48,7 +48,7 @@ class Endpoint:
     filter_rule = oslo_messaging.NotificationFilter(
         event_type=r'^scheduler\.select_destinations\.(start|end)$')
 
-    def __init__(self, shadow: shadow_.Shadow) -> None:
+    def __init__(self, shadow: Shadow) -> None:
         self._shadow = shadow
         self._lock = threading.Lock()
 
@@ -112,7 +112,7 @@ def listener(conf: cfg.ConfigOpts, endpoint: Endpoint) -> Any:
 
 def make_shadow(
     conf: cfg.ConfigOpts, store: comparisons.ComparisonStore
-) -> shadow_.Shadow:
+) -> Shadow:
     """Return what decides as the manager does, and claims nothing.
 
     Nova's databases and Placement are read.
@@ -125,7 +125,7 @@ def make_shadow(
     parts = decision_parts.make(
         own, random.Random(), hosts, manager, client,
         claims.make(client, 0.0, hosts.places), conf)
-    return shadow_.Shadow(
+    return Shadow(
         parts, store.add, conf.cellsched.shadow_timeout)
 
 

@@ -15,7 +15,7 @@ from cellsched.claims import placement
 from cellsched.claims.placement import client
 from cellsched.claims.placement import guards
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import server as server_
+from cellsched.claims.placement.server import PlacementServer
 from cellsched import clock
 from cellsched import exception
 from cellsched.simulator.servers import placement as servers_model
@@ -179,7 +179,7 @@ class TestRaces(OnPlacement, base.TestCase):
 
             def run(number):
                 client_ = make_client(self.server.url())
-                server = server_.PlacementServer(client_)
+                server = PlacementServer(client_)
                 own = guards.Guards(server, owners, clock.Clock(),
                                     random.Random(), 1)
                 guard = guards.Guard(number)

@@ -8,7 +8,7 @@ import fixtures
 from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.db import liveness
 from cellsched.db import session
 from cellsched import exception
@@ -44,7 +44,7 @@ class ErrorTests:
     def open(self, url=None, **options):
         database = session.Database(url or self.database.url, 'API', {
             'connection_parameters': self.parameters, 'retry_interval': 0,
-            **options}, clock=self.clock or clock_.Clock())
+            **options}, clock=self.clock or Clock())
         self.addCleanup(database.close)
         return database
 

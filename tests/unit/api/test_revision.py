@@ -3,7 +3,7 @@
 
 import contextlib
 
-from cellsched.cells import cell0 as cell0_
+from cellsched.cells.cell0 import Cell0
 from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.cell import tags
@@ -86,7 +86,7 @@ class TestRevision(test_servers.ServersTestCase):
         lying = self.cells.cell0()
         self.put(self.uuid, lying, vm_state='error', task_state=None)
         database = self.targets.database(lying)
-        cell0 = cell0_.Cell0(
+        cell0 = Cell0(
             self.database, self.cells, self.targets, self.clock, 'conductor')
 
         class Burying:

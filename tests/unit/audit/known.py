@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may be known of a server, without databases that say so."""
 
-from cellsched.audit import facts as facts_
+from cellsched.audit.facts import Facts
 from cellsched.audit import sizes
 from cellsched.claims import base as claims_base
 from cellsched.db.api import audit_queries as api
@@ -49,7 +49,7 @@ def mapped(cell=CELL, deleted=False):
 
 def facts(**fields):
     """Return what is known of a server that is as it is to be."""
-    return facts_.Facts(**{
+    return Facts(**{
         'uuid': 'server', 'mapping': mapped(), 'requested': False,
         'rows': {CELL: row()}, 'claims': claims('node1'), 'moved': [],
         'unheard': frozenset(), 'names': NAMES,

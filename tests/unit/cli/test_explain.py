@@ -9,7 +9,7 @@ import yaml
 from cellsched.db.api import decisions
 from cellsched.scheduler.decision import ranking
 from cellsched.scheduler.explanation import decision_document
-from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import decision_record
 from cellsched.testing import builders
 from cellsched.testing import databases
 from tests.unit.cli import base
@@ -20,7 +20,8 @@ def place(host, cell, **weights):
     """Return a place, with what each weigher gave it."""
     shares = [ranking.WeightShare(by, weight * 100, weight, 1.0, weight)
               for by, weight in weights.items()]
-    return decision_.Place(host, host, cell, sum(weights.values()), shares)
+    return decision_record.Place(
+        host, host, cell, sum(weights.values()), shares)
 
 
 class TestExplain(base.CommandTestCase):
@@ -35,9 +36,9 @@ class TestExplain(base.CommandTestCase):
 
     def keep(self, *uuids, at=1.0, version=1, request_id='req-1',
              extra_specs=None, **fields):
-        decided = decision_.Decision(**{
+        decided = decision_record.Decision(**{
             'hosts': 3, 'stages': [
-                decision_.Count('ComputeFilter', 3, 2, 'is down')],
+                decision_record.Count('ComputeFilter', 3, 2, 'is down')],
             'picks': [], **fields})
         made = decision_document.of(
             decided, builders.request(
@@ -51,7 +52,7 @@ class TestExplain(base.CommandTestCase):
     def keep_choice(self, *uuids, second=None, **fields):
         first = place('n1', self.cell, RAMWeigher=0.5, CPUWeigher=1.0)
         self.keep(*uuids, **fields, picks=[
-            decision_.Pick(uuid, 2, first, None if number else second)
+            decision_record.Pick(uuid, 2, first, None if number else second)
             for number, uuid in enumerate(uuids)])
 
     def explain(self, name, *argv):
@@ -83,7 +84,7 @@ class TestExplain(base.CommandTestCase):
                 ([], 'Decided on columns'),
                 (['a', 'b'], 'Decided on columns, because of a; b')):
             [uuid] = samples.uuids(1)
-            self.keep_choice(uuid, way=decision_.Way('columns', reasons))
+            self.keep_choice(uuid, way=decision_record.Way('columns', reasons))
 
             self.assertIn(line, self.explain(uuid).out.splitlines())
         self.keep_choice(self.one)
@@ -125,7 +126,7 @@ class TestExplain(base.CommandTestCase):
              'resources': {'VCPU': 1, 'MEMORY_MB': 512}},
             {'group': '_GPU', 'provider': self.two, 'name': None,
              'resources': {'VGPU': 1}}]
-        self.keep(self.one, picks=[decision_.Pick(self.one, 1, first)],
+        self.keep(self.one, picks=[decision_record.Pick(self.one, 1, first)],
                   extra_specs={'resources_GPU:VGPU': '1',
                                'trait_GPU:CUSTOM_FAST': 'required',
                                'trait_GPU:CUSTOM_OLD': 'forbidden'})

@@ -3,7 +3,8 @@
 
 import signal
 
-from cellsched.db.cell import services as services_
+from cellsched.db.cell.services import COMPUTE
+from cellsched.db.cell.services import report
 from tests.unit.cmd import services
 from tests.unit.db import samples
 
@@ -117,8 +118,8 @@ class TestLaunch(services.ServiceTestCase):
 
     def test_hangup_has_versions_found_out_anew(self):
         with self.cell.database.writer() as connection:
-            services_.report(
-                connection, samples.uuids(1)[0], 'host', services_.COMPUTE,
+            report(
+                connection, samples.uuids(1)[0], 'host', COMPUTE,
                 'compute', samples.NOW, 1)
         for workers in (1, 2):
             service = self.run_code(

@@ -13,7 +13,7 @@ from cellsched import clock
 from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db import migration
-from cellsched.db import schema as schema_
+from cellsched.db.schema import Schema
 from cellsched.db import session
 from cellsched import exception
 from tests.unit import base
@@ -62,7 +62,7 @@ class TestSchema(base.TestCase):
                 revision=f'{name}{table}', table=table,
                 previous=previous and f'{name}{previous}',
                 then=then if table == tables[-1] else 'pass'))
-        return schema_.Schema(
+        return Schema(
             name, package, sa.MetaData(), f'{name}{tables[-1]}')
 
     def tables(self, database=None):

@@ -3,13 +3,13 @@
 
 import uuid
 
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import request_specs
 from cellsched import exception
 from tests.unit.embedding import embedded
 
-USER = context_.RequestContext(project_id='orchestra', user_id='conductor')
+USER = context.RequestContext(project_id='orchestra', user_id='conductor')
 
 
 class TestAccept(embedded.EmbeddedTestCase):

@@ -8,7 +8,10 @@ import hypothesis
 
 from cellsched import exception
 from cellsched.hosts import columns
-from cellsched.hosts import document as document_
+from cellsched.hosts.document import dump
+from cellsched.hosts.document import HostDocument
+from cellsched.hosts.document import load
+from cellsched.hosts.document import parse
 from cellsched.hosts import sharing
 from cellsched.testing import builders
 from tests.unit import base
@@ -19,12 +22,12 @@ NORTH = '10000000-0000-4000-8000-000000000001'
 
 def taken(hosts, **fields):
     """Return the snapshot of hosts that were built."""
-    return document_.HostDocument(hosts, builders.NOW, **fields)
+    return HostDocument(hosts, builders.NOW, **fields)
 
 
 def there_and_back(made, **options):
-    return document_.load(
-        document_.parse(json.dumps(document_.dump(made))), **options)
+    return load(
+        parse(json.dumps(dump(made))), **options)
 
 
 def plain(table):
@@ -78,7 +81,7 @@ class TestSnapshot(base.TestCase):
                          (again.now, again.cells, again.silent))
         self.assertEqual(made.table.cells.known, again.table.cells.known)
         self.assertEqual(
-            document_.dump(made)['columns'], document_.dump(again)['columns'])
+            dump(made)['columns'], dump(again)['columns'])
 
     @hypothesis.given(strategies.tables(
         {'note': hypothesis.strategies.text(max_size=3)}))
@@ -103,7 +106,7 @@ class TestSnapshot(base.TestCase):
         self.assertIn('watts', error.expected)
 
     def test_columns_that_are_left_out_have_their_defaults(self):
-        made = document_.load({
+        made = load({
             'format': 'cellsched-hosts', 'version': 1, 'taken_at': 5,
             'columns': {'uuid': ['1'], 'host': ['a'], 'nodename': ['a'],
                         'cell': {'values': ['c'], 'codes': [0]}}})
@@ -121,7 +124,7 @@ class TestBadSnapshot(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.good = document_.dump(taken(
+        self.good = dump(taken(
             builders.table(2, aggregates=[(builders.aggregate(),), ()]),
             cells={NORTH: 'north'}))
 
@@ -133,14 +136,14 @@ class TestBadSnapshot(base.TestCase):
             place = place[part]
         place[path[-1]] = to
         error = self.assertRaises(
-            exception.InvalidField, document_.load, document)
+            exception.InvalidField, load, document)
         self.assertEqual(('snapshot', field), (error.where, error.field), to)
         self.assertGreater(500, len(str(error)))
 
     def test_what_is_no_snapshot_is_refused(self):
         for document in (None, [], 'x', 5, {}, {'format': 'x'}):
             self.assertRaises(
-                exception.InvalidField, document_.load, document)
+                exception.InvalidField, load, document)
         for version in (0, 2, '1', None, True + 1):
             self.refuse('version', 'version', to=version)
         self.refuse('document', 'more', to=1)
@@ -215,7 +218,7 @@ class TestBadSnapshot(base.TestCase):
             document = copy.deepcopy(self.good)
             del document['columns'][name]
             error = self.assertRaises(
-                exception.InvalidField, document_.load, document)
+                exception.InvalidField, load, document)
             self.assertEqual(f'columns.{name}', error.field)
 
     def test_cells_and_aggregates_are_what_they_have_to_be(self):
@@ -233,4 +236,4 @@ class TestBadSnapshot(base.TestCase):
         for text in ('', '{', '[NaN]', '{"a": Infinity}', '[' * 100_000,
                      b'\xff', '9' * 5000):
             self.assertRaises(
-                exception.InvalidField, document_.parse, text)
+                exception.InvalidField, parse, text)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from cellsched import exception
 from cellsched.hosts import columns
-from cellsched.hosts import document as document_
+from cellsched.hosts.document import dump
+from cellsched.hosts.document import HostDocument
+from cellsched.hosts.document import load
 from cellsched.hosts import snapshot_schema
 from cellsched.testing import builders
 from tests.unit import base
@@ -34,7 +36,7 @@ KINDS = [None, *(
 
 CODED = columns.Column('name', columns.CODED, None, '')
 
-GOOD = document_.dump(document_.HostDocument(
+GOOD = dump(HostDocument(
     builders.table(2, aggregates=[(builders.aggregate(a='b'),), ()]),
     builders.NOW, {builders.CELL: 'north'}, ['south']))
 
@@ -198,7 +200,7 @@ class TestDocuments(ReadingTestCase):
             document['columns'][name]['values'][0] = said
 
             error = self.assertRaises(
-                exception.InvalidField, document_.load, document)
+                exception.InvalidField, load, document)
 
             self.assertTrue(
                 error.field.startswith(f'columns.{name}'), error.field)
@@ -213,10 +215,10 @@ class TestDocuments(ReadingTestCase):
         inside[path[-1]] = said
 
         try:
-            made = document_.load(document)
+            made = load(document)
         except exception.InvalidField as error:
             self.assertEqual('snapshot', error.where)
         else:
             # What was read can be written again.
-            json.dumps(document_.dump(made)).encode()
+            json.dumps(dump(made)).encode()
             self.assertEqual(2, len(made.table))

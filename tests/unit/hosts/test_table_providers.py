@@ -5,12 +5,12 @@ import hypothesis
 from hypothesis import strategies as st
 
 from cellsched.hosts import sharing
-from cellsched.hosts import table as table_
+from cellsched.hosts import table
 from cellsched.testing import builders
 from tests.unit import base
 
 POOL = 'b0000000-0000-4000-8000-000000000001'
-ROOM = table_.Check.ROOM
+ROOM = table.Check.ROOM
 
 
 def make():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which aggregates hosts are in."""
 
-import uuid as uuid_
+from uuid import UUID
 
 from cellsched.db.api import aggregates
 from cellsched.inventory import aggregate_groups
@@ -56,7 +56,7 @@ class TestGrouping(base.TestCase):
 
     def tell(self, number, *hosts, uuid=None, **metadata):
         return self.grouping.tell(objects.Aggregate(
-            id=number, uuid=uuid or str(uuid_.UUID(int=number)),
+            id=number, uuid=uuid or str(UUID(int=number)),
             name=f'told{number}', hosts=list(hosts), metadata=metadata))
 
     def test_aggregate_that_a_caller_tells_of_stays_beside_the_others(self):
@@ -80,7 +80,7 @@ class TestGrouping(base.TestCase):
                          [self.names(host) for host in 'abc'])
 
     def test_database_is_right_about_what_it_has_too(self):
-        uuid = str(uuid_.UUID(int=7))
+        uuid = str(UUID(int=7))
         self.apply(aggregates.AggregateRow(1, uuid, 'own', {}, ['a']))
 
         self.assertEqual(set(), self.tell(5, 'b', uuid=uuid))

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from cellsched.db.api import host_mappings
 from cellsched.db.api import models
 from cellsched.db.cell import compute_nodes
-from cellsched.inventory import host_mappings as host_mappings_
+from cellsched.inventory.host_mappings import HostMappings
 from tests.unit.db import recording
 from tests.unit.db import samples
 from tests.unit.hosts import loading
@@ -37,7 +37,7 @@ class TestHostMappings(MappingCase):
     def setUp(self):
         super().setUp()
         self.refresh()
-        self.mappings = host_mappings_.HostMappings(self.world.database)
+        self.mappings = HostMappings(self.world.database)
         self.mappings.read()
 
     def hosts(self, cell='cell1'):

@@ -9,7 +9,7 @@ from hypothesis import strategies
 from cellsched.db.api import build_requests
 from cellsched.db.cell import instances
 from cellsched import exception
-from cellsched.listing import pages as pages_
+from cellsched.listing.pages import ListingPolicy
 from cellsched.listing import query
 from tests.unit.db import samples
 from tests.unit.listing import base
@@ -161,7 +161,7 @@ class TestPages(base.TestCase):
         self.put(self.cell1)
         self.take_down(self.cell1)
         self.reader = self.make_reader(
-            self.targets, policy=pages_.ListingPolicy(skip_down_cells=False))
+            self.targets, policy=ListingPolicy(skip_down_cells=False))
 
         failed = self.assertRaises(
             exception.CellsDown, self.reader.list, self.context,
@@ -174,7 +174,7 @@ class TestPages(base.TestCase):
         self.put(self.cell1, project_id='other')
         self.take_down(self.cell1)
         self.reader = self.make_reader(
-            self.targets, policy=pages_.ListingPolicy(per_project_cells=True))
+            self.targets, policy=ListingPolicy(per_project_cells=True))
 
         page = self.reader.list(self.context, query.ServerQuery(
             query.wanted({}, 'project')))
@@ -183,7 +183,7 @@ class TestPages(base.TestCase):
             [found.uuid for found in page.servers], page.down_cells))
 
 
-class SmallBatches(pages_.ListingPolicy):
+class SmallBatches(ListingPolicy):
 
     BATCH_MIN = 1
     BATCH_MAX = 3

@@ -3,7 +3,7 @@
 
 import datetime
 
-from cellsched import clock as clock_
+from cellsched.clock import Clock
 from cellsched.testing import clock
 from tests.unit import base
 
@@ -38,7 +38,7 @@ class TestFakeClock(base.TestCase):
 class TestWrongClock(base.TestCase):
 
     def test_wall_clock_alone_is_wrong(self):
-        right, wrong = clock_.Clock(), clock.WrongClock(-600.0)
+        right, wrong = Clock(), clock.WrongClock(-600.0)
 
         self.assertLess(wrong.timestamp(), right.timestamp() - 500)
         self.assertLess(wrong.steady(), right.steady() - 500)

@@ -12,7 +12,7 @@ from cellsched.cells import registry
 from cellsched.claims import base as claims_base
 from cellsched.claims import sql
 from cellsched.claims.sql import schema as claims_schema
-from cellsched import clock as clock_
+from cellsched import clock
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
@@ -45,7 +45,7 @@ class CheckCase(base.TestCase):
     def open_claims(self):
         database = session.Database(
             f'sqlite:///{self.temporary_directory()}/claims.sqlite',
-            'claims', clock=clock_.Clock())
+            'claims', clock=clock.Clock())
         self.addCleanup(database.close)
         return sql.SQLClaims(database)
 
@@ -54,7 +54,7 @@ class CheckCase(base.TestCase):
         database = database or self.database
         made = checks.UpgradeChecks(checks.CheckedDeployment(
             database, registry.CellRegistry(database, self.clock, 60.0),
-            gather.Gatherer(self.executor, self.targets, clock_.Clock(),
+            gather.Gatherer(self.executor, self.targets, clock.Clock(),
                             timeout_s=30), lambda: self.claims))
         by_name = dict(made._upgrade_checks)
         return by_name[name](made)
@@ -121,7 +121,7 @@ class TestCells(CheckCase):
                 released.wait()
 
         gatherer = gather.Gatherer(
-            self.executor, self.targets, clock_.Clock(), timeout_s=0.1)
+            self.executor, self.targets, clock.Clock(), timeout_s=0.1)
         # From now on it hangs.
         gatherer.gather(self.context, self.cells.all(), look)
         deployment = checks.CheckedDeployment(
@@ -132,7 +132,7 @@ class TestCells(CheckCase):
 
     def test_api_database_that_cannot_be_reached_fails_every_check(self):
         gone = session.Database('sqlite:////no/where', 'API',
-                                clock=clock_.Clock())
+                                clock=clock.Clock())
 
         for name in ('Cells v2', 'Host mappings', 'Compute services'):
             self.assertSays(FAILURE, self.check(name, database=gone),

@@ -7,10 +7,12 @@ from oslo_log import log
 
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
-from cellsched import clock as clock_
-from cellsched.conductor.tasks import build as build_
+from cellsched.clock import Clock
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import by_cell
+from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import saga
-from cellsched import context as context_
+from cellsched import context
 from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.notify import task_notifier
@@ -33,7 +35,7 @@ class Cast(saga.Step):
 
     def __init__(
         self, targets: target.Targets, compute: compute_rpc.ComputeAPIs,
-        claims: claims_base.ClaimStore, clock: clock_.Clock, host: str,
+        claims: claims_base.ClaimStore, clock: Clock, host: str,
         notifier: task_notifier.TaskNotifier,
     ) -> None:
         self._targets = targets
@@ -43,8 +45,8 @@ class Cast(saga.Step):
         self._host = host
         self._notifier = notifier
 
-    def do(self, builds: Sequence[build_.Build]) -> None:
-        for cell, batch in build_.by_cell(builds):
+    def do(self, builds: Sequence[Build]) -> None:
+        for cell, batch in by_cell(builds):
             try:
                 self._cast_all(cell, batch)
             except delivery.ERRORS as exc:
@@ -55,9 +57,9 @@ class Cast(saga.Step):
                             delivery.describe(exc))
 
     def _cast_all(
-        self, cell: objects.CellMapping, builds: Sequence[build_.Build]
+        self, cell: objects.CellMapping, builds: Sequence[Build]
     ) -> None:
-        aimed: dict[int, context_.RequestContext] = {}
+        aimed: dict[int, context.RequestContext] = {}
         for build in builds:
             try:
                 if id(build.context) not in aimed:
@@ -67,11 +69,11 @@ class Cast(saga.Step):
             except delivery.ERRORS:
                 raise
             except Exception as exc:
-                build.end(build_.Outcome.FINISHED, exc)
+                build.end(Outcome.FINISHED, exc)
                 self._give_up(cell, build, exc)
 
     def _cast(
-        self, aimed: context_.RequestContext, build: build_.Build
+        self, aimed: context.RequestContext, build: Build
     ) -> None:
         assert aimed.cell is not None
         message = build_message.BuildMessage.first(
@@ -80,7 +82,7 @@ class Cast(saga.Step):
             aimed, instance=build.instance, **message.arguments())
 
     def _give_up(
-        self, cell: objects.CellMapping, build: build_.Build,
+        self, cell: objects.CellMapping, build: Build,
         reason: Exception,
     ) -> None:
         uuid = build.uuid

@@ -7,8 +7,11 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.cells import target
-from cellsched import clock as clock_
-from cellsched.conductor.tasks import build as build_
+from cellsched.clock import Clock
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import by_any_cell
+from cellsched.conductor.tasks.build import by_cell
+from cellsched.conductor.tasks.build import going_on
 from cellsched.conductor.tasks import saga
 from cellsched.conductor.tasks.steps import ownership
 from cellsched.db.api import instance_mappings
@@ -34,23 +37,23 @@ class Decide(saga.Step):
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        clock: clock_.Clock, lease_s: float,
+        clock: Clock, lease_s: float,
     ) -> None:
         self._database = database
         self._targets = targets
         self._clock = clock
         self._lease_s = lease_s
 
-    def do(self, builds: Sequence[build_.Build]) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         moved = [build for build in builds if build.earlier and build.cell
                  and build.earlier.id != build.cell.id]
         if moved:
             self._leave_earlier(moved)
-        live = build_.going_on(builds)
+        live = going_on(builds)
         decided: set[str] = set()
         with self._database.writer() as connection:
             mine = self._renew(connection, live)
-            for cell, batch in build_.by_cell(live):
+            for cell, batch in by_cell(live):
                 decided |= instance_mappings.decide(
                     connection,
                     [build.uuid for build in batch if build in mine],
@@ -60,19 +63,19 @@ class Decide(saga.Step):
             if lost:
                 ownership.end_lost(connection, lost)
 
-    def undo(self, connection: Any, builds: Sequence[build_.Build]) -> None:
-        for cell, batch in build_.by_any_cell(builds):
+    def undo(self, connection: Any, builds: Sequence[Build]) -> None:
+        for cell, batch in by_any_cell(builds):
             instance_mappings.withdraw(
                 connection, [build.uuid for build in batch], cell.id,
                 self._clock.now())
 
     def _renew(
-        self, connection: Any, builds: Sequence[build_.Build]
-    ) -> set[build_.Build]:
+        self, connection: Any, builds: Sequence[Build]
+    ) -> set[Build]:
         return ownership.renew(
             connection, builds, self._database.timestamp() + self._lease_s)
 
-    def _leave_earlier(self, builds: Sequence[build_.Build]) -> None:
+    def _leave_earlier(self, builds: Sequence[Build]) -> None:
         """Remove what earlier tries wrote, while nobody else can try."""
         with self._database.writer() as connection:
             mine = self._renew(connection, builds)
@@ -81,7 +84,7 @@ class Decide(saga.Step):
                     self._leave(connection, build, build.earlier)
 
     def _leave(
-        self, connection: Any, build: build_.Build, cell: objects.CellMapping
+        self, connection: Any, build: Build, cell: objects.CellMapping
     ) -> None:
         try:
             with self._targets.database(cell).writer() as in_cell:

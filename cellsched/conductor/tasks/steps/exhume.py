@@ -3,8 +3,8 @@
 
 from collections.abc import Sequence
 
-from cellsched.cells import cell0 as cell0_
-from cellsched.conductor.tasks import build as build_
+from cellsched.cells.cell0 import Cell0
+from cellsched.conductor.tasks.build import Build
 from cellsched.conductor.tasks import saga
 from cellsched.conductor.tasks.steps import ownership
 from cellsched.db.api import build_requests
@@ -24,13 +24,13 @@ class Exhume(saga.Step):
     """
 
     def __init__(
-        self, database: session.Database, cell0: cell0_.Cell0, lease_s: float
+        self, database: session.Database, cell0: Cell0, lease_s: float
     ) -> None:
         self._database = database
         self._cell0 = cell0
         self._lease_s = lease_s
 
-    def do(self, builds: Sequence[build_.Build]) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         buried = [build for build in builds if build.request.get('buried')]
         if not buried:
             return
@@ -43,7 +43,7 @@ class Exhume(saga.Step):
                 [build.uuid for build in buried], exc, buried[0].owner)
             raise
 
-    def _exhume(self, buried: Sequence[build_.Build]) -> None:
+    def _exhume(self, buried: Sequence[Build]) -> None:
         cell0 = self._cell0.database()
         with self._database.writer() as connection:
             mine = ownership.renew(

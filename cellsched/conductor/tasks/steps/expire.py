@@ -4,7 +4,8 @@
 from collections.abc import Sequence
 import datetime
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import saga
 from cellsched.db import session
 from cellsched import exception
@@ -28,14 +29,14 @@ class Expire(saga.Step):
         self._deadline_s = deadline_s
         self._attempts = attempts
 
-    def do(self, builds: Sequence[build_.Build]) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         now = self._database.timestamp()
         for build in builds:
             accepted = build.request.created_at.replace(tzinfo=datetime.UTC)
             if (build.tries > self._attempts
                     and now - accepted.timestamp() > self._deadline_s):
                 build.end(
-                    build_.Outcome.FAILED, exception.BuildDeadlineExceeded(
+                    Outcome.FAILED, exception.BuildDeadlineExceeded(
                         seconds=round(self._deadline_s),
                         attempts=build.tries - 1,
                         reason=build.request.get('failure')

@@ -9,7 +9,8 @@ from oslo_log import log
 
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import alternates
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import saga
 from cellsched.db.api import host_mappings
 from cellsched.db import session
@@ -35,7 +36,7 @@ class FindCell(saga.Step):
         self._database = database
         self._alternates = alternates.Alternates(claims)
 
-    def do(self, builds: Sequence[build_.Build]) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         cells = self._cells(
             build.selections[0].service_host for build in builds)
         for build in builds:
@@ -49,14 +50,14 @@ class FindCell(saga.Step):
                 self._take_alternate(build, cells)
 
     def _take_alternate(
-        self, build: build_.Build, cells: Mapping[str, objects.CellMapping]
+        self, build: Build, cells: Mapping[str, objects.CellMapping]
     ) -> None:
         gone, *others = build.selections
         left = [each for each in others if each.service_host in cells]
         chosen = self._alternates.claim_first(
             build.instance, left, build.spec.get('instance_group'))
         if chosen is None:
-            build.end(build_.Outcome.PUT_OFF, exception.HostMappingNotFound(
+            build.end(Outcome.PUT_OFF, exception.HostMappingNotFound(
                 host=gone.service_host))
             return
         LOG.warning('%s, which was chosen for %s, is not mapped to any cell; '

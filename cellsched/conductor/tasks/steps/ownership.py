@@ -4,15 +4,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import Outcome
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched import objects
 
 
 def renew(
-    connection: Any, builds: Sequence[build_.Build], until: float
-) -> set[build_.Build]:
+    connection: Any, builds: Sequence[Build], until: float
+) -> set[Build]:
     """Lease requests for longer; return the builds that are ours still.
 
     :param until: in seconds since the epoch
@@ -23,27 +24,27 @@ def renew(
             if build.uuid in mine and owners[build.uuid] == build.owner}
 
 
-def end_lost(connection: Any, builds: Sequence[build_.Build]) -> None:
+def end_lost(connection: Any, builds: Sequence[Build]) -> None:
     """End builds that somebody else settled, by asking who it was."""
     uuids = [build.uuid for build in builds]
     mappings = instance_mappings.get_many(connection, uuids)
     requested = build_requests.present(connection, uuids)
     for build in builds:
         # What is elsewhere was asked for before, and nothing follows on that.
-        if build.outcome is not build_.Outcome.ELSEWHERE:
+        if build.outcome is not Outcome.ELSEWHERE:
             build.end(_find_outcome(
                 build, mappings.get(build.uuid), build.uuid in requested))
 
 
 def _find_outcome(
-    build: build_.Build, mapping: objects.InstanceMapping | None,
+    build: Build, mapping: objects.InstanceMapping | None,
     requested: bool,
-) -> build_.Outcome:
+) -> Outcome:
     if mapping is None or mapping.queued_for_delete:
-        return build_.Outcome.DELETED
+        return Outcome.DELETED
     decided = mapping.cell_mapping
     # While there is a request it may be decided anew.
     if build.cell and decided and decided.id != build.cell.id and (
             not requested):
-        return build_.Outcome.ELSEWHERE
-    return build_.Outcome.FINISHED
+        return Outcome.ELSEWHERE
+    return Outcome.FINISHED

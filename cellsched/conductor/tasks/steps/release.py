@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from oslo_log import log
 
 from cellsched.cells import target
-from cellsched import clock as clock_
-from cellsched.conductor.tasks import build as build_
+from cellsched.clock import Clock
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import by_cell
+from cellsched.conductor.tasks.build import going_on
+from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import saga
 from cellsched.conductor.tasks.steps import ownership
 from cellsched.db.api import build_requests
@@ -37,14 +40,14 @@ class Release(saga.Step):
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        quotas: quota.QuotaDriver, clock: clock_.Clock,
+        quotas: quota.QuotaDriver, clock: Clock,
     ) -> None:
         self._database = database
         self._targets = targets
         self._quotas = quotas
         self._clock = clock
 
-    def do(self, builds: Sequence[build_.Build]) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         left = list(builds)
         while left:
             try:
@@ -55,9 +58,9 @@ class Release(saga.Step):
                     # Once one is released it is too late.
                     if build.batch is not None:
                         build.batch.fail_together()
-                left = build_.going_on(left)
+                left = going_on(left)
 
-    def _release(self, builds: Sequence[build_.Build]) -> None:
+    def _release(self, builds: Sequence[Build]) -> None:
         with self._database.writer() as connection:
             owners = {build.uuid: build.owner for build in builds}
             ours = build_requests.held(connection, owners)
@@ -74,9 +77,9 @@ class Release(saga.Step):
             build_requests.drop(connection, ours.keys() - refused.keys())
         for build in left:
             if build.uuid in refused:
-                build.end(build_.Outcome.FAILED, refused[build.uuid])
+                build.end(Outcome.FAILED, refused[build.uuid])
 
-    def _change(self, builds: Sequence[build_.Build]) -> None:
+    def _change(self, builds: Sequence[Build]) -> None:
         """Bring what users changed meanwhile into the cells.
 
         That is done while nobody else can take the builds up: once another
@@ -95,14 +98,14 @@ class Release(saga.Step):
                 build.request = entry.request
                 build.instance.availability_zone = old.availability_zone
                 build.instance.build_attempts = old.build_attempts
-            for cell, batch in build_.by_cell(found):
+            for cell, batch in by_cell(found):
                 self._correct(cell, batch)
                 # Not before it is there: this may have to be done again.
-                for build in build_.going_on(batch):
+                for build in going_on(batch):
                     build.revision = now[build.uuid].revision
 
     def _correct(
-        self, cell: objects.CellMapping, builds: Sequence[build_.Build]
+        self, cell: objects.CellMapping, builds: Sequence[Build]
     ) -> None:
         try:
             with self._targets.database(cell).writer() as connection:
@@ -120,14 +123,14 @@ class Release(saga.Step):
 class _Changed(Exception):
     """Users changed these since they were read."""
 
-    def __init__(self, builds: Sequence[build_.Build]) -> None:
+    def __init__(self, builds: Sequence[Build]) -> None:
         super().__init__(len(builds))
         self.builds = builds
 
 
-def _by_batch(builds: Sequence[build_.Build]) -> list[quota.QuotaBatch]:
+def _by_batch(builds: Sequence[Build]) -> list[quota.QuotaBatch]:
     """Return builds by what they were accepted with."""
-    batches: dict[int, list[build_.Build]] = {}
+    batches: dict[int, list[Build]] = {}
     for build in builds:
         batches.setdefault(id(build.batch), []).append(build)
     return [

@@ -8,9 +8,10 @@ from oslo_log import log
 import oslo_messaging
 
 from cellsched.claims import base as claims_base
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import saga
-from cellsched import context as context_
+from cellsched.context import RequestContext
 from cellsched.db.api import instance_groups
 from cellsched.db import session
 from cellsched import exception
@@ -38,7 +39,7 @@ class Schedule(saga.Step):
         self._claims = claims
         self._fenced = fenced
 
-    def do(self, builds: Sequence[build_.Build]) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         wanted = builds
         batch = builds[0].batch
         least = batch.least if batch else 1
@@ -51,10 +52,10 @@ class Schedule(saga.Step):
                 if not least <= placed < len(wanted):
                     placed = 0
                 for build in wanted[placed:]:
-                    build.end(build_.Outcome.FAILED, exc)
+                    build.end(Outcome.FAILED, exc)
                 wanted = wanted[:placed]
 
-    def _select(self, builds: Sequence[build_.Build]) -> None:
+    def _select(self, builds: Sequence[Build]) -> None:
         spec = builds[0].spec
         spec.num_instances = len(builds)
         if spec.get('instance_group') is not None:
@@ -66,7 +67,7 @@ class Schedule(saga.Step):
             build.selections = selections
 
     def _ask(
-        self, context: context_.RequestContext, spec: objects.RequestSpec,
+        self, context: RequestContext, spec: objects.RequestSpec,
         uuids: list[str],
     ) -> list[list[objects.Selection]]:
         """Return where builds go; ask once more if no scheduler answers.
@@ -82,11 +83,11 @@ class Schedule(saga.Step):
                         'again', uuids)
         return self._scheduler.select_destinations(context, spec, uuids)
 
-    def undo(self, connection: Any, builds: Sequence[build_.Build]) -> None:
+    def undo(self, connection: Any, builds: Sequence[Build]) -> None:
         if self._fenced:
             self._claims.release([build.uuid for build in builds])
 
-    def undone(self, builds: Sequence[build_.Build]) -> None:
+    def undone(self, builds: Sequence[Build]) -> None:
         if not self._fenced:
             self._claims.release([build.uuid for build in builds])
 

@@ -10,8 +10,10 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.cells import target
-from cellsched import clock as clock_
-from cellsched.conductor.tasks import build as build_
+from cellsched.clock import Clock
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import by_cell
+from cellsched.conductor.tasks.build import by_written_cell
 from cellsched.conductor.tasks import saga
 from cellsched.conductor.tasks.steps import ownership
 from cellsched.db.cell import belongings
@@ -45,7 +47,7 @@ class WriteRows(saga.Step):
 
     def __init__(
         self, database: session.Database, targets: target.Targets,
-        clock: clock_.Clock, lease_s: float,
+        clock: Clock, lease_s: float,
         notifier: task_notifier.TaskNotifier | None = None, at_once: int = 1,
     ) -> None:
         self._database = database
@@ -57,7 +59,7 @@ class WriteRows(saga.Step):
         self._lock = threading.Lock()
         self._waiting: dict[int, group_commit.GroupCommit[_Rows]] = {}
 
-    def do(self, builds: Sequence[build_.Build]) -> None:
+    def do(self, builds: Sequence[Build]) -> None:
         again = [build for build in builds if build.again]
         self._write_all([build for build in builds if not build.again],
                         self._write_together)
@@ -72,10 +74,10 @@ class WriteRows(saga.Step):
                     build for build in again if build in mine], self._write)
 
     def _write_all(
-        self, builds: Sequence[build_.Build],
-        write: Callable[[objects.CellMapping, Sequence[build_.Build]], None],
+        self, builds: Sequence[Build],
+        write: Callable[[objects.CellMapping, Sequence[Build]], None],
     ) -> None:
-        for cell, batch in build_.by_cell(builds):
+        for cell, batch in by_cell(builds):
             try:
                 write(cell, batch)
             except exception.TransactionLost:
@@ -86,7 +88,7 @@ class WriteRows(saga.Step):
                     build.fail(exc)
 
     def _write_together(
-        self, cell: objects.CellMapping, builds: Sequence[build_.Build]
+        self, cell: objects.CellMapping, builds: Sequence[Build]
     ) -> None:
         with self._lock:
             waiting = self._waiting.get(cell.id)
@@ -108,7 +110,7 @@ class WriteRows(saga.Step):
                 rows.error = exc
 
     def _write(
-        self, cell: objects.CellMapping, builds: Sequence[build_.Build]
+        self, cell: objects.CellMapping, builds: Sequence[Build]
     ) -> None:
         servers = [build.instance for build in builds]
         for build, server in zip(builds, servers, strict=True):
@@ -143,8 +145,8 @@ class WriteRows(saga.Step):
                     build.context, server, (None, None),
                     (server.vm_state, server.task_state))
 
-    def undo(self, connection: Any, builds: Sequence[build_.Build]) -> None:
-        for cell, batch in build_.by_written_cell(builds):
+    def undo(self, connection: Any, builds: Sequence[Build]) -> None:
+        for cell, batch in by_written_cell(builds):
             deleted = [build for build in batch if build.deleted]
             for build in deleted:
                 self._notifier.deleted(build.context, 'start', build.instance)
@@ -165,5 +167,5 @@ class _Rows:
     """Builds that are to be written into a cell, and what went wrong."""
 
     cell: objects.CellMapping
-    builds: Sequence[build_.Build]
+    builds: Sequence[Build]
     error: Exception | None = None

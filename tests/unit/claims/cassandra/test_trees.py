@@ -7,19 +7,19 @@ from hypothesis import strategies as st
 from cellsched.claims import memory
 from tests.unit import base as tests
 from tests.unit.claims.cassandra import base
-from tests.unit.claims import test_sql_provider_queries as queries_
+from tests.unit.claims import test_sql_provider_queries
 
 
 class TestFindProviders(tests.TestCase):
 
     @hypothesis.settings(max_examples=100, deadline=None)
     @hypothesis.given(
-        st.lists(queries_.PROVIDERS, min_size=1, max_size=6),
-        st.lists(queries_.QUERIES, min_size=1, max_size=6))
+        st.lists(test_sql_provider_queries.PROVIDERS, min_size=1, max_size=6),
+        st.lists(test_sql_provider_queries.QUERIES, min_size=1, max_size=6))
     def test_both_stores_find_the_same(self, providers, queries):
         stores = base.make_store(base.make_model()), memory.MemoryClaims()
         for store in stores:
-            queries_.TestFindProviders.fill(store, providers)
+            test_sql_provider_queries.TestFindProviders.fill(store, providers)
 
         for query in queries:
             found, known = (sorted(store.find_providers(query))

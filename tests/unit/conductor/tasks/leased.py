@@ -3,7 +3,7 @@
 
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Build
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
@@ -18,7 +18,7 @@ class StepTestCase(base.TestCase):
         """Return builds that were leased and placed, one on each host."""
         uuids = self.accept(len(hosts), **fields)
         leased = self.lease(uuids, owner)
-        builds = [build_.Build(entry.request, entry.spec, base.USER, owner)
+        builds = [Build(entry.request, entry.spec, base.USER, owner)
                   for entry in leased]
         for build, host in zip(builds, hosts):
             build.selections = [self.selection(host)]

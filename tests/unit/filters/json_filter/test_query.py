@@ -4,7 +4,9 @@
 import json
 
 from cellsched import exception
-from cellsched.filters.json_filter import query as query_
+from cellsched.filters.json_filter.query import Name
+from cellsched.filters.json_filter.query import QueryCall
+from cellsched.filters.json_filter.query import read
 from tests.unit import base
 
 
@@ -19,17 +21,17 @@ class TestQueries(base.TestCase):
 
     def test_query_is_read_into_a_tree(self):
         self.assertEqual(
-            query_.QueryCall('and', (
-                query_.QueryCall('=', (
-                    query_.Name(('stats', 'a b')), 'x', 1.5)),
+            QueryCall('and', (
+                QueryCall('=', (
+                    Name(('stats', 'a b')), 'x', 1.5)),
                 True)),
-            query_.read('["and", ["=", "$stats.a b", "x", 1.5], true]'))
+            read('["and", ["=", "$stats.a b", "x", 1.5], true]'))
 
     def test_largest_query_is_read(self):
         texts = ['x' * 255] * 62
 
-        query_.read(json.dumps(['in', *texts, 2 ** 63 - 1]))
-        query_.read(nested(8))
+        read(json.dumps(['in', *texts, 2 ** 63 - 1]))
+        read(nested(8))
 
     def test_bad_query_is_refused_with_its_place(self):
         for place, text in (
@@ -56,6 +58,6 @@ class TestQueries(base.TestCase):
                     '$stats.__class__', '$stats._x', '$a..b', '$.a', '$a.'))):
             with self.subTest(text=text[:60]):
                 error = self.assertRaises(
-                    exception.InvalidField, query_.read, text)
+                    exception.InvalidField, read, text)
                 self.assertEqual(f'scheduler_hints.query{place}', error.field)
                 self.assertLess(len(str(error)), 200)

@@ -8,7 +8,7 @@ from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import plugin_calls
 from cellsched.testing import builders
-from cellsched.testing import clock as clock_
+from cellsched.testing.clock import FakeClock
 from tests.unit import base
 from tests.unit.scheduler import toys
 
@@ -102,7 +102,7 @@ class TestRejections(base.TestCase):
         self.assertEqual(candidates.Nearest(1, 112, 'MB'), rejection.nearest)
 
     def test_shortfall_is_that_of_the_request_and_timed(self):
-        clock = clock_.FakeClock()
+        clock = FakeClock()
         calls = plugin_calls.PluginCalls(clock.monotonic)
         stage = toys.Filter([False])
 

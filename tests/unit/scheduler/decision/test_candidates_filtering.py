@@ -8,7 +8,7 @@ import numpy as np
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision import plugin_calls
 from cellsched.testing import builders
-from cellsched.testing import clock as clock_
+from cellsched.testing.clock import FakeClock
 from tests.unit import base
 from tests.unit.scheduler import toys
 
@@ -71,7 +71,7 @@ class TestThrough(base.TestCase):
         self.assertEqual(stages, [step.stage for step in left.steps])
 
     def test_stages_are_called_on_behalf_of_the_decision(self):
-        clock = clock_.FakeClock()
+        clock = FakeClock()
         calls = plugin_calls.PluginCalls(clock.monotonic)
         slow = toys.Filter(lambda hosts: clock.advance(2.0))
 

@@ -8,7 +8,7 @@ from cellsched.filters import compute
 from cellsched.hosts import snapshot
 from cellsched.scheduler.decision import plugin_calls
 from cellsched.testing import builders
-from cellsched.testing import clock as clock_
+from cellsched.testing.clock import FakeClock
 from cellsched.weighers import resources
 from tests.unit import base
 from tests.unit.scheduler import toys
@@ -78,7 +78,7 @@ class TestAsk(base.TestCase):
         plugin_calls.PluginCalls().ask(toys.Filter([]), fail)
 
     def test_calls_of_a_plugin_are_timed_and_added_up(self):
-        clock = clock_.FakeClock()
+        clock = FakeClock()
         calls = plugin_calls.PluginCalls(clock.monotonic)
         slow, quick = toys.Filter([]), toys.Filter([])
 

@@ -13,18 +13,20 @@ from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision import server_counts
 from cellsched.testing import builders
 from tests.unit import base
-from tests.unit.scheduler.decision import test_provider_groups as groups_
+from tests.unit.scheduler.decision import test_provider_groups
 
-Provider, ask, make = groups_.Provider, groups_.ask, groups_.make
+Provider = test_provider_groups.Provider
+ask = test_provider_groups.ask
+make = test_provider_groups.make
 
 more_ = st.lists(st.integers(0, 9), min_size=2, max_size=2)
 
 
 @st.composite
 def hosts_(draw):
-    root, *children = draw(groups_.trees())
+    root, *children = draw(test_provider_groups.trees())
     for each in (root, *children):
-        each.amounts = dict(zip(groups_.CLASSES, draw(more_)))
+        each.amounts = dict(zip(test_provider_groups.CLASSES, draw(more_)))
     return [root, *children]
 
 
@@ -56,16 +58,17 @@ class TestServerCounts(base.TestCase):
     @hypothesis.settings(deadline=None, max_examples=300)
     @hypothesis.given(
         hosts=st.lists(hosts_(), min_size=1, max_size=4),
-        zones=st.lists(groups_.zones_, min_size=4, max_size=4),
+        zones=st.lists(test_provider_groups.zones_, min_size=4, max_size=4),
         pools=st.lists(st.builds(
-            Provider, more_, groups_.traits_, st.none(), groups_.units_),
-            max_size=2),
+            Provider, more_, test_provider_groups.traits_, st.none(),
+            test_provider_groups.units_), max_size=2),
         amounts=st.fixed_dictionaries(
-            {name: st.integers(0, 2) for name in groups_.CLASSES}),
-        groups=st.lists(groups_.groups_(), max_size=3),
+            {name: st.integers(0, 2)
+             for name in test_provider_groups.CLASSES}),
+        groups=st.lists(test_provider_groups.groups_(), max_size=3),
         policy=st.sampled_from(['none', 'isolate']),
         near=st.booleans(), traits=st.dictionaries(
-            st.sampled_from(groups_.TRAITS),
+            st.sampled_from(test_provider_groups.TRAITS),
             st.sampled_from(['required', 'forbidden'])))
     def test_count_is_that_of_servers_placed_one_after_the_other(
             self, hosts, zones, pools, amounts, groups, policy, near, traits):
@@ -100,7 +103,7 @@ class TestServerCounts(base.TestCase):
     def test_hosts_that_are_alike_differ_in_their_trees(self):
         hosts = [[Provider(), Provider((4, 0))] for _ in range(2)]
         request = ask(groups=[
-            {**group(2), 'in_tree': groups_.uuid_of(1, 1)}])
+            {**group(2), 'in_tree': test_provider_groups.uuid_of(1, 1)}])
 
         self.assertEqual([0, 2], counts(make(hosts), request))
 

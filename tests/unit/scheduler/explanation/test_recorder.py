@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from cellsched import context
 from cellsched.db.api import decisions
 from cellsched.db.api import models
-from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import recorder
 from cellsched.testing import builders
 from cellsched.testing import clock
@@ -36,7 +36,8 @@ class TestRecorder(base.TestCase):
         (by or self.recorder).record(
             context.RequestContext(request_id=request_id),
             builders.request(**wishes), uuids,
-            decision_.Decision(3, [decision_.Count('A', 3, 2, 'is a')], []))
+            decision_record.Decision(
+                3, [decision_record.Count('A', 3, 2, 'is a')], []))
         return uuids[0]
 
     def found(self, name='req-1'):
@@ -145,8 +146,8 @@ class TestRecorder(base.TestCase):
             self.recorder.record(
                 context.RequestContext(
                     request_id='good' if reason == 'is a' else 'bad'),
-                builders.request(), samples.uuids(1), decision_.Decision(
-                    3, [decision_.Count('A', 3, 2, reason)], []))
+                builders.request(), samples.uuids(1), decision_record.Decision(
+                    3, [decision_record.Count('A', 3, 2, reason)], []))
 
         self.recorder.flush()
 

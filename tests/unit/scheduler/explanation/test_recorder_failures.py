@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from cellsched import context
 from cellsched.db.api import decisions
 from cellsched.db.api import models
-from cellsched.scheduler.explanation import decision_record as decision_
+from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import recorder
 from cellsched.testing import builders
 from cellsched.testing import clock
@@ -42,7 +42,7 @@ class RecorderCase(base.TestCase):
             self.recorder.record(
                 context.RequestContext(request_id=request_id),
                 builders.request(), uuids or samples.uuids(1),
-                decision_.Decision(3, [], []))
+                decision_record.Decision(3, [], []))
 
     def count(self):
         return self.read(lambda connection: connection.scalar(
@@ -105,7 +105,7 @@ class TestWritten(RecorderCase):
         with_none.request_id = None
         self.recorder.record(
             with_none, builders.request(), [uuid],
-            decision_.Decision(3, [], []))
+            decision_record.Decision(3, [], []))
 
         self.recorder.flush()
 

@@ -11,7 +11,8 @@ from cellsched.filters import compute
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
 from cellsched.scheduler.placement import claim_refusals
-from cellsched.scheduler.placement import selection as selection_
+from cellsched.scheduler.placement.selection import SelectionPolicy
+from cellsched.scheduler.placement.selection import Selector
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.scheduler import toys
@@ -24,7 +25,7 @@ class TestTaste(base.TestCase):
 
         Weights are scaled to 0..1 and multiplied by their range.
         """
-        chosen = selection_.SelectionPolicy(random.Random(0), **policy)
+        chosen = SelectionPolicy(random.Random(0), **policy)
         ranked = ranking.Ranking(
             builders.hosts(len(weights)), None,
             [ranking.WeightPart(
@@ -97,9 +98,9 @@ class TestTaste(base.TestCase):
             choice = staticmethod(lambda rows: rows[-1])
 
         ranked = ranking.Ranking(builders.hosts(3))
-        self.assertEqual(2, selection_.SelectionPolicy(Last(), 3).pick(ranked))
+        self.assertEqual(2, SelectionPolicy(Last(), 3).pick(ranked))
         self.assertEqual(
-            2, selection_.SelectionPolicy(Last(), 1, True).pick(ranked))
+            2, SelectionPolicy(Last(), 1, True).pick(ranked))
 
 
 class TestWidth(base.TestCase):
@@ -113,7 +114,7 @@ class TestWidth(base.TestCase):
             forced_down=[False, False, False, False, False, True])
 
     def width(self, refusals=0, ignore_hosts=None, **policy):
-        return selection_.SelectionPolicy(random.Random(0), **{
+        return SelectionPolicy(random.Random(0), **{
             'refused_subset_size': 32, 'evacuation_subset_size': 10,
             'takes_servers': builders.plugin(compute.ComputeFilter),
             **policy}).width(self.hosts, builders.request(
@@ -161,10 +162,10 @@ class TestChoosing(base.TestCase):
         for provider in lost * 2:
             refused.add(exception.ClaimRefused(
                 provider=provider, resource='VCPU', amount=4, consumer='i'))
-        return selection_.Selector(
+        return Selector(
             pipeline.Pipeline(
                 filters, [weigher or toys.Weigher([9.0, 8.0, 7.0, 6.0])]),
-            selection_.SelectionPolicy(random.Random(0)), self.hosts,
+            SelectionPolicy(random.Random(0)), self.hosts,
             builders.request(**request), refused)
 
     def names(self, selections):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step that decides, alone and after others."""
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Build
 from cellsched.conductor.tasks.steps import decide
 from cellsched.conductor.tasks.steps import write_rows
 from tests.unit.conductor import base
@@ -100,7 +100,7 @@ class TestDecideAgain(leased.StepTestCase):
         ).do([earlier])
         self.clock.advance(base.LEASE_S)
         [entry] = self.lease([self.uuid], ME)
-        self.build = build_.Build(
+        self.build = Build(
             entry.request, entry.spec, base.USER, ME, tries=entry.tries,
             selections=[self.selection('a1')], cell=self.cells['cell1'],
             earlier=self.cells['cell2'])

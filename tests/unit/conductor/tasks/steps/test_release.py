@@ -3,7 +3,7 @@
 
 from concurrent import futures
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Batch
 from cellsched.conductor.tasks.steps import release
 from cellsched.conductor.tasks.steps import write_rows
 from cellsched.db.api import build_requests
@@ -100,7 +100,7 @@ class TestRelease(leased.StepTestCase):
     def changed_where_it_cannot_be_written(self, least):
         """Release two builds, the first of which was changed meanwhile."""
         changed, _ = batch = self.builds(['a1', 'b1'])
-        together = build_.Batch(batch, least)
+        together = Batch(batch, least)
         for build in batch:
             build.batch = together
         self.write_rows(batch)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of projects without quota."""
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Batch
 from cellsched.conductor.tasks.steps import release
 from cellsched import exception
 from cellsched.quota import noop
@@ -28,7 +28,7 @@ class TestRelease(leased.StepTestCase):
     def test_each_batch_is_asked_for_with_what_its_builds_take(self):
         first, second = self.builds(['a1', 'a2']), self.builds(['b1'])
         for batch, least in ((first, 2), (second, 1)):
-            batch_ = build_.Batch(batch, least)
+            batch_ = Batch(batch, least)
             for build in batch:
                 build.batch = batch_
         quotas = Quotas(first[1].uuid)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asking the scheduler, once for a batch."""
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Batch
 from cellsched.conductor.tasks.steps import schedule
 from cellsched import exception
 from tests.unit.conductor import base
@@ -15,7 +15,7 @@ class TestSchedule(leased.StepTestCase):
         self.batch = self.builds(['a1'] * 3)
 
     def step(self, min_count=1):
-        batch = build_.Batch(self.batch, min_count)
+        batch = Batch(self.batch, min_count)
         for build in self.batch:
             build.batch = batch
         return schedule.Schedule(self.database, self.scheduler, self.claims)

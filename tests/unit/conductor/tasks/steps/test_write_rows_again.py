@@ -3,7 +3,7 @@
 
 from concurrent import futures
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks import build
 from cellsched.conductor.tasks.steps import write_rows
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
@@ -21,7 +21,7 @@ class TestWriteRowsAgain(leased.StepTestCase):
         self.step().do([earlier])
         self.clock.advance(base.LEASE_S)
         [entry] = self.lease([self.uuid], ME)
-        self.build = build_.Build(
+        self.build = build.Build(
             entry.request, entry.spec, base.USER, ME, tries=entry.tries,
             selections=[self.selection('a2')], cell=self.cells['cell1'],
             earlier=self.cells['cell1'])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What operators are told of builds that are written."""
 
-from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks.steps import write_rows
 from tests.unit.conductor import base
 from tests.unit.conductor.tasks import leased
@@ -46,7 +46,7 @@ class TestWriteRows(leased.StepTestCase):
     def test_server_that_its_user_deleted_goes_in_two_words(self):
         deleted, failed = batch = self.builds(['a1', 'a2'])
         self.do(self.rows_step, batch)
-        deleted.end(build_.Outcome.DELETED)
+        deleted.end(Outcome.DELETED)
         seen = []
         self.told.hear = lambda event: seen.append(
             (event, self.row(deleted.uuid).vm_state))
