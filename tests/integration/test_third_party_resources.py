@@ -78,7 +78,7 @@ class TestClass(Example):
 
         for plugin, summary in {
                 ('resource_class', PAGES): 'Memory in pages of 1 GB',
-                ('columns', 'cooling'): 'Keep hosts that take in cool air',
+                ('columns', 'cooling'): 'Keep hosts whose inlet air is cool',
                 ('filter', 'CoolHostFilter'): 'Reject a host that takes in',
                 }.items():
             self.assertIn(summary, listed[plugin])
@@ -108,7 +108,7 @@ class TestDriver(Example):
         self.assertStoriesPass(4)
 
     def test_driver_is_listed_and_shown_with_its_options(self):
-        self.assertIn('Reports cards and their slots',
+        self.assertIn('Reports FPGA cards and their slots',
                       self.listed()['virt', 'fpga'])
         shown = json.loads(self.cellsched('plugin', 'show', 'virt', 'fpga'))
         self.assertEqual(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that has cellsched build its machines."""
+"""A service that builds its machines with cellsched."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines, as users of this service know them."""
+"""The machines that users order, and their store."""
 
 import contextlib
 import dataclasses
 import sqlite3
 
-#: A machine that has not come to its fate.
+#: State of a machine that is not built yet and has not failed.
 ORDERED = 'ORDERED'
 
 _TABLE = '''CREATE TABLE IF NOT EXISTS machines (
@@ -19,8 +19,8 @@ class Machine:
     """A machine that a user ordered.
 
     :param state: ``ORDERED``, ``ACTIVE`` or ``ERROR``
-    :param place: the host that has it
-    :param reason: why it is in ``ERROR``
+    :param place: the name of its host
+    :param reason: why the machine is in ``ERROR``
     """
 
     uuid: str
@@ -34,9 +34,9 @@ class Machine:
 
 
 class MachineStore:
-    """Keeps machines in a SQLite file.
+    """Stores machines in a SQLite file.
 
-    :param path: of the file, which is made if there is none
+    :param path: the file; it is created if it does not exist
     """
 
     def __init__(self, path: str) -> None:
@@ -45,7 +45,7 @@ class MachineStore:
             connection.execute(_TABLE)
 
     def save(self, machine: Machine) -> None:
-        """Keep a machine, in place of what is known by its uuid."""
+        """Store a machine; replace the machine with the same uuid."""
         values = dataclasses.astuple(machine)
         with self._connection() as connection:
             connection.execute(
@@ -53,7 +53,7 @@ class MachineStore:
                 f'({", ".join("?" * len(values))})', values)
 
     def list_all(self, state: str | None = None) -> list[Machine]:
-        """Return machines by name, all of them or those in a state."""
+        """Return the machines, all or in one state, sorted by name."""
         with self._connection() as connection:
             rows = connection.execute(
                 'SELECT * FROM machines WHERE state = ? OR ? IS NULL '
@@ -62,7 +62,7 @@ class MachineStore:
 
     @contextlib.contextmanager
     def _connection(self):
-        # A connection each time, for threads must not share one.
+        # Threads must not share a connection, so each call opens its own.
         with contextlib.closing(sqlite3.connect(self._path)) as connection:
             with connection:
                 yield connection

@@ -13,11 +13,11 @@ from embedding_service import machines
 from embedding_service import service
 
 OPTS = [cfg.StrOpt('database', default='machines.sqlite',
-                   help='SQLite file in which machines are kept.')]
+                   help='SQLite file that stores the machines.')]
 
 
 def configuration(args: list[str]) -> cfg.ConfigOpts:
-    """Return the configuration: options of our own, and cellsched's."""
+    """Return the configuration with the service's and cellsched's options."""
     conf = cfg.ConfigOpts()
     conf.register_opts(OPTS, group='machines')
     embedding.register_opts(conf)
@@ -26,7 +26,7 @@ def configuration(args: list[str]) -> cfg.ConfigOpts:
 
 
 def main() -> None:
-    """Run until SIGTERM or SIGINT."""
+    """Run the service until SIGTERM or SIGINT."""
     logging.basicConfig(level=logging.INFO)
     conf = configuration(sys.argv[1:])
     stopping = threading.Event()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service: orders of machines, and their ways to their fates."""
+"""The service: orders machines and follows their builds."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -17,21 +17,21 @@ from embedding_service import machines
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two looks at what became of machines.
+#: Seconds between two reads of the machines' states.
 FOLLOW_S = 0.2
 
-#: States of a server in which a machine has come to its fate.
-_FATES = ('ACTIVE', 'ERROR')
+#: Final states of a server.
+_FINAL_STATES = ('ACTIVE', 'ERROR')
 
 
 class MachineService:
-    """Has machines built, each to one fate, whatever is killed meanwhile.
+    """Builds machines; each reaches one final state even after a crash.
 
-    A machine is kept here before cellsched hears of it, under the uuid that
-    it has there too. So whoever starts after a crash repeats what may not
-    have been done: to accept and to run again changes nothing that was done.
+    The service stores a machine before it passes it to cellsched, with the
+    same uuid. After a crash it calls ``accept`` again for every machine
+    without a final state. ``accept`` and ``run`` are idempotent.
 
-    :param conductor: is used, and closed by who made it
+    :param conductor: the embedded conductor; the caller closes it
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class MachineService:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Go on with what was begun, and look after it from now on."""
+        """Resume unfinished orders and start the periodic functions."""
         for machine in self._store.list_all(machines.ORDERED):
             self._accept(machine)
-        # Each has a thread, for none may wait for another.
+        # A function must not wait for another, so each has its own thread.
         for function, spacing_s in [
                 *self._conductor.periodic, (self.follow, FOLLOW_S)]:
             thread = threading.Thread(
@@ -56,7 +56,7 @@ class MachineService:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Finish what was begun, and do nothing more."""
+        """Stop the periodic functions and wait for their current calls."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
@@ -64,7 +64,7 @@ class MachineService:
     def order(
         self, owner: str, names: Iterable[str], cpus: int, memory_mb: int
     ) -> list[str]:
-        """Order machines; return their uuids when they are being built."""
+        """Order machines; return their uuids once their builds have begun."""
         ordered = [
             machines.Machine(str(uuid.uuid4()), name, owner, cpus, memory_mb)
             for name in names]
@@ -75,20 +75,20 @@ class MachineService:
             try:
                 self._conductor.run(_context(machine), [machine.uuid])
             except Exception:
-                # It was accepted, so it is taken up by a periodic function.
+                # The machine is accepted, so a periodic function retries it.
                 LOG.exception('Machine %s is built later', machine.name)
         return [machine.uuid for machine in ordered]
 
     def follow(self) -> None:
-        """Keep what became of machines since they were ordered."""
+        """Store the final states of ordered machines."""
         for machine in self._store.list_all(machines.ORDERED):
             try:
                 server = self._conductor.get(_context(machine), machine.uuid)
             except exception.InstanceNotFound:
-                # It is kept here first, and accepted in a moment.
+                # order() stores a machine before it accepts it.
                 LOG.debug('Machine %s is not accepted yet', machine.name)
                 continue
-            if server.status in _FATES:
+            if server.status in _FINAL_STATES:
                 self._store.save(dataclasses.replace(
                     machine, state=server.status, place=server.host,
                     reason=server.reason))
@@ -108,8 +108,10 @@ class MachineService:
             try:
                 function()
             except Exception:
-                # A database or a broker may be away for a while.
-                LOG.exception('%s failed; it is called again', function)
+                # A database or a broker may be unavailable for a while.
+                LOG.exception(
+                    'Periodic function %s failed; it is called again',
+                    function)
 
 
 def _context(machine: machines.Machine) -> context.RequestContext:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud of two cells in this process, for the service to build in.
+"""A cloud of two cells in this process, for the tests of the service.
 
-Its databases are files that outlive the process. Its messages do not.
+Its databases are files, which remain after the process ends. Messages are
+lost with the process.
 """
 
 from concurrent import futures
@@ -21,7 +22,7 @@ def url(directory, name):
 
 
 def write(directory):
-    """Write the configuration of everybody, and make the databases."""
+    """Write all configuration files and create the databases."""
     _write(directory, 'service', 'api', f'''
 host = machines-1
 [api_database]
@@ -59,14 +60,14 @@ sqlite_synchronous = false
 
 
 def service_conf(directory):
-    """Return the configuration of the service, read as its process does."""
+    """Return the configuration that the process of the service reads."""
     return main.configuration(
         ['--config-file', str(directory / 'service.conf')])
 
 
 @contextlib.contextmanager
 def running(directory):
-    """Run a scheduler, and a conductor and an agent in each cell."""
+    """Run a scheduler, and in each cell a conductor and an agent."""
     services = []
     try:
         for name, makers in (
@@ -81,13 +82,13 @@ def running(directory):
                 service.start()
         yield
     finally:
-        # The threads of each look up once a second only.
+        # Stop in parallel: a service takes up to a second to notice.
         with futures.ThreadPoolExecutor(len(services) or 1) as pool:
             list(pool.map(assembly.Service.stop, reversed(services)))
 
 
 def _write(directory: pathlib.Path, name, transport, text):
-    # Written into [DEFAULT], as the first lines of the text are.
+    # The first lines of the text belong to [DEFAULT].
     (directory / f'{name}.conf').write_text(
         f'[DEFAULT]\ntransport_url = {_transport(directory, transport)}\n'
         f'{text}\n[claims]\nconnection = {url(directory, "claims")}\n'

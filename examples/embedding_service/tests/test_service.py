@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service builds machines, and survives that it is killed."""
+"""The service builds machines, also after it was killed during a build."""
 
 import multiprocessing
 import os
@@ -18,7 +18,7 @@ from embedding_service import service
 
 DEADLINE_S = 60
 
-#: Each life of the service is a process, forked before anything is opened.
+#: Each run of the service is a process, forked before a database is opened.
 FORK = multiprocessing.get_context('fork')
 
 
@@ -31,21 +31,21 @@ class TestMachineService(unittest.TestCase):
         self.assertEqual(0, self.run_process(cloud.write, self.directory))
 
     def run_process(self, function, *args):
-        """Run a function in a process; return the code that it ended with."""
+        """Run a function in a process; return its exit code."""
         process = FORK.Process(target=function, args=args)
         process.start()
         process.join(DEADLINE_S)
         if process.is_alive():
             process.kill()
-            self.fail('the service did not come to an end')
+            self.fail('the service did not stop in time')
         return process.exitcode
 
     def machines(self):
         store = machines.MachineStore(f'{self.directory}/machines.sqlite')
         return {each.name: each for each in store.list_all()}
 
-    def assertFates(self):
-        """Each machine has one fate, and one server in one cell."""
+    def assertFinalStates(self):
+        """Check the final states, and one server in one cell for each."""
         found = self.machines()
         for name in ('harp', 'oboe'):
             self.assertEqual('ACTIVE', found[name].state, found[name])
@@ -57,32 +57,35 @@ class TestMachineService(unittest.TestCase):
                 each.uuid for each in found.values()
                 if each.state == 'ACTIVE'}))
 
-    def test_machines_are_built_or_say_why_not(self):
-        self.assertEqual(0, self.run_process(live, self.directory))
+    def test_machines_are_built_or_have_an_error_reason(self):
+        self.assertEqual(0, self.run_process(run_service, self.directory))
 
-        self.assertFates()
+        self.assertFinalStates()
 
-    def test_service_that_is_killed_at_the_decision_goes_on(self):
-        self.check_death('Decide')
+    def test_service_killed_at_the_cell_decision_resumes(self):
+        self.check_resumed('Decide')
 
-    def test_service_that_is_killed_when_a_cell_has_rows_goes_on(self):
-        self.check_death('WriteRows')
+    def test_service_killed_after_writing_cell_rows_resumes(self):
+        self.check_resumed('WriteRows')
 
-    def check_death(self, step):
-        self.assertEqual(
-            -signal.SIGKILL, self.run_process(live, self.directory, step))
+    def check_resumed(self, step):
+        self.assertEqual(-signal.SIGKILL, self.run_process(
+            run_service, self.directory, step))
         self.assertIn(machines.ORDERED, {
             each.state for each in self.machines().values()})
 
-        self.assertEqual(0, self.run_process(live, self.directory))
+        self.assertEqual(0, self.run_process(run_service, self.directory))
 
-        self.assertFates()
+        self.assertFinalStates()
 
 
-def live(directory, dies_at=None):
-    """Live once: order what is not ordered, and wait for all fates."""
+def run_service(directory, killed_at=None):
+    """Order the missing machines and run until all have a final state.
+
+    :param killed_at: the build step at which the process kills itself
+    """
     def reached(step):
-        if step == dies_at:
+        if step == killed_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     conf = cloud.service_conf(directory)
@@ -90,22 +93,22 @@ def live(directory, dies_at=None):
     store = machines.MachineStore(conf.machines.database)
     with cloud.running(directory):
         conductor = embedding.EmbeddedConductor(conf, parts)
-        lived = service.MachineService(store, conductor)
-        lived.start()
+        machine_service = service.MachineService(store, conductor)
+        machine_service.start()
         known = {each.name for each in store.list_all()}
         if not known:
-            # Both are kept before one of them is built, and then it dies.
-            lived.order('orchestra', ['harp', 'oboe'], 1, 512)
+            # Both are stored before the first build can kill the process.
+            machine_service.order('orchestra', ['harp', 'oboe'], 1, 512)
         if 'organ' not in known:
-            lived.order('orchestra', ['organ'], 1, 2 ** 30)
+            machine_service.order('orchestra', ['organ'], 1, 2 ** 30)
         while store.list_all(machines.ORDERED):
             threading.Event().wait(0.1)
-        lived.stop()
+        machine_service.stop()
         parts.close()
 
 
 def check_claims(directory, uuids):
-    """End with 0 if these servers hold something, and no others do."""
+    """Exit with 0 if exactly these servers have claims."""
     with embedding.EmbeddedConductor(
             cloud.service_conf(directory)) as conductor:
         holding = set(conductor.parts.claims.consumers())

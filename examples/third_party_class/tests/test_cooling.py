@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that take in cool air."""
+"""Tests of the inlet temperature column and filter."""
 
 import unittest
 
@@ -31,7 +31,7 @@ class TestCoolHostFilter(filters.FilterSuite, unittest.TestCase):
         self.assertKeeps([True, False], hosts([20.0, 20.5]),
                          inlet_celsius_max=20.0)
 
-    def test_nearest_miss_is_told(self):
+    def test_shortfall_of_each_host_is_returned(self):
         missing, unit = builders.plugin(self.plugin).shortfall(
             hosts([36.5, 40.0]), builders.request())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory in huge pages."""
+"""Tests of the huge pages resource class."""
 
 import unittest
 
@@ -13,9 +13,9 @@ class TestHugePages(resource_classes.ResourceClassSuite, unittest.TestCase):
     plugin = huge_pages.HugePages
     name = 'CUSTOM_HUGE_PAGES_MB'
 
-    def test_server_takes_whole_pages(self):
-        for wanted, taken in (1, 1024), (1024, 1024), (1025, 2048):
+    def test_amount_is_rounded_up_to_whole_pages(self):
+        for requested, charged in (1, 1024), (1024, 1024), (1025, 2048):
             request = builders.request(extra_specs={
-                f'resources:{self.name}': str(wanted)})
+                f'resources:{self.name}': str(requested)})
 
-            self.assertEqual(taken, request.resources()[self.name])
+            self.assertEqual(charged, request.resources()[self.name])

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that take in cool air."""
+"""Keep hosts whose inlet air is cool."""
 
 from oslo_config import cfg
 
 from cellsched.filters import base
 from cellsched.hosts import columns
 
-#: Agents report the metric; a host that does not is as hot as can be.
+#: Agents report the metric. The default rejects hosts that do not report it.
 COLUMNS = (columns.Column(
     'inlet_celsius', 'float64', 1000.0, 'temperature of the air that the host '
     'takes in, °C', source='metrics.inlet.celsius'),)
 
 
 class CoolHostFilter(base.Filter):
-    """Reject a host that takes in hot air, or does not say how hot it is."""
+    """Reject a host whose inlet air is too hot or has no known temperature."""
 
     reason = 'takes in hot air'
     local = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory in huge pages."""
+"""A resource class for memory in huge pages."""
 
 from cellsched.objects import resource_class
 
@@ -7,7 +7,7 @@ PAGE_MB = 1024
 
 
 class HugePages(resource_class.ResourceClass):
-    """Memory in pages of 1 GB, of which a server takes whole ones."""
+    """Memory in pages of 1 GB; amounts are rounded up to whole pages."""
 
     word = 'huge pages'
     unit = 'MB'

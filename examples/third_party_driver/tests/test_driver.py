@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts with FPGA cards."""
+"""Tests of the FPGA driver."""
 
 import unittest
 
@@ -23,7 +23,7 @@ class TestFPGADriver(virt.DriverSuite, unittest.TestCase):
             conf.set_override(name, value, self.plugin.group)
         return self.plugin(conf, clock.FakeClock())
 
-    def test_slots_are_below_their_cards(self):
+    def test_slots_are_children_of_their_cards(self):
         [node] = self.make_driver(
             families=['agilex', 'stratix'], slots=1).nodes().values()
 

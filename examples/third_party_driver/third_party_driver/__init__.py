@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A virtualisation driver with providers of its own for cellsched."""
+"""A virtualisation driver for cellsched that reports child providers."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts with FPGA cards."""
+"""A virtualisation driver for hosts with FPGA cards."""
 
 import threading
 
@@ -13,7 +13,10 @@ SLOT = 'CUSTOM_FPGA_SLOT'
 
 
 class FPGADriver(base.ComputeDriver):
-    """Reports cards and their slots as child providers; runs no servers."""
+    """Reports FPGA cards and their slots as child providers.
+
+    It only records servers, and does not run them.
+    """
 
     group = 'fpga'
 
@@ -37,8 +40,8 @@ Slots of each card.
     def nodes(self):
         providers = {}
         for number, family in enumerate(self.conf.fpga.families):
-            # A card is where its slots are: what is near one another can be
-            # asked for. It has nothing to give itself.
+            # A card has no inventory. It groups its slots, so that a request
+            # can ask for slots on the same card.
             card = f'fpga{number}'
             providers[card] = base.ChildProvider()
             for slot in range(self.conf.fpga.slots):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep hosts that have free memory on their GPUs."""
+"""Tests of the GPU memory filter."""
 
 import json
 import unittest
@@ -22,7 +22,7 @@ class TestGPUMemoryFilter(filters.FilterSuite, unittest.TestCase):
 
     plugin = gpu_memory.GPUMemoryFilter
 
-    # What the suite asks about.
+    # Hosts and requests for the tests of the suite.
 
     def make_hosts(self, count):
         return builders.hosts(
@@ -31,26 +31,26 @@ class TestGPUMemoryFilter(filters.FilterSuite, unittest.TestCase):
     def make_requests(self):
         return [builders.request(), request('2048')]
 
-    # What this filter is for.
+    # Tests of this filter.
 
-    def test_host_with_as_much_as_is_wanted_is_kept(self):
+    def test_host_with_exactly_the_requested_amount_is_kept(self):
         hosts = builders.hosts(stats=[stats(2047), stats(2048), stats('4096')])
 
         self.assertKeeps([False, True, True], hosts, request('2048'))
         self.assertKeeps([False, False, True], hosts, request('2048'),
                          reserve_mb=1)
 
-    def test_request_without_the_hint_may_go_anywhere(self):
+    def test_request_without_the_hint_keeps_every_host(self):
         self.assertKeeps([True, True], builders.hosts(stats=['', stats(1)]))
 
-    def test_host_that_says_nothing_sound_has_nothing(self):
+    def test_host_with_missing_or_invalid_statistics_is_rejected(self):
         texts = ['', '{}', '[]', 'null', '{', stats(None), stats('much'),
                  stats([1]), stats('nan'), stats('inf'), stats(10 ** 400)]
 
         self.assertKeeps([False] * len(texts), builders.hosts(stats=texts),
                          request('1'))
 
-    def test_nearest_miss_is_told(self):
+    def test_shortfall_of_each_host_is_returned(self):
         filter_ = builders.plugin(self.plugin, reserve_mb=100)
         hosts = builders.hosts(stats=[stats(500), stats(1000)])
 
@@ -58,7 +58,7 @@ class TestGPUMemoryFilter(filters.FilterSuite, unittest.TestCase):
 
         self.assertEqual(([624, 124], 'MB'), (missing.tolist(), unit))
 
-    def test_hint_that_is_no_amount_is_refused(self):
+    def test_invalid_hint_is_refused(self):
         for hint in (['much'], ['-1'], ['1.5'], ['1', '2'], ['9' * 10000],
                      ['16777217']):
             with self.subTest(hint=hint[0][:10]):

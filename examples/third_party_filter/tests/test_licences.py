@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers with licensed software.
+"""Tests of the filter and the weigher for licensed software.
 
-What works by rows is asked as the scheduler asks it, through ``rows``.
+They run through ``RowFilter`` and ``RowWeigher``, as in the scheduler.
 """
 
 import unittest
@@ -16,7 +16,7 @@ DATABASE = builders.request(extra_specs={'licence:product': 'database'})
 
 
 def licensed(products, **metadata):
-    """Return the aggregates of a host."""
+    """Return aggregates of a host with a licence for these products."""
     return (builders.aggregate(1, ssd='true'),
             builders.aggregate(2, licence_products=products, **metadata))
 
@@ -37,19 +37,19 @@ class TestLicenceFilter(unittest.TestCase):
 
         self.assertEqual([False, False, True], self.kept(hosts))
 
-    def test_server_without_the_product_may_go_anywhere(self):
+    def test_flavor_without_a_product_keeps_every_host(self):
         hosts = builders.hosts(aggregates=[(), licensed('database')])
 
         self.assertEqual([True, True], self.kept(hosts, builders.request()))
 
-    def test_licence_may_be_for_so_many_servers(self):
+    def test_licence_limits_the_servers_of_a_host(self):
         hosts = builders.hosts(
             aggregates=licensed('database', licence_servers='2'),
             num_instances=[0, 1, 2])
 
         self.assertEqual([True, True, False], self.kept(hosts))
 
-    def test_number_that_is_none_is_not_overlooked(self):
+    def test_limit_that_is_not_a_number_raises_an_error(self):
         hosts = builders.hosts(
             aggregates=[licensed('database', licence_servers='many')])
 
@@ -70,5 +70,5 @@ class TestUnlicensedWeigher(unittest.TestCase):
     def test_host_without_a_licence_is_better(self):
         self.assertEqual([1, 0], self.scores(builders.request()))
 
-    def test_who_needs_a_licence_likes_all_alike(self):
+    def test_server_with_a_product_scores_all_hosts_equally(self):
         self.assertEqual([0, 0], self.scores(DATABASE))

@@ -10,20 +10,20 @@ from cellsched.filters import base
 from cellsched.hosts import state
 
 HINT = 'gpu_memory_mb'
-WANTED_MB_MAX = 2 ** 24
+REQUESTED_MB_MAX = 2 ** 24
 
 
 class GPUMemoryFilter(base.Filter):
     """Reject a host whose GPUs lack free memory.
 
-    The scheduler hint ``gpu_memory_mb`` says how much a server will use. What
-    is free is ``gpu_memory_free_mb`` in the statistics that the host's
-    virtualisation driver reports, and ``[gpu_memory] reserve_mb`` of that is
-    not offered. A host that says nothing has nothing.
+    The scheduler hint ``gpu_memory_mb`` is the amount that a server needs. The
+    free amount of a host is ``gpu_memory_free_mb`` in the statistics of its
+    virtualisation driver, less ``[gpu_memory] reserve_mb``. A host that does
+    not report it has 0 MB.
     """
 
     reason = 'lacks free GPU memory'
-    # The statistics stay as they are while the request is decided.
+    # The statistics do not change while the request is decided.
     run_filter_once_per_request = True
     hints = frozenset({HINT})
     group = 'gpu_memory'
@@ -31,7 +31,7 @@ class GPUMemoryFilter(base.Filter):
     @classmethod
     def opts(cls):
         return [cfg.IntOpt('reserve_mb', default=0, min=0, help="""
-Free memory of a host's GPUs that is offered to nobody.
+Free GPU memory of a host, in MB, that servers cannot use.
 """)]
 
     def applies(self, request):
@@ -45,25 +45,28 @@ Free memory of a host's GPUs that is offered to nobody.
 
     def _missing_mb(self, hosts, request):
         free_mb = hosts.each('stats', _free_mb, 'float64')
-        return _wanted_mb(request) + self.options.reserve_mb - free_mb
+        return _requested_mb(request) + self.options.reserve_mb - free_mb
 
 
-def _wanted_mb(request):
+def _requested_mb(request):
     texts = request.hint(HINT)
     if len(texts) == 1 and texts[0].isdecimal() and len(texts[0]) < 10:
-        wanted_mb = int(texts[0])
-        if wanted_mb <= WANTED_MB_MAX:
-            return wanted_mb
+        requested_mb = int(texts[0])
+        if requested_mb <= REQUESTED_MB_MAX:
+            return requested_mb
     raise exception.InvalidField(
         where='request', field=f'scheduler_hints.{HINT}',
-        expected=f'one whole number up to {WANTED_MB_MAX}')
+        expected=f'one whole number up to {REQUESTED_MB_MAX}')
 
 
 def _free_mb(stats):
-    """Return what a host's statistics say; it is asked once for each text."""
-    said = state.parsed(stats)
+    """Return the free GPU memory in a host's statistics.
+
+    ``Hosts.each`` calls it once for each distinct text.
+    """
+    values = state.parsed(stats)
     try:
-        free_mb = float(said['gpu_memory_free_mb'])
+        free_mb = float(values['gpu_memory_free_mb'])
     except (KeyError, OverflowError, TypeError, ValueError):
         return 0.0
     return free_mb if math.isfinite(free_mb) else 0.0

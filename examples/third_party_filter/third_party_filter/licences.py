@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers with licensed software, written as for Nova's scheduler.
+"""A filter and a weigher for licensed software, written for Nova.
 
-There, the bases are ``nova.scheduler.filters.BaseHostFilter`` and
-``nova.scheduler.weights.BaseHostWeigher``; nothing else would differ.
+Only the base classes differ from Nova, where they are
+``nova.scheduler.filters.BaseHostFilter`` and
+``nova.scheduler.weights.BaseHostWeigher``.
 """
 
 from cellsched.filters import rows as filters
@@ -14,12 +15,12 @@ SERVERS = 'licence_servers'
 
 
 class LicenceFilter(filters.BaseHostFilter):
-    """Reject a host without a licence for what the flavor names.
+    """Reject a host without a licence for the flavor's product.
 
-    ``licence:product`` in the extra specs of the flavor names a product. A
-    host may run it if one of its aggregates names it in ``licence_products``,
-    texts between commas, and if the host has fewer servers than
-    ``licence_servers`` of that aggregate, if it says that.
+    The extra spec ``licence:product`` of the flavor names the product. An
+    aggregate of the host must list the product in ``licence_products``,
+    separated by commas. If that aggregate has ``licence_servers``, the host
+    must also have fewer servers than this number.
     """
 
     reason = 'lacks a licence'
@@ -30,14 +31,18 @@ class LicenceFilter(filters.BaseHostFilter):
             return True
         for aggregate in host_state.aggregates:
             if product in _products(aggregate):
-                # What is no number is a mistake that must not be overlooked.
+                # A value that is not a number is an error of the operator,
+                # so int() raises.
                 servers = int(aggregate.metadata.get(SERVERS, 2 ** 31))
                 return host_state.num_instances < servers
         return False
 
 
 class UnlicensedWeigher(weights.BaseHostWeigher):
-    """Score a host higher if it has no licence that others may need."""
+    """Score a host higher if it has no licence.
+
+    Servers without a licensed product then use other hosts first.
+    """
 
     minval = 0
 
@@ -48,5 +53,5 @@ class UnlicensedWeigher(weights.BaseHostWeigher):
 
 
 def _products(aggregate):
-    said = aggregate.metadata.get(PRODUCTS, '')
-    return {product.strip() for product in said.split(',') if product.strip()}
+    names = aggregate.metadata.get(PRODUCTS, '').split(',')
+    return {name.strip() for name in names if name.strip()}
