@@ -79,7 +79,7 @@ class TestClass(Example):
         for plugin, summary in {
                 ('resource_class', PAGES): 'Memory in pages of 1 GB',
                 ('columns', 'cooling'): 'Keep hosts whose inlet air is cool',
-                ('filter', 'CoolHostFilter'): 'Reject a host that takes in',
+                ('filter', 'CoolHostFilter'): 'Reject a host whose inlet air',
                 }.items():
             self.assertIn(summary, listed[plugin])
 
