@@ -26,7 +26,8 @@ class TestOptionsOfNova(base.TestCase):
                              for option in options}
                      for group, options in opts.list_opts()}
         text = PAGE.read_text().partition('\nOptions\n=======\n')[2]
-        missing, _, other = text.partition('\nOthers have another default.')
+        missing, _, other = text.partition(
+            '\nThese options have another default:')
         self.missing = set(_NAMED.findall(missing))
         self.other = set(_NAMED.findall(other))
 
