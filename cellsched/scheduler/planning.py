@@ -21,8 +21,8 @@ from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler.placement import claim_batching
-from cellsched.scheduler.placement import placer
+from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection import placer
 
 
 def on_snapshot(

@@ -6,7 +6,7 @@ import threading
 import fixtures
 
 from cellsched.claims import moves as claims_moving
-from cellsched.scheduler.placement import claim_batching
+from cellsched.scheduler.selection import claim_batching
 from tests.functional import base
 from tests.functional import moving
 from tests.functional import post
@@ -31,7 +31,7 @@ class TestLateAnswers(repeating.TestCase):
             return claim(together, claims)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.scheduler.placement.claim_batching.ClaimBatcher.claim',
+            'cellsched.scheduler.selection.claim_batching.ClaimBatcher.claim',
             late))
 
     def reach(self, step):

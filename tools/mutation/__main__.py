@@ -140,7 +140,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         'packages', nargs='*', metavar='package|module', type=_package,
         help=f'such as cellsched/claims or '
-             f'cellsched/scheduler/placement/placer.py; '
+             f'cellsched/scheduler/selection/placer.py; '
              f'by default {", ".join(PACKAGES)}')
     parser.add_argument(
         '--sample', type=_count, metavar='N',

@@ -26,11 +26,11 @@ from cellsched.scheduler.decision import prefilters
 from cellsched.scheduler.drivers import base
 from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import network_needs
-from cellsched.scheduler.placement import claim_batching
-from cellsched.scheduler.placement import placement_hosts
-from cellsched.scheduler.placement import placer
-from cellsched.scheduler.placement import selection
 from cellsched.scheduler import request_validation
+from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection import placement_hosts
+from cellsched.scheduler.selection import placer
+from cellsched.scheduler.selection import selection
 from cellsched.weighers import registry as weighers
 
 

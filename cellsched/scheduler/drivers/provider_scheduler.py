@@ -24,9 +24,9 @@ from cellsched.scheduler.drivers import base
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import recorder
 from cellsched.scheduler import network_needs
-from cellsched.scheduler.placement import moves
-from cellsched.scheduler.placement import request_hosts
 from cellsched.scheduler import request_validation
+from cellsched.scheduler.selection import moves
+from cellsched.scheduler.selection import request_hosts
 
 
 class ProviderScheduler(base.SchedulerDriver):

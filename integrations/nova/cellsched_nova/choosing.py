@@ -18,7 +18,7 @@ from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.selection import selection
 
 AllocationRequest = Mapping[str, Any]
 

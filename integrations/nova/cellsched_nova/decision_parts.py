@@ -7,8 +7,8 @@ from typing import Any
 
 from cellsched.scheduler import demands
 from cellsched.scheduler.drivers import filter_scheduler
-from cellsched.scheduler.placement import placer
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.selection import placer
+from cellsched.scheduler.selection import selection
 from cellsched_nova.claims import ClaimParts
 from cellsched_nova import enabled_plugins
 from cellsched_nova import source

@@ -16,7 +16,7 @@ from cellsched import objects
 from cellsched.objects import base
 from cellsched.objects import request_groups
 from cellsched.scheduler import demands
-from cellsched.scheduler.placement import group_members
+from cellsched.scheduler.selection import group_members
 
 #: Fields of a request that are Nova's objects, which nothing else makes here.
 _GIVEN = ('network_metadata', 'numa_topology', 'pci_requests',

@@ -12,7 +12,7 @@ from cellsched.filters import compute
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import demands
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims

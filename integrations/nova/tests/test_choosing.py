@@ -5,7 +5,7 @@ import random
 import unittest
 
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import choosing

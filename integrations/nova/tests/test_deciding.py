@@ -14,7 +14,7 @@ import os_traits
 from cellsched import exception
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler import demands
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from cellsched_nova import claims

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Nova's conductor asks for a server that has a host already."""
 
-from cellsched.scheduler.placement import moves
+from cellsched.scheduler.selection import moves
 from tests.integration.nova import base
 from tests.integration import processes
 

@@ -11,7 +11,7 @@ from cellsched import exception
 from cellsched.filters import num_instances
 from cellsched.filters import server_group_spread
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from cellsched.weighers import resources

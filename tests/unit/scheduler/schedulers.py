@@ -9,9 +9,9 @@ from cellsched.claims import memory
 from cellsched import exception
 from cellsched.inventory import loader
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.placement import claim_batching
-from cellsched.scheduler.placement import placer
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection import placer
+from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples

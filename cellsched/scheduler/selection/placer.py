@@ -23,14 +23,14 @@ from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler import demands
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
-from cellsched.scheduler.placement import claim_batching
-from cellsched.scheduler.placement import claim_refusals
-from cellsched.scheduler.placement import group_members
-from cellsched.scheduler.placement import moves
-from cellsched.scheduler.placement import placement_hosts
-from cellsched.scheduler.placement import rebuilds
-from cellsched.scheduler.placement import selection
-from cellsched.scheduler.placement import single_flight
+from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection import claim_refusals
+from cellsched.scheduler.selection import group_members
+from cellsched.scheduler.selection import moves
+from cellsched.scheduler.selection import placement_hosts
+from cellsched.scheduler.selection import rebuilds
+from cellsched.scheduler.selection import selection
+from cellsched.scheduler.selection import single_flight
 
 LOG = log.getLogger(__name__)
 

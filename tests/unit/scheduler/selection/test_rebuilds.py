@@ -7,7 +7,7 @@ from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.decision import pipeline
-from cellsched.scheduler.placement import rebuilds
+from cellsched.scheduler.selection import rebuilds
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples

@@ -2,7 +2,7 @@
 """What the claim store refused, and what that says of other hosts."""
 
 from cellsched import exception
-from cellsched.scheduler.placement import claim_refusals
+from cellsched.scheduler.selection import claim_refusals
 from cellsched.testing import builders
 from tests.unit import base
 

@@ -20,7 +20,7 @@ from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision.ranking import Ranking
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
-from cellsched.scheduler.placement import claim_refusals
+from cellsched.scheduler.selection import claim_refusals
 
 #: How many times more hosts one is chosen of with each refusal.
 _GROWTH = 4

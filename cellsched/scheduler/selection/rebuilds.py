@@ -20,10 +20,10 @@ from cellsched import objects
 from cellsched.scheduler.decision.pipeline import Pipeline
 from cellsched.scheduler.explanation import decision_record
 from cellsched.scheduler.explanation import diagnosis
-from cellsched.scheduler.placement import claim_batching
-from cellsched.scheduler.placement import moves
-from cellsched.scheduler.placement import placement_hosts
 from cellsched.scheduler import request_validation
+from cellsched.scheduler.selection import claim_batching
+from cellsched.scheduler.selection import moves
+from cellsched.scheduler.selection import placement_hosts
 
 #: In place of an allocation request: nothing is claimed.
 _NOTHING = 'null'

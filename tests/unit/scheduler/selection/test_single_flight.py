@@ -2,7 +2,7 @@
 from concurrent import futures
 import contextlib
 
-from cellsched.scheduler.placement import single_flight
+from cellsched.scheduler.selection import single_flight
 from tests.unit import base
 
 

@@ -22,8 +22,8 @@ from cellsched.inventory import recent_choices
 from cellsched import objects
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision.pipeline import Pipeline
-from cellsched.scheduler.placement import moves
-from cellsched.scheduler.placement import provider_queries
+from cellsched.scheduler.selection import moves
+from cellsched.scheduler.selection import provider_queries
 
 LOG = log.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances of a request in its server group."""
 
-from cellsched.scheduler.placement import group_members
+from cellsched.scheduler.selection import group_members
 from cellsched.testing import builders
 from tests.unit import base
 

@@ -4,7 +4,7 @@
 import random
 
 from cellsched import exception
-from cellsched.scheduler.placement import selection
+from cellsched.scheduler.selection import selection
 from cellsched.testing import builders
 from cellsched.weighers import resources
 from tests.unit import base

@@ -4,7 +4,7 @@ import threading
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched import exception
-from cellsched.scheduler.placement import claim_batching
+from cellsched.scheduler.selection import claim_batching
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit import racing

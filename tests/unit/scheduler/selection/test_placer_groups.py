@@ -5,7 +5,7 @@ from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import server_group
 from cellsched.scheduler.decision import destinations
-from cellsched.scheduler.placement import moves
+from cellsched.scheduler.selection import moves
 from cellsched.testing import builders
 from tests.unit.db import samples
 from tests.unit.hosts import world

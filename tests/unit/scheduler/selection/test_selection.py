@@ -10,9 +10,9 @@ from cellsched import exception
 from cellsched.filters import compute
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.decision import ranking
-from cellsched.scheduler.placement import claim_refusals
-from cellsched.scheduler.placement.selection import SelectionPolicy
-from cellsched.scheduler.placement.selection import Selector
+from cellsched.scheduler.selection import claim_refusals
+from cellsched.scheduler.selection.selection import SelectionPolicy
+from cellsched.scheduler.selection.selection import Selector
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.scheduler import toys

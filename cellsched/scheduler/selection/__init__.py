@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Selection: choose hosts for instances and claim their resources."""
