@@ -2,7 +2,7 @@
 """Hosts tell what they are busy with and what failed, and are avoided."""
 
 from cellsched import context
-from cellsched.inventory import loader
+from cellsched.host_manager import loader
 from cellsched.testing import deployment
 from tests.functional import base
 
@@ -17,7 +17,7 @@ class TestBusyAndFailingHosts(base.TestCase):
                        filter_scheduler=filters)
         parts = self.world.api.parts
         # What another scheduler knows.
-        self.known = loader.InventoryLoader(
+        self.known = loader.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, loader.RefreshPolicy(), 'nova')
         for host in hosts:

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from cellsched import context
 from cellsched.db.api import models as api_models
-from cellsched.inventory import loader
+from cellsched.host_manager import loader
 from cellsched.testing import deployment
 from tests.functional import base
 
@@ -28,7 +28,7 @@ class TestServersOfImages(base.TestCase):
                               'io_ops_weight_multiplier': 0.0})
         parts = self.world.api.parts
         # What another scheduler knows.
-        self.known = loader.InventoryLoader(
+        self.known = loader.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, loader.RefreshPolicy(), 'nova')
 

@@ -14,10 +14,10 @@ from cellsched.context import RequestContext
 from cellsched.filters import base as filters_base
 from cellsched.filters import compute
 from cellsched.filters import registry as filters
+from cellsched.host_manager import doubt
+from cellsched.host_manager import loader
+from cellsched.host_manager.source import HostSource
 from cellsched.hosts import column_providers
-from cellsched.inventory import doubt
-from cellsched.inventory import loader
-from cellsched.inventory.source import HostSource
 from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched.scheduler.decision import destinations
@@ -68,7 +68,7 @@ class FilterScheduler(base.SchedulerDriver):
         A driver that is derived from this one may know them from elsewhere.
         """
         conf, parts = self.conf, self.parts
-        return loader.InventoryLoader(
+        return loader.HostManager(
             parts.database, parts.cells, parts.gatherer, parts.discovery,
             parts.claims, parts.clock, refresh_policy(conf),
             conf.default_availability_zone, column_providers.load())

@@ -13,9 +13,9 @@ from cellsched.claims import base as claims_base
 from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched import exception
+from cellsched.host_manager import host_reader
+from cellsched.host_manager import instance_reports
 from cellsched.hosts import column_providers
-from cellsched.inventory import host_reader
-from cellsched.inventory import instance_reports
 from cellsched import objects
 from cellsched.objects import resource_classes
 from cellsched import plugins

@@ -15,7 +15,7 @@ from cellsched.scheduler.decision import candidates
 class PlacementHosts(Protocol):
     """A table of hosts, and what else there is to know of them.
 
-    A :class:`cellsched.inventory.source.HostSource` is such, and so are the
+    A :class:`cellsched.host_manager.source.HostSource` is such, and so are the
     hosts that are read for one request.
     """
 

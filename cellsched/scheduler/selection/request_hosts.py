@@ -12,13 +12,13 @@ from cellsched.claims import base as claims_base
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
+from cellsched.host_manager.doubt import find
+from cellsched.host_manager import host_reader
+from cellsched.host_manager import instance_reports
+from cellsched.host_manager import recent_choices
 from cellsched.hosts import columns
 from cellsched.hosts.table import HostTable
 from cellsched.hosts.table import Taking
-from cellsched.inventory.doubt import find
-from cellsched.inventory import host_reader
-from cellsched.inventory import instance_reports
-from cellsched.inventory import recent_choices
 from cellsched import objects
 from cellsched.scheduler.decision import candidates
 from cellsched.scheduler.decision.pipeline import Pipeline

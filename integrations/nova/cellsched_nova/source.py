@@ -18,9 +18,9 @@ from oslo_utils import timeutils
 
 from cellsched.claims import remote
 from cellsched import clock
+from cellsched.host_manager import source
 from cellsched.hosts import document
 from cellsched.hosts import table
-from cellsched.inventory import source
 from cellsched_nova import aggregates
 from cellsched_nova import cells as cells_
 from cellsched_nova import nodes as nodes_

@@ -9,7 +9,7 @@ from cellsched.db.cell import hosts
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched import exception
-from cellsched.inventory import node_columns
+from cellsched.host_manager import node_columns
 from cellsched.virt import base as virt
 from tests.unit.compute import tracking
 from tests.unit.db import recording

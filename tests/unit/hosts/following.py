@@ -7,9 +7,9 @@ from cellsched.cells import discovery
 from cellsched.cells import registry
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import hosts
+from cellsched.host_manager import aggregate_groups
+from cellsched.host_manager import cell_follower
 from cellsched.hosts import table
-from cellsched.inventory import aggregate_groups
-from cellsched.inventory import cell_follower
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world

@@ -7,7 +7,7 @@ import numpy as np
 
 from cellsched.claims import memory
 from cellsched import exception
-from cellsched.inventory import loader
+from cellsched.host_manager import loader
 from cellsched.scheduler.decision import pipeline
 from cellsched.scheduler.selection import claim_batching
 from cellsched.scheduler.selection import placer
@@ -64,7 +64,7 @@ class World(world.World):
         #: On whose behalf, decision by decision.
         self.contexts = []
 
-    def placer(self, interval_s=FOR_EVER_S, kind=loader.InventoryLoader,
+    def placer(self, interval_s=FOR_EVER_S, kind=loader.HostManager,
                filters=(), weighers=None, attempts_max=ATTEMPTS_MAX,
                policy=None, first=(), slow_plugin_s=1e9,
                ignores_demands=False):

@@ -9,7 +9,7 @@ from hypothesis import strategies
 from cellsched.claims import base as claims_base
 from cellsched import exception
 from cellsched.filters import all_hosts
-from cellsched.inventory import loader
+from cellsched.host_manager import loader
 from cellsched.testing import builders
 from tests.unit import base
 from tests.unit.db import samples
@@ -18,7 +18,7 @@ from tests.unit import racing
 from tests.unit.scheduler import schedulers
 
 
-class Loader(loader.InventoryLoader):
+class Loader(loader.HostManager):
     """Counts how often cells are read; others may read them in between."""
 
     reads = 0
@@ -73,7 +73,7 @@ class TestStaleTable(schedulers.PlacingTestCase):
         def somebody_reads():
             self.world.claims.release(self.consumers[-1:])
             self.world.clock.advance(1)
-            loader.InventoryLoader.refresh(
+            loader.HostManager.refresh(
                 self.loader, world.CONTEXT, self.world.clock.monotonic() - 1)
 
         self.loader.before = somebody_reads

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory of hosts, read from the cells and from the claim store.
+"""Host manager: hosts read from the cells and from the claim store.
 
 ``loader`` fills the host table of ``hosts`` and keeps it up to date; a
 ``cell_follower`` reads what changed in one cell."""

@@ -13,9 +13,9 @@ from cellsched.clock import Clock
 from cellsched.clock import Lock
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
+from cellsched.host_manager.aggregate_groups import AggregateGroups
+from cellsched.host_manager import node_columns
 from cellsched.hosts.table import HostTable
-from cellsched.inventory.aggregate_groups import AggregateGroups
-from cellsched.inventory import node_columns
 from cellsched import objects
 
 LOG = log.getLogger(__name__)

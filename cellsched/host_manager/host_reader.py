@@ -22,15 +22,15 @@ from cellsched.db.api import host_mappings
 from cellsched.db.api import shared_providers
 from cellsched.db.cell import hosts as feed
 from cellsched.db import session
+from cellsched.host_manager import aggregate_groups
+from cellsched.host_manager import cell_follower
+from cellsched.host_manager import loader
+from cellsched.host_manager import node_columns
+from cellsched.host_manager import recent_choices
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
 from cellsched.hosts.sharing import SharingProvider
 from cellsched.hosts.table import HostTable
-from cellsched.inventory import aggregate_groups
-from cellsched.inventory import cell_follower
-from cellsched.inventory import loader
-from cellsched.inventory import node_columns
-from cellsched.inventory import recent_choices
 from cellsched import objects
 
 LOG = log.getLogger(__name__)

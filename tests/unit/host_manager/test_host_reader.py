@@ -7,7 +7,7 @@ from cellsched.claims import base as claims
 from cellsched.db.api import aggregates
 from cellsched.db.api import models
 from cellsched.db.api import shared_providers
-from cellsched.inventory import host_reader
+from cellsched.host_manager import host_reader
 from cellsched import objects
 from tests.unit.db import samples
 from tests.unit.hosts import loading

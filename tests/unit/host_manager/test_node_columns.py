@@ -5,9 +5,9 @@ import datetime
 import json
 import types
 
+from cellsched.host_manager import node_columns
 from cellsched.hosts import columns
 from cellsched.hosts import table
-from cellsched.inventory import node_columns
 from cellsched.objects import child_providers
 from tests.unit import base
 

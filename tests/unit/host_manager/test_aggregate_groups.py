@@ -4,7 +4,7 @@
 from uuid import UUID
 
 from cellsched.db.api import aggregates
-from cellsched.inventory import aggregate_groups
+from cellsched.host_manager import aggregate_groups
 from cellsched import objects
 from tests.unit import base
 

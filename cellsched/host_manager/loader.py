@@ -21,18 +21,18 @@ from cellsched.db.api import aggregates
 from cellsched.db.api import shared_providers
 from cellsched.db import session
 from cellsched import exception
+from cellsched.host_manager import aggregate_groups
+from cellsched.host_manager import cell_follower
+from cellsched.host_manager.doubt import DoubtLimits
+from cellsched.host_manager.doubt import find
+from cellsched.host_manager import host_mappings
+from cellsched.host_manager import instance_reports
+from cellsched.host_manager import source
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
 from cellsched.hosts import document
 from cellsched.hosts import sharing
 from cellsched.hosts import table
-from cellsched.inventory import aggregate_groups
-from cellsched.inventory import cell_follower
-from cellsched.inventory.doubt import DoubtLimits
-from cellsched.inventory.doubt import find
-from cellsched.inventory import host_mappings
-from cellsched.inventory import instance_reports
-from cellsched.inventory import source
 from cellsched import objects
 
 LOG = log.getLogger(__name__)
@@ -66,7 +66,7 @@ class RefreshPolicy:
     maps_hosts: bool = True
 
 
-class InventoryLoader(source.HostSource):
+class HostManager(source.HostSource):
     """Keeps a host table as the databases of a deployment are.
 
     Facts of hosts come from their cells, aggregates from the API database,

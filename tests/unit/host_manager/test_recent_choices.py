@@ -2,7 +2,7 @@
 """Choices of the last minute."""
 
 from cellsched.claims import base as claims
-from cellsched.inventory import recent_choices
+from cellsched.host_manager import recent_choices
 from cellsched.testing import builders
 from tests.unit import base
 

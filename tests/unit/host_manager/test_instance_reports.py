@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from cellsched.inventory import instance_reports
+from cellsched.host_manager import instance_reports
 from tests.unit import base
 
 

@@ -2,10 +2,10 @@
 """Whether hosts that seem to be down may be up all the same."""
 
 from cellsched import exception
+from cellsched.host_manager import doubt
 from cellsched.hosts import cell_health
 from cellsched.hosts import columns
 from cellsched.hosts import table
-from cellsched.inventory import doubt
 from tests.unit import base
 from tests.unit.hosts import loading
 
