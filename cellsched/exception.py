@@ -70,7 +70,6 @@
         ├── DatabaseUnreachable
         ├── SchemaOutOfDate          names the command that mends it
         ├── WrongDatabase            it has tables of something else
-        ├── Cell0NotMapped           names the command that mends it
         └── TransactionLost          to another one; it may be tried again
 
 An error takes its fields by keyword. They fill in ``msg_fmt``, stay readable
@@ -578,14 +577,6 @@ class SchemaOutOfDate(DatabaseError):
 class WrongDatabase(DatabaseError):
     msg_fmt = ('The database at %(url)s is not one for the %(schema)s schema: '
                'it has %(found)s.')
-
-
-class Cell0NotMapped(DatabaseError):
-    """The API database is in use without cell0, and is not upgraded so."""
-
-    msg_fmt = ('The API database is in use and cell0 is not mapped, so its '
-               'schema stays as it is; before it is upgraded, run: '
-               '%(command)s')
 
 
 class TransactionLost(DatabaseError):

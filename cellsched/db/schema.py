@@ -43,8 +43,6 @@ class Schema:
 
         :raises cellsched.exception.InvalidField: no such version, or the
             database has one that is not known here
-        :raises cellsched.exception.Cell0NotMapped: an API database is in use
-            and has no cell0
         :raises cellsched.exception.WrongDatabase: tables of something else
             are there
         """

@@ -5,4 +5,4 @@ from cellsched.db.api import models
 from cellsched.db import schema
 
 SCHEMA = schema.Schema(
-    'API', __name__, models.METADATA, '7e1f93ac40d8')
+    'API', __name__, models.METADATA, '1a0c5e7d9b32')

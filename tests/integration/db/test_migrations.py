@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Migrations on real servers make what the models say."""
 
-from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.claims.sql import schema as claims
 from cellsched import clock
 from cellsched.db import api
-from cellsched.db.api import models as api_models
 from cellsched.db import cell
 from cellsched.db import same_database
 from cellsched.db import session
@@ -119,23 +117,3 @@ class TestOnMariaDB(MigrationTests, base.TestCase):
 
         self.assertEqual({'utf8mb4_nopad_bin'}, {
             collation for table, collation in found if table in names})
-
-    def test_rows_and_keys_outlive_the_change_of_collation(self):
-        database = self.open('old', api.SCHEMA)
-        api.SCHEMA.sync(database, 'f19c02d8ab53')
-        with database.writer() as connection:
-            connection.execute(sa.insert(api_models.scheduler_decisions), {
-                'uuid': 'one', 'decided_at': 1.5, 'document': '\xe4'})
-            connection.execute(sa.insert(api_models.decision_instances), {
-                'decision_uuid': 'one', 'instance_uuid': 'two'})
-
-        api.SCHEMA.sync(database)
-
-        self.assertEqual([], drift.differences(database, api.SCHEMA))
-        with database.writer() as connection:
-            self.assertEqual('\xe4', connection.scalar(
-                sa.select(api_models.scheduler_decisions.c.document)))
-            self.assertRaises(
-                db_exc.DBReferenceError, connection.execute,
-                sa.insert(api_models.decision_instances),
-                {'decision_uuid': 'three', 'instance_uuid': 'two'})

@@ -1,16 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import sqlalchemy as sa
-
 from cellsched.claims.sql import schema as claims_schema
 from cellsched.db import api as api_schema
-from cellsched.db.api import models
 from cellsched.db import cell as cell_schema
 from tests.unit.cli import base
-from tests.unit.db import samples
-
-#: The version of the API database before the one that requires cell0.
-BEFORE_CELL0 = '3b7e61c9f0d4'
 
 
 class ManageTestCase(base.CommandTestCase):
@@ -66,39 +59,6 @@ class TestAPIAndClaims(ManageTestCase):
         self.assertEnds(1, self.manage('api_db', 'sync'),
                         f'one of {api_schema.SCHEMA.head}', 'future')
         self.assertEnds(1, self.shell('flavor', 'list'), 'future')
-
-    def test_database_in_use_is_not_upgraded_before_cell0_is_mapped(self):
-        self.manage('api_db', 'sync', BEFORE_CELL0)
-        samples.map_cell(self.parts('api.conf').database, samples.cell())
-
-        self.assertEnds(1, self.manage('api_db', 'sync'),
-                        'run: cellsched-manage cell_v2 map_cell0')
-        self.assertEqual(
-            f'{BEFORE_CELL0}\n', self.manage('api_db', 'version').out)
-
-        mapped = self.manage('cell_v2', 'map_cell0', '--database_connection',
-                             self.sqlite('cell0'))
-        self.assertEqual((0, ''), (mapped.code, mapped.err))
-        self.assertEqual(0, self.manage('api_db', 'sync').code)
-        self.assertEqual(f'{api_schema.SCHEMA.head}\n',
-                         self.manage('api_db', 'version').out)
-
-    def test_database_with_servers_is_in_use_too(self):
-        for number, table in enumerate(('build_requests',
-                                        'instance_mappings')):
-            self.write_api_conf(self.sqlite(f'api{number}'))
-            self.manage('api_db', 'sync', BEFORE_CELL0)
-            with self.parts('api.conf').database.writer() as connection:
-                connection.execute(sa.insert(
-                    models.METADATA.tables[table]).values(
-                        instance_uuid='one', project_id='project'))
-
-            self.assertEnds(1, self.manage('api_db', 'sync'), 'map_cell0')
-
-    def test_database_that_nobody_uses_is_upgraded_without_cell0(self):
-        self.manage('api_db', 'sync', BEFORE_CELL0)
-
-        self.assertEqual(0, self.manage('api_db', 'sync').code)
 
     def test_claims_are_in_the_api_database_unless_said_otherwise(self):
         self.write_api_conf(self.sqlite('api'))

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of a cell's database in release 1.0."""
+
+from typing import Any
+
+from alembic import op
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql as mysql_types
+
+from cellsched.db import mysql
+
+revision = '1c0e5b8f7a43'
+down_revision = None
+
+ENGINE: dict[str, Any] = {
+    'mysql_engine': 'InnoDB', 'mysql_charset': mysql.CHARSET}
+DOUBLE = sa.Float(53).with_variant(sa.Double(), 'mysql', 'mariadb')
+METADATA = sa.MetaData()
+MEDIUM_TEXT = sa.Text().with_variant(
+    mysql_types.MEDIUMTEXT(), 'mysql', 'mariadb')
+
+
+def _marks(table):
+    return (
+        sa.Column('lane', sa.Integer),
+        sa.Column('position', sa.BigInteger),
+        sa.Index(f'{table}_lane_position_idx', 'lane', 'position'))
+
+
+def _table(name, *parts):
+    return sa.Table(
+        name, METADATA,
+        sa.Column('created_at', sa.DateTime),
+        sa.Column('updated_at', sa.DateTime),
+        sa.Column('deleted_at', sa.DateTime),
+        sa.Column('deleted', sa.Integer),
+        sa.Column('id', sa.Integer, primary_key=True, autoincrement=True),
+        *parts, **ENGINE)
+
+
+services = _table(
+    'services',
+    sa.Column('uuid', sa.String(36)),
+    sa.Column('host', sa.String(255)),
+    sa.Column('binary', sa.String(255)),
+    sa.Column('topic', sa.String(255)),
+    sa.Column('report_count', sa.Integer, nullable=False),
+    sa.Column('disabled', sa.Boolean),
+    sa.Column('disabled_reason', sa.String(255)),
+    sa.Column('last_seen_up', sa.DateTime),
+    sa.Column('forced_down', sa.Boolean),
+    sa.Column('version', sa.Integer),
+    sa.Column('starts', sa.Integer),
+    sa.Column('run', sa.Integer),
+    *_marks('services'),
+    sa.UniqueConstraint('uuid', name='uniq_services0uuid'),
+    sa.UniqueConstraint('host', 'topic', 'deleted',
+                        name='uniq_services0host0topic0deleted'),
+    sa.UniqueConstraint('host', 'binary', 'deleted',
+                        name='uniq_services0host0binary0deleted'),
+)
+
+compute_nodes = _table(
+    'compute_nodes',
+    sa.Column('uuid', sa.String(36)),
+    sa.Column('service_id', sa.Integer),
+    sa.Column('host', sa.String(255)),
+    sa.Column('hypervisor_hostname', sa.String(255)),
+    sa.Column('vcpus', sa.Integer, nullable=False),
+    sa.Column('memory_mb', sa.Integer, nullable=False),
+    sa.Column('local_gb', sa.Integer, nullable=False),
+    sa.Column('vcpus_used', sa.Integer, nullable=False),
+    sa.Column('memory_mb_used', sa.Integer, nullable=False),
+    sa.Column('local_gb_used', sa.Integer, nullable=False),
+    sa.Column('hypervisor_type', MEDIUM_TEXT, nullable=False),
+    sa.Column('hypervisor_version', sa.Integer, nullable=False),
+    sa.Column('disk_available_least', sa.Integer),
+    sa.Column('free_ram_mb', sa.Integer),
+    sa.Column('free_disk_gb', sa.Integer),
+    sa.Column('current_workload', sa.Integer),
+    sa.Column('running_vms', sa.Integer),
+    sa.Column('cpu_info', MEDIUM_TEXT, nullable=False),
+    sa.Column('host_ip', sa.String(39)),
+    sa.Column('supported_instances', sa.Text),
+    sa.Column('metrics', sa.Text),
+    sa.Column('pci_stats', sa.Text),
+    sa.Column('stats', sa.Text),
+    sa.Column('ram_allocation_ratio', sa.Float),
+    sa.Column('cpu_allocation_ratio', sa.Float),
+    sa.Column('disk_allocation_ratio', sa.Float),
+    sa.Column('mapped', sa.Integer),
+    sa.Column('traits', sa.Text),
+    sa.Column('providers', MEDIUM_TEXT),
+    *_marks('compute_nodes'),
+    sa.UniqueConstraint('uuid', name='uniq_compute_nodes0uuid'),
+    sa.UniqueConstraint('host', 'hypervisor_hostname', 'deleted',
+                        name='uniq_compute_nodes0host0hypervisor_hostname'),
+)
+
+instances = _table(
+    'instances',
+    sa.Column('uuid', sa.String(36), nullable=False),
+    sa.Column('user_id', sa.String(255)),
+    sa.Column('project_id', sa.String(255)),
+    sa.Column('image_ref', sa.String(255)),
+    sa.Column('launch_index', sa.Integer),
+    sa.Column('power_state', sa.Integer),
+    sa.Column('vm_state', sa.String(255)),
+    sa.Column('task_state', sa.String(255)),
+    sa.Column('memory_mb', sa.Integer),
+    sa.Column('vcpus', sa.Integer),
+    sa.Column('root_gb', sa.Integer),
+    sa.Column('ephemeral_gb', sa.Integer),
+    sa.Column('host', sa.String(255)),
+    sa.Column('node', sa.String(255)),
+    sa.Column('instance_type_id', sa.Integer),
+    sa.Column('reservation_id', sa.String(255)),
+    sa.Column('launched_at', sa.DateTime),
+    sa.Column('terminated_at', sa.DateTime),
+    sa.Column('availability_zone', sa.String(255)),
+    sa.Column('display_name', sa.String(255)),
+    sa.Column('hidden', sa.Boolean),
+    sa.Column('build_attempts', sa.Integer, nullable=False),
+    sa.Column('network_allocated', sa.Boolean, nullable=False),
+    sa.UniqueConstraint('uuid', name='uniq_instances0uuid'),
+    sa.Index('instances_project_id_deleted_idx', 'project_id', 'deleted'),
+    sa.Index('instances_host_deleted_cleaned_idx', 'host', 'deleted'),
+    sa.Index('instances_created_at_idx', 'deleted', 'created_at'),
+)
+
+instance_extra = _table(
+    'instance_extra',
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_extra_instance'),
+              nullable=False),
+    sa.Column('flavor', MEDIUM_TEXT),
+    sa.Index('instance_extra_idx', 'instance_uuid'),
+)
+
+instance_system_metadata = _table(
+    'instance_system_metadata',
+    sa.Column('key', sa.String(255), nullable=False),
+    sa.Column('value', sa.String(255)),
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid',
+                            name='fk_system_metadata_instance'),
+              nullable=False),
+    sa.Index('instance_uuid', 'instance_uuid'),
+)
+
+instance_faults = _table(
+    'instance_faults',
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_faults_instance')),
+    sa.Column('code', sa.Integer, nullable=False),
+    sa.Column('message', sa.String(255)),
+    sa.Column('details', MEDIUM_TEXT),
+    sa.Column('host', sa.String(255)),
+    sa.Index('instance_faults_instance_uuid_deleted_created_at_idx',
+             'instance_uuid', 'deleted', 'created_at'),
+)
+
+instance_actions = _table(
+    'instance_actions',
+    sa.Column('action', sa.String(255)),
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_actions_instance')),
+    sa.Column('request_id', sa.String(255)),
+    sa.Column('user_id', sa.String(255)),
+    sa.Column('project_id', sa.String(255)),
+    sa.Column('start_time', sa.DateTime),
+    sa.Column('finish_time', sa.DateTime),
+    sa.Column('message', sa.String(255)),
+    sa.Index('instance_actions_instance_uuid_idx', 'instance_uuid'),
+)
+
+instance_actions_events = _table(
+    'instance_actions_events',
+    sa.Column('event', sa.String(255)),
+    sa.Column('action_id', sa.Integer,
+              sa.ForeignKey('instance_actions.id', name='fk_events_action')),
+    sa.Column('start_time', sa.DateTime),
+    sa.Column('finish_time', sa.DateTime),
+    sa.Column('result', sa.String(255)),
+    sa.Column('traceback', sa.Text),
+    sa.Column('host', sa.String(255)),
+    sa.Column('details', sa.Text),
+    sa.Index('instance_actions_events_action_id_idx', 'action_id'),
+)
+
+block_device_mapping = _table(
+    'block_device_mapping',
+    sa.Column('uuid', sa.String(36)),
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_bdm_instance')),
+    sa.Column('source_type', sa.String(255)),
+    sa.Column('destination_type', sa.String(255)),
+    sa.Column('guest_format', sa.String(255)),
+    sa.Column('device_type', sa.String(255)),
+    sa.Column('disk_bus', sa.String(255)),
+    sa.Column('boot_index', sa.Integer),
+    sa.Column('device_name', sa.String(255)),
+    sa.Column('delete_on_termination', sa.Boolean),
+    sa.Column('snapshot_id', sa.String(36)),
+    sa.Column('volume_id', sa.String(36)),
+    sa.Column('volume_size', sa.Integer),
+    sa.Column('volume_type', sa.String(255)),
+    sa.Column('image_id', sa.String(36)),
+    sa.Column('tag', sa.String(255)),
+    sa.UniqueConstraint('uuid', name='uniq_block_device_mapping0uuid'),
+    sa.Index('block_device_mapping_instance_uuid_idx', 'instance_uuid'),
+)
+
+sa.Table(
+    'tags', METADATA,
+    sa.Column('resource_id', sa.String(36), primary_key=True,
+              nullable=False),
+    sa.Column('tag', sa.Unicode(80), primary_key=True, nullable=False),
+    **ENGINE)
+
+migrations = _table(
+    'migrations',
+    sa.Column('uuid', sa.String(36), nullable=False),
+    sa.Column('source_compute', sa.String(255)),
+    sa.Column('dest_compute', sa.String(255)),
+    sa.Column('source_node', sa.String(255)),
+    sa.Column('dest_node', sa.String(255)),
+    sa.Column('status', sa.String(255)),
+    sa.Column('instance_uuid', sa.String(36),
+              sa.ForeignKey('instances.uuid', name='fk_migrations_instance')),
+    sa.Column('migration_type', sa.String(255)),
+    sa.Column('user_id', sa.String(255)),
+    sa.Column('project_id', sa.String(255)),
+    sa.UniqueConstraint('uuid', name='uniq_migrations0uuid'),
+    sa.Index('migrations_instance_uuid_idx', 'instance_uuid'),
+)
+
+sa.Table(
+    'build_casts', METADATA,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('host', sa.String(255), nullable=False),
+    sa.Column('node', sa.String(255), nullable=False),
+    sa.Column('message', MEDIUM_TEXT, nullable=False),
+    sa.Column('cast_at', DOUBLE, nullable=False),
+    sa.Column('casts', sa.Integer, nullable=False),
+    sa.Index('build_casts_cast_at_idx', 'cast_at'),
+    **ENGINE)
+
+
+def _shadow(table):
+    return sa.Table(
+        f'shadow_{table.name}', METADATA,
+        sa.Column('archive_id', sa.Integer, primary_key=True,
+                  autoincrement=True),
+        *(sa.Column(column.name, column.type, nullable=column.nullable)
+          for column in table.columns),
+        **ENGINE)
+
+
+for _archived in (
+        services, compute_nodes, instances, instance_extra,
+        instance_system_metadata, instance_faults, instance_actions,
+        instance_actions_events, block_device_mapping, migrations):
+    _shadow(_archived)
+
+lanes = sa.Table(
+    'host_lanes', METADATA,
+    sa.Column('lane', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('position', sa.BigInteger, nullable=False), **ENGINE)
+
+
+def upgrade():
+    connection = op.get_bind()
+    METADATA.create_all(connection, checkfirst=False)
+    connection.execute(sa.insert(lanes), [
+        {'lane': lane, 'position': 0} for lane in range(8)])
+    mysql.set_collation(connection, list(METADATA.tables))
