@@ -102,7 +102,7 @@ def select(parts, callers, calls):
     uuids = [[str(uuid.uuid4()) for _ in range(calls)] for _ in callers]
     seconds, answers = ask(callers, uuids)
     held = {consumer: claims[0].provider for consumer, claims
-            in parts.claims.held(sum(uuids, [])).items()}
+            in parts.claims.claims_of(sum(uuids, [])).items()}
     if held != {consumer: node for answer in answers
                 for consumer, node in answer.items()}:
         raise RuntimeError('what was answered is not what was claimed')

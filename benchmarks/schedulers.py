@@ -80,7 +80,7 @@ def fill_up(store, schedulers, observer, size):
     [seen] = receive([observer])
     every = sum(every, [])
     winners = [each.consumer for each in every if each.taken]
-    held = store.held(winners)
+    held = store.claims_of(winners)
     wrong = [each for each in every if each.taken and [
         claim.provider for claim in held.get(each.consumer, ())
     ] != [each.provider]]

@@ -252,7 +252,7 @@ class Archiver:
         """Return those that hold claims, or do where they were moved to."""
         if self._claims is None:
             return set()
-        held = self._claims.held(moves.names(sorted(uuids)))
+        held = self._claims.claims_of(moves.names(sorted(uuids)))
         return {uuid for uuid in uuids
                 if uuid in held or moves.consumer(uuid) in held}
 

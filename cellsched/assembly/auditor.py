@@ -22,7 +22,7 @@ def auditor(
     """
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
-    shared = claims_base.Trait.SHARED in parts.claims.traits
+    shared = claims_base.Capability.SHARED in parts.claims.capabilities
     reader = facts.Reader(
         parts.database, parts.cells, parts.gatherer,
         parts.claims if shared else None)

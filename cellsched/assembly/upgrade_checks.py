@@ -16,7 +16,8 @@ def upgrade_checks(
     """Return the checks; nothing is asked before they are made."""
     def claims() -> claims_base.ClaimStore | None:
         store = parts.claims
-        return store if claims_base.Trait.SHARED in store.traits else None
+        shared = claims_base.Capability.SHARED in store.capabilities
+        return store if shared else None
 
     return checks.UpgradeChecks(checks.CheckedDeployment(
         parts.database, parts.cells, parts.gatherer, claims))

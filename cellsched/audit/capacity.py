@@ -86,7 +86,7 @@ def _add_up(
     """Return what is taken of providers."""
     taken: dict[str, _Taken] = collections.defaultdict(_Taken)
     for consumers in listing.pages(store, page):
-        held = store.held(consumers)
+        held = store.claims_of(consumers)
         for consumer, claims in held.items():
             for claim in claims:
                 here = taken[claim.provider]

@@ -80,7 +80,7 @@ class LeakedClaims:
     ) -> tuple[Iterable[list[str]], Collection[str] | None]:
         """Return who holds something, in pages; all of them, if in memory."""
         pages = listing.pages(store, self._reader.page)
-        if base.Trait.CONSUMER_LIST in store.traits:
+        if base.Capability.CONSUMER_LIST in store.capabilities:
             return pages, None
         # To ask what one holds is a request there, if it is nothing too. Who
         # is missed, as it moves just then, is there for the next run.

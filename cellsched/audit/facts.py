@@ -259,6 +259,6 @@ class Reader:
     ) -> dict[str, list[claims_base.Claim]]:
         if self.claims is None:
             return {}
-        return self.claims.held([
+        return self.claims.claims_of([
             name for name in moves.names(uuids)
             if holders is None or name in holders])

@@ -23,23 +23,24 @@ def load(
         is no such store, or it does not promise what the deployment requires
     """
     name = conf.claims.store
-    required = [_trait(text) for text in conf.claims.require]
+    required = [_capability(text) for text in conf.claims.require]
     store = enabled.load(conf, plugins.CLAIMS, base.ClaimStore)
-    missing = [trait.value for trait in required if trait not in store.traits]
+    missing = [each.value for each in required
+               if each not in store.capabilities]
     if missing:
         raise exception.ConfigurationInvalid(
             field='[claims] store',
-            expected=f'a store that is {" and ".join(missing)}, as [claims] '
-                     f'require says, which {name} is not')
+            expected='a store with the capabilities that [claims] require '
+                     f'lists; {name} lacks {" and ".join(missing)}')
     return enabled.contained(
         conf, plugins.CLAIMS, lambda: store.from_conf(conf, parts))
 
 
-def _trait(text: str) -> base.Trait:
+def _capability(text: str) -> base.Capability:
     try:
-        return base.Trait(text.lower())
+        return base.Capability(text.lower())
     except ValueError:
-        names = ', '.join(trait.value for trait in base.Trait)
+        names = ', '.join(each.value for each in base.Capability)
         raise exception.ConfigurationInvalid(
             field='[claims] require',
             expected=f'some of {names}, not {text!r}') from None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cellsched.db import session
 
 
-class Trait(enum.Enum):
+class Capability(enum.Enum):
     """A promise that a store makes and that a deployment may require."""
 
     ATOMIC = 'atomic'
@@ -40,19 +40,19 @@ class Trait(enum.Enum):
 
 
 #: What each promise means, for people.
-MEANINGS: Mapping[Trait, str] = {
-    Trait.ATOMIC:
+MEANINGS: Mapping[Capability, str] = {
+    Capability.ATOMIC:
         'A batch is taken whole or not at all, whoever dies meanwhile.',
-    Trait.DURABLE: 'Claims outlive the process that took them.',
-    Trait.SHARED: 'Every process sees a claim once it is taken.',
-    Trait.GROUPS:
+    Capability.DURABLE: 'Claims outlive the process that took them.',
+    Capability.SHARED: 'Every process sees a claim once it is taken.',
+    Capability.GROUPS:
         'Hard policies of server groups hold, whoever is placed at the time.',
-    Trait.FEED:
+    Capability.FEED:
         'What changed is told at a cost of what changed. Elsewhere something '
         'of each host is read to find it.',
-    Trait.CONSUMER_LIST:
+    Capability.CONSUMER_LIST:
         'All consumers are listed. Elsewhere each host is asked for its own.',
-    Trait.QUERY:
+    Capability.QUERY:
         'The store finds the hosts that have room, as provider_scheduler '
         'needs.',
 }
@@ -122,7 +122,7 @@ class Claim:
     :param resources: amounts, at least 1, by resource class
     :param group: what the consumer is in a server group, the same in all its
         claims of a batch; :meth:`ClaimStore.memberships` tells it, and
-        :meth:`ClaimStore.held` does not
+        :meth:`ClaimStore.claims_of` does not
     :param project_id: id of the project that it is for, of 1 to 255
         characters, the same in all its claims of a batch; None where it is
         not known
@@ -240,7 +240,7 @@ class ClaimStore(abc.ABC):
     """
 
     #: What this store promises; checked against ``[claims] require``.
-    traits: ClassVar[frozenset[Trait]] = frozenset()
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
 
     #: Where the options of :meth:`opts` are registered.
     group: ClassVar[str] = 'claims'
@@ -347,7 +347,7 @@ class ClaimStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def held(self, consumers: Iterable[str]) -> dict[str, list[Claim]]:
+    def claims_of(self, consumers: Iterable[str]) -> dict[str, list[Claim]]:
         """Return what each of these consumers holds, if it holds anything.
 
         Each claim has the project and the user that it was taken for.
@@ -366,12 +366,12 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.ConfigurationInvalid: the store remembers
             memberships and does not tell them
         """
-        if Trait.GROUPS in self.traits:
-            raise self._untold(
+        if Capability.GROUPS in self.capabilities:
+            raise self._unsupported(
                 'memberships', 'who is in which server group')
         return {}
 
-    def is_same(self, other: 'ClaimStore') -> bool:
+    def same_backend(self, other: 'ClaimStore') -> bool:
         """Return whether another store keeps its claims where this one does.
 
         May connect to both, and changes nothing. A store whose claims other
@@ -404,7 +404,7 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.ConfigurationInvalid: the store does not
             tell
         """
-        raise self._untold('consumers', 'all consumers')
+        raise self._unsupported('consumers', 'all consumers')
 
     def consumers_of(self, provider: str) -> list[str]:
         """Return who holds something of a provider, in any order.
@@ -417,7 +417,7 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.ConfigurationInvalid: the store does not
             tell
         """
-        raise self._untold('consumers_of', 'who holds what of a provider')
+        raise self._unsupported('consumers_of', 'who holds what of a provider')
 
     def providers_in_use(self) -> list[str]:
         """Return the providers of which somebody holds something.
@@ -429,7 +429,7 @@ class ClaimStore(abc.ABC):
         return [usage.provider for usage in self.usages().usages
                 if usage.consumers]
 
-    def _untold(
+    def _unsupported(
         self, method: str, what: str
     ) -> exception.ConfigurationInvalid:
         return exception.ConfigurationInvalid(
@@ -495,7 +495,7 @@ class ClaimStore(abc.ABC):
         :raises cellsched.exception.ConfigurationInvalid: the store does not
             tell
         """
-        raise self._untold('find_providers', 'where there is room')
+        raise self._unsupported('find_providers', 'where there is room')
 
     def inventories(
         self, providers: Iterable[str] | None = None

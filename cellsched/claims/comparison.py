@@ -53,7 +53,7 @@ class StoreComparison:
         self._stores = source, target
         self._batch = batch
         #: Who is in which group is compared only where both know.
-        self.groups = all(base.Trait.GROUPS in store.traits
+        self.groups = all(base.Capability.GROUPS in store.capabilities
                           for store in self._stores)
 
     def differences(
@@ -94,7 +94,7 @@ class StoreComparison:
         self, names: Sequence[str], looked: Looked
     ) -> Iterator[StoreDifference]:
         """Yield those of some consumers that the stores do not agree on."""
-        held = [store.held(names) for store in self._stores]
+        held = [store.claims_of(names) for store in self._stores]
         joins = [store.memberships(names) if self.groups else {}
                  for store in self._stores]
         for name in names:

@@ -68,7 +68,7 @@ class ClaimCopier:
             raise exception.InvalidField(
                 where='claims copy', field='batch',
                 expected=f'a number from 1 to {BATCH_MAX}, not {batch}')
-        if source.is_same(target):
+        if source.same_backend(target):
             raise exception.ClaimsNotCopied(
                 reason='the target is the store that they are in')
         self._source = source
@@ -111,12 +111,12 @@ class ClaimCopier:
             looked(1)
         consumers = claims = new = left = 0
         for names in listing.pages(self._source, self._batch):
-            held = self._source.held(names)
+            held = self._source.claims_of(names)
             joins = self._source.memberships(names)
             if not self._comparison.groups:
                 left += len(joins)
                 joins = {}
-            there = self._target.held(names)
+            there = self._target.claims_of(names)
             # Whoever holds something else is a conflict.
             missing = [
                 name for name in held if comparison.contents(held[name])

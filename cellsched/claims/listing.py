@@ -21,7 +21,7 @@ def pages(store: base.ClaimStore, limit: int) -> Iterator[list[str]]:
     :raises cellsched.exception.InvalidField: the limit is below 1
     """
     validation.check_limit(limit)
-    if base.Trait.CONSUMER_LIST in store.traits:
+    if base.Capability.CONSUMER_LIST in store.capabilities:
         after = ''
         while names := store.consumers(after, limit):
             yield names

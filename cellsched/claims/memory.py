@@ -28,9 +28,9 @@ class MemoryClaims(base.ClaimStore):
         it the first are
     """
 
-    traits = frozenset({
-        base.Trait.ATOMIC, base.Trait.GROUPS, base.Trait.FEED,
-        base.Trait.CONSUMER_LIST, base.Trait.QUERY})
+    capabilities = frozenset({
+        base.Capability.ATOMIC, base.Capability.GROUPS, base.Capability.FEED,
+        base.Capability.CONSUMER_LIST, base.Capability.QUERY})
 
     def __init__(self, random: Random | None = None) -> None:
         self._lock = threading.Lock()
@@ -114,7 +114,9 @@ class MemoryClaims(base.ClaimStore):
                 consumer for consumer in self._held if consumer > after
             )[:limit]
 
-    def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
         consumers = list(consumers)
         with self._lock:
             return self._holdings(consumers)

@@ -165,7 +165,7 @@ def outstanding(
 ) -> list[base.Claim]:
     """Return those of a batch whose consumers hold nothing yet.
 
-    :param held: as :meth:`.base.ClaimStore.held` tells
+    :param held: as :meth:`.base.ClaimStore.claims_of` tells
     :raises cellsched.exception.ClaimConflict: a consumer holds something
         else than the batch takes for it
     """

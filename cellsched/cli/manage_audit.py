@@ -95,7 +95,8 @@ class Audit(base.Lister):
     def _tell(self, report: 'findings.AuditReport') -> None:
         from cellsched.claims import base as claims_base
 
-        if claims_base.Trait.SHARED in self.app.conductor_parts.claims.traits:
+        claims = self.app.conductor_parts.claims
+        if claims_base.Capability.SHARED in claims.capabilities:
             if report.foreign:
                 self.app.warn(
                     f'{report.foreign} consumers hold claims and are not '

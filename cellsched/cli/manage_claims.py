@@ -178,7 +178,7 @@ def _store(
 
     try:
         store = parts.claims
-        if claims_base.Trait.SHARED not in store.traits:
+        if claims_base.Capability.SHARED not in store.capabilities:
             raise exception.ConfigurationInvalid(
                 field='[claims] store',
                 expected='one that other processes see, not '

@@ -196,7 +196,7 @@ class SyncClaims(_Sync):
         store, name = self.app.parts.claims, self.app.conf.claims.store
         from cellsched.claims import base as claims_base
 
-        if claims_base.Trait.DURABLE not in store.traits:
+        if claims_base.Capability.DURABLE not in store.capabilities:
             raise exception.ConfigurationInvalid(
                 field='[claims] store',
                 expected=f'one that keeps its claims; {name} forgets them '

@@ -150,7 +150,8 @@ def _seen(found: Any, point: metadata.EntryPoint, field: str) -> _Seen:
         _documentation(found, _module(point)),
         sorted(getattr(found, 'hints', None) or ()),
         sorted(getattr(found, 'reads', None) or ()),
-        sorted(trait.value for trait in getattr(found, 'traits', ())),
+        sorted(each.value
+               for each in getattr(found, 'capabilities', ())),
         [_option(found, option)
          for option in enabled.options_of(found, field)])
 

@@ -398,7 +398,7 @@ class Agent:
                 here[1] if here else None))}
         if providers.isdisjoint(
                 each.provider
-                for each in self._claims.held([uuid]).get(uuid, ())):
+                for each in self._claims.claims_of([uuid]).get(uuid, ())):
             # It was given back when the build was handed on the last time. A
             # scheduler that was asked twice may have claimed another since.
             self._driver.destroy(instance)

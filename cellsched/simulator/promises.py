@@ -307,7 +307,7 @@ class Promises:
         """Return what all consumers hold in a store that is no database."""
         return {
             consumer: claims for page in listing.pages(store, 1000)
-            for consumer, claims in store.held(page).items()}
+            for consumer, claims in store.claims_of(page).items()}
 
     def _held(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return how much each consumer holds on each provider."""

@@ -183,7 +183,7 @@ class Claims:
     def __init__(self, store: claims_base.ClaimStore, gate: Gate) -> None:
         self._store = store
         self._gate = gate
-        self.traits = store.traits
+        self.capabilities = store.capabilities
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self._store, name)

@@ -2,10 +2,10 @@
 """List what this project ships, whatever else is installed beside it.
 
 ``plugins`` lists a kind of plug-ins with their docstrings and options,
-``claim-store-traits`` what claim stores promise, ``columns`` the columns of
-the host table, ``object-fields`` the versioned objects, ``demands`` what
-requests can ask of hosts and who reads it, and ``no-demands`` what else Nova
-knows.
+``claim-store-capabilities`` the capabilities of claim stores, ``columns`` the
+columns of the host table, ``object-fields`` the versioned objects, ``demands``
+what requests can ask of hosts and who reads it, and ``no-demands`` what else
+Nova knows.
 """
 
 import inspect
@@ -53,9 +53,9 @@ def describe(name: str, plugin: type) -> list[str]:
             ('Reads', sorted(
                 f'``{name}``'
                 for name in getattr(plugin, 'reads', None) or ())),
-            ('Promises', sorted(
-                f'``{trait.value}``'
-                for trait in getattr(plugin, 'traits', ())))):
+            ('Capabilities', sorted(
+                f'``{capability.value}``'
+                for capability in getattr(plugin, 'capabilities', ())))):
         if values:
             lines += [f'   {title}: {", ".join(values)}', '']
     return lines
@@ -82,17 +82,17 @@ class Plugins(_Listing):
                 for line in describe(name, plugin)]
 
 
-class ClaimStoreTraits(_Listing):
+class ClaimStoreCapabilities(_Listing):
 
     def lines(self) -> list[str]:
         stores = plugins.load_shipped(plugins.CLAIMS)
         lines = ['.. list-table::', '   :header-rows: 1',
                  f'   :widths: 16 44{" 10" * len(stores)}', '',
-                 '   * - Promise', '     - Meaning',
+                 '   * - Capability', '     - Meaning',
                  *(f'     - ``{name}``' for name in stores)]
-        for trait, meaning in claims_base.MEANINGS.items():
-            lines += [f'   * - ``{trait.value}``', f'     - {meaning}',
-                      *(f'     - {"yes" if trait in store.traits else ""}'
+        for capability, meaning in claims_base.MEANINGS.items():
+            lines += [f'   * - ``{capability.value}``', f'     - {meaning}',
+                      *('     - ' + 'yes' * (capability in store.capabilities)
                         for store in stores.values())]
         return lines
 
@@ -159,7 +159,7 @@ def setup(app):
     app.add_directive('demands', Demands)
     app.add_directive('no-demands', NoDemands)
     app.add_directive('plugins', Plugins)
-    app.add_directive('claim-store-traits', ClaimStoreTraits)
+    app.add_directive('claim-store-capabilities', ClaimStoreCapabilities)
     app.add_directive('columns', Columns)
     app.add_directive('object-fields', ObjectFields)
     return {'parallel_read_safe': True}

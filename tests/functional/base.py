@@ -246,7 +246,7 @@ class TestCase(base.TestCase):
 
     def held(self, uuid: str) -> list[claims_base.Claim]:
         """Return what an instance has claimed."""
-        return self.world.api.parts.claims.held([uuid]).get(uuid, [])
+        return self.world.api.parts.claims.claims_of([uuid]).get(uuid, [])
 
     def provider(self, cell: str, host: str) -> str:
         """Return the uuid of a host's compute node."""

@@ -150,7 +150,7 @@ class TestCase(base.TestCase):
         self.soon(lambda: self.assertEqual([], self.running(uuid)))
 
     def holding(self, uuid):
-        return self.world.api.parts.claims.held(moves_.names([uuid]))
+        return self.world.api.parts.claims.claims_of(moves_.names([uuid]))
 
     def running(self, uuid):
         """Return the hosts that have a server."""

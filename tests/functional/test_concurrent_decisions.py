@@ -154,7 +154,7 @@ class TestConcurrentDecisions(base.TestCase):
             for nodes in each.apart:
                 self.assertEqual(len(nodes), len({*nodes}))
         claims = self.driver.parts.claims
-        held = claims.held([*there, *(
+        held = claims.claims_of([*there, *(
             each for caller in callers for each in caller.refused)])
         self.assertEqual(there, {
             each: claim.provider for each, [claim] in held.items()})

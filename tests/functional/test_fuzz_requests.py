@@ -96,7 +96,7 @@ class TestFuzz(base.TestCase):
             self.assertTookNothing()
         else:
             self.assertEqual(len(uuids), len(answer))
-            self.assertEqual({*uuids}, {*self.claims.held(uuids)})
+            self.assertEqual({*uuids}, {*self.claims.claims_of(uuids)})
             self.claims.release(uuids)
 
     def assertRefused(self, text):

@@ -153,7 +153,7 @@ class TestStraightToTheScheduler(HostileTestCase):
         self.assertTookNothing()
         [[chosen]] = self.select(self.spec())
         self.assertEqual({self.uuid}, set(
-            self.world.api.parts.claims.held([self.uuid])))
+            self.world.api.parts.claims.claims_of([self.uuid])))
         self.assertIn(chosen.service_host, ('a1', 'b1'))
         self.assertQuiet()
 

@@ -111,7 +111,7 @@ class PayloadCase(base.TestCase):
         claims = self.world.api.parts.claims
         if 'error' in sent[self.expected]:
             uuids = []
-        self.assertEqual(set(uuids), set(claims.held(uuids)))
+        self.assertEqual(set(uuids), set(claims.claims_of(uuids)))
         self.assertEqual(bool(uuids), bool(self._claimed()))
         claims.release(uuids)
 

@@ -41,7 +41,7 @@ class TestProviderScheduler(base.TestCase):
         self.assertEqual(found[0].host, again.host)
 
     def held(self, uuid):
-        return self.world.api.parts.claims.held([uuid])
+        return self.world.api.parts.claims.claims_of([uuid])
 
     def test_provider_below_a_host_is_found_by_room_and_trait(self):
         self.world.api.flavors.create(base.ADMIN, 'gpu', 1, 512, 10)

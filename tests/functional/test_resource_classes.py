@@ -52,7 +52,7 @@ class TestResourceClasses(base.TestCase):
 
     def claimed(self, uuid):
         return [dict(each.resources) for each
-                in self.world.api.parts.claims.held([uuid]).get(uuid, ())]
+                in self.world.api.parts.claims.claims_of([uuid]).get(uuid, ())]
 
     def test_server_takes_what_the_flavor_asks_for_and_gives_it_back(self):
         self.start(a1=0, a2=3)
@@ -78,7 +78,7 @@ class TestResourceClasses(base.TestCase):
         self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
 
         store = self.world.api.parts.claims
-        [held] = store.held([server.uuid])[server.uuid]
+        [held] = store.claims_of([server.uuid])[server.uuid]
         store.release([server.uuid])
         store.claim([claims.Claim(
             server.uuid, held.provider, {'VCPU': 1, 'CUSTOM_X': 1})])

@@ -200,11 +200,11 @@ class TestRestore(base.TestCase):
         stranger = context.member('x', 'other')
         self.assertRaises(exception.InstanceNotFound,
                           api.servers.delete, stranger, late)
-        self.assertIn(late, api.parts.claims.held([late]))
+        self.assertIn(late, api.parts.claims.claims_of([late]))
 
         api.servers.delete(base.USER, late)
 
-        self.assertEqual({}, api.parts.claims.held([late]))
+        self.assertEqual({}, api.parts.claims.claims_of([late]))
         self.assertEqual((0, [], ''), self.audit())
         self.assertRaises(exception.InstanceNotFound,
                           api.servers.delete, base.USER, late)

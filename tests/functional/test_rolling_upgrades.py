@@ -43,7 +43,7 @@ class TestOlderCallers(base.TestCase):
             context.admin(), 'select_destinations', **arguments)
 
     def claimed(self):
-        return sorted(self.world.api.parts.claims.held(UUIDS))
+        return sorted(self.world.api.parts.claims.claims_of(UUIDS))
 
     def assertPlaces(self, places):
         for place in places:

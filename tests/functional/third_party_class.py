@@ -33,7 +33,7 @@ class TestCase(base.TestCase):
             base.ADMIN, name, {f'resources:{PAGES}': str(wanted_mb)})
 
     def claimed(self, uuid):
-        [claim] = self.world.api.parts.claims.held([uuid])[uuid]
+        [claim] = self.world.api.parts.claims.claims_of([uuid])[uuid]
         return claim.resources[PAGES]
 
 

@@ -35,7 +35,7 @@ class TestDriver(base.TestCase):
 
     def slots(self, server):
         """Return the providers of whose slots a server holds some."""
-        held = self.world.api.parts.claims.held([server])[server]
+        held = self.world.api.parts.claims.claims_of([server])[server]
         return {each.provider for each in held if SLOT in each.resources}
 
     def test_server_is_active_and_its_claim_names_the_child(self):

@@ -105,7 +105,7 @@ class Deployment(fixtures.Fixture):
             files=[str(self.directory / f'{_ABOVE}.conf')], dirs=[])
         parts = assembly.Parts(conf)
         try:
-            return parts.claims.held([uuid]).get(uuid, [])
+            return parts.claims.claims_of([uuid]).get(uuid, [])
         finally:
             parts.close()
 

@@ -104,14 +104,14 @@ class TestNovaCallers(pages.Following):
         parts = assembly.Parts(loader.load(
             files=[str(self.directory / 'etc/api.conf')], dirs=[]))
         self.addCleanup(parts.close)
-        self.assertIn(self.server, parts.claims.held([self.server]))
+        self.assertIn(self.server, parts.claims.claims_of([self.server]))
 
         self.nova.call('delete_instance_info', host_name='compute1',
                        instance_uuid=self.server)
 
         processes.wait_until(
-            lambda: not parts.claims.held([self.server]), 'the release')
-        self.assertIn(self.other, parts.claims.held([self.other]))
+            lambda: not parts.claims.claims_of([self.server]), 'the release')
+        self.assertIn(self.other, parts.claims.claims_of([self.other]))
 
     def ask(self, uuid, **request):
         return self.nova.call(

@@ -92,7 +92,7 @@ class TestStories(base.TestCase):
         self.assertEqual(('S4', web['ID']), (found['Invariant'], found['Of']))
         [found] = self.audit('--fix', expected=2)
         self.assertEqual('repaired', found['State'])
-        self.assertEqual({}, parts.claims.held([web['ID']]))
+        self.assertEqual({}, parts.claims.claims_of([web['ID']]))
         self.assertEqual([], self.audit(expected=0))
 
     def audit(self, *args: str, expected: int):

@@ -307,7 +307,7 @@ class TestRunning(assembling.AssemblyTestCase):
 
         self.assertIsInstance(chosen, objects.Selection)
         self.assertEqual('host1', chosen.service_host)
-        self.assertIn(wanted, service.parts.claims.held([wanted]))
+        self.assertIn(wanted, service.parts.claims.claims_of([wanted]))
 
     def test_scheduler_has_the_driver_that_is_configured(self):
         for name, kind in (('filter_scheduler', 'FilterScheduler'),

@@ -63,5 +63,5 @@ class TestLoad(base.TestCase):
             require='fast')
 
         self.assertEqual('[claims] require', error.field)
-        known = ', '.join(trait.value for trait in claims_base.Trait)
+        known = ', '.join(trait.value for trait in claims_base.Capability)
         self.assertIn(f"{known}, not 'fast'", error.expected)

@@ -71,9 +71,9 @@ class CassandraClaims(base.ClaimStore):
     :param close: ends the connections of the client
     """
 
-    traits = frozenset({
-        base.Trait.ATOMIC, base.Trait.DURABLE, base.Trait.SHARED,
-        base.Trait.QUERY})
+    capabilities = frozenset({
+        base.Capability.ATOMIC, base.Capability.DURABLE,
+        base.Capability.SHARED, base.Capability.QUERY})
     group: ClassVar[str] = options.GROUP
 
     def __init__(
@@ -154,14 +154,16 @@ class CassandraClaims(base.ClaimStore):
         self._prepare()
         return self._transferring.transfer(source, target)
 
-    def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
         return {
             consumer: standing.holding.of(consumer)
             for consumer, standing
             in self._settling.standings(_kept(consumers)).items()
             if standing.holding is not None}
 
-    def is_same(self, other: base.ClaimStore) -> bool:
+    def same_backend(self, other: base.ClaimStore) -> bool:
         return isinstance(other, CassandraClaims) and (
             other is self or self._identity() == other._identity())
 

@@ -72,7 +72,7 @@ class EtcdClaims(base.ClaimStore):
     """
 
     # No operation of etcd's finds keys by what is in them.
-    traits = frozenset(base.Trait) - {base.Trait.QUERY}
+    capabilities = frozenset(base.Capability) - {base.Capability.QUERY}
 
     group: ClassVar[str] = options.GROUP
 
@@ -139,7 +139,7 @@ class EtcdClaims(base.ClaimStore):
             (protocol.Compare(self._names.format, 0),),
             (protocol.Put(self._names.format, value),))))
 
-    def is_same(self, other: base.ClaimStore) -> bool:
+    def same_backend(self, other: base.ClaimStore) -> bool:
         if not isinstance(other, EtcdClaims):
             return False
         return other is self or (
@@ -301,7 +301,9 @@ class EtcdClaims(base.ClaimStore):
             raise calls.Lost
         return view
 
-    def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
         held: dict[str, list[base.Claim]] = {}
         for view in self._views(consumers):
             held.update(view.held())

@@ -111,9 +111,9 @@ class PlacementClaims(base.ClaimStore):
     new generation: it is not told until it changes for another reason.
     """
 
-    traits = frozenset({
-        base.Trait.ATOMIC, base.Trait.DURABLE, base.Trait.QUERY,
-        base.Trait.SHARED})
+    capabilities = frozenset({
+        base.Capability.ATOMIC, base.Capability.DURABLE, base.Capability.QUERY,
+        base.Capability.SHARED})
 
     group = _GROUP
 
@@ -211,14 +211,16 @@ class PlacementClaims(base.ClaimStore):
             self._server, self._guards, self._empty(), self._owners, source,
             target))
 
-    def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
         names = list(dict.fromkeys(consumers))
         found = self._patiently(lambda: self._server.holdings(names))
         claims = {consumer: holds.claims(consumer, self._owners)
                   for consumer, holds in found.items()}
         return {consumer: held for consumer, held in claims.items() if held}
 
-    def is_same(self, other: base.ClaimStore) -> bool:
+    def same_backend(self, other: base.ClaimStore) -> bool:
         if other is self:
             return True
         if not isinstance(other, PlacementClaims):

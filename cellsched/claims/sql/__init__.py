@@ -79,7 +79,7 @@ class SQLClaims(base.ClaimStore):
     its tables.
     """
 
-    traits = frozenset(base.Trait)
+    capabilities = frozenset(base.Capability)
 
     def __init__(self, database: session.Database) -> None:
         self._database = database
@@ -110,7 +110,7 @@ class SQLClaims(base.ClaimStore):
                 attempt()
 
         def look_again() -> None:
-            held = self.held(claim.consumer for claim in claims)
+            held = self.claims_of(claim.consumer for claim in claims)
             left[:] = validation.outstanding(claims, held)
             self._refuse(left)
 
@@ -145,7 +145,9 @@ class SQLClaims(base.ClaimStore):
 
         return _repeat(attempt)
 
-    def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
         consumers = list(consumers)
 
         def attempt() -> dict[str, list[base.Claim]]:
@@ -165,7 +167,7 @@ class SQLClaims(base.ClaimStore):
 
         return _repeat(attempt)
 
-    def is_same(self, other: base.ClaimStore) -> bool:
+    def same_backend(self, other: base.ClaimStore) -> bool:
         return isinstance(other, SQLClaims) and (
             other._database is self._database
             or same_database.is_same(self._database, other._database))

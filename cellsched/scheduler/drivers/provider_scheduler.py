@@ -46,7 +46,7 @@ class ProviderScheduler(base.SchedulerDriver):
         self, conf: cfg.ConfigOpts, parts: base.SchedulerParts
     ) -> None:
         super().__init__(conf, parts)
-        if claims_base.Trait.QUERY not in parts.claims.traits:
+        if claims_base.Capability.QUERY not in parts.claims.capabilities:
             raise _cannot_find(conf)
         self._pipeline = filter_scheduler.pipeline_of(conf)
         # One that is broken is told of now, and not by the first request.
@@ -96,7 +96,7 @@ class ProviderScheduler(base.SchedulerDriver):
     def delete_instance(self, host: str, instance: str) -> None:
         with self._reports_lock:
             self._instance_reports.forget(instance)
-        held = self.parts.claims.held(moves.names([instance]))
+        held = self.parts.claims.claims_of(moves.names([instance]))
         if not held:
             return
         reading = self._reader.read(
@@ -147,7 +147,8 @@ class ProviderScheduler(base.SchedulerDriver):
 def _cannot_find(conf: cfg.ConfigOpts) -> exception.ConfigurationInvalid:
     stores, _ = plugins.load_installed(plugins.CLAIMS)
     able = sorted(name for name, store in stores.items()
-                  if claims_base.Trait.QUERY in getattr(store, 'traits', ()))
+                  if claims_base.Capability.QUERY in getattr(
+                      store, 'capabilities', ()))
     return exception.ConfigurationInvalid(
         field='[claims] store',
         expected='one that finds providers by query, as [scheduler] driver '

@@ -54,9 +54,11 @@ class ClaimBatcher:
         self._group_commit = group_commit.GroupCommit(
             self._take, at_once, make_lock)
 
-    def held(self, consumers: Iterable[str]) -> dict[str, list[base.Claim]]:
+    def claims_of(
+        self, consumers: Iterable[str]
+    ) -> dict[str, list[base.Claim]]:
         """Return what each of these consumers holds, if it holds anything."""
-        return self._store.held(consumers)
+        return self._store.claims_of(consumers)
 
     def release(self, consumers: Iterable[str]) -> None:
         """Give back all that these consumers hold."""

@@ -282,7 +282,7 @@ class Placer:
 
     def release(self, host: str, instance: str) -> None:
         """Release what an instance that has gone holds on a host."""
-        held = self._claims.held(moves.names([instance]))
+        held = self._claims.claims_of(moves.names([instance]))
         gone = moves.held_on(
             self._loader.table.view(self._clock.steady()), host, held)
         if gone:
@@ -324,7 +324,7 @@ class Placer:
         others = pipeline.located(request).difference(uuids)
         if not others and not again:
             return moves.NOWHERE
-        held = self._claims.held([*others, *moves.names(uuids)])
+        held = self._claims.claims_of([*others, *moves.names(uuids)])
         reported = self._loader.reported_nodes(others - held.keys())
         own = (self._loader.reported_nodes(uuids)
                if moves.has_tried(request) else {})

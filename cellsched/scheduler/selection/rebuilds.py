@@ -69,7 +69,7 @@ class Rebuilds:
             be there, or it is not about one
         """
         uuid = _instance(request, uuids)
-        held = self._claims.held(moves.names([uuid]))
+        held = self._claims.claims_of(moves.names([uuid]))
         nodes = {each.provider for claims in held.values() for each in claims}
         nodes.update(self._loader.reported_nodes([uuid]).values())
         hosts = self._loader.table.view(self._clock.steady())

@@ -194,7 +194,7 @@ class RequestHosts:
     def _known(self) -> tuple[set[str], set[str]]:
         """Return nodes and names of hosts that matter, room or not."""
         others = self._pipeline.located(self._request).difference(self._uuids)
-        held = self._claims.held([*others, *moves.names(self._uuids)])
+        held = self._claims.claims_of([*others, *moves.names(self._uuids)])
         providers = self._refused.union(
             each.provider for claims in held.values() for each in claims)
         roots = self._claims.roots(providers)

@@ -55,7 +55,7 @@ class BatchCase(claim_cases.ClaimStoreCase):
         self, store: base.ClaimStore, batch: Sequence[base.Claim]
     ) -> None:
         """Check that nobody has anything of what a batch asks for."""
-        self.assertEqual({}, store.held([batch[0].consumer]))
+        self.assertEqual({}, store.claims_of([batch[0].consumer]))
         for claim in batch:
             self.assertUsed(store, claim.provider, 0)
 
@@ -113,7 +113,7 @@ class ClaimBatchRaces(BatchCase):
                 self.assertEqual(
                     (scarce, resource),
                     (refusal.provider, refusal.resource))
-        held = store.held(batch[0].consumer for batch in batches)
+        held = store.claims_of(batch[0].consumer for batch in batches)
         self.assertEqual(
             {batch[0].consumer: self.by_provider(batch) for batch in winners},
             {consumer: self.by_provider(claims)
@@ -175,7 +175,7 @@ class ClaimBatches(ClaimBatchRaces):
 
         self.assertEqual([4, 0], [store.claim(batch) for _ in range(2)])
 
-        held = store.held([batch[0].consumer])[batch[0].consumer]
+        held = store.claims_of([batch[0].consumer])[batch[0].consumer]
         self.assertEqual(self.by_provider(batch), self.by_provider(held))
         for claim in batch:
             self.assertUsed(store, claim.provider, 1, **claim.resources)

@@ -36,9 +36,9 @@ class ClaimStoreCase(_Case):
         """Return another store on the same data, as another process has."""
         raise NotImplementedError()
 
-    def need(self, store: base.ClaimStore, trait: base.Trait) -> None:
+    def need(self, store: base.ClaimStore, trait: base.Capability) -> None:
         """Skip the test unless the store makes this promise."""
-        if trait not in store.traits:
+        if trait not in store.capabilities:
             self.skipTest(f'the store is not {trait.value}')
 
     def make_provider(self, store: base.ClaimStore, **has: Any) -> str:
@@ -70,7 +70,7 @@ class ClaimStoreCase(_Case):
 
     def assertHolds(self, store: base.ClaimStore, claim: base.Claim) -> None:
         """Check that a claim is all that its consumer holds."""
-        held = store.held([claim.consumer])
+        held = store.claims_of([claim.consumer])
         self.assertEqual({claim.consumer}, set(held))
         self.assertEqual(self.by_provider([claim]),
                          self.by_provider(held[claim.consumer]))
@@ -121,7 +121,7 @@ class ClaimStoreCase(_Case):
         A shared store and a peer of it take them in turns.
         """
         stores = [store]
-        if base.Trait.SHARED in store.traits:
+        if base.Capability.SHARED in store.capabilities:
             stores.append(self.make_peer(store))
         start = threading.Barrier(len(calls))
 

@@ -21,7 +21,7 @@ class GroupCase(claim_cases.ClaimStoreCase):
     def make_grouping(self) -> base.ClaimStore:
         """Return a store that has a provider for each of some hosts."""
         store = self.make_store()
-        self.need(store, base.Trait.GROUPS)
+        self.need(store, base.Capability.GROUPS)
         self.hosts = {
             host: self.make_provider(store, VCPU=100) for host in _HOSTS}
         return store
@@ -51,7 +51,7 @@ class GroupCase(claim_cases.ClaimStoreCase):
              found.hosts))
         for host in _HOSTS:
             self.assertNotIn(host, str(found))
-        self.assertEqual({}, store.held(each.consumer for each in claims))
+        self.assertEqual({}, store.claims_of(each.consumer for each in claims))
 
 
 class ClaimGroups(GroupCase):
@@ -120,7 +120,7 @@ class ClaimGroups(GroupCase):
         claim = self.member(str(uuid.uuid4()), 'h1', 'affinity')
         store.claim([claim])
 
-        [held] = store.held([claim.consumer])[claim.consumer]
+        [held] = store.claims_of([claim.consumer])[claim.consumer]
         self.assertIsNone(held.group)
 
     def test_memberships_are_told_of_who_holds_something(self) -> None:
@@ -294,7 +294,7 @@ class ClaimGroups(GroupCase):
                if outcome is None]
         self.assertEqual(
             {claim.consumer for claim in won},
-            set(store.held(claim.consumer for claim in claims)))
+            set(store.claims_of(claim.consumer for claim in claims)))
         return won
 
     def test_members_that_come_and_go_never_break_a_policy(self) -> None:
@@ -326,7 +326,7 @@ class ClaimGroups(GroupCase):
             store, [churn(number) for number in range(_THREADS)])
 
         self.assertEqual([None] * _THREADS, outcomes)
-        there = store.held(claim.consumer for claim in claims)
+        there = store.claims_of(claim.consumer for claim in claims)
         hosts: dict[str, list[str]] = {apart: [], near: []}
         for claim in claims:
             if claim.consumer in there:

@@ -36,7 +36,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
                 (claim.provider, _owner(claim)))
         self.assertEqual(wanted, {
             consumer: {(claim.provider, _owner(claim)) for claim in held}
-            for consumer, held in store.held(wanted).items()})
+            for consumer, held in store.claims_of(wanted).items()})
 
     def test_project_and_user_of_a_claim_are_told(self) -> None:
         store = self.make_store()
@@ -85,7 +85,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
 
     def test_members_of_server_groups_have_them_too(self) -> None:
         store = self.make_store()
-        self.need(store, base.Trait.GROUPS)
+        self.need(store, base.Capability.GROUPS)
         joins = base.Membership(str(uuid.uuid4()), 'h', base.AFFINITY)
         claim = dataclasses.replace(self.make_owned(
             self.make_provider(store, VCPU=8), ('a', 'b')), group=joins)
@@ -145,7 +145,7 @@ class ClaimOwners(claim_cases.ClaimStoreCase):
 
     def test_other_processes_are_told_them(self) -> None:
         store = self.make_store()
-        self.need(store, base.Trait.SHARED)
+        self.need(store, base.Capability.SHARED)
         claim = self.make_owned(
             self.make_provider(store, VCPU=8), ('a', 'b'))
         store.claim([claim])

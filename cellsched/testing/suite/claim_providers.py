@@ -207,17 +207,17 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
 
     def test_peer_is_the_same_store(self) -> None:
         store = self.make_store()
-        self.need(store, base.Trait.SHARED)
+        self.need(store, base.Capability.SHARED)
         peer = self.make_peer(store)
 
-        self.assertTrue(store.is_same(store))
-        self.assertTrue(store.is_same(peer) and peer.is_same(store))
+        self.assertTrue(store.same_backend(store))
+        self.assertTrue(store.same_backend(peer) and peer.same_backend(store))
         # Whoever it is, its claims are somewhere else.
-        self.assertFalse(store.is_same(memory.MemoryClaims()))
+        self.assertFalse(store.same_backend(memory.MemoryClaims()))
 
     def test_peer_sees_what_was_taken(self) -> None:
         store = self.make_store()
-        self.need(store, base.Trait.SHARED)
+        self.need(store, base.Capability.SHARED)
         peer = self.make_peer(store)
         token = peer.usages().token
         provider = self.make_provider(store, VCPU=2)
@@ -233,7 +233,7 @@ class ClaimProviders(claim_cases.ClaimStoreCase):
 
     def test_claims_outlive_their_store(self) -> None:
         store = self.make_store()
-        self.need(store, base.Trait.DURABLE)
+        self.need(store, base.Capability.DURABLE)
         provider = self.make_provider(store, VCPU=2)
         claim = self.make_claim(provider, VCPU=2)
         store.claim([claim])

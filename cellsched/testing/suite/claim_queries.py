@@ -16,7 +16,7 @@ class ClaimQueries(claim_cases.ClaimStoreCase):
     def make_asked(self) -> base.ClaimStore:
         """Return a store that finds providers."""
         store = self.make_store()
-        self.need(store, base.Trait.QUERY)
+        self.need(store, base.Capability.QUERY)
         return store
 
     def make_tree(

@@ -35,7 +35,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
         self.assertEqual(
             {claim.consumer for claim, outcome in zip(claims, outcomes)
              if outcome is None},
-            set(store.held(claim.consumer for claim in claims)))
+            set(store.claims_of(claim.consumer for claim in claims)))
 
     def test_claims_that_fit_are_not_refused(self) -> None:
         store = self.make_store()
@@ -188,7 +188,7 @@ class ClaimRaces(claim_cases.ClaimStoreCase):
             store, [churn(number) for number in range(_THREADS)])
 
         self.assertEqual([None] * _THREADS, outcomes)
-        held = [claim for claims in store.held(consumers).values()
+        held = [claim for claims in store.claims_of(consumers).values()
                 for claim in claims]
         self.assertEqual({claim.consumer for claim in held},
                          set(self.consumers(store)))

@@ -28,7 +28,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
         self.assertTrue(store.transfer(source, target))
 
-        held = store.held([source, target, stays])
+        held = store.claims_of([source, target, stays])
         self.assertEqual({target, stays}, set(held))
         self.assertEqual({second: {'VCPU': 4}, third: {'DISK_GB': 5}},
                          self.by_provider(held[target]))
@@ -47,7 +47,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
         self.assertTrue(store.transfer(claim.consumer, target))
 
         self.assertHolds(store, base.Claim(target, provider, {'VCPU': 8}))
-        self.assertEqual({}, store.held([claim.consumer]))
+        self.assertEqual({}, store.claims_of([claim.consumer]))
         self.assertUsed(store, provider, 1, VCPU=8)
 
     def test_transfer_from_nobody_changes_nothing(self) -> None:
@@ -141,7 +141,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     def test_consumers_are_told_in_order_and_in_pieces(self) -> None:
         store = self.make_store()
-        self.need(store, base.Trait.CONSUMER_LIST)
+        self.need(store, base.Capability.CONSUMER_LIST)
         provider = self.make_provider(store, VCPU=100)
         other = self.make_provider(store, VCPU=100, DISK_GB=100)
         # Whatever a database thinks of their order otherwise.
@@ -166,7 +166,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
 
     def test_limit_below_one_is_invalid(self) -> None:
         store = self.make_store()
-        self.need(store, base.Trait.CONSUMER_LIST)
+        self.need(store, base.Capability.CONSUMER_LIST)
         for limit in 0, -1:
             self.assertRaises(
                 exception.InvalidField, store.consumers, limit=limit)
@@ -188,7 +188,7 @@ class ClaimTransfers(claim_cases.ClaimStoreCase):
     def test_each_provider_tells_its_consumers_where_there_is_no_list(
             self) -> None:
         store = self.make_store()
-        if base.Trait.CONSUMER_LIST in store.traits:
+        if base.Capability.CONSUMER_LIST in store.capabilities:
             self.skipTest('the store has a list of its consumers')
         one, two = (self.make_provider(store, VCPU=8) for _ in range(2))
         gone, moved, *others = (self.make_claim(one, VCPU=1)

@@ -64,7 +64,7 @@ class ClaimStoreSuite(
 
         store.claim(claims)
 
-        self.assertEqual(60, len(store.held(c.consumer for c in claims)))
+        self.assertEqual(60, len(store.claims_of(c.consumer for c in claims)))
         store.release(claim.consumer for claim in claims)
         for provider in providers:
             self.assertUsed(store, provider, 0, VCPU=0)
@@ -92,7 +92,7 @@ class ClaimStoreSuite(
         store.claim(claims)
         store.claim(list(reversed(claims)))
 
-        held = store.held([consumer])[consumer]
+        held = store.claims_of([consumer])[consumer]
         self.assertEqual(self.by_provider(claims), self.by_provider(held))
         self.assertUsed(store, compute, 1, VCPU=2)
         self.assertUsed(store, storage, 1, DISK_GB=50)
@@ -105,8 +105,8 @@ class ClaimStoreSuite(
         store.claim([claim, other])
 
         self.assertEqual(
-            {claim.consumer}, set(store.held([claim.consumer, _uuid()])))
-        self.assertEqual({}, store.held([]))
+            {claim.consumer}, set(store.claims_of([claim.consumer, _uuid()])))
+        self.assertEqual({}, store.claims_of([]))
 
     # Refusals.
 
@@ -276,7 +276,7 @@ class ClaimStoreSuite(
 
         store.release([consumer])
 
-        self.assertEqual({}, store.held([consumer]))
+        self.assertEqual({}, store.claims_of([consumer]))
         self.assertHolds(store, stays)
         self.assertUsed(store, first, 1, VCPU=1)
         self.assertUsed(store, second, 0)

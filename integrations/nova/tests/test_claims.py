@@ -20,7 +20,7 @@ class TestNewServers(claimed.TestCase):
     def test_claim_says_whose_it_is(self):
         self.assertTrue(self.claims.claim(SERVERS[0], request(HOST, OTHER)))
 
-        held = self.parts.store.held(SERVERS)[SERVERS[0]]
+        held = self.parts.store.claims_of(SERVERS)[SERVERS[0]]
         self.assertEqual({HOST, OTHER}, {each.provider for each in held})
         self.assertEqual({('project', 'user')}, {
             (each.project_id, each.user_id) for each in held})

@@ -106,7 +106,7 @@ class TestShadow(shadowed.TestCase):
         self.begin()
 
         self.assertEqual(before, self.hosts.table['room:MEMORY_MB'].tolist())
-        self.assertEqual({}, self.store.held([told.SERVER]))
+        self.assertEqual({}, self.store.claims_of([told.SERVER]))
 
     def test_end_that_nobody_began_is_left_out(self):
         self.shadow.end(self.context, told.versioned(self.spec()))

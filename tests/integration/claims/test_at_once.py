@@ -79,7 +79,7 @@ class AtOnceTests(test_sql.OnPostgreSQL, claim_cases.ClaimStoreCase):
 
         self.assertEqual((1, 0), self.statements(batch))
 
-        self.assertEqual({'c', 'd'}, set(self.store.held(['c', 'd'])))
+        self.assertEqual({'c', 'd'}, set(self.store.claims_of(['c', 'd'])))
         self.assertEqual(0, self.store.claim(batch))
 
     def test_consumer_of_four_providers_is_one_statement(self):

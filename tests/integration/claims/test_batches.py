@@ -140,7 +140,7 @@ class TestPostgreSQLKilled(test_sql.OnPostgreSQL, Killed, base.TestCase):
             while self.works():
                 pass
 
-        held = store.held([batch[0].consumer])
+        held = store.claims_of([batch[0].consumer])
         self.assertIn(sum(map(len, held.values())), (0, 4))
         for claim in batch:
             self.assertFalse(store.recount(claim.provider))

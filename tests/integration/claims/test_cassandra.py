@@ -138,7 +138,7 @@ class TestCassandraClaims(
             self.make_client(url), clock.Clock(), random.Random())
         other.sync()
 
-        self.assertFalse(self.make_store().is_same(other))
+        self.assertFalse(self.make_store().same_backend(other))
 
     def test_server_that_is_not_there_is_unreachable(self):
         url = 'cassandra://a:secret@127.0.0.1:1/claims'
@@ -198,7 +198,7 @@ class TestCassandraClaims(
         self.assertUsed(store, provider, 0)
 
     def test_no_time_of_a_client_is_sent(self):
-        self.make_store().held(['anybody'])
+        self.make_store().claims_of(['anybody'])
 
         self.assertFalse(
             self.clients[0]._connected().use_client_timestamp)
@@ -218,7 +218,7 @@ class TestCassandraClaims(
             taken = [name for _, pipe in running for name in pipe.recv()]
 
         self.assertEqual(40, len(taken))
-        self.assertEqual({*taken}, {*store.held(taken)})
+        self.assertEqual({*taken}, {*store.claims_of(taken)})
         for provider in providers:
             self.assertUsed(store, provider, 20, VCPU=20)
             self.assertFalse(store.recount(provider))

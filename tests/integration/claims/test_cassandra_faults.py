@@ -97,7 +97,7 @@ class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
         self.check_told(self.open_at(url), providers, held)
 
     def check_told(self, store, providers, held):
-        told = store.held([*held])
+        told = store.claims_of([*held])
         self.assertEqual(held, {
             name: self.by_provider(batch) for name, batch in told.items()})
         for provider in providers:
@@ -318,7 +318,7 @@ class TestClientThatIsCutOff(test_cassandra.OnCassandra, FaultCase):
                 consumer = f'consumer-{number}-{len(providers)}'
                 batch = [claims.Claim(consumer, provider, {'VCPU': 2})
                          for provider in providers]
-                self.far.held(['anybody'])
+                self.far.claims_of(['anybody'])
                 self.proxy.cut(consumer, number)
 
                 self.far.claim(batch)
@@ -335,7 +335,7 @@ class TestClientThatIsCutOff(test_cassandra.OnCassandra, FaultCase):
         for number in 2, 3, 4:
             claim = self.make_claim(provider, VCPU=2)
             near.claim([claim])
-            self.far.held(['anybody'])
+            self.far.claims_of(['anybody'])
             self.proxy.cut(claim.consumer, number)
 
             self.far.release([claim.consumer])

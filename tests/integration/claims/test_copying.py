@@ -47,10 +47,10 @@ class CopyingTests:
         self.addCleanup(other.close)
         schema.SCHEMA.sync(other)
 
-        self.assertTrue(self.store.is_same(self.store))
-        self.assertTrue(self.store.is_same(self.make_peer(self.store)))
-        self.assertFalse(self.store.is_same(sql.SQLClaims(other)))
-        self.assertFalse(self.store.is_same(self.files.store()))
+        self.assertTrue(self.store.same_backend(self.store))
+        self.assertTrue(self.store.same_backend(self.make_peer(self.store)))
+        self.assertFalse(self.store.same_backend(sql.SQLClaims(other)))
+        self.assertFalse(self.store.same_backend(self.files.store()))
 
 
 class TestPostgreSQL(test_sql.OnPostgreSQL, CopyingTests, base.TestCase):

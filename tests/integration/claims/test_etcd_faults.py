@@ -164,8 +164,8 @@ class FaultCase(base.TestCase):
         won, lost = self.churn(hosts, meanwhile)
 
         self.assertEqual(HOSTS * ROOM, len(won))
-        self.assertEqual({*won}, {*store.held(won)})
-        self.assertEqual({}, store.held(lost))
+        self.assertEqual({*won}, {*store.claims_of(won)})
+        self.assertEqual({}, store.claims_of(lost))
         for host in hosts:
             self.assertFalse(store.recount(host))
 
@@ -195,7 +195,7 @@ class TestMember(FaultCase):
             proxy.drops.clear()
             claiming.result(self.timeout_s)
 
-        self.assertEqual({batch[0].consumer}, {*direct.held(
+        self.assertEqual({batch[0].consumer}, {*direct.claims_of(
             [batch[0].consumer])})
         [usage] = direct.usages(providers=[host]).usages
         self.assertEqual((1, 1), (usage.used['VCPU'], usage.consumers))

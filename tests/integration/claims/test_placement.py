@@ -95,7 +95,7 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
         for outcome in outcomes:
             if outcome is not None:
                 self.assertIsInstance(outcome, exception.ClaimConflict)
-        [held] = store.held([consumer]).get(consumer, claims_[:1])
+        [held] = store.claims_of([consumer]).get(consumer, claims_[:1])
         store.claim([held])
         self.assertHolds(store, held)
         for claim in claims_:

@@ -219,7 +219,7 @@ class FaultCase(base.TestCase):
                     for consumer, holds in worker.expected.items()}
         held = {consumer: {claim.provider: claim.resources
                            for claim in holds}
-                for consumer, holds in self.store.held(expected).items()}
+                for consumer, holds in self.store.claims_of(expected).items()}
         self.assertEqual(
             {consumer: holds for consumer, holds in expected.items() if holds},
             held)

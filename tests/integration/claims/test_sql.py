@@ -150,7 +150,7 @@ class SQLClaimsTests(suite.ClaimStoreSuite, model.ModelTests):
         self.addCleanup(database.close)
         store = sql.SQLClaims(database)
 
-        for call in store.check, store.usages, lambda: store.held(['c']):
+        for call in store.check, store.usages, lambda: store.claims_of(['c']):
             error = self.assertRaises(exception.SchemaOutOfDate, call)
             self.assertIn('cellsched-manage claims_db sync', str(error))
 
@@ -235,7 +235,7 @@ class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
 
     def test_what_cannot_be_there_is_not_found(self):
         for name in '\xe9', '\U0001f600', 'x' * 300:
-            self.assertEqual({}, self.store.held([name]))
+            self.assertEqual({}, self.store.claims_of([name]))
             self.assertEqual(
                 [], self.store.usages(providers=[name]).usages)
             self.assertEqual([], self.store.consumers(after=name))
@@ -261,7 +261,7 @@ class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
             released.join(RELEASED_S)
             self.assertFalse(released.is_alive())
 
-        self.assertEqual(set(names), set(self.store.held(
+        self.assertEqual(set(names), set(self.store.claims_of(
             [claim.consumer for claim in theirs + ours])))
 
 

@@ -195,7 +195,7 @@ class World(deployment.Deployment):
         return self._request(uuid) is not None
 
     def held(self, uuid: str) -> list[Any]:
-        return again(lambda: self.parts.claims.held([uuid])).get(uuid, [])
+        return again(lambda: self.parts.claims.claims_of([uuid])).get(uuid, [])
 
     def _paths(self, *files: str) -> list[str]:
         return [str(self.directory / f'{name}.conf') for name in files]

@@ -77,7 +77,7 @@ class Answering(fixtures.Fixture):
 
     def held_by(self, uuid: str) -> list[claims.Claim]:
         """Return what a server holds, as the claim store says."""
-        return self._parts.claims.held([uuid]).get(uuid, [])
+        return self._parts.claims.claims_of([uuid]).get(uuid, [])
 
     def check_queue(self) -> None:
         """Make sure that the scheduler's queue is of the kind in question."""

@@ -263,7 +263,7 @@ class TestDelete(ServersTestCase):
         self.assertRaises(exception.InstanceNotFound, self.servers.get,
                           self.context, self.uuid)
         self.assertEqual([], self.servers.list(self.context).servers)
-        self.assertEqual({}, self.claims.held([self.uuid]))
+        self.assertEqual({}, self.claims.claims_of([self.uuid]))
 
     def sent(self):
         return [(each.method, each.host, each.arguments['instance'].uuid)
@@ -317,7 +317,7 @@ class TestDelete(ServersTestCase):
                 'deleting',
                 self.servers.get(self.context, self.uuid).task_state)
             # What it holds is its host's to give back.
-            self.assertNotEqual({}, self.claims.held([self.uuid]))
+            self.assertNotEqual({}, self.claims.claims_of([self.uuid]))
 
     def test_deletion_is_accepted_though_no_host_can_be_told(self):
         self.put(self.uuid, self.cell, vm_state='active', task_state=None,

@@ -182,7 +182,7 @@ class TestCase(base.TestCase):
 
     def held(self, uuid):
         return {claim.provider: dict(claim.resources)
-                for claim in self.claims.held([uuid]).get(uuid, ())}
+                for claim in self.claims.claims_of([uuid]).get(uuid, ())}
 
     def row(self, uuid, cell):
         with self.cell(cell).reader() as connection:

@@ -94,7 +94,7 @@ class TestForeign(base.TestCase):
 
         self.assertEqual(([], 3, others),
                          (report.left, report.foreign, report.examples))
-        self.assertEqual({*others}, {*self.claims.held(others)})
+        self.assertEqual({*others}, {*self.claims.claims_of(others)})
 
 
 class TestCapacity(base.TestCase):
@@ -226,7 +226,7 @@ class TestGoingThrough(base.TestCase):
 
         self.auditor._repair([move])
 
-        self.assertEqual({uuid}, {*self.claims.held([uuid, name])})
+        self.assertEqual({uuid}, {*self.claims.claims_of([uuid, name])})
 
     def test_progress_goes_to_the_end(self):
         for _ in range(3):

@@ -22,7 +22,7 @@ class TestClaims(base.TestCase):
 
         self.assertMends(('S4', 'claim-leaked', uuid, 'cell1'))
 
-        self.assertEqual({}, self.claims.held([uuid]))
+        self.assertEqual({}, self.claims.claims_of([uuid]))
 
     def test_claim_of_a_buried_server_goes(self):
         uuid = self.failed()
@@ -49,7 +49,7 @@ class TestClaims(base.TestCase):
 
         self.assertMends(('S13', 'no-reason', uuid, 'cell1'))
 
-        self.assertIn(uuid, self.claims.held([uuid]))
+        self.assertIn(uuid, self.claims.claims_of([uuid]))
 
     def test_server_that_runs_unclaimed_claims(self):
         uuid = self.running()
@@ -57,7 +57,7 @@ class TestClaims(base.TestCase):
 
         self.assertMends(('S4', 'unclaimed', uuid, 'cell1'))
 
-        [claim] = self.claims.held([uuid])[uuid]
+        [claim] = self.claims.claims_of([uuid])[uuid]
         self.assertEqual((self.providers['a1'], base.SIZE),
                          (claim.provider, claim.resources))
 
@@ -284,7 +284,7 @@ class TestMoves(base.TestCase):
 
         self.assertMends(('S4', 'move-claim-leaked', uuid, 'cell1'))
 
-        self.assertEqual({uuid}, {*self.claims.held([uuid, name])})
+        self.assertEqual({uuid}, {*self.claims.claims_of([uuid, name])})
 
     def test_claim_to_move_a_deleted_server_goes(self):
         uuid = self.deleted()

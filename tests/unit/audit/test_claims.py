@@ -22,7 +22,7 @@ class TestLeakedClaims(base.TestCase):
         self.take(accepted, 'a2')
 
         self.assertEqual(0, self.leaked.release_leaked())
-        self.assertEqual({*uuids}, {*self.claims.held(uuids)})
+        self.assertEqual({*uuids}, {*self.claims.claims_of(uuids)})
         self.assertEqual(3, self.leaked.release_leaked())
 
         self.assertEqual({running, accepted}, {*self.claims.consumers()})
@@ -84,7 +84,7 @@ class TestLeakedClaims(base.TestCase):
         self.leaked.run()
         self.leaked.run()
 
-        self.assertEqual({}, self.claims.held([uuid]))
+        self.assertEqual({}, self.claims.claims_of([uuid]))
 
 
 class Unlisted:
@@ -92,7 +92,8 @@ class Unlisted:
 
     def __init__(self, store):
         self.asked = []
-        self.traits = store.traits - {claims_base.Trait.CONSUMER_LIST}
+        self.capabilities = store.capabilities - {
+            claims_base.Capability.CONSUMER_LIST}
         self._store = store
 
     def __getattr__(self, name):
@@ -102,14 +103,14 @@ class Unlisted:
         raise NotImplementedError()
 
     def consumers_of(self, provider):
-        return [consumer for consumer, held in self._store.held(
+        return [consumer for consumer, held in self._store.claims_of(
             self._store.consumers()).items()
             if any(claim.provider == provider for claim in held)]
 
-    def held(self, consumers):
+    def claims_of(self, consumers):
         asked = list(consumers)
         self.asked += asked
-        return self._store.held(asked)
+        return self._store.claims_of(asked)
 
 
 class TestLeakedClaimsOfNoList(TestLeakedClaims):

@@ -217,7 +217,7 @@ class TestUndecided(base.TestCase):
         [reason] = self.read(self.cell('cell0'), instance_faults.latest,
                              [uuid]).values()
         self.assertIn('lost', reason)
-        self.assertEqual({}, self.claims.held([uuid]))
+        self.assertEqual({}, self.claims.claims_of([uuid]))
         flavor = samples.instance(uuid).flavor
         row = self.row(uuid, 'cell0')
         self.assertEqual(
@@ -304,7 +304,7 @@ class TestDecided(base.TestCase):
 
         self.assertLeft(('S3', 'row-lost', uuid, 'cell1'))
 
-        self.assertIn(uuid, self.claims.held([uuid]))
+        self.assertIn(uuid, self.claims.claims_of([uuid]))
 
     def test_lost_record_in_cell0_is_made_again(self):
         uuid = self.failed()

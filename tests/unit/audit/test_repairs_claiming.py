@@ -64,7 +64,7 @@ class TestClaiming(base.TestCase):
 
             self.repairs.repair(*self.found(uuid))
 
-            [claim] = self.claims.held([uuid])[uuid]
+            [claim] = self.claims.claims_of([uuid])[uuid]
             self.assertEqual(
                 (self.providers['a1'], owner[0] or None, owner[1] or None),
                 (claim.provider, claim.project_id, claim.user_id))
@@ -85,7 +85,7 @@ class TestClaiming(base.TestCase):
                  for uuid in (unclaimed, elsewhere, leaked)]
         self.assertEqual([Action.CLAIM, Action.RECLAIM, Action.RELEASE],
                          [each.action for each, _ in found])
-        before = self.claims.held([unclaimed, elsewhere, leaked])
+        before = self.claims.claims_of([unclaimed, elsewhere, leaked])
         self.reader.claims = None
 
         for each, facts in found:
@@ -93,7 +93,7 @@ class TestClaiming(base.TestCase):
         self.repairs.recount(self.providers['a1'])
 
         self.assertEqual(
-            before, self.claims.held([unclaimed, elsewhere, leaked]))
+            before, self.claims.claims_of([unclaimed, elsewhere, leaked]))
         self.assertFalse(self.repairs.release(leaked, Action.RELEASE))
 
     def test_server_of_no_known_node_claims_nothing(self):
@@ -194,9 +194,9 @@ class TestReleasing(base.TestCase):
                 self.change_row(uuid, 'cell0', task_state='rebuilding')
 
             self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
-            self.assertEqual({name}, {*self.claims.held([uuid, name])})
+            self.assertEqual({name}, {*self.claims.claims_of([uuid, name])})
             self.assertTrue(self.repairs.release(uuid, Action.RELEASE_MOVE))
-            self.assertEqual({}, self.claims.held([uuid, name]))
+            self.assertEqual({}, self.claims.claims_of([uuid, name]))
 
     def test_claim_of_a_move_leaks_when_its_server_is_at_rest(self):
         for values, leaks in (

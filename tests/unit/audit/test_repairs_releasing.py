@@ -17,7 +17,7 @@ class TestRelease(base.TestCase):
 
         self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
 
-        self.assertEqual({}, self.claims.held([uuid]))
+        self.assertEqual({}, self.claims.claims_of([uuid]))
 
     def test_claim_that_does_not_leak_any_more_stays(self):
         running, accepted, undecided = (
@@ -27,7 +27,7 @@ class TestRelease(base.TestCase):
         self.forget(undecided)
         for uuid in (running, accepted, undecided):
             self.assertFalse(self.repairs.release(uuid, Action.RELEASE))
-            self.assertIn(uuid, self.claims.held([uuid]))
+            self.assertIn(uuid, self.claims.claims_of([uuid]))
 
     def test_claim_of_who_is_not_known_stays(self):
         [uuid] = samples.uuids(1)
@@ -35,7 +35,7 @@ class TestRelease(base.TestCase):
 
         self.assertFalse(self.repairs.release(uuid, Action.RELEASE))
 
-        self.assertIn(uuid, self.claims.held([uuid]))
+        self.assertIn(uuid, self.claims.claims_of([uuid]))
 
     def test_claim_of_a_move_that_goes_on_stays(self):
         uuid = self.running()
@@ -44,7 +44,7 @@ class TestRelease(base.TestCase):
 
         self.assertFalse(self.repairs.release(uuid, Action.RELEASE_MOVE))
 
-        self.assertIn(consumer, self.claims.held([consumer]))
+        self.assertIn(consumer, self.claims.claims_of([consumer]))
 
     def test_each_name_is_released_on_its_own(self):
         uuid = self.running()
@@ -53,7 +53,7 @@ class TestRelease(base.TestCase):
 
         self.assertTrue(self.repairs.release(uuid, Action.RELEASE_MOVE))
 
-        self.assertEqual({uuid}, {*self.claims.held([uuid, consumer])})
+        self.assertEqual({uuid}, {*self.claims.claims_of([uuid, consumer])})
 
     def test_claim_of_a_deleted_server_without_a_cell_goes(self):
         uuid = self.accept()
@@ -64,7 +64,7 @@ class TestRelease(base.TestCase):
 
         self.assertTrue(self.repairs.release(uuid, Action.RELEASE))
 
-        self.assertEqual({}, self.claims.held([uuid]))
+        self.assertEqual({}, self.claims.claims_of([uuid]))
 
 
 class TestOnTheWay(base.TestCase):

@@ -48,7 +48,7 @@ def facts(store):
         'held': {
             consumer: {claim.provider: dict(claim.resources)
                        for claim in claims}
-            for consumer, claims in store.held(consumers).items()},
+            for consumer, claims in store.claims_of(consumers).items()},
         'memberships': store.memberships(consumers),
         'inventories': {
             (provider, resource): has

@@ -173,7 +173,7 @@ class ModelTests:
         model, followed = Model(), {}
         token = self.store.usages().token
         for name, *args in calls:
-            if name == 'claim' and not self._has(base.Trait.GROUPS):
+            if name == 'claim' and not self._has(base.Capability.GROUPS):
                 args[1] = [None] * len(args[1])
             if name == 'poll':
                 token = self._follow(token, followed, prefix, model)
@@ -199,7 +199,7 @@ class ModelTests:
         self._follow(token, followed, prefix, model)
 
     def _has(self, trait):
-        return trait in self.store.traits
+        return trait in self.store.capabilities
 
     def _claim(self, prefix, claims, joins, owners):
         groups = [each and base.Membership(
@@ -222,7 +222,7 @@ class ModelTests:
 
     def _compare(self, prefix, model):
         consumers = [_consumer(prefix, number) for number in range(5)]
-        told = self.store.held(consumers)
+        told = self.store.claims_of(consumers)
         held = {
             int(consumer[-1]): {int(claim.provider[-1]): claim.resources
                                 for claim in claims}
@@ -233,7 +233,7 @@ class ModelTests:
             {int(consumer[-1]): {(claim.project_id, claim.user_id)
                                  for claim in claims}
              for consumer, claims in told.items()})
-        if self._has(base.Trait.CONSUMER_LIST):
+        if self._has(base.Capability.CONSUMER_LIST):
             # Nobody comes between these in the order of bytes.
             self.assertEqual(
                 [_consumer(prefix, number) for number in sorted(held)],

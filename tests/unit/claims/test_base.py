@@ -86,7 +86,7 @@ class TestClaimStoreParts(tests.TestCase):
 class TestTraits(tests.TestCase):
 
     def test_each_has_a_meaning(self):
-        self.assertEqual([*base.Trait], [*base.MEANINGS])
+        self.assertEqual([*base.Capability], [*base.MEANINGS])
 
 
 class TestInventory(tests.TestCase):

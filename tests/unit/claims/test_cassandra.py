@@ -219,7 +219,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
     def test_name_that_no_partition_can_have_is_not_found(self):
         store = self.make_store()
 
-        self.assertEqual({}, store.held(['']))
+        self.assertEqual({}, store.claims_of(['']))
         self.assertEqual([], store.usages(providers=['']).usages)
         self.assertEqual([], store.consumers_of(''))
         store.release([''])
@@ -233,7 +233,8 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
             Deaf(), clock.Clock(), random.Random(), patience_s=0.0,
             adds=True, place='cassandra://u:****@h/k')
 
-        for call in (lambda: store.held(['c']), lambda: store.release(['c']),
+        for call in (lambda: store.claims_of(['c']),
+                     lambda: store.release(['c']),
                      lambda: store.claim([self.make_claim('p', VCPU=1)]),
                      lambda: store.usages(), lambda: store.recount('p'),
                      lambda: store.set_inventory('p', {}),

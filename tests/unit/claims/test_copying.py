@@ -48,7 +48,7 @@ class MortalClaims(sql.SQLClaims):
 class Groupless(memory.MemoryClaims):
     """A store that knows of no server groups."""
 
-    traits = memory.MemoryClaims.traits - {base.Trait.GROUPS}
+    capabilities = memory.MemoryClaims.capabilities - {base.Capability.GROUPS}
 
     def memberships(self, consumers):
         return {}

@@ -55,7 +55,7 @@ class TestEachKind(copies.CopyingTestCase):
 
     def owners(self, store):
         return {(consumer, claim.project_id, claim.user_id)
-                for consumer, claims in store.held(CONSUMERS).items()
+                for consumer, claims in store.claims_of(CONSUMERS).items()
                 for claim in claims}
 
     def test_all_of_it_comes_through_a_store_that_knows_groups(self):

@@ -181,7 +181,7 @@ class TestServer(on_model.TestCase):
             client=on_model.ModelClient(servers.EtcdModel(ops_max=1)))
 
         error = self.assertRaises(
-            exception.DatabaseError, store.held, ['a', 'b'])
+            exception.DatabaseError, store.claims_of, ['a', 'b'])
 
         self.assertIn('too many operations', str(error))
 

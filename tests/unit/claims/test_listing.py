@@ -14,7 +14,8 @@ from tests.unit import base
 class UnlistedClaims(memory.MemoryClaims):
     """A store that knows the consumers of each provider alone."""
 
-    traits = memory.MemoryClaims.traits - {claims.Trait.CONSUMER_LIST}
+    capabilities = memory.MemoryClaims.capabilities - {
+        claims.Capability.CONSUMER_LIST}
 
     consumers = claims.ClaimStore.consumers
 

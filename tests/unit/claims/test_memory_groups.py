@@ -36,7 +36,7 @@ class TestMembers(tests.TestCase):
         self.store.transfer('c', 'd')
         self.claim('e')
 
-        self.assertEqual({'d', 'e'}, set(self.store.held('cde')))
+        self.assertEqual({'d', 'e'}, set(self.store.claims_of('cde')))
 
     def test_nothing_is_kept_of_a_group_that_all_left(self):
         for number in range(3):

@@ -153,7 +153,7 @@ class TestPlacementClaims(
 
         self.assertFalse(store.transfer(claim.consumer, target))
 
-        self.assertEqual({target}, {*self.store.held(
+        self.assertEqual({target}, {*self.store.claims_of(
             [claim.consumer, target])})
 
     def test_release_and_transfer_look_first(self):
@@ -201,7 +201,7 @@ class TestPlacementClaims(
 
     def test_names_that_are_no_uuids_hold_nothing(self):
         for name in 'c', 'A' * 36, str(uuid.uuid4()).upper():
-            self.assertEqual({}, self.store.held([name]))
+            self.assertEqual({}, self.store.claims_of([name]))
             self.store.release([name])
             self.assertFalse(self.store.transfer(name, str(uuid.uuid4())))
             self.assertEqual([], self.store.consumers_of(name))
@@ -245,10 +245,10 @@ class TestPlacementClaims(
         other.url = 'http://other'
         store = placement.PlacementClaims(
             other, clock.Clock(), random.Random(1))
-        self.assertFalse(self.store.is_same(store))
+        self.assertFalse(self.store.same_backend(store))
         other.server = self.client.server
         self.store.sync()
-        self.assertTrue(self.store.is_same(store))
+        self.assertTrue(self.store.same_backend(store))
 
     def test_server_that_does_not_answer_is_named(self):
         def send(request):

@@ -61,7 +61,7 @@ class TestSQLClaims(
         store.claim(batch)
 
         consumers = [claim.consumer for claim in batch]
-        self.assertEqual(1100, len(store.held(consumers)))
+        self.assertEqual(1100, len(store.claims_of(consumers)))
         self.assertEqual(1100, len(store.usages(providers=providers).usages))
         self.assertEqual(1100, len(store.usages(token).usages))
         batch[-1] = self.make_claim(providers[-1], VCPU=1)
@@ -109,7 +109,7 @@ class TestCheck(base.TestCase):
     def test_schema_that_is_not_there_names_the_command(self):
         store = sql.SQLClaims(self.make_database(synced=False))
 
-        for call in store.check, store.usages, lambda: store.held(['c']):
+        for call in store.check, store.usages, lambda: store.claims_of(['c']):
             error = self.assertRaises(exception.SchemaOutOfDate, call)
             self.assertIn('cellsched-manage claims_db sync', str(error))
 

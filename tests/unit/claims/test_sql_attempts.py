@@ -44,7 +44,7 @@ class TestAttempts(base.TestCase):
         other = {'VCPU': claims.Inventory(total=9)}
         for module, name, call, outcome in (
                 (transactions, 'take', lambda: self.store.claim(held), 1),
-                (queries, 'held', lambda: self.store.held(['c']),
+                (queries, 'held', lambda: self.store.claims_of(['c']),
                  {'c': held}),
                 (queries, 'consumers', self.store.consumers, ['c']),
                 (transactions, 'transfer',

@@ -75,7 +75,7 @@ class TestLost(base.TestCase):
 
         self.assertEqual(1, store.claim([
             claims.Claim('c', 'p0', {'VCPU': 2})]))
-        self.assertEqual({'c'}, set(store.held(['c'])))
+        self.assertEqual({'c'}, set(store.claims_of(['c'])))
 
 
 class TestProviders(base.TestCase):

@@ -96,12 +96,12 @@ class TestValidateConfig(base.CommandTestCase):
         self.assertIn('%40', found[0])
         self.assertNotIn('secret', ' '.join(found))
 
-    def test_claims_must_promise_what_is_required(self):
+    def test_claim_store_must_have_the_required_capabilities(self):
         [found] = self.problems(
             api_database={'connection': self.sqlite('api')},
             claims={'store': 'memory', 'require': 'durable'})
 
-        self.assertIn('[claims] store: a store that is durable', found)
+        self.assertIn('[claims] store: a store with the capabilities', found)
 
     def test_file_that_cannot_be_read_is_all_that_is_known(self):
         for text in ('[scheduler]\nmax_attempts\n', 'x = 1\n[a\n'):

@@ -70,7 +70,8 @@ class TestCopy(CopyTestCase):
             'new\nVerified: both stores say the same\n', ''), ran)
         names = self.source.consumers()
         self.assertEqual(names, self.target.consumers())
-        self.assertEqual(self.source.held(names), self.target.held(names))
+        self.assertEqual(self.source.claims_of(names),
+                         self.target.claims_of(names))
         self.assertEqual(
             self.source.inventories(), self.target.inventories())
 

@@ -130,7 +130,7 @@ class AgentTestCase(base.TestCase):
 
     @property
     def holds(self):
-        return bool(self.claims.held([self.uuid]))
+        return bool(self.claims.claims_of([self.uuid]))
 
     def assertState(self, *expected):
         row = self.row

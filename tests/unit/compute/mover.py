@@ -77,4 +77,4 @@ class MoverTestCase(agents.AgentTestCase):
         names = {self.uuid: 'own', moves.consumer(self.uuid): 'move'}
         nodes = {self.provider: 'host1', self.there: 'host2'}
         return {names[consumer]: nodes[claim.provider] for consumer, [claim]
-                in self.claims.held(names).items()}
+                in self.claims.claims_of(names).items()}

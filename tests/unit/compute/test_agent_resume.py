@@ -184,7 +184,7 @@ class TestResume(agents.AgentTestCase):
         self.assertState('building', None, None)
         self.assertEqual(1, len(self.conductor.sent))
         self.assertEqual([], self.driver.spawned)
-        self.assertEqual({}, self.claims.held([self.uuid]))
+        self.assertEqual({}, self.claims.claims_of([self.uuid]))
 
     def test_build_that_was_cut_off_from_its_database_goes_on_soon(self):
         left = ['Spawn']

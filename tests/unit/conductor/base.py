@@ -230,7 +230,7 @@ class TestCase(base.TestCase):
         """Return the host that an instance holds a claim on."""
         hosts = {provider: host for host, provider in self.providers.items()}
         return next((hosts[claim.provider] for claim
-                     in self.claims.held([uuid]).get(uuid, ())), None)
+                     in self.claims.claims_of([uuid]).get(uuid, ())), None)
 
     def sent(self):
         """Return what agents are told: host, instance, by cell."""

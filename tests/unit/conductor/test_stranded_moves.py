@@ -178,13 +178,13 @@ class TestStrandedMoves(mover.MoverTestCase):
 
             self.run_late(1)
 
-            self.assertEqual({name}, {*self.claims.held(late)})
+            self.assertEqual({name}, {*self.claims.claims_of(late)})
             self.assertIn(
                 f'what ended moves of instance {move.instance_uuid} claimed',
                 self.logs.output)
             mend()
             self.run_late(1)
-            self.assertEqual({}, self.claims.held(late))
+            self.assertEqual({}, self.claims.claims_of(late))
 
     def accept_another(self):
         """Have a move of another server accepted."""

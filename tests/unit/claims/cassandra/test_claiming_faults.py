@@ -52,7 +52,7 @@ class _Checks:
     def look(self):
         """Note what is held, for which there must be rows."""
         names = {*SHARED, *self.mine}
-        held = self._world.observer.held(
+        held = self._world.observer.claims_of(
             names if self._world.random.random() < 0.2 else SHARED)
         taken = dict.fromkeys(PROVIDERS, 0)
         for claimed in held.values():
@@ -78,7 +78,7 @@ class _Checks:
             wanted, [each[consumer] for each in self.seen[since - 1:]])
 
     def check_mine(self):
-        held = self._world.observer.held(self.mine)
+        held = self._world.observer.claims_of(self.mine)
         for consumer, wanted in self.mine.items():
             if wanted is not None:
                 self._test.assertEqual(
@@ -204,7 +204,7 @@ class TestClaimsThatMeetFaults(tests.TestCase):
         names = [*checks.mine, *SHARED]
         store = base.make_store(world.model, abandoned_s=0.0)
         store.release(names)
-        self.assertEqual({}, store.held(names))
+        self.assertEqual({}, store.claims_of(names))
         for provider in PROVIDERS:
             self.assertFalse(store.recount(provider))
             self.assertEqual([], store.consumers_of(provider))

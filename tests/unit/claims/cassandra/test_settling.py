@@ -133,12 +133,12 @@ class TestRemainsOfDeadClients(tests.TestCase):
             if not name.startswith('claim'):
                 continue
             names = {claim.consumer for claim in _claimed(name)}
-            before = self.make_store().held(NAMES)
+            before = self.make_store().claims_of(NAMES)
             self.assertIn({*before}, [set(), names])
             if sequel.startswith('release'):
                 gone = 'a' if sequel.endswith('first') else 'b'
                 SEQUELS[sequel](self.make_store())
-                held = self.make_store().held(NAMES)
+                held = self.make_store().claims_of(NAMES)
                 self.assertEqual({*before} - {gone}, {*held})
 
     def test_batch_is_whole_while_one_of_it_is_released(self):
@@ -148,18 +148,18 @@ class TestRemainsOfDeadClients(tests.TestCase):
             self.make_model(before)
             if self.dies_in(call, first, DONE) is None:
                 break
-            held = {*self.make_store().held(NAMES)}
+            held = {*self.make_store().claims_of(NAMES)}
             dead = self.dies_in(lambda it: it.release('a'), second, DONE)
             self.assertEqual(held - {'a'},
-                             {*self.make_store().held(NAMES)} - {'a'})
+                             {*self.make_store().claims_of(NAMES)} - {'a'})
             if dead is None:
                 self.assertEqual(held - {'a'},
-                                 {*self.make_store().held(NAMES)})
+                                 {*self.make_store().claims_of(NAMES)})
 
     def test_transfer_is_made_or_not(self):
         for name, _, client in self.remains():
             if name.startswith('transfer'):
-                held = self.make_store().held('ab')
+                held = self.make_store().claims_of('ab')
                 first = [{claim.provider: claim.resources['VCPU']
                           for claim in held.get(each, ())} for each in 'ab']
                 two = {'p0': 1, 'p1': 1}
@@ -172,7 +172,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
             for request in client.late:
                 self.model.answer(request)
             store = self.make_store()
-            held = store.held('abcd')
+            held = store.claims_of('abcd')
             rows = {name: 0 for name in PROVIDERS}
             for claim in sum(held.values(), []):
                 rows[claim.provider] += claim.resources['VCPU']
@@ -195,7 +195,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
                 for provider in PROVIDERS:
                     store.consumers_of(provider)
             taken = {provider: 0 for provider in PROVIDERS}
-            for claim in sum(store.held('abcd').values(), []):
+            for claim in sum(store.claims_of('abcd').values(), []):
                 taken[claim.provider] += claim.resources['VCPU']
             for usage in store.usages().usages:
                 self.assertEqual(
@@ -206,7 +206,7 @@ class TestRemainsOfDeadClients(tests.TestCase):
             if sequel != 'nothing':
                 continue
             store = self.make_store()
-            held = sum(store.held('abcd').values(), [])
+            held = sum(store.claims_of('abcd').values(), [])
             free = {name: 9 - sum(
                 claim.resources['VCPU'] for claim in held
                 if claim.provider == name) for name in PROVIDERS}

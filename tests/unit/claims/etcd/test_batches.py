@@ -65,7 +65,7 @@ class TestBatches(base.TestCase):
             self.store.claim(batch) for _ in range(2)])
 
         names = [claim.consumer for claim in batch]
-        self.assertEqual(set(names), set(self.peer.held(names)))
+        self.assertEqual(set(names), set(self.peer.claims_of(names)))
         self.assertEqual(sorted(names), self.peer.consumers())
         self.assertEqual(
             {2}, {usage.used['VCPU'] for usage in self.peer.usages().usages})
@@ -90,7 +90,7 @@ class TestBatches(base.TestCase):
         names = [claim.consumer for claim in batch]
 
         def look():
-            told.append(len(self.peer.held(names)))
+            told.append(len(self.peer.claims_of(names)))
             told.append(len(self.peer.consumers()))
 
         def again():
@@ -193,9 +193,9 @@ class TestBatches(base.TestCase):
         self.assertRaises(Stopped, self.store.claim, self.batch('a'))
         self.assertEqual(2, len(self.left()))
 
-        self.peer.held(['x'])
+        self.peer.claims_of(['x'])
         self.clock.advance(5)
-        self.peer.held(['x'])
+        self.peer.claims_of(['x'])
 
         self.assertEqual([], self.left())
 

@@ -297,7 +297,7 @@ class TestFaults(base.TestCase):
         store = world.store()
         names = [name for caller in callers for name in caller.held]
         told = {name: (each.provider, each.resources['VCPU'])
-                for name, [each] in store.held(names).items()}
+                for name, [each] in store.claims_of(names).items()}
         for caller in callers:
             for name, held in caller.held.items():
                 if held is not None:
@@ -310,9 +310,9 @@ class TestFaults(base.TestCase):
             Client(world, False), made, random.Random(0), ops_max=OPS_MAX)
         names = [name for caller in callers for name in caller.held]
         store.release(names)
-        store.held(names)
+        store.claims_of(names)
         made.advance(6)
-        store.held(names)
+        store.claims_of(names)
         for host in HOSTS:
             self.assertFalse(store.recount(host))
         self.assertEqual([], [

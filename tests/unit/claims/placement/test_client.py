@@ -180,9 +180,11 @@ class TestConfiguration(ClientTestCase):
 
         store = self.store(**dict(line.split(' = ') for line in lines))
 
-        self.assertEqual({claims_base.Trait.ATOMIC, claims_base.Trait.DURABLE,
-                          claims_base.Trait.SHARED, claims_base.Trait.QUERY},
-                         store.traits)
+        self.assertEqual({claims_base.Capability.ATOMIC,
+                          claims_base.Capability.DURABLE,
+                          claims_base.Capability.SHARED,
+                          claims_base.Capability.QUERY},
+                         store.capabilities)
 
     def test_store_needs_a_way_to_log_in(self):
         error = self.assertRaises(

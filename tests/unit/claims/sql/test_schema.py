@@ -50,4 +50,4 @@ class TestSchema(base.TestCase):
         self.assertEqual(
             {each: [claims.Claim(each, 'p', {'VCPU': 1})]
              for each in ('before', 'since')},
-            store.held(['before', 'since']))
+            store.claims_of(['before', 'since']))

@@ -43,7 +43,7 @@ class TestAlternates(base.TestCase):
             self.hosts = [self.selection('a2')]
             self.claim_first()
 
-            [held] = self.claims.held([self.uuid])[self.uuid]
+            [held] = self.claims.claims_of([self.uuid])[self.uuid]
             self.assertEqual(expected, (held.project_id, held.user_id))
 
     def test_host_with_room_is_claimed_once(self):

@@ -83,7 +83,7 @@ class TestBuildInstances(base.TestCase):
         self.assertEqual(['a2', 'a3'], [
             each.service_host for each in sent.arguments['host_list']])
         self.assertEqual('a1', self.holds(self.uuid))
-        [held] = self.claims.held([self.uuid])[self.uuid]
+        [held] = self.claims.claims_of([self.uuid])[self.uuid]
         self.assertEqual(
             ('project', 'user'), (held.project_id, held.user_id))
         row = self.row(self.uuid)

@@ -221,7 +221,7 @@ class TestFilterScheduler(world.DriverTestCase):
 
         self.assertEqual('big', places[0][0].service_host)
         self.assertEqual('big', decision.picks[0].first.host)
-        self.assertEqual({}, self.world.claims.held(samples.uuids(1)))
+        self.assertEqual({}, self.world.claims.claims_of(samples.uuids(1)))
         self.assertEqual([0] * 3, [
             usage.consumers for usage in self.world.claims.usages().usages])
 

@@ -42,7 +42,7 @@ class Asked(memory.MemoryClaims):
 class Mute(memory.MemoryClaims):
     """Finds nothing by query."""
 
-    traits = memory.MemoryClaims.traits - {claims.Trait.QUERY}
+    capabilities = memory.MemoryClaims.capabilities - {claims.Capability.QUERY}
 
 
 class TestProviderScheduler(world.DriverTestCase):
@@ -287,10 +287,11 @@ class TestProviderScheduler(world.DriverTestCase):
         consumer, other = (self.world.claim('host2', 1) for _ in range(2))
 
         driver.delete_instance('host1', consumer)
-        self.assertIn(consumer, self.claims.held([consumer]))
+        self.assertIn(consumer, self.claims.claims_of([consumer]))
         driver.delete_instance('host2', consumer)
 
-        self.assertEqual({other}, set(self.claims.held([consumer, other])))
+        self.assertEqual(
+            {other}, set(self.claims.claims_of([consumer, other])))
 
     def test_plan_takes_nothing(self):
         [[chosen]], decision = self.made().plan(

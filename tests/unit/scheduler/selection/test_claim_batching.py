@@ -85,7 +85,7 @@ class TestTogether(base.TestCase):
     def test_one_claims_as_the_store_does(self):
         self.assertEqual(2, self.claiming.claim(self.claims('a', 'b')))
         self.assertEqual(0, self.claiming.claim(self.claims('a', 'b')))
-        self.assertEqual(['a'], list(self.claiming.held(['a', 'c'])))
+        self.assertEqual(['a'], list(self.claiming.claims_of(['a', 'c'])))
 
     def test_those_who_wait_are_claimed_for_at_once(self):
         outcomes = self.meanwhile(
@@ -149,7 +149,7 @@ class TestTogether(base.TestCase):
 
         self.assertEqual(0, outcomes[0])
         self.assertLess(outcomes[1], 2)
-        self.assertEqual({'a', 'b', 'c'}, set(self.store.held('abc')))
+        self.assertEqual({'a', 'b', 'c'}, set(self.store.claims_of('abc')))
 
     def test_failure_of_the_store_is_that_of_all(self):
         self.store.error = exception.DatabaseUnreachable(

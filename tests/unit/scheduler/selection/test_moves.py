@@ -28,7 +28,7 @@ class TestMoves(schedulers.PlacingTestCase):
         """Return the hosts and amounts that the instance holds."""
         hosts = {uuid: host for host, uuid in self.world.providers.items()}
         return {name: (hosts[claim.provider], claim.resources['VCPU'])
-                for name, [claim] in self.world.claims.held(
+                for name, [claim] in self.world.claims.claims_of(
                     moves.names(self.uuids)).items()}
 
     def test_instance_leaves_a_host_that_is_ignored(self):
@@ -46,7 +46,7 @@ class TestMoves(schedulers.PlacingTestCase):
             {self.uuids[0]: ('project', 'user'),
              self.moved: ('project', 'user')},
             {name: (claim.project_id, claim.user_id) for name, [claim]
-             in self.world.claims.held(moves.names(self.uuids)).items()})
+             in self.world.claims.claims_of(moves.names(self.uuids)).items()})
 
     def test_instance_goes_where_it_is_sent(self):
         for wishes in (

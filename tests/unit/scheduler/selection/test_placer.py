@@ -27,7 +27,7 @@ class TestPlace(schedulers.PlacingTestCase):
             (chosen.service_host, chosen.nodename, chosen.compute_node_uuid,
              chosen.cell_uuid, chosen.availability_zone))
         self.assertEqual({}, chosen.to_dict()['limits'])
-        [claim] = self.world.claims.held([uuid])[uuid]
+        [claim] = self.world.claims.claims_of([uuid])[uuid]
         self.assertEqual(
             [claim], claims_base.of_selection(
                 uuid, chosen, project_id='project', user_id='user'))
@@ -41,7 +41,7 @@ class TestPlace(schedulers.PlacingTestCase):
 
             self.place(uuids=[uuid], **said)
 
-            [claim] = self.world.claims.held([uuid])[uuid]
+            [claim] = self.world.claims.claims_of([uuid])[uuid]
             self.assertEqual((None, None), (claim.project_id, claim.user_id))
 
     def test_batch_is_placed_in_order_and_claimed_at_once(self):
@@ -123,7 +123,7 @@ class TestPlace(schedulers.PlacingTestCase):
 
         self.assertRaises(exception.NoValidHost, self.place, uuids=[uuid])
 
-        self.assertEqual([claim], self.world.claims.held([uuid])[uuid])
+        self.assertEqual([claim], self.world.claims.claims_of([uuid])[uuid])
 
 
 class TestAlternates(schedulers.PlacingTestCase):
@@ -296,7 +296,7 @@ class TestNoValidHost(schedulers.PlacingTestCase):
         self.assertEqual({name: (4, 0) for name in self.hosts},
                          schedulers.taken(self.loader.table))
         self.assertEqual([], self.world.claims.batches)
-        self.assertEqual({}, self.world.claims.held(uuids))
+        self.assertEqual({}, self.world.claims.claims_of(uuids))
 
     def test_store_that_fails_leaves_the_table_as_it_was(self):
         self.world.claims.failure = exception.DatabaseUnreachable(

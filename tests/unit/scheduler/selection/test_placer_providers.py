@@ -40,7 +40,7 @@ class ProvidersCase(schedulers.PlacingTestCase):
         """Return what a server holds, by the names of providers."""
         names = {uuid_: name for name, uuid_ in self.world.providers.items()}
         return {names.get(each.provider, each.provider): dict(each.resources)
-                for each in self.world.claims.held([uuid]).get(uuid, ())}
+                for each in self.world.claims.claims_of([uuid]).get(uuid, ())}
 
     def room(self, made, host, name):
         """Return what is left in a column of a host."""

@@ -344,14 +344,14 @@ class TestAnyHistory(base.TestCase):
 
     def check_refusal(self, deployment, error, count, vcpus, uuids):
         """There was no room, and nothing is claimed."""
-        self.assertEqual({}, deployment.claims.held(uuids))
+        self.assertEqual({}, deployment.claims.claims_of(uuids))
         fit = sum((usage.capacity['VCPU'] - usage.used.get('VCPU', 0))
                   // vcpus for usage in deployment.claims.usages().usages)
         self.assertEqual(error.kwargs['placed'], fit)
         self.assertLess(fit, count)
 
     def check_places(self, deployment, places, uuids, alternates):
-        held = deployment.claims.held(uuids)
+        held = deployment.claims.claims_of(uuids)
         chosen = [first.compute_node_uuid for first, *_ in places]
         self.assertEqual(
             chosen, [held[uuid][0].provider for uuid in uuids])

@@ -106,8 +106,8 @@ class TestWithoutRoom(schedulers.PlacingTestCase):
     def test_who_claims_nothing_asks_for_no_claim(self):
         other, _ = self.world.placer()
         asked = []
-        held = self.world.claims.held
-        self.world.claims.held = lambda consumers: (
+        held = self.world.claims.claims_of
+        self.world.claims.claims_of = lambda consumers: (
             asked.append(consumers), held(consumers))[1]
 
         self.assertRaises(

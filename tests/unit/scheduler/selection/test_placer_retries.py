@@ -42,7 +42,7 @@ class RetryCase(schedulers.PlacingTestCase):
         """Return what the instance holds in its names, by host."""
         hosts = {uuid: host for host, uuid in self.world.providers.items()}
         return {name: (hosts[claim.provider], claim.resources['VCPU'])
-                for name, [claim] in self.world.claims.held(
+                for name, [claim] in self.world.claims.claims_of(
                     moves.names(self.uuids)).items()}
 
 
@@ -224,4 +224,4 @@ class TestMoves(RetryCase):
 
         self.assertRaises(exception.NoValidHost, self.host, 'a1')
 
-        self.assertEqual([claim], self.world.claims.held([uuid])[uuid])
+        self.assertEqual([claim], self.world.claims.claims_of([uuid])[uuid])

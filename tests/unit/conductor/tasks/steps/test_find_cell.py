@@ -55,7 +55,7 @@ class TestFindCell(leased.StepTestCase):
             (build.cell.name,
              [each.service_host for each in build.selections],
              self.holds(build.uuid)))
-        [held] = self.claims.held([build.uuid])[build.uuid]
+        [held] = self.claims.claims_of([build.uuid])[build.uuid]
         self.assertEqual(
             ('project', 'user'), (held.project_id, held.user_id))
 
