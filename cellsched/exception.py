@@ -176,9 +176,20 @@ class CellschedException(Exception):
 
 
 class Invalid(CellschedException):
+    """Base of errors in what a user or an operator gave.
+
+    An error with ``expected`` may have a ``problem``, which comes first.
+    """
+
     msg_fmt = 'Bad input.'
     code = 400
     safe = True
+
+    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+        if message is None and 'problem' in kwargs:
+            message = self.msg_fmt % {**kwargs, 'expected': (
+                f'{kwargs["problem"]}; expected {kwargs["expected"]}')}
+        super().__init__(message, **kwargs)
 
 
 class InvalidField(Invalid):

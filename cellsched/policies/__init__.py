@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of oslo.policy: who may call what of the API, unless a file says else.
+"""Rules of oslo.policy: the users that may call each method of the API.
 
-A rule has Nova's name where Nova has the call, so that an operator's
-``policy.yaml`` goes on to hold; others begin with ``cellsched``. A module has
-the rules of one part of the API.
+An operator overrides the defaults in ``policy.yaml``.
 """

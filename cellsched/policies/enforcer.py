@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking oslo.policy, with the rules here and those of operators' files."""
+"""The authorizer that checks the rules of the API, with oslo.policy."""
 
 from collections.abc import Iterator
 import contextlib
@@ -17,36 +17,37 @@ from cellsched.api import authorization
 from cellsched.clock import Clock
 from cellsched.context import RequestContext
 from cellsched import exception
-from cellsched.policies import base
 from cellsched.policies import rules
 
 LOG = log.getLogger(__name__)
 
-#: Seconds after which files are looked at again.
+#: Seconds between two checks whether the files changed.
 LOOK_S = 1
 
-#: What oslo.policy raises of a file that it cannot read, or that is no
-#: mapping of names to rules.
+#: Errors that oslo.policy raises for a file that it cannot read, or that does
+#: not map names to rules.
 _FILE_ERRORS = (cfg.ConfigFilesPermissionDeniedError, OSError, ValueError,
                 AttributeError, TypeError)
 
-#: What oslo.policy makes of a rule that it does not understand: nobody's.
-_NOBODY = '!'
+#: The check that oslo.policy substitutes for a rule that it cannot parse; it
+#: denies every call.
+_DENY = '!'
 
-#: Answers that are remembered, and characters of what they are known by.
+#: The largest cache, and the longest text in a key of the cache.
 _ANSWERS_MAX = 1000
 _LENGTH_MAX = 255
 
-#: A check of something that is not in what answers are known by.
-_OTHER = re.compile(
+#: A check whose answer depends on more than the key of the cache.
+_UNCACHEABLE = re.compile(
     r'\b(?!(?:role|rule|is_admin|project_id|user_id):)[\w.]+:')
 
-#: Rules that are ours begin so; others may be of Nova's calls alone.
+#: Prefix of the rules of this project. An unknown rule without it may belong
+#: to a call that only Nova has.
 _OURS = 'cellsched:'
 
 
 def make(conf: cfg.ConfigOpts) -> policy.Enforcer:
-    """Return an enforcer that knows the rules; it has read no file yet."""
+    """Return an enforcer with the default rules; it has read no file yet."""
     made = policy.Enforcer(conf)
     made.register_defaults(rules.list_rules())
     return made
@@ -55,7 +56,8 @@ def make(conf: cfg.ConfigOpts) -> policy.Enforcer:
 def of_command() -> policy.Enforcer:
     """Return the enforcer for the commands of oslo.policy.
 
-    They have read the files that are named on their command line.
+    These commands read their configuration files into the global
+    configuration.
     """
     return make(cfg.CONF)
 
@@ -63,11 +65,13 @@ def of_command() -> policy.Enforcer:
 def read(conf: cfg.ConfigOpts) -> policy.Enforcer:
     """Return an enforcer that has read the operator's files.
 
-    It does not read them again, so several threads may ask it.
+    The enforcer does not read the files again, so it is safe to share between
+    threads.
 
-    :raises cellsched.exception.ConfigurationInvalid: the file of the rules is
-        not there, though one was named; one cannot be read; or a rule cannot
-        be understood, refers to none or to itself, or is none of ours
+    :raises cellsched.exception.ConfigurationInvalid: the configured file does
+        not exist; a file cannot be read; or a rule cannot be parsed, refers
+        to an unknown rule or to itself, or has an unknown name that begins
+        with ``cellsched:``
     """
     made = make(conf)
     name = conf.oslo_policy.policy_file
@@ -76,54 +80,54 @@ def read(conf: cfg.ConfigOpts) -> policy.Enforcer:
         made.check_rules(raise_on_violation=True)
     except policy.InvalidDefinitionError as exc:
         raise _invalid(
-            f'rules in {name} that refer to others that there are, and not '
-            f'to themselves: {exc}') from exc
+            f'{name}: a rule refers to an unknown rule or to itself ({exc})',
+            'references to known rules, without cycles') from exc
     except _FILE_ERRORS as exc:
-        raise _invalid(
-            f'a mapping of names to rules in {name}: '
-            + ' '.join(str(exc).split())) from exc
+        raise _invalid(f'{name} cannot be read',
+                       'a mapping of names to rules, in YAML') from exc
     location = conf.get_location('policy_file', 'oslo_policy')
     if made.policy_path is None and (
             location is not None and location.location.is_user_controlled):
-        raise _invalid(f'a file that is there, not {name}')
+        raise _invalid(f'{name} does not exist',
+                       'the name of an existing file')
     for rule in made.file_rules.values():
-        if _NOBODY in str(rule.check) and _NOBODY not in rule.check_str:
-            raise _invalid(f'rules in {name} that can be understood, as that '
-                           f'of {rule.name} cannot')
+        if _DENY in str(rule.check) and _DENY not in rule.check_str:
+            raise _invalid(f'{name}: the rule {rule.name} cannot be parsed',
+                           'a check such as role:admin or rule:admin_api')
         if rule.name.startswith(_OURS) and (
                 rule.name not in made.registered_rules):
-            raise _invalid(
-                f'names of rules in {name} that there are, unlike {rule.name}')
+            raise _invalid(f'{name}: unknown rule {rule.name}',
+                           'a rule that the sample file lists')
     made.set_rules(dict(made.rules), use_conf=False)
     return made
 
 
 class _Rules:
-    """Rules as they were read, and what they answered.
+    """The rules as they were read, with a cache of their answers.
 
-    oslo.policy takes a hundred times as long for an answer as to look it up.
-    Where a rule asks another server, or somebody's own check, nothing is
-    remembered.
+    A lookup in the cache is a hundred times faster than a check by
+    oslo.policy. Nothing is cached if a rule asks an HTTP server or has a
+    custom check.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._enforcer = read(conf)
-        self._remembers = not any(
-            _OTHER.search(str(rule.check_str))
+        self._cacheable = not any(
+            _UNCACHEABLE.search(str(rule.check_str))
             for rule in self._enforcer.file_rules.values())
         self._answers: dict[Any, tuple[bool, bool]] = {}
 
     def answer(
         self, context: RequestContext, rule: str, project_id: str
     ) -> tuple[bool, bool]:
-        """Return whether an administrator asks, and may do it."""
+        """Return whether the user is an administrator, and is allowed."""
         key = (rule, project_id, context.project_id, context.user_id,
                context.system_scope, context.domain_id,
                bool(context.is_admin), *(context.roles or ()))
         found = self._answers.get(key)
         if found is None:
             found = self._ask(context, rule, project_id)
-            if self._remembers and all(
+            if self._cacheable and all(
                     not isinstance(each, str) or len(each) <= _LENGTH_MAX
                     for each in key):
                 if len(self._answers) >= _ANSWERS_MAX:
@@ -135,21 +139,22 @@ class _Rules:
         self, context: RequestContext, rule: str, project_id: str
     ) -> tuple[bool, bool]:
         target = {'project_id': project_id, 'user_id': context.user_id or ''}
-        # Without a project nothing is one's own, not what is of 'None' either.
+        # Unset values are removed: otherwise a user without a project would
+        # match a resource of the project 'None'.
         values = {name: value for name, value
                   in context.to_policy_values().items()
                   if value is not None and value != ''}
         values['is_admin'] = bool(context.is_admin) or bool(
-            self._enforcer.authorize(base.CONTEXT_IS_ADMIN, target, values))
+            self._enforcer.authorize(rules.CONTEXT_IS_ADMIN, target, values))
         return values['is_admin'], bool(
             self._enforcer.authorize(rule, target, values))
 
 
 class PolicyAuthorizer(authorization.Authorizer):
-    """Asks the rules; changes of their files are seen within a second.
+    """Allows what the rules allow; reads changed files within a second.
 
-    Files that are wrong by then are logged once, and all rules stay as they
-    were.
+    If a changed file is invalid, one error is logged and the previous rules
+    stay in force.
 
     :raises cellsched.exception.ConfigurationInvalid: see :func:`read`
     """
@@ -158,16 +163,16 @@ class PolicyAuthorizer(authorization.Authorizer):
         self._conf = conf
         self._clock = clock
         self._lock = threading.Lock()
-        self._seen = _seen(conf)
+        self._versions = _file_versions(conf)
         self._rules = _Rules(conf)
-        self._due = clock.monotonic() + LOOK_S
+        self._next_check = clock.monotonic() + LOOK_S
 
     def authorize(
         self, context: RequestContext, rule: str,
         project_id: str | None = None,
     ) -> RequestContext:
-        if self._clock.monotonic() >= self._due:
-            self._look()
+        if self._clock.monotonic() >= self._next_check:
+            self._reload()
         project = context.project_id if project_id is None else project_id
         is_admin, allowed = self._rules.answer(
             context, rule, str(project or ''))
@@ -178,26 +183,27 @@ class PolicyAuthorizer(authorization.Authorizer):
             context.is_admin = True
         return context
 
-    def _look(self) -> None:
-        """Read the files again if they changed; one thread does."""
+    def _reload(self) -> None:
+        """Read the files again if they changed, in one thread at a time."""
         if not self._lock.acquire(blocking=False):
             return
         try:
-            self._due = self._clock.monotonic() + LOOK_S
-            seen = _seen(self._conf)
-            if seen == self._seen:
+            self._next_check = self._clock.monotonic() + LOOK_S
+            versions = _file_versions(self._conf)
+            if versions == self._versions:
                 return
-            self._seen = seen
+            self._versions = versions
             self._rules = _Rules(self._conf)
-            LOG.info('The rules of policies were read again.')
+            LOG.info('Policy rules reloaded.')
         except exception.ConfigurationInvalid as exc:
-            LOG.error('The rules of policies stay as they were: %s', exc)
+            LOG.error('Policy rules not reloaded, the previous rules stay in '
+                      'force: %s', exc)
         finally:
             self._lock.release()
 
 
-def _seen(conf: cfg.ConfigOpts) -> list[Any]:
-    """Return what differs when a file of rules was changed."""
+def _file_versions(conf: cfg.ConfigOpts) -> list[Any]:
+    """Return values that change when a file of rules changes."""
     found = []
     for path in _paths(conf):
         with contextlib.suppress(OSError):
@@ -219,6 +225,6 @@ def _paths(conf: cfg.ConfigOpts) -> Iterator[pathlib.Path]:
             yield from sorted(path.iterdir())
 
 
-def _invalid(expected: str) -> exception.ConfigurationInvalid:
+def _invalid(problem: str, expected: str) -> exception.ConfigurationInvalid:
     return exception.ConfigurationInvalid(
-        field='[oslo_policy] policy_file', expected=expected)
+        field='[oslo_policy] policy_file', problem=problem, expected=expected)
