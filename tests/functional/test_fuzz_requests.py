@@ -30,7 +30,7 @@ SIZES = ('vcpus', 'memory_mb', 'root_gb', 'ephemeral_gb', 'swap')
 GOOD_ID = '00000000-0000-4000-8000-00000000600d'
 
 settings = hypothesis.settings(
-    max_examples=100, deadline=None, derandomize=True, database=None,
+    derandomize=True, database=None,
     suppress_health_check=list(hypothesis.HealthCheck))
 
 
@@ -133,7 +133,7 @@ class TestFuzz(base.TestCase):
     def test_instances_and_flags(self):
         flags = st.booleans() | fuzzing.HOSTILE
 
-        @hypothesis.settings(settings, max_examples=40)
+        @settings
         @hypothesis.given(st.fixed_dictionaries(
             {'instance_uuids': fuzzing.HOSTILE | st.lists(
                 fuzzing.UUIDS | fuzzing.HOSTILE, max_size=3)},
@@ -148,7 +148,7 @@ class TestFuzz(base.TestCase):
         spec = builders.request().obj_to_primitive()
         flavor = spec['nova_object.data']['flavor']['nova_object.data']
 
-        @hypothesis.settings(settings, max_examples=40)
+        @settings
         @hypothesis.given(st.dictionaries(
             st.sampled_from(SIZES), st.integers() | fuzzing.HOSTILE,
             min_size=1))
@@ -161,7 +161,7 @@ class TestFuzz(base.TestCase):
         check()
 
     def test_dicts(self):
-        @hypothesis.settings(settings, max_examples=50)
+        @settings
         @hypothesis.given(fuzzing.mutated(fuzzing.dicts(), most=1))
         def check(arguments):
             self.check(arguments)
@@ -173,7 +173,7 @@ class TestFuzz(base.TestCase):
             *base.USER.to_dict(), 'deadline', 'cell', 'overwrite', 'x',
             hostile.CRLF])
 
-        @hypothesis.settings(settings, max_examples=30)
+        @settings
         @hypothesis.given(st.dictionaries(
             names, fuzzing.HOSTILE, min_size=1, max_size=2))
         def check(values):

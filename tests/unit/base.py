@@ -9,6 +9,7 @@ import sys
 import fixtures
 import testtools
 
+from tests import profile  # noqa: F401, it sets how hypothesis works
 from tests.unit import compiling
 
 #: Seconds after its time in which a test is to be broken off, and what follows

@@ -43,7 +43,6 @@ class TestMask(base.TestCase):
 
     @hypothesis.given(
         st.sampled_from(SHAPES + QUERIES), PASSWORDS, st.booleans())
-    @hypothesis.settings(deadline=None)
     def test_no_part_of_a_password_is_left(self, shape, password, encoded):
         if encoded:
             password = parse.quote(password, safe='', errors='replace')
@@ -55,14 +54,12 @@ class TestMask(base.TestCase):
         self.assertTrue(masked.startswith(shape.partition('://')[0] + '://'))
 
     @hypothesis.given(PASSWORDS, PASSWORDS)
-    @hypothesis.settings(deadline=None)
     def test_passwords_in_both_places_are_left_out(self, one, other):
         masked = urls.mask(f'mysql://user:{one}@host/db?ssl_password={other}')
 
         self.assertNotIn(MARK, masked)
 
     @hypothesis.given(st.sampled_from(SHAPES), PASSWORDS)
-    @hypothesis.settings(deadline=None)
     def test_last_host_stays_readable(self, shape, password):
         # Whether a raw question mark begins the query nobody can tell.
         password = password.replace('?', '')
@@ -73,7 +70,6 @@ class TestMask(base.TestCase):
         self.assertEqual(f'****@{place}', masked[-len(place) - 5:])
 
     @hypothesis.given(st.sampled_from(QUERIES), PASSWORDS)
-    @hypothesis.settings(deadline=None)
     def test_host_before_an_encoded_query_stays_readable(
             self, shape, password):
         password = parse.quote(password, safe='', errors='replace')
@@ -83,7 +79,6 @@ class TestMask(base.TestCase):
         self.assertEqual(shape.partition('{}')[0] + '****', masked)
 
     @hypothesis.given(PASSWORDS)
-    @hypothesis.settings(deadline=None)
     def test_what_is_no_url_is_not_quoted(self, password):
         for text in (f'user:x{password}@host/db',
                      f'rabbit:/user:{password}@host/',
@@ -91,7 +86,6 @@ class TestMask(base.TestCase):
             self.assertNotIn(MARK, urls.mask(text))
 
     @hypothesis.given(PASSWORDS)
-    @hypothesis.settings(deadline=None)
     def test_url_without_a_host_is_not_taken_for_one_without_a_password(
             self, password):
         password = parse.quote(password, safe='', errors='replace')
@@ -122,7 +116,6 @@ class TestMaskText(base.TestCase):
     @hypothesis.given(
         st.lists(st.sampled_from(SHAPES + QUERIES), min_size=1, max_size=3),
         PASSWORDS, st.booleans(), st.sampled_from(('', 'no way to ', '://')))
-    @hypothesis.settings(deadline=None, max_examples=100)
     def test_no_part_of_a_password_is_left(
             self, shapes, password, encoded, before):
         if encoded:

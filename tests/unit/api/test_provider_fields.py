@@ -86,7 +86,6 @@ class TestInventories(base.TestCase):
                                  'step_size', 'allocation_ratio')),
         strategies.integers(-1, 2 ** 33) | strategies.floats()
         | strategies.none()))
-    @hypothesis.settings(deadline=None)
     def test_what_is_taken_is_an_inventory_for_claim_stores(self, fields):
         try:
             taken = provider_fields.changed({}, {'DISK_GB': fields})

@@ -116,7 +116,6 @@ class TestServerRequest(base.TestCase):
 
 class TestChecks(base.TestCase):
 
-    @hypothesis.settings(max_examples=100, deadline=None)
     @hypothesis.given(strategies.text(max_size=300))
     def test_text_is_taken_if_it_can_be_shown(self, text):
         good = text.isprintable() and text.strip() and len(text) <= 255
@@ -139,7 +138,6 @@ class TestChecks(base.TestCase):
                 'here: field: one of a, b, not '))
             self.assertLess(len(str(error)), 100)
 
-    @hypothesis.settings(max_examples=100, deadline=None)
     @hypothesis.given(strategies.integers(-5, 15))
     def test_count_is_taken_if_it_is_within_its_bounds(self, count):
         try:

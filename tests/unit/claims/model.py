@@ -8,6 +8,7 @@ from hypothesis import strategies
 
 from cellsched.claims import base
 from cellsched import exception
+from tests import profile
 
 _RESOURCES = ('DISK_GB', 'VCPU')
 
@@ -165,7 +166,7 @@ class ModelTests:
 
     @hypothesis.given(calls=CALLS)
     @hypothesis.settings(
-        deadline=None, max_examples=50,
+        profile.few_examples,
         suppress_health_check=[hypothesis.HealthCheck.differing_executors])
     def test_any_calls_have_the_outcome_that_the_model_says(self, calls):
         # Names are uuids, which some stores insist on.

@@ -13,6 +13,7 @@ from cellsched.claims import memory
 from cellsched.claims import sql
 from cellsched import exception
 from cellsched.objects import resources
+from tests import profile
 from tests.unit import base as tests
 from tests.unit.claims import copies
 from tests.unit.claims import model
@@ -280,7 +281,7 @@ class TestAnyStore(tests.TestCase):
         calls=model.CALLS, batch=strategies.integers(1, 4),
         lives=strategies.integers(0, 20))
     @hypothesis.settings(
-        deadline=None, max_examples=50,
+        profile.few_examples,
         suppress_health_check=[hypothesis.HealthCheck.differing_executors])
     def test_any_store_is_copied_though_the_copy_is_killed(
             self, calls, batch, lives):

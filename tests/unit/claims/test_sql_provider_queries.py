@@ -34,7 +34,6 @@ QUERIES = st.builds(
 
 class TestFindProviders(base.TestCase):
 
-    @hypothesis.settings(max_examples=60, deadline=None)
     @hypothesis.given(st.lists(PROVIDERS, min_size=1, max_size=6),
                       st.lists(QUERIES, min_size=1, max_size=6))
     def test_both_stores_find_the_same(self, providers, queries):

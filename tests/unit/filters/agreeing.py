@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a property test of a filter checks."""
 
-import hypothesis
-
 from cellsched.testing import builders
 from tests.unit import strategies
-
-#: What every property test runs under.
-settings = hypothesis.settings(deadline=None, max_examples=60)
 
 
 class Agreeing:

@@ -91,7 +91,6 @@ class TestAggregateImagePropertiesIsolation(
         image=st.dictionaries(
             st.sampled_from(['os', 'size', 'availability_zone', 'x']),
             st.sampled_from(['a', 'b', 1, True, False, 0, None, 'zone1'])))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, image):
         def passes(host, request):
             for each in host.aggregates:

@@ -90,7 +90,6 @@ class TestAggregateInstanceExtraSpecsFilter(
         specs=st.dictionaries(
             st.sampled_from(['a', SCOPE + 'a', 'b', 'hw:a', 'c']),
             st.sampled_from(['1', '>= 2', 's!= x', '<or> x <or> 2', ''])))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, specs):
         def passes(host, request):
             for name, requirement in request.flavor.extra_specs.items():

@@ -53,7 +53,6 @@ class TestAggregateRamFilter(_Case, base.TestCase):
 
     @hypothesis.given(hosts=strategies.hosts({'ram_allocation_ratio': RATIOS}),
                       request=strategies.requests())
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, request):
         def passes(host, request):
             wanted, total = request.flavor.memory_mb, host.total_usable_ram_mb
@@ -73,7 +72,6 @@ class TestAggregateCoreFilter(_Case, base.TestCase):
 
     @hypothesis.given(hosts=strategies.hosts({'cpu_allocation_ratio': RATIOS}),
                       request=strategies.requests())
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, request):
         def passes(host, request):
             wanted, total = request.flavor.vcpus, host.vcpus_total
@@ -95,7 +93,6 @@ class TestAggregateDiskFilter(_Case, base.TestCase):
     @hypothesis.given(
         hosts=strategies.hosts({'disk_allocation_ratio': RATIOS}),
         request=strategies.requests())
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, request):
         def passes(host, request):
             flavor, total = request.flavor, host.total_usable_disk_gb * 1024

@@ -45,7 +45,6 @@ class TestAggregateTypeAffinityFilter(
         hosts=strategies.hosts({'instance_type': st.sampled_from(
             ['small', 'large', 'small,large', '', ' tiny ,'])}),
         name=st.sampled_from(['small', 'large', 'tiny', '']))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, name):
         def passes(host, request):
             texts = [each.metadata['instance_type']

@@ -37,7 +37,6 @@ class TestAvailabilityZoneFilter(filters.FilterSuite, base.TestCase):
 
     @hypothesis.given(table=rows.ROWS, zone=strategies.sampled_from(
         [None, 'east', 'west', 'nova', 'north']))
-    @rows.settings
     def test_column_verdict_is_that_of_each_row(self, table, zone):
         self.assertKeeps(
             [zone is None or row['availability_zone'] == zone

@@ -43,7 +43,6 @@ class TestComputeFilter(filters.FilterSuite, base.TestCase):
         self.assertKeeps([True, False], hosts)
 
     @hypothesis.given(table=rows.ROWS, down_time=strategies.integers(1, 4000))
-    @rows.settings
     def test_column_verdict_is_that_of_each_row(self, table, down_time):
         self.assertKeeps(
             [keeps(row, down_time) for row in table], rows.hosts(table),

@@ -161,6 +161,5 @@ class TestComputeCapabilitiesFilter(
                 ['>= 2', '= 3', '== 1', '!= 3', 'yes', 's== yes', 'qemu',
                  '<in> e', '<or> yes <or> 3', 'False', '1', '<= 4.0', '>=']),
             max_size=3))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, specs):
         self.assertAgrees(passes, hosts, request(**specs))

@@ -101,7 +101,6 @@ class TestDifferentHostFilter(HintCase, base.TestCase):
             [False, True], hosts, self.request(SERVERS[:100] * 1000))
 
     @hypothesis.given(**TABLES)
-    @rows.settings
     def test_column_verdict_is_that_of_each_row(self, table, located, named):
         self.assertAgrees(table, located, named,
                           lambda row, theirs: row not in theirs)
@@ -130,7 +129,6 @@ class TestSameHostFilter(HintCase, base.TestCase):
             [True, False], hosts, self.request(SERVERS[:100] * 1000))
 
     @hypothesis.given(**TABLES)
-    @rows.settings
     def test_column_verdict_is_that_of_each_row(self, table, located, named):
         self.assertAgrees(table, located, named,
                           lambda row, theirs: row in theirs)

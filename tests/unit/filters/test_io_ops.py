@@ -36,7 +36,6 @@ class TestIoOpsFilter(
         self.assertTrue(self.plugin.local)
 
     @hypothesis.given(hosts=strategies.hosts(), limit=st.integers(0, 12))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, limit):
         self.assertAgrees(
             lambda host, _: host.num_io_ops < limit, hosts,
@@ -66,7 +65,6 @@ class TestAggregateIoOpsFilter(
     @hypothesis.given(hosts=strategies.hosts({
         'max_io_ops_per_host': st.sampled_from(
             ['3', ' 9 ', '0', 'x', '', '1,2'])}))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts):
         def passes(host, request):
             texts = [each.metadata['max_io_ops_per_host'].strip()

@@ -60,7 +60,6 @@ class TestIsolatedHostsFilter(
         images=st.lists(st.sampled_from(['a', 'c']), max_size=2),
         names=st.lists(st.sampled_from(['alpha', 'gamma', 'beta'])),
         restrict=st.booleans())
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(
             self, hosts, image, images, names, restrict):
         def passes(host, request):

@@ -214,7 +214,6 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
                          request(['=', '$room:CUSTOM_X', 0]))
 
     @hypothesis.given(hosts=HOSTS, query=QUERIES)
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, query):
         try:
             self.assertAgrees(
@@ -225,7 +224,6 @@ class TestJsonFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
             hypothesis.reject()
 
     @hypothesis.given(table=TABLES, query=QUERIES, data=st.data())
-    @agreeing.settings
     def test_verdict_is_the_same_without_the_other_hosts(
         self, table, query, data
     ):

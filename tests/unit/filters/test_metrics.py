@@ -49,7 +49,6 @@ class TestMetricsFilter(
             st.sampled_from('abc'), max_size=3).map(
             lambda names: reported(*names))),
         names=st.lists(st.sampled_from('abc'), max_size=3))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, names):
         self.assertAgrees(
             lambda host, request: all(

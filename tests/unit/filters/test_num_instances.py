@@ -36,7 +36,6 @@ class TestNumInstancesFilter(filters.FilterSuite, base.TestCase):
         self.assertFalse(self.plugin.run_filter_once_per_request)
 
     @hypothesis.given(table=rows.ROWS, limit=strategies.integers(1, 5))
-    @rows.settings
     def test_column_verdict_is_that_of_each_row(self, table, limit):
         self.assertKeeps(
             [row['num_instances'] < limit for row in table],
@@ -67,7 +66,6 @@ class TestAggregateNumInstancesFilter(
     @hypothesis.given(table=tables.hosts({
         'max_instances_per_host': strategies.sampled_from(
             ['5', ' 30 ', '0', 'x', '', '1,2'])}), request=tables.requests())
-    @rows.settings
     def test_column_verdict_is_that_of_each_row(self, table, request):
         def passes(host, request):
             texts = [each.metadata['max_instances_per_host'].strip()

@@ -54,7 +54,6 @@ class TestRamFilter(_Case, base.TestCase):
             ram_allocation_ratio=[1.0, 16.0, 1.0]))
 
     @hypothesis.given(hosts=strategies.hosts(), request=strategies.requests())
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, request):
         def passes(host, request):
             wanted = request.flavor.memory_mb
@@ -90,7 +89,6 @@ class TestCoreFilter(_Case, base.TestCase):
             cpu_allocation_ratio=[1.0, 16.0]), vcpus=5)
 
     @hypothesis.given(hosts=strategies.hosts(), request=strategies.requests())
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, request):
         def passes(host, request):
             wanted = request.flavor.vcpus
@@ -140,7 +138,6 @@ class TestDiskFilter(_Case, base.TestCase):
             disk_allocation_ratio=[1.0, 16.0]), root_gb=5)
 
     @hypothesis.given(hosts=strategies.hosts(), request=strategies.requests())
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, request):
         def passes(host, request):
             flavor = request.flavor

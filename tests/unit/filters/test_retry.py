@@ -57,7 +57,6 @@ class TestRetryFilter(agreeing.Agreeing, filters.FilterSuite, base.TestCase):
         hosts=strategies.hosts(), tried=st.lists(st.tuples(
             st.sampled_from(['alpha', 'beta', 'gamma', 'Gamma']),
             st.sampled_from(['host1', 'host2', 'host3', None])), max_size=4))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, tried):
         self.assertAgrees(
             lambda host, _: (host.host, host.nodename) not in tried

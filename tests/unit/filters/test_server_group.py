@@ -84,7 +84,6 @@ class TestServerGroupAffinityFilter(
 
     @hypothesis.given(
         hosts=strategies.hosts(), members=MEMBERS, names=NAMES)
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, members, names):
         on = [instance for uuid in hosts['uuid']
               for instance in hosts.instances_on(uuid) if instance in members]
@@ -176,7 +175,6 @@ class TestServerGroupAntiAffinityFilter(
     @hypothesis.given(
         hosts=strategies.hosts(), members=MEMBERS, most=st.integers(1, 3),
         own=st.sampled_from(strategies.UUIDS), names=NAMES)
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(
             self, hosts, members, most, own, names):
         def passes(host, request):

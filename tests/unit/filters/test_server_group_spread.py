@@ -16,7 +16,6 @@ from cellsched.testing import builders
 from cellsched.testing.suite import filters
 from cellsched.weighers import resources
 from tests.unit import base
-from tests.unit.filters import agreeing
 from tests.unit import strategies
 
 MEMBERS = strategies.UUIDS
@@ -188,7 +187,6 @@ class TestServerGroupSpreadFilter(filters.FilterSuite, base.TestCase):
         hosts=strategies.hosts(), members=st.sets(st.sampled_from(MEMBERS)),
         domain=st.sampled_from(['cell', 'az', 'host']),
         skew=st.integers(1, 4))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(
             self, hosts, members, domain, skew):
         attribute = {'cell': 'cell', 'az': 'availability_zone',

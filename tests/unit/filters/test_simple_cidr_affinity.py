@@ -75,7 +75,6 @@ class TestSimpleCIDRAffinityFilter(
         hosts=strategies.hosts(host_ip=st.integers(0, 255).map(
             lambda number: f'10.0.{number % 2}.{number}')),
         last=st.integers(0, 255), size=st.integers(24, 32))
-    @agreeing.settings
     def test_column_verdict_is_that_of_each_row(self, hosts, last, size):
         def passes(host, request):
             *start, end = map(int, host.host_ip.split('.'))

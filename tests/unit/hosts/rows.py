@@ -2,7 +2,6 @@
 """Random hosts as rows of plain Python, which a column form must agree with.
 """
 
-import hypothesis
 from hypothesis import strategies
 
 from cellsched.testing import builders
@@ -24,9 +23,6 @@ ROW = strategies.fixed_dictionaries({
 })
 
 ROWS = strategies.lists(ROW, max_size=12)
-
-#: What every property test runs under.
-settings = hypothesis.settings(deadline=None, max_examples=60)
 
 
 def hosts(rows, **kwargs):

@@ -12,6 +12,7 @@ from cellsched.hosts import column_sources
 from cellsched.hosts import columns
 from cellsched.hosts import document
 from cellsched.testing import builders
+from tests import profile
 from tests.unit import base
 
 KINDS = {
@@ -70,7 +71,7 @@ class TestFilled(base.TestCase):
 
     @hypothesis.given(strategies.lists(VALUES, min_size=1, max_size=5),
                       strategies.sampled_from(sorted(KINDS)))
-    @hypothesis.settings(max_examples=200, deadline=None)
+    @profile.many_examples
     def test_whatever_is_said_fits_a_table_and_a_snapshot(self, said, kind):
         # An agent's report is JSON.
         said = json.loads(json.dumps(said))

@@ -14,6 +14,7 @@ from cellsched.hosts.document import load
 from cellsched.hosts.document import parse
 from cellsched.hosts import sharing
 from cellsched.testing import builders
+from tests import profile
 from tests.unit import base
 from tests.unit import strategies
 
@@ -85,7 +86,7 @@ class TestSnapshot(base.TestCase):
 
     @hypothesis.given(strategies.tables(
         {'note': hypothesis.strategies.text(max_size=3)}))
-    @hypothesis.settings(max_examples=50, deadline=None)
+    @profile.few_examples
     def test_any_hosts_are_the_same_afterwards(self, hosts):
         made = taken(hosts)
 

@@ -176,7 +176,6 @@ class TestColumns(ReadingTestCase):
                           'values': st.lists(ANYTHING, max_size=3),
                           'codes': st.lists(ANYTHING, max_size=3)}),
                       st.sampled_from(KINDS))
-    @hypothesis.settings(max_examples=100, deadline=None)
     def test_anything_is_two_values_or_refused(self, given, spec):
         try:
             found = list(self.read(given, spec))
@@ -206,7 +205,6 @@ class TestDocuments(ReadingTestCase):
                 error.field.startswith(f'columns.{name}'), error.field)
 
     @hypothesis.given(st.sampled_from(places(GOOD)), ANYTHING)
-    @hypothesis.settings(max_examples=100, deadline=None)
     def test_document_with_anything_in_it_is_read_or_refused(self, path, said):
         document = copy.deepcopy(GOOD)
         inside = document

@@ -10,6 +10,7 @@ from hypothesis import strategies
 from cellsched.hosts import columns
 from cellsched.hosts import table
 from cellsched.testing import builders
+from tests import profile
 from tests.unit import base
 from tests.unit.hosts import taking
 
@@ -219,4 +220,4 @@ class TestTableAgainstModel(base.TestCase):
     def test_table_holds_what_a_dict_would(self):
         stateful.run_state_machine_as_test(
             TableMachine, settings=hypothesis.settings(
-                deadline=None, max_examples=50, stateful_step_count=20))
+                profile.few_examples, stateful_step_count=20))

@@ -201,7 +201,6 @@ class Model:
 
 class TestAnyOrder(base.TestCase):
 
-    @hypothesis.settings(deadline=None, max_examples=150)
     @hypothesis.given(st.lists(st.one_of(
         st.tuples(st.just('take'), st.integers(0, 1), st.dictionaries(
             st.sampled_from(('one', 'two', 'pool')), st.integers(1, 2),

@@ -300,7 +300,6 @@ class TestInstances(base.TestCase):
         self.assertEqual(['i', 'k'], self.part.instances_on(uuid))
 
     @hypothesis.given(strategies.hosts(), st.data())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_counts_of_some_are_those_of_all(self, hosts, data):
         rows = np.flatnonzero(data.draw(st.lists(
             st.booleans(), min_size=len(hosts), max_size=len(hosts))))

@@ -7,6 +7,7 @@ import hypothesis
 from hypothesis import strategies
 
 from cellsched.listing import merge
+from tests import profile
 from tests.unit import base
 
 SEQUENCES = strategies.lists(
@@ -35,7 +36,7 @@ def read(sources):
 
 class TestMerged(base.TestCase):
 
-    @hypothesis.settings(max_examples=200, deadline=None)
+    @profile.many_examples
     @hypothesis.given(
         SEQUENCES, strategies.lists(strategies.integers(0, 9)),
         strategies.integers(1, 4), strategies.integers(0, 5),

@@ -80,7 +80,6 @@ class TestPages(base.TestCase):
                 return pages[:-1]
             marker = page[-1].uuid
 
-    @hypothesis.settings(max_examples=60, deadline=None)
     @hypothesis.given(SERVERS, ORDERS, strategies.integers(1, 5))
     def test_pages_show_each_server_once_in_order(self, rows, keys, limit):
         made = self.fill(rows)

@@ -317,7 +317,6 @@ class TestWhere(ReadingTestCase):
 
 class TestAnything(ReadingTestCase):
 
-    @hypothesis.settings(max_examples=100, deadline=None)
     @hypothesis.given(st.fixed_dictionaries({}, optional={
         'num_instances': ANYTHING, 'is_bfv': ANYTHING,
         'image': things('id', 'size', 'tags', 'properties'),

@@ -156,7 +156,6 @@ def told(spec):
 
 class TestThereAndBack(base.TestCase):
 
-    @hypothesis.settings(max_examples=100, deadline=None)
     @hypothesis.given(SPECS)
     def test_request_stays_what_it_is(self, spec):
         wire_ = serializer.Serializer()

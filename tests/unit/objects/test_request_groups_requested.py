@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from cellsched import exception
 from cellsched.objects import request_groups
 from cellsched.objects import resources
+from tests import profile
 from tests.unit.objects import groups
 
 PORT = groups.PORT
@@ -211,7 +212,7 @@ class TestBounds(groups.TestCase):
 class TestHostileInput(groups.TestCase):
 
     @hypothesis.settings(
-        max_examples=200, deadline=None,
+        profile.many_examples,
         suppress_health_check=[hypothesis.HealthCheck.too_slow])
     @hypothesis.given(
         st.dictionaries(st.builds(

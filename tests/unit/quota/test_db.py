@@ -9,6 +9,7 @@ from cellsched.db.api import models
 from cellsched import exception
 from cellsched.quota import base as quota
 from cellsched.testing import databases
+from tests import profile
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.quota import projects
@@ -274,7 +275,7 @@ class TestAdmit(QuotaTestCase):
 
 class TestEveryOrder(base.TestCase):
 
-    @hypothesis.settings(max_examples=50, deadline=None)
+    @profile.few_examples
     @hypothesis.given(
         st.integers(0, 6), st.integers(0, 8),
         st.lists(st.tuples(

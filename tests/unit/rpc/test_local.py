@@ -8,6 +8,7 @@ import hypothesis
 from hypothesis import strategies
 import oslo_messaging
 
+from tests import profile
 from tests.unit.rpc import base
 
 JSON = strategies.recursive(
@@ -48,7 +49,7 @@ class TestMessages(base.LocalTestCase):
         self.start(Endpoint())
         client = self.client()
 
-        @hypothesis.settings(deadline=None, max_examples=50)
+        @profile.few_examples
         @hypothesis.given(value=JSON)
         def check(value):
             self.assertEqual(value, client.call({}, 'echo', value=value))

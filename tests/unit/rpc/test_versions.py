@@ -16,7 +16,6 @@ class TestCanSend(base.TestCase):
     def test_everything_may_be_sent_without_a_cap(self):
         self.assertTrue(versions.can_send('99.9', None))
 
-    @hypothesis.settings(max_examples=100, deadline=None)
     @hypothesis.given(NUMBERS, NUMBERS, NUMBERS, NUMBERS)
     def test_same_major_version_and_no_newer_minor_may_be_sent(
             self, major, minor, cap_major, cap_minor):

@@ -138,7 +138,6 @@ class TestUnread(base.TestCase):
                  'host)'], unread(extra_specs={name: ''}))
 
     @hypothesis.settings(
-        max_examples=100, deadline=None,
         suppress_health_check=[hypothesis.HealthCheck.too_slow])
     @hypothesis.given(
         st.sets(NAMES, max_size=4),

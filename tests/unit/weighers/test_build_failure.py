@@ -37,7 +37,6 @@ class TestBuildFailureWeigher(weighers.WeigherSuite, base.TestCase):
                          multiplier.tolist())
 
     @hypothesis.given(hosts=strategies.hosts())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, hosts):
         plugin, request = builders.plugin(self.plugin), builders.request()
         self.assertEqual(

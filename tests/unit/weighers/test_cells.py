@@ -62,7 +62,6 @@ class TestCrossCellWeigher(weighers.WeigherSuite, base.TestCase):
     @hypothesis.given(
         hosts=strategies.hosts(cell=st.sampled_from(CELLS)),
         cell=st.sampled_from(CELLS) | st.none(), allowed=st.booleans())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, hosts, cell, allowed):
         request = move(cell, allow_cross_cell_move=allowed)
 
@@ -135,7 +134,6 @@ class TestCellFailureWeigher(weighers.WeigherSuite, base.TestCase):
             st.sampled_from(FAILING), st.integers(0, 500)),
         cells=st.lists(st.sampled_from(FAILING), max_size=9),
         later_s=st.floats(0.0, 1e4))
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, failures, cells, later_s):
         scores = builders.plugin(self.plugin).score(
             hosts(failures, cells, later_s), builders.request())
@@ -185,7 +183,6 @@ class TestCellFreeWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
 
     @hypothesis.given(hosts=strategies.hosts())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, hosts):
         by_cell = {}
         strategies.scored_by_rows(

@@ -25,7 +25,6 @@ class TestHypervisorVersionWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual(1.0, plugin.multiplier(builders.hosts()))
 
     @hypothesis.given(hosts=strategies.hosts())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, hosts):
         plugin, request = builders.plugin(self.plugin), builders.request()
         self.assertEqual(

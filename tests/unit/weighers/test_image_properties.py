@@ -91,7 +91,6 @@ class TestImagePropertiesWeigher(weighers.WeigherSuite, base.TestCase):
         hosts=strategies.hosts(image_props=SERVERS), setting=SETTINGS,
         image=st.dictionaries(st.sampled_from([*NAMES, 'os_type']),
                               st.sampled_from(VALUES)))
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, hosts, setting, image):
         ratios = dict(setting)
 

@@ -24,7 +24,6 @@ class TestIoOpsWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (plugin.minval, plugin.maxval))
 
     @hypothesis.given(hosts=strategies.hosts())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, hosts):
         plugin, request = builders.plugin(self.plugin), builders.request()
         self.assertEqual(

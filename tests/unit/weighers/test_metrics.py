@@ -110,7 +110,6 @@ class TestMetricsWeigher(weighers.WeigherSuite, base.TestCase):
             metadata={'metrics_weight_multiplier': MULTIPLIERS},
             metrics=st.just('') | METRICS),
         setting=SETTINGS, multiplier=st.sampled_from([0.0, 1.0]))
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(
             self, hosts, setting, multiplier):
         plugin = builders.plugin(

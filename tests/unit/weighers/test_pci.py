@@ -24,7 +24,6 @@ class TestPCIWeigher(weighers.WeigherSuite, base.TestCase):
                           pci_weight_multiplier=-0.1)
 
     @hypothesis.given(hosts=strategies.hosts())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, hosts):
         # Where none has a device, all are alike.
         hypothesis.assume(hosts['free_pci_devices'].any())

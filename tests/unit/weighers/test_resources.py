@@ -24,7 +24,6 @@ class TestCPUWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
 
     @hypothesis.given(table=rows.ROWS)
-    @rows.settings
     def test_column_score_is_that_of_each_row(self, table):
         self.assertScores(
             [row['vcpus_total'] * row['cpu_allocation_ratio']
@@ -45,7 +44,6 @@ class TestDiskWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
 
     @hypothesis.given(table=rows.ROWS)
-    @rows.settings
     def test_column_score_is_that_of_each_row(self, table):
         self.assertScores([row['free_disk_mb'] for row in table],
                           rows.hosts(table))
@@ -64,7 +62,6 @@ class TestRAMWeigher(weighers.WeigherSuite, base.TestCase):
         self.assertEqual((0, None), (self.plugin.minval, self.plugin.maxval))
 
     @hypothesis.given(table=rows.ROWS)
-    @rows.settings
     def test_column_score_is_that_of_each_row(self, table):
         self.assertScores([row['free_ram_mb'] for row in table],
                           rows.hosts(table))

@@ -90,7 +90,6 @@ class TestRows(base.TestCase):
         hosts=strategies.hosts(), group=GROUPS, kind=st.sampled_from([
             (soft_affinity.ServerGroupSoftAffinityWeigher, 1),
             (soft_affinity.ServerGroupSoftAntiAffinityWeigher, -1)]))
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_column_score_is_that_of_each_row(self, hosts, group, kind):
         plugin, sign = kind
         request = builders.request(**({'group': group} if group else {}))

@@ -12,7 +12,6 @@ from tests.unit.claims import test_sql_provider_queries
 
 class TestFindProviders(tests.TestCase):
 
-    @hypothesis.settings(max_examples=100, deadline=None)
     @hypothesis.given(
         st.lists(test_sql_provider_queries.PROVIDERS, min_size=1, max_size=6),
         st.lists(test_sql_provider_queries.QUERIES, min_size=1, max_size=6))

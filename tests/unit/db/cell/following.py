@@ -7,6 +7,7 @@ from hypothesis import strategies
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import hosts
 from cellsched.db.cell import services
+from tests import profile
 from tests.unit.db import samples
 
 _hosts = strategies.sampled_from(('a', 'b'))
@@ -85,7 +86,7 @@ class Tests(Writing):
     # Each class has a database of its own, and is a test of its own.
     @hypothesis.given(CALLS)
     @hypothesis.settings(
-        deadline=None, max_examples=30,
+        profile.few_examples,
         suppress_health_check=[hypothesis.HealthCheck.differing_executors])
     def test_who_follows_knows_what_one_knows_who_reads_all(self, calls):
         self.database = self.make_database()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies
 
 from cellsched.notify.payloads import envelope
@@ -42,7 +41,6 @@ class TestPlain(base.TestCase):
         self.assertEqual([1, 2], envelope.members_of([1, 2]))
         self.assertEqual([], envelope.members_of(None))
 
-    @settings(max_examples=100, deadline=None)
     @given(strategies.recursive(
         LEAVES, lambda inner: strategies.lists(inner)
         | strategies.dictionaries(strategies.text(max_size=3), inner)))

@@ -96,7 +96,6 @@ class TestThrough(base.TestCase):
         self.assertEqual([0, 2], first.rows.tolist())
 
     @hypothesis.given(st.data())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_each_host_is_rejected_once_or_left(self, data):
         count = data.draw(st.integers(1, 30))
         stages = [toys.Filter(

@@ -49,7 +49,6 @@ class TestCapacity(base.TestCase):
         self.assertTrue(inspect.getdoc(capacity.Capacity))
 
     @hypothesis.given(table=rows.ROWS, wanted=strategies.integers(1, 100))
-    @rows.settings
     def test_column_verdict_is_that_of_each_row(self, table, wanted):
         hosts = rows.hosts(table)
         stage = capacity.Capacity('VCPU', wanted)

@@ -349,7 +349,6 @@ class TestAgainstRows(base.TestCase):
         vcpus=strategies.integers(0, 3),
         memory_mb=strategies.integers(0, 4096),
         root_gb=strategies.integers(0, 3))
-    @hypothesis.settings(rows.settings, max_examples=100)
     def test_hosts_weights_and_order_are_the_same(
             self, table, limit, multipliers, zone, vcpus, memory_mb, root_gb):
         decision = pipeline.Pipeline(

@@ -133,7 +133,6 @@ class TestRecheck(base.TestCase):
         self.assertEqual([], found.rejections(self.request))
 
     @hypothesis.given(strategies.data())
-    @hypothesis.settings(deadline=None, max_examples=60)
     def test_result_is_that_of_asking_everything_again(self, data):
         count = data.draw(strategies.integers(1, 12))
         room = data.draw(strategies.lists(

@@ -9,11 +9,10 @@ from cellsched import exception
 from cellsched.scheduler.decision import pipeline
 from cellsched.testing import builders
 from cellsched.weighers import metrics
+from tests import profile
 from tests.unit import base
 from tests.unit.scheduler import toys
 from tests.unit.scheduler import weights
-
-SETTINGS = hypothesis.settings(deadline=None, max_examples=50)
 
 
 class Narrowing(toys.Filter):
@@ -41,7 +40,7 @@ class TestWeights(base.TestCase):
 
     @hypothesis.given(world=weights.worlds(), multipliers=weights.settings(),
                       data=st.data())
-    @SETTINGS
+    @profile.few_examples
     def test_sum_of_all_weighers_is_that_of_the_formula(
             self, world, multipliers, data):
         decision = self.decision(data, world, multipliers)
@@ -53,7 +52,7 @@ class TestWeights(base.TestCase):
 
     @hypothesis.given(world=weights.worlds(), multipliers=weights.settings(),
                       data=st.data())
-    @SETTINGS
+    @profile.few_examples
     def test_shares_of_a_host_add_up_to_its_weight(
             self, world, multipliers, data):
         decision = self.decision(data, world, multipliers)
@@ -68,7 +67,7 @@ class TestWeights(base.TestCase):
 
     @hypothesis.given(world=weights.worlds(), multipliers=weights.settings(),
                       data=st.data())
-    @SETTINGS
+    @profile.few_examples
     def test_weights_after_a_host_was_chosen_are_those_made_anew(
             self, world, multipliers, data):
         # What is begun in a cell can put all of its hosts out at a time.

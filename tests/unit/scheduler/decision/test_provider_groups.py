@@ -14,6 +14,7 @@ from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision import required_traits
 from cellsched.testing import builders
+from tests import profile
 from tests.unit import base
 
 CLASSES = ('CUSTOM_A', 'CUSTOM_B')
@@ -219,7 +220,7 @@ def groups_(draw):
 
 class TestColumns(base.TestCase):
 
-    @hypothesis.settings(deadline=None, max_examples=400)
+    @profile.many_examples
     @hypothesis.given(
         hosts=st.lists(trees(), min_size=1, max_size=4),
         zones=st.lists(zones_, min_size=4, max_size=4),

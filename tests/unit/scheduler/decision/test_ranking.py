@@ -10,7 +10,6 @@ import numpy as np
 from cellsched.scheduler.decision import ranking
 from cellsched.testing import builders
 from tests.unit import base
-from tests.unit.hosts import rows
 from tests.unit.scheduler import toys
 
 _BOUND = st.none() | st.integers(-3, 3)
@@ -109,7 +108,6 @@ class TestScaled(base.TestCase):
 
     @hypothesis.given(scores=st.lists(_SCORE, min_size=1, max_size=9),
                       bounds=st.tuples(_BOUND, _BOUND))
-    @rows.settings
     def test_result_is_that_of_plain_python(self, scores, bounds):
         hypothesis.assume(None in bounds or bounds[0] < bounds[1])
         # What is nearly one number is scaled by chance.
@@ -214,7 +212,6 @@ class TestOrder(base.TestCase):
     @hypothesis.given(
         weights=st.lists(st.integers(-3, 3), max_size=80),
         count=st.integers(1, 90), data=st.data())
-    @rows.settings
     def test_order_is_that_of_a_stable_sort(self, weights, count, data):
         def drawn():
             return np.array(data.draw(st.lists(

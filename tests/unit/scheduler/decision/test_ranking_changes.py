@@ -10,7 +10,6 @@ import numpy as np
 from cellsched.scheduler.decision import ranking
 from cellsched.testing import builders
 from tests.unit import base
-from tests.unit.hosts import rows
 from tests.unit.scheduler import toys
 
 
@@ -105,7 +104,6 @@ class TestChange(base.TestCase):
         bounds=st.tuples(st.none() | st.integers(-3, 0),
                          st.none() | st.integers(1, 3)),
         times=st.none() | st.integers(-2, 2), data=st.data())
-    @rows.settings
     def test_changed_weights_are_those_of_the_scores_as_they_are(
             self, scores, bounds, times, data):
         count = len(scores)

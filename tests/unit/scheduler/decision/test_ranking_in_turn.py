@@ -83,7 +83,6 @@ class TestRankings(base.TestCase):
         steps=st.lists(_STEPS, max_size=8), out=st.lists(_ROW, max_size=2),
         multipliers=st.tuples(
             *[st.sampled_from([-1.5, 0.0, 1.0, 3.0])] * 4))
-    @hypothesis.settings(deadline=None, max_examples=150)
     def test_they_are_those_of_a_table_that_knows_of_no_other(
             self, steps, out, multipliers):
         filters = [toys.Filter(lambda hosts: np.isin(

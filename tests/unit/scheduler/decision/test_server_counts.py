@@ -12,6 +12,7 @@ from cellsched.scheduler.decision import capacity
 from cellsched.scheduler.decision import provider_groups
 from cellsched.scheduler.decision import server_counts
 from cellsched.testing import builders
+from tests import profile
 from tests.unit import base
 from tests.unit.scheduler.decision import test_provider_groups
 
@@ -55,7 +56,7 @@ def placed(table, request):
 
 class TestServerCounts(base.TestCase):
 
-    @hypothesis.settings(deadline=None, max_examples=300)
+    @profile.many_examples
     @hypothesis.given(
         hosts=st.lists(hosts_(), min_size=1, max_size=4),
         zones=st.lists(test_provider_groups.zones_, min_size=4, max_size=4),

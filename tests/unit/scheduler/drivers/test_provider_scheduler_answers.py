@@ -4,6 +4,7 @@
 import hypothesis
 
 from cellsched import exception
+from tests import profile
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world as hosts
@@ -19,7 +20,7 @@ def told(places):
 
 class TestAnswers(base.TestCase):
 
-    @hypothesis.settings(max_examples=40, deadline=None)
+    @profile.few_examples
     @hypothesis.given(states.STATES, states.REQUESTS)
     def test_answers_are_those_of_the_filter_scheduler(self, state, requests):
         with states.World(*states.CELLS) as world:

@@ -11,6 +11,7 @@ from cellsched import exception
 from cellsched.filters import all_hosts
 from cellsched.host_manager import loader
 from cellsched.testing import builders
+from tests import profile
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world
@@ -307,7 +308,7 @@ HOSTS = strategies.lists(
 
 class TestAnyHistory(base.TestCase):
 
-    @hypothesis.settings(deadline=None, max_examples=40)
+    @profile.few_examples
     @hypothesis.given(hosts=HOSTS, events=EVENTS)
     def test_capacity_is_kept_and_tables_are_right(self, hosts, events):
         with schedulers.World('cell1', 'cell2') as deployment:

@@ -11,6 +11,7 @@ from cellsched import objects
 from cellsched.scheduler.decision import destinations
 from cellsched.scheduler.selection import moves
 from cellsched.testing import builders
+from tests import profile
 from tests.unit.db import samples
 from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
@@ -144,7 +145,7 @@ class TestRetry(RetryCase):
 
         self.assertEqual('a1', self.host(group=group, uuids=other))
 
-    @hypothesis.settings(max_examples=50, deadline=None)
+    @profile.few_examples
     @hypothesis.given(
         st.lists(st.sampled_from(['a1', 'a2', 'a3', 'b1', 'b2']),
                  max_size=4, unique=True), st.booleans())

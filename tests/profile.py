@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two sizes of the test suite, and all that differs between them.
+
+``CELLSCHED_TEST_PROFILE`` selects one:
+
+``default``
+    Each fact once, at a size that finds most faults, in ten minutes.
+``full``
+    Second proofs as well: other drivers and servers, more seeds, more
+    examples, a process killed at each step, and tests that need a real clock.
+
+A test asks this module how many seeds, claims, clients or examples it uses,
+and marks what only the full profile runs. Nothing else reads the variable.
+"""
+
+from collections.abc import Callable
+import os
+from typing import Any
+from typing import TypeVar
+import unittest
+
+import hypothesis
+
+VARIABLE = 'CELLSCHED_TEST_PROFILE'
+
+NAMES = ('default', 'full')
+
+#: Begins the reason of each test that the default profile leaves out.
+LEFT_OUT = 'full profile: '
+
+AnyTest = TypeVar('AnyTest', bound=Callable[..., Any])
+AnyClass = TypeVar('AnyClass', bound=type[unittest.TestCase])
+
+
+def _selected() -> str:
+    name = os.environ.get(VARIABLE) or 'default'
+    if name not in NAMES:
+        raise ValueError(f'{VARIABLE}={name}: unknown profile; expected '
+                         f'{" or ".join(NAMES)}')
+    return name
+
+
+NAME = _selected()
+FULL = NAME == 'full'
+
+
+def size(default: int, full: int) -> int:
+    """Return one of two sizes of a test, by the profile."""
+    return full if FULL else default
+
+
+#: Examples that hypothesis tries where a test has no decorator of its own.
+EXAMPLES = size(20, 100)
+
+# Hypothesis has loaded a profile for CI or for work by hand; this adds to it.
+hypothesis.settings.register_profile(
+    NAME, hypothesis.settings(), max_examples=EXAMPLES, deadline=None)
+hypothesis.settings.load_profile(NAME)
+
+#: For tests whose examples take long: whole decisions, databases, servers.
+few_examples = hypothesis.settings(max_examples=size(10, 50))
+
+#: For tests whose examples are cheap and whose inputs are many.
+many_examples = hypothesis.settings(max_examples=size(20, 300))
+
+
+def full_only(reason: str) -> Callable[[AnyTest], AnyTest]:
+    """Have only the full profile run a test or the tests of a class.
+
+    Servers and fixtures of a class are not started for them.
+
+    :param reason: where the fact is tested by default, or why a default run
+        cannot test it
+    """
+    if FULL:
+        return lambda test: test
+    return unittest.skip(LEFT_OUT + reason)
+
+
+def by_default(*names: str, reason: str) -> Callable[[AnyClass], AnyClass]:
+    """Have only the full profile run the tests of a class, except some.
+
+    :param names: tests of the class, or inherited ones, that run by default
+    :param reason: as that of :func:`full_only`
+    """
+    def mark(cls: AnyClass) -> AnyClass:
+        tests = unittest.defaultTestLoader.getTestCaseNames(cls)
+        unknown = set(names).difference(tests)
+        if unknown:
+            raise ValueError(f'{cls.__name__} has no {min(unknown)}')
+        for name in set(tests).difference(names):
+            # The class that it is inherited from keeps it.
+            setattr(cls, name, full_only(reason)(getattr(cls, name)))
+        return cls
+
+    return mark
