@@ -49,6 +49,28 @@ def size(default: int, full: int) -> int:
     return full if FULL else default
 
 
+#: Seeds of the simulation, and of each claim store's in it.
+SIMULATION_SEEDS = size(125, 1000)
+STORE_SEEDS = size(24, 60)
+
+#: Seeds whose trace is compared between processes.
+TRACED_SEEDS = size(3, 10)
+
+#: Seeds of models of claim stores whose servers or clients fail.
+FAULT_SEEDS = size(20, 60)
+COSTLY_FAULT_SEEDS = size(4, 12)
+
+#: Claims of processes that race in a store; fewer where one takes long.
+RACING_CLAIMS = size(80, 400)
+SLOW_RACING_CLAIMS = size(40, 80)
+SLOWEST_RACING_CLAIMS = size(20, 40)
+
+#: Rounds of transactions that race for rows.
+RACING_ROUNDS = size(4, 10)
+
+#: Requests that a model and the real server are compared with.
+COMPARED_REQUESTS = size(150, 500)
+
 #: Examples that hypothesis tries where a test has no decorator of its own.
 EXAMPLES = size(20, 100)
 
@@ -77,10 +99,13 @@ def full_only(reason: str) -> Callable[[AnyTest], AnyTest]:
     return unittest.skip(LEFT_OUT + reason)
 
 
-def by_default(*names: str, reason: str) -> Callable[[AnyClass], AnyClass]:
+def by_default(
+    *names: str, reason: str, own: bool = False
+) -> Callable[[AnyClass], AnyClass]:
     """Have only the full profile run the tests of a class, except some.
 
     :param names: tests of the class, or inherited ones, that run by default
+    :param own: run by default what the class itself defines, too
     :param reason: as that of :func:`full_only`
     """
     def mark(cls: AnyClass) -> AnyClass:
@@ -88,7 +113,8 @@ def by_default(*names: str, reason: str) -> Callable[[AnyClass], AnyClass]:
         unknown = set(names).difference(tests)
         if unknown:
             raise ValueError(f'{cls.__name__} has no {min(unknown)}')
-        for name in set(tests).difference(names):
+        kept = {*names, *(vars(cls) if own else ())}
+        for name in set(tests) - kept:
             # The class that it is inherited from keeps it.
             setattr(cls, name, full_only(reason)(getattr(cls, name)))
         return cls

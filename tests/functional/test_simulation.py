@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thousand orders in which things happen; in none a promise is broken.
+"""Many orders in which things happen; in none a promise is broken.
 
 ``tools/test.sh simulation --seed N`` runs one of them again.
 """
@@ -15,20 +15,23 @@ from cellsched.simulator import arena
 from cellsched.simulator import faults
 from cellsched.simulator.outcome import SimulationOutcome
 from cellsched.simulator import simulation
+from tests import profile
 from tests.unit import base
 
-#: Seeds of one test.
-SEEDS = 125
+#: Tests that share the seeds.
+SHARES = 8
 
-#: Prints what ten seeds do.
+#: Prints what some seeds do.
 _TRACES = '''
+import sys
+
 from cellsched.simulator import arena
 from cellsched.simulator import simulation
 import hashlib
 import logging
 logging.disable(logging.CRITICAL)
 shared = arena.Arena()
-for seed in range(10):
+for seed in range(int(sys.argv[1])):
     trace = simulation.Simulation(shared, seed).run().trace
     print(len(trace), hashlib.sha256(repr(trace).encode()).hexdigest())
 '''
@@ -55,21 +58,18 @@ class SimulationTestCase(base.TestCase):
 class TestSeeds(SimulationTestCase):
     """Whatever goes wrong."""
 
-    def run_seeds(self, first):
-        for seed in range(first, first + SEEDS):
-            self.assertKept(seed)
 
-
-def _seeds(number):
+def _seeds(share):
     def test(self):
-        self.run_seeds(number * SEEDS)
+        for seed in range(share, profile.SIMULATION_SEEDS, SHARES):
+            self.assertKept(seed)
 
     return test
 
 
 # As several tests they are shared among processes, and one sees how far it is.
-for number in range(8):
-    setattr(TestSeeds, f'test_seeds_from_{number * SEEDS:04}', _seeds(number))
+for share in range(SHARES):
+    setattr(TestSeeds, f'test_seeds_of_share_{share}', _seeds(share))
 
 
 class TestSimulation(SimulationTestCase):
@@ -94,9 +94,11 @@ class TestSimulation(SimulationTestCase):
     def test_seed_says_everything(self):
         """Neither the order of sets nor that of threads does."""
         said = [subprocess.run(
-            [sys.executable, '-W', 'ignore', '-c', _TRACES], check=True,
+            [sys.executable, '-W', 'ignore', '-c', _TRACES,
+             str(profile.TRACED_SEEDS)], check=True,
             capture_output=True, text=True,
             env={**os.environ, 'PYTHONHASHSEED': number}).stdout
             for number in ('1', '2')]
-        self.assertEqual(10, len(said[0].splitlines()))
+        self.assertEqual(
+            profile.TRACED_SEEDS, len(said[0].splitlines()))
         self.assertEqual(*said)

@@ -21,6 +21,7 @@ from cellsched.db.api import models
 from cellsched.db.cell import instances
 from cellsched.simulator import arena
 from cellsched.simulator import simulation
+from tests import profile
 from tests.unit import base
 
 #: Seeds to try before a guard counts as one that nobody would miss.
@@ -87,6 +88,9 @@ def change_anyhow(connection, uuids, transition, values, now, expected):
     return _change(connection, uuids, transition, values, now, {})
 
 
+@profile.by_default(
+    'test_fence_of_the_lease', 'test_uniqueness_of_rows',
+    reason='more guards whose absence the simulation notices')
 class TestSimulationProof(base.TestCase):
 
     def setUp(self):

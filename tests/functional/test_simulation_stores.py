@@ -12,9 +12,10 @@ from cellsched.simulator import claim_servers
 from cellsched.simulator import faults
 from cellsched.simulator import simulation
 from tests.functional import test_simulation
+from tests import profile
 
-#: Seeds of one test, each for every store.
-SEEDS = 20
+#: Tests that share the seeds of a store.
+SHARES = 3
 
 
 class StoresTestCase(test_simulation.SimulationTestCase):
@@ -32,18 +33,18 @@ class TestSeeds(StoresTestCase):
     """Whatever goes wrong."""
 
 
-def _seeds(name, number):
+def _seeds(name, share):
     def test(self):
-        for seed in range(number * SEEDS, (number + 1) * SEEDS):
+        for seed in range(share, profile.STORE_SEEDS, SHARES):
             self.assertKept(seed, None, None, name)
 
     return test
 
 
 for name in claim_servers.KINDS:
-    for number in range(3):
-        setattr(TestSeeds, f'test_seeds_of_{name}_from_{number * SEEDS:02}',
-                _seeds(name, number))
+    for share in range(SHARES):
+        setattr(TestSeeds, f'test_seeds_of_{name}_share_{share}',
+                _seeds(name, share))
 
 
 class TestServers(StoresTestCase):

@@ -9,10 +9,16 @@ from typing import Any
 from tests.integration import base
 from tests.integration.nova import caller
 from tests.integration import servers
+from tests import profile
 
 RUN = pathlib.Path(__file__).resolve().parents[2] / 'benchmarks' / 'run.py'
 
 
+@profile.by_default(
+    'test_builds_are_told_with_what_each_process_spends',
+    'test_calls_are_held_against_calls_of_nothing',
+    'test_nova_is_told_beside_the_manager_in_its_place',
+    reason='more benchmarks of a kind that runs by default')
 class TestBenchmarks(base.TestCase):
 
     def setUp(self) -> None:

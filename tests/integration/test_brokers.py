@@ -25,6 +25,7 @@ from tests.integration import base
 from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
+from tests import profile
 
 ADMIN = context.admin()
 
@@ -122,6 +123,10 @@ class BrokerTestCase(base.TestCase):
             self.assertNotIn(piece, written)
 
 
+@profile.by_default(
+    'test_error_says_where_and_why', 'test_service_ends_with_one_line',
+    'test_one_host_that_accepts_is_enough',
+    reason='more processes whose broker refuses them')
 class TestRefusing(BrokerTestCase):
 
     def setUp(self) -> None:
@@ -244,6 +249,7 @@ class TestPasswords(BrokerTestCase):
         self.assertIn('percent-encoded', line)
 
 
+@profile.full_only('a service that waits for its broker for some time')
 class TestAway(BrokerTestCase):
 
     def test_service_waits_for_its_broker_and_works_when_it_comes(self):
@@ -265,6 +271,7 @@ class TestAway(BrokerTestCase):
         self.assert_quiet(service)
 
 
+@profile.full_only('the broker of a cell; by default it is that of the API')
 class TestCell(BrokerTestCase):
 
     def test_refusing_broker_of_a_cell_keeps_no_other_waiting(self):

@@ -5,11 +5,13 @@ from cellsched.testing import deployment
 from tests.functional import base as stories
 from tests.integration import base
 from tests.integration import mariadb
+from tests import profile
 
 #: A name with a character that takes four bytes.
 NAME = '\U0001f600 web'
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestBuilds(stories.TestCase, base.TestCase):
 
     def setUp(self):

@@ -15,6 +15,7 @@ from tests.integration.nova import news
 from tests.integration.nova import wishes
 from tests.integration import processes
 from tests.integration import serving
+from tests import profile
 from tests.unit.scheduler import test_demand_catalogue
 
 NAMES = pathlib.Path(__file__).parent / 'nova' / 'names.py'
@@ -28,6 +29,8 @@ class TestQuorumQueues(
         self.world.check_queue()
 
 
+@profile.by_default(
+    own=True, reason='classic queues; the calls are proven on quorum queues')
 class TestClassicQueues(
         answers.Answers, moves.Moves, news.News, wishes.Wishes):
     quorum = False

@@ -18,6 +18,7 @@ from tests.integration.nova import caller
 from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
+from tests import profile
 
 INTEGRATION = pathlib.Path(environment.__file__).parents[1]
 
@@ -106,6 +107,8 @@ class TestPackage(TestCase):
             self.assertIn(name, line)
 
 
+@profile.full_only(
+    'whole Novas: by default those of the package run, and its commands')
 class TestFunctional(TestCase):
 
     def test_tests_of_nova_pass_with_this_scheduler(self):
@@ -125,6 +128,9 @@ class TestFunctional(TestCase):
         self.assertGreaterEqual(passed, len(TESTS))
 
 
+@profile.by_default(
+    'test_shadow_agrees_with_the_scheduler_of_nova',
+    reason='whole Novas: by default there is one story')
 class TestWholeNova(TestCase):
     """Tests of the package in whole Novas, of one process each."""
 

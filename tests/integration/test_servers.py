@@ -22,6 +22,7 @@ from tests.integration import processes
 from tests.integration import servers
 from tests.integration import serving
 from tests.integration import sharing
+from tests import profile
 
 #: Where Python finds the tests.
 ROOT = str(pathlib.Path(__file__).parents[2])
@@ -210,6 +211,9 @@ class TestMariaDB(DatabaseTests, TestCase):
                     'SELECT @@innodb_flush_log_at_trx_commit')))
 
 
+@profile.by_default(
+    'test_tests_that_are_killed_leave_nothing',
+    reason='other ends of a run; one that is killed cleans up nothing itself')
 class TestEnd(base.TestCase):
     """Nothing is left, however the end comes."""
 

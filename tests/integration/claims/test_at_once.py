@@ -20,6 +20,7 @@ from cellsched.testing.suite import claim_cases
 from cellsched.testing.suite import claim_races
 from tests.integration import base
 from tests.integration.claims import test_sql
+from tests import profile
 from tests.unit.db import recording
 
 
@@ -298,6 +299,8 @@ class TestAtOnce(AtOnceTests, base.TestCase):
     race = claim_races.ClaimRaces.race
 
 
+@profile.full_only(
+    'a further isolation; the rules are proven in read committed')
 class TestAtOnceInSerializable(AtOnceTests, base.TestCase):
     """There the two ways lose to each other, which the suite has."""
 

@@ -15,6 +15,7 @@ from tests.integration import base
 from tests.integration.claims import claimants
 from tests.integration.claims import test_sql
 from tests.integration import servers
+from tests import profile
 from tests.unit.claims.sql import base as sqlite
 
 
@@ -103,10 +104,12 @@ class Killed(Forking, claim_batches.BatchCase):
         self.assertEqual({batch[0].consumer}, {*store.consumers()})
 
 
+@profile.full_only('SQLite; the processes race on PostgreSQL')
 class TestSQLiteProcesses(OnSQLite, Processes, sqlite.TestCase):
     pass
 
 
+@profile.full_only('SQLite; the process is killed on PostgreSQL')
 class TestSQLiteKilled(OnSQLite, Killed, sqlite.TestCase):
     pass
 
@@ -156,6 +159,8 @@ class TestPostgreSQLKilled(test_sql.OnPostgreSQL, Killed, base.TestCase):
                 'AND pid != pg_backend_pid()'))
 
 
+@profile.full_only(
+    'a second driver; the rules are proven with psycopg2')
 class TestPsycopgProcesses(TestPostgreSQLProcesses):
 
     parameters = '&prepare_threshold=0'
@@ -163,9 +168,11 @@ class TestPsycopgProcesses(TestPostgreSQLProcesses):
     by_driver = staticmethod(servers.by_psycopg)
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDBProcesses(test_sql.OnMariaDB, Processes, base.TestCase):
     pass
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDBKilled(test_sql.OnMariaDB, Killed, base.TestCase):
     pass

@@ -20,6 +20,7 @@ from tests.integration.claims import claimants
 from tests.integration.claims import closing
 from tests.integration.claims import disagreeing
 from tests.integration import servers
+from tests import profile
 
 
 class OnCassandra:
@@ -72,6 +73,8 @@ def configured(**changed):
     return conf[options.GROUP]
 
 
+@profile.by_default(
+    own=True, reason='the published suite; by default it runs on PostgreSQL')
 class TestCassandraClaims(
         OnCassandra, suite.ClaimStoreSuite, base.TestCase):
 
@@ -224,6 +227,8 @@ class TestCassandraClaims(
             self.assertFalse(store.recount(provider))
 
 
+@profile.by_default(
+    own=True, reason='the published suite; by default it runs on PostgreSQL')
 class TestWhereTheServerCannotAdd(
         OnCassandra, claim_races.ClaimRaces, base.TestCase):
     """As of a server that compares and sets."""
@@ -241,6 +246,8 @@ class TestWhereTheServerCannotAdd(
         self.assertUsed(store, provider, 1, VCPU=2)
 
 
+@profile.full_only(
+    'clocks that disagree; the rules are proven on PostgreSQL')
 class TestClocksThatDisagree(
         disagreeing.DisagreeingClocks, OnCassandra, base.TestCase):
 
@@ -256,6 +263,8 @@ class TestClocksThatDisagree(
         return made
 
 
+@profile.full_only(
+    'clocks that disagree; the rules are proven on PostgreSQL')
 class TestTimesOfClients(TestClocksThatDisagree):
     """As of clients that send with each request what time they have."""
 
@@ -268,6 +277,8 @@ class TestTimesOfClients(TestClocksThatDisagree):
         return made
 
 
+@profile.full_only(
+    'clocks that disagree; the rules are proven on PostgreSQL')
 class TestTimesOfClientsWhereTheServerCannotAdd(TestTimesOfClients):
 
     adds = False

@@ -26,6 +26,7 @@ from tests.integration import base
 from tests.integration import cassandra as server
 from tests.integration.claims import test_cassandra
 from tests.integration import serving
+from tests import profile
 
 #: Has the tests run that need three nodes, and a minute to start them.
 VARIABLE = 'CELLSCHED_CASSANDRA_CLUSTER'
@@ -110,6 +111,7 @@ class FaultCase(claim_cases.ClaimStoreCase, base.TestCase):
                      for provider in providers])
 
 
+@profile.full_only('a real server that dies; by default a model does')
 class TestServerThatIsKilled(FaultCase):
 
     def test_claims_go_on_when_it_is_back_and_none_is_lost(self):
@@ -296,6 +298,8 @@ def _shut(end):
         end.shutdown(socket.SHUT_RDWR)
 
 
+@profile.full_only(
+    'a real server whose answers are lost; by default a model loses them')
 class TestClientThatIsCutOff(test_cassandra.OnCassandra, FaultCase):
 
     def setUp(self):

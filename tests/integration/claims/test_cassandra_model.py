@@ -8,6 +8,7 @@ from cellsched.claims.cassandra import requests
 from cellsched.simulator.servers import cassandra
 from tests.integration import base
 from tests.integration.claims import test_cassandra
+from tests import profile
 
 PROVIDERS = ('p', 'q')
 NAMES = ('a', 'b', 'c')
@@ -17,7 +18,7 @@ WRITES = (requests.WriteConsumer, requests.ChangeProvider,
           requests.SetInventory, requests.SetFigures, requests.WriteTree)
 
 #: Requests that are compared.
-COUNT = 500
+COUNT = profile.COMPARED_REQUESTS
 
 
 class TestModel(test_cassandra.OnCassandra, base.TestCase):

@@ -9,6 +9,7 @@ from cellsched import clock
 from cellsched.db import session
 from tests.integration import base
 from tests.integration.claims import test_sql
+from tests import profile
 from tests.unit.claims import copies
 
 
@@ -57,5 +58,6 @@ class TestPostgreSQL(test_sql.OnPostgreSQL, CopyingTests, base.TestCase):
     pass
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(test_sql.OnMariaDB, CopyingTests, base.TestCase):
     pass

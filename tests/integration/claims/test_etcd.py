@@ -12,6 +12,7 @@ from tests.integration import base
 from tests.integration.claims import closing
 from tests.integration.claims import disagreeing
 from tests.integration import etcd as servers
+from tests import profile
 
 
 class OnEtcd:
@@ -43,6 +44,9 @@ class OnEtcd:
         return self.make_store()
 
 
+@profile.by_default(
+    'test_last_places_go_to_as_many_as_fit',
+    reason='the published suite; by default it runs on PostgreSQL')
 class TestEtcdClaims(OnEtcd, suite.ClaimStoreSuite, base.TestCase):
     pass
 
@@ -51,6 +55,8 @@ class TestClosing(closing.ClosedWithItsParts, OnEtcd, base.TestCase):
     pass
 
 
+@profile.full_only(
+    'clocks that disagree; the rules are proven on PostgreSQL')
 class TestClocksThatDisagree(
         disagreeing.DisagreeingClocks, OnEtcd, base.TestCase):
     pass

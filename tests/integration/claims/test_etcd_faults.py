@@ -21,6 +21,7 @@ from cellsched.simulator.servers import etcd as models
 from tests.integration import base
 from tests.integration import etcd as servers
 from tests.integration import serving
+from tests import profile
 
 CALLERS = 8
 
@@ -170,6 +171,11 @@ class FaultCase(base.TestCase):
             self.assertFalse(store.recount(host))
 
 
+@profile.by_default(
+    'test_lost_answer_is_found_out',
+    'test_who_was_away_while_the_server_compacted_is_told_all',
+    'test_server_that_is_down_is_named_and_no_password',
+    reason='a real server that dies; by default a model does')
 class TestMember(FaultCase):
 
     def test_claims_survive_a_killed_member(self):

@@ -14,6 +14,7 @@ from cellsched.testing.suite import claim_groups
 from tests.integration import base
 from tests.integration.claims import test_sql
 from tests.integration import servers
+from tests import profile
 
 
 class GroupingTests(claim_groups.GroupCase):
@@ -80,10 +81,15 @@ class TestGrouping(test_sql.OnPostgreSQL, GroupingTests, base.TestCase):
     pass
 
 
+@profile.by_default(
+    'test_it_is_the_lock_that_has_them_counted',
+    reason='MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(test_sql.OnMariaDB, GroupingTests, base.TestCase):
     pass
 
 
+@profile.full_only(
+    'a second driver; the rules are proven with psycopg2')
 class TestByPsycopg(TestGrouping):
 
     parameters = '&prepare_threshold=0'

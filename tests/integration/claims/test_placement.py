@@ -24,6 +24,7 @@ from tests.integration import base
 from tests.integration.claims import disagreeing
 from tests.integration import placement as placement_server
 from tests.integration import servers
+from tests import profile
 
 
 def make_client(url, timeout=base.PATIENCE_S):
@@ -65,6 +66,8 @@ class OnPlacement:
         return self.make_store()
 
 
+@profile.by_default(
+    own=True, reason='the published suite; by default it runs on PostgreSQL')
 class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
 
     #: Whether who races has a store of his own.
@@ -157,6 +160,8 @@ class TestPlacementClaims(OnPlacement, suite.ClaimStoreSuite, base.TestCase):
         self.assertUsed(store, provider, 0)
 
 
+@profile.full_only(
+    'clocks that disagree; the rules are proven on PostgreSQL')
 class TestClocksThatDisagree(
         disagreeing.DisagreeingClocks, OnPlacement, base.TestCase):
     pass

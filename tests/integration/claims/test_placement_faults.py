@@ -19,6 +19,7 @@ from tests.integration import base
 from tests.integration.claims import test_placement
 from tests.integration import placement as placement_server
 from tests.integration import servers
+from tests import profile
 
 #: Processes' worth of stores that claim at a time, and calls of each.
 CLIENTS, CALLS = 3, 5
@@ -230,6 +231,7 @@ class FaultCase(base.TestCase):
         self.assertEqual([], capacity.check(self.store, 1000))
 
 
+@profile.full_only('a real server that dies; by default a model does')
 class TestFaults(FaultCase):
 
     def test_placement_that_dies_under_load_loses_and_leaks_nothing(self):
@@ -272,6 +274,7 @@ class TestFaults(FaultCase):
         self.check(workers)
 
 
+@profile.full_only('a real server that dies; by default a model does')
 class TestDatabase(FaultCase):
 
     def database(self):

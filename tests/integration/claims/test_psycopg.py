@@ -12,6 +12,7 @@ from tests.integration import base
 from tests.integration.claims import test_at_once
 from tests.integration.claims import test_sql
 from tests.integration import servers
+from tests import profile
 from tests.unit.claims import model
 
 
@@ -22,12 +23,16 @@ class ByPsycopg:
     by_driver = staticmethod(servers.by_psycopg)
 
 
+@profile.full_only(
+    'a second driver; the rules are proven with psycopg2')
 class TestRaces(ByPsycopg, test_sql.OnPostgreSQL, model.ModelTests,
                 claim_groups.ClaimGroups, claim_owners.ClaimOwners,
                 claim_races.ClaimRaces, base.TestCase):
     """What the whole suite says of the other driver is not said again."""
 
 
+@profile.full_only(
+    'a second driver; the rules are proven with psycopg2')
 class TestSerializable(ByPsycopg, test_sql.OnPostgreSQL,
                        claim_groups.ClaimGroups, claim_races.ClaimRaces,
                        base.TestCase):
@@ -35,5 +40,7 @@ class TestSerializable(ByPsycopg, test_sql.OnPostgreSQL,
     isolation = 'serializable'
 
 
+@profile.full_only(
+    'a second driver; the rules are proven with psycopg2')
 class TestAtOnce(ByPsycopg, test_at_once.TestAtOnce):
     pass

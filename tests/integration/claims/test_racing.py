@@ -12,15 +12,18 @@ from tests.integration import etcd
 from tests.integration import mariadb
 from tests.integration.nova import caller
 from tests.integration import servers
+from tests import profile
 
 COMMAND = pathlib.Path(__file__).parents[3] / 'benchmarks' / 'racing.py'
 
-SIZE = {'processes': 4, 'clients': 8, 'rounds': 2, 'claims': 400}
+SIZE = {'processes': 4, 'clients': 8, 'rounds': 2,
+        'claims': profile.RACING_CLAIMS}
 
 #: The same for servers that take long for each claim, and for Placement, which
 #: spends half a second of a processor on one that many race for.
-FEW = {**SIZE, 'claims': 80}
-FEWER = {'processes': 4, 'clients': 4, 'rounds': 1, 'claims': 40}
+FEW = {**SIZE, 'claims': profile.SLOW_RACING_CLAIMS}
+FEWER = {'processes': 4, 'clients': 4, 'rounds': 1,
+         'claims': profile.SLOWEST_RACING_CLAIMS}
 
 #: Runs the command with a store in memory that is broken.
 BROKEN = """
@@ -56,6 +59,12 @@ sys.exit(racing.main())
 """
 
 
+@profile.by_default(
+    'test_exactly_what_fits_is_taken_in_sqlite',
+    'test_exactly_what_fits_is_taken_in_postgresql',
+    'test_store_that_takes_more_than_there_is_is_found_out',
+    'test_store_that_refuses_what_fits_is_found_out',
+    reason='races of processes in further stores')
 class TestRacing(base.TestCase):
 
     def run_race(
@@ -109,9 +118,9 @@ class TestRacing(base.TestCase):
     def test_store_that_takes_more_than_there_is_is_found_out(self):
         found = self.run_broken('Generous')
 
-        self.assertEqual(400, found['taken'])
+        self.assertEqual(SIZE['claims'], found['taken'])
         for what in 'oversold', 'last_oversold':
-            self.assertGreater(found[what], 200)
+            self.assertGreater(found[what], 0)
         self.assertIn('oversold', found['wrong'])
 
     def test_store_that_refuses_what_fits_is_found_out(self):

@@ -25,6 +25,7 @@ from tests.integration.claims import disagreeing
 from tests.integration.db import base as databases
 from tests.integration import mariadb
 from tests.integration import servers
+from tests import profile
 from tests.unit.claims import model
 
 #: Longer than a release takes that waits for nobody.
@@ -231,6 +232,10 @@ class TestSQLClaims(OnPostgreSQL, SQLClaimsTests, base.TestCase):
     pass
 
 
+@profile.by_default(
+    'test_tables_and_history_agree',
+    'test_any_calls_have_the_outcome_that_the_model_says', own=True,
+    reason='MariaDB; the rules are proven on PostgreSQL')
 class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
 
     def test_what_cannot_be_there_is_not_found(self):
@@ -265,6 +270,10 @@ class TestMariaDB(OnMariaDB, SQLClaimsTests, base.TestCase):
             [claim.consumer for claim in theirs + ours])))
 
 
+@profile.by_default(
+    'test_sessions_have_the_isolation_of_this_test',
+    'test_last_places_go_to_as_many_as_fit',
+    reason='a further isolation; the rules are proven in read committed')
 class TestRepeatableRead(
         OnPostgreSQL, claim_groups.ClaimGroups, claim_races.ClaimRaces,
         base.TestCase):
@@ -277,6 +286,8 @@ class TestRepeatableRead(
                 sa.text('SHOW transaction_isolation')).scalar())
 
 
+@profile.full_only(
+    'a further isolation; the rules are proven in read committed')
 class TestSerializable(TestRepeatableRead):
 
     isolation = 'serializable'
@@ -287,6 +298,7 @@ class TestClocksThatDisagree(
     pass
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestClocksThatDisagreeOnMariaDB(
         disagreeing.DisagreeingClocks, OnMariaDB, base.TestCase):
     pass

@@ -13,6 +13,7 @@ from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 from tests.integration.db import base
+from tests import profile
 from tests.unit.db.api import following as following_aggregates
 from tests.unit.db.cell import following as following_hosts
 from tests.unit.db import samples
@@ -141,6 +142,8 @@ class TestHosts(HostTests, base.CellTestCase):
         self.assertEqual([], self.losses)
 
 
+@profile.full_only(
+    'a further isolation; the rules are proven in read committed')
 class TestHostsRepeatableRead(HostTests, base.CellTestCase):
 
     isolation = 'repeatable read'
@@ -155,6 +158,8 @@ class TestHostsRepeatableRead(HostTests, base.CellTestCase):
         self.addCleanup(self.database.close)
 
 
+@profile.full_only(
+    'a further isolation; the rules are proven in read committed')
 class TestHostsSerializable(TestHostsRepeatableRead):
 
     isolation = 'serializable'
@@ -186,9 +191,11 @@ class TestAggregates(
         self.assertEqual(newcomer.aggregates, follower.aggregates)
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestHostsOnMariaDB(base.OnMariaDB, TestHosts):
     pass
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestAggregatesOnMariaDB(base.OnMariaDB, TestAggregates):
     pass

@@ -5,10 +5,11 @@ from cellsched.db.api import instance_groups
 from cellsched import exception
 from cellsched import objects
 from tests.integration.db import base
+from tests import profile
 from tests.unit.db import samples
 from tests.unit import racing
 
-ROUNDS = 10
+ROUNDS = profile.RACING_ROUNDS
 
 #: What takes part in a race, and the members that a group may have.
 JOINERS, MOST = 8, 5
@@ -70,5 +71,6 @@ class TestGroupRaces(base.APITestCase):
             self.assertIsNone(self.write(instance_groups.find, uuid))
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestGroupRacesOnMariaDB(base.OnMariaDB, TestGroupRaces):
     pass

@@ -13,6 +13,7 @@ from cellsched import exception
 from tests.integration import base
 from tests.integration import mariadb
 from tests.integration import servers
+from tests import profile
 from tests.unit.db import drift
 
 SCHEMAS = (api.SCHEMA, cell.SCHEMA, claims.SCHEMA)
@@ -99,6 +100,9 @@ class TestOnPostgreSQL(MigrationTests, base.TestCase):
     kind = servers.PostgreSQL
 
 
+@profile.by_default(
+    'test_models_and_migrations_agree', own=True,
+    reason='MariaDB; the rules are proven on PostgreSQL')
 class TestOnMariaDB(MigrationTests, base.TestCase):
 
     kind = mariadb.MariaDB

@@ -15,6 +15,11 @@ from tests.integration.db import test_feeds
 from tests.integration.db import test_guarded_statements
 from tests.integration.db import test_queries
 from tests.integration import servers
+from tests import profile
+
+
+second_driver = profile.full_only(
+    'a second driver; the rules are proven with psycopg2')
 
 
 class ByPsycopg:
@@ -24,34 +29,42 @@ class ByPsycopg:
     by_driver = staticmethod(servers.by_psycopg)
 
 
+@second_driver
 class TestErrors(ByPsycopg, test_errors.TestErrors):
     pass
 
 
+@second_driver
 class TestHosts(ByPsycopg, test_feeds.TestHosts):
     pass
 
 
+@second_driver
 class TestAggregates(ByPsycopg, test_feeds.TestAggregates):
     pass
 
 
+@second_driver
 class TestStatements(ByPsycopg, test_queries.TestStatements):
     pass
 
 
+@second_driver
 class TestInList(ByPsycopg, test_queries.TestInList):
     pass
 
 
+@second_driver
 class TestInstanceMappings(ByPsycopg, test_queries.TestInstanceMappings):
     pass
 
 
+@second_driver
 class TestRefusing(ByPsycopg, test_guarded_statements.TestRefusing):
     pass
 
 
+@second_driver
 class TestEachAlone(ByPsycopg, test_guarded_statements.TestEachAlone):
     pass
 

@@ -7,8 +7,13 @@ import sqlalchemy as sa
 from cellsched.db.api import models
 from tests.integration.db import base
 from tests.integration.db import test_queries
+from tests import profile
 from tests.unit.db import recording
 from tests.unit.db import test_statements
+
+
+proven = profile.full_only(
+    'queries on MariaDB; they are proven on PostgreSQL')
 
 
 class TestStatements(base.OnMariaDB, test_queries.TestStatements):
@@ -68,157 +73,196 @@ class TestInList(base.OnMariaDB, test_queries.TestInList):
     test_lists_of_any_length_are_one_statement = None
 
 
+@proven
 class TestDeleteCounted(base.OnMariaDB, test_queries.TestDeleteCounted):
     pass
 
 
+@proven
 class TestAggregates(base.OnMariaDB, test_queries.TestAggregates):
     pass
 
 
+@proven
 class TestAggregateChanges(base.OnMariaDB, test_queries.TestAggregateChanges):
     pass
 
 
+@proven
 class TestBuildRequests(base.OnMariaDB, test_queries.TestBuildRequests):
     pass
 
 
+@proven
 class TestLease(base.OnMariaDB, test_queries.TestLease):
     pass
 
 
+@proven
 class TestBatches(base.OnMariaDB, test_queries.TestBatches):
     pass
 
 
+@proven
 class TestClaim(base.OnMariaDB, test_queries.TestClaim):
     pass
 
 
+@proven
 class TestExtend(base.OnMariaDB, test_queries.TestExtend):
     pass
 
 
+@proven
 class TestOverdue(base.OnMariaDB, test_queries.TestOverdue):
     pass
 
 
+@proven
 class TestRevise(base.OnMariaDB, test_queries.TestRevise):
     pass
 
 
+@proven
 class TestKept(base.OnMariaDB, test_queries.TestKept):
     pass
 
 
+@proven
 class TestCellMappings(base.OnMariaDB, test_queries.TestCellMappings):
     pass
 
 
+@proven
 class TestCreateApart(base.OnMariaDB, test_queries.TestCreateApart):
     pass
 
 
+@proven
 class TestDecisions(base.OnMariaDB, test_queries.TestDecisions):
     pass
 
 
+@proven
 class TestFlavors(base.OnMariaDB, test_queries.TestFlavors):
     pass
 
 
+@proven
 class TestHostMappings(base.OnMariaDB, test_queries.TestHostMappings):
     pass
 
 
+@proven
 class TestInstanceGroups(base.OnMariaDB, test_queries.TestInstanceGroups):
     pass
 
 
+@proven
 class TestInstanceMappings(base.OnMariaDB, test_queries.TestInstanceMappings):
     pass
 
 
+@proven
 class TestRequestSpecs(base.OnMariaDB, test_queries.TestRequestSpecs):
     pass
 
 
+@proven
 class TestBelongings(base.OnMariaDB, test_queries.TestBelongings):
     pass
 
 
+@proven
 class TestBlockDevices(base.OnMariaDB, test_queries.TestBlockDevices):
     pass
 
 
+@proven
 class TestTags(base.OnMariaDB, test_queries.TestTags):
     pass
 
 
+@proven
 class TestComputeNodes(base.OnMariaDB, test_queries.TestComputeNodes):
     pass
 
 
+@proven
 class TestHostChanges(base.OnMariaDB, test_queries.TestHostChanges):
     pass
 
 
+@proven
 class TestInstanceActions(base.OnMariaDB, test_queries.TestInstanceActions):
     pass
 
 
+@proven
 class TestInstanceFaults(base.OnMariaDB, test_queries.TestInstanceFaults):
     pass
 
 
+@proven
 class TestCreate(base.OnMariaDB, test_queries.TestCreate):
     pass
 
 
+@proven
 class TestRead(base.OnMariaDB, test_queries.TestRead):
     pass
 
 
+@proven
 class TestUpdate(base.OnMariaDB, test_queries.TestUpdate):
     pass
 
 
+@proven
 class TestFail(base.OnMariaDB, test_queries.TestFail):
     pass
 
 
+@proven
 class TestDelete(base.OnMariaDB, test_queries.TestDelete):
     pass
 
 
+@proven
 class TestPurge(base.OnMariaDB, test_queries.TestPurge):
     pass
 
 
+@proven
 class TestServices(base.OnMariaDB, test_queries.TestServices):
     pass
 
 
+@proven
 class TestAPISurveying(base.OnMariaDB, test_queries.TestAPISurveying):
     pass
 
 
+@proven
 class TestCellSurveying(base.OnMariaDB, test_queries.TestCellSurveying):
     pass
 
 
+@proven
 class TestForget(base.OnMariaDB, test_queries.TestForget):
     pass
 
 
+@proven
 class TestArchiveServers(base.OnMariaDB, test_queries.TestArchiveServers):
     pass
 
 
+@proven
 class TestArchiveOthers(base.OnMariaDB, test_queries.TestArchiveOthers):
     pass
 
 
+@proven
 class TestArchivePurge(base.OnMariaDB, test_queries.TestArchivePurge):
     pass

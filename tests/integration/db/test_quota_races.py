@@ -4,10 +4,11 @@
 from cellsched import exception
 from cellsched.quota import base as quota
 from tests.integration.db import base
+from tests import profile
 from tests.unit.quota import projects
 from tests.unit import racing
 
-ROUNDS = 10
+ROUNDS = profile.RACING_ROUNDS
 
 #: Who takes part, the builds that each has, and how many fit.
 RACERS, BUILDS, ROOM = 8, (3, 3, 3, 3, 2, 2, 2, 2), 7
@@ -86,6 +87,8 @@ class TestQuotaRaces(base.APITestCase):
             self.assertEqual(limits['cores'], limits['ram'])
 
 
+@profile.full_only(
+    'a further isolation; the rules are proven in read committed')
 class TestRepeatableRead(TestQuotaRaces):
     """The same where a transaction sees what there was at its beginning."""
 
@@ -130,6 +133,7 @@ class TestSeveralProjects(base.APITestCase):
             self.assertEqual([{}] * RACERS, outcomes)
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestQuotaRacesOnMariaDB(base.OnMariaDB, TestQuotaRaces):
     pass
 

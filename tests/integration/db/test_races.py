@@ -17,10 +17,11 @@ from cellsched.db.api import models
 from cellsched.db.api import request_leases
 from cellsched.db import statements
 from tests.integration.db import base
+from tests import profile
 from tests.unit.db import samples
 from tests.unit import racing
 
-ROUNDS = 10
+ROUNDS = profile.RACING_ROUNDS
 
 
 class TestRaces(base.APITestCase):
@@ -110,6 +111,7 @@ class TestRaces(base.APITestCase):
         self.assertEqual([None] * 5, outcomes)
 
 
+@profile.full_only('MariaDB; the rules are proven on PostgreSQL')
 class TestRacesOnMariaDB(base.OnMariaDB, TestRaces):
     pass
 

@@ -10,6 +10,7 @@ from tests.integration.fates import killed
 from tests.integration.fates import world
 from tests.integration import processes
 from tests.integration import servers
+from tests import profile
 
 
 class Wired(fixtures.Fixture):
@@ -26,6 +27,10 @@ class Wired(fixtures.Fixture):
         return self.wires[name].url
 
 
+@profile.by_default(
+    'test_cell_that_is_down_costs_its_own_builds_only',
+    'test_burial_waits_for_cell0',
+    reason='a database that is cut off for some time')
 class TestDatabases(killed.Killed):
 
     wired: Wired
@@ -128,6 +133,9 @@ class TestDatabases(killed.Killed):
             self.remove(*uuids)
 
 
+@profile.by_default(
+    'test_broker_that_takes_nothing_keeps_no_user_waiting',
+    reason='a broker that is away for some time')
 class TestBroker(killed.Killed):
 
     broker: servers.RabbitMQ

@@ -3,6 +3,7 @@
 
 from tests.integration.fates import killed
 from tests.integration.fates import world
+from tests import profile
 
 #: What a conductor has done, in order, when it dies.
 STEPS = ('Lease', 'Expire', 'Exhume', 'Schedule', 'FindCell', 'Decide',
@@ -189,3 +190,11 @@ _add(TestCompute, 'build_goes_on_elsewhere_after', 'go_elsewhere',
      ('Begin', 'GiveNetworks', 'HandOn'), TestCompute.FIRST)
 _add(TestCompute, 'deletion_is_done_after', 'terminate',
      ('Destroy', 'Terminate'))
+
+for kind, names in (
+        (TestConductor, ['test_servers_are_built_once_after_writerows']),
+        (TestCompute, ['test_server_is_built_once_after_spawn']),
+        (TestAPI, ['test_what_was_being_deleted_can_be_deleted_again'])):
+    profile.by_default(
+        *names, reason='death after further steps, which unit tests and the '
+        'simulation have too')(kind)

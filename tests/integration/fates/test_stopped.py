@@ -7,8 +7,15 @@ import signal
 from tests.integration.fates import killed
 from tests.integration.fates import world
 from tests.integration import processes
+from tests import profile
 
 
+#: Steps at which a conductor is stopped.
+STEPS = (('Lease', 'Schedule', 'WriteRows') if profile.FULL
+         else ('Schedule',))
+
+
+@profile.full_only('a stopped service: by default it is a conductor')
 class TestScheduler(killed.Killed):
 
     def test_builds_of_a_stopped_scheduler_are_decided_by_the_other(self):
@@ -60,7 +67,7 @@ class TestConductor(killed.Killed):
             each.kill()
 
     def test_build_of_a_stopped_conductor_is_taken_up_and_stays_so(self):
-        for step in 'Lease', 'Schedule', 'WriteRows':
+        for step in STEPS:
             self.wake(step)
 
 

@@ -14,6 +14,7 @@ from cellsched import exception
 from cellsched.simulator import baton
 from cellsched.simulator import clocks
 from cellsched.simulator.servers import placement as servers
+from tests import profile
 from tests.unit import base
 
 PROVIDERS = [f'aaaaaaaa-0000-4000-8000-{number:012}' for number in range(3)]
@@ -202,7 +203,7 @@ class Client:
 
 class TestFaults(base.TestCase):
 
-    seeds = range(60)
+    seeds = range(profile.FAULT_SEEDS)
 
     #: Some of everything.
     chance = {'refused': 0.03, 'lost': 0.03, 'late': 0.05, 'error': 0.03,

@@ -7,6 +7,7 @@ import json
 
 from cellsched.claims import base as claims
 from cellsched import exception
+from tests import profile
 from tests.unit import base as tests
 from tests.unit.claims.cassandra import base
 
@@ -215,23 +216,23 @@ class TestClaimsThatMeetFaults(tests.TestCase):
                      for provider in PROVIDERS])
 
     def test_nothing_is_lost_or_taken_twice_by_requests_that_fail(self):
-        for seed in range(60):
+        for seed in range(profile.FAULT_SEEDS):
             with self.subTest(seed=seed):
                 self.run_world(seed, adds=seed % 2 == 0, fault_percent=8)
 
     def test_nothing_is_lost_or_taken_twice_without_faults(self):
-        for seed in range(30):
+        for seed in range(profile.FAULT_SEEDS // 2):
             with self.subTest(seed=seed):
                 self.run_world(seed, adds=seed % 2 == 0)
 
     def test_what_dead_clients_leave_is_finished_or_undone(self):
-        for seed in range(60):
+        for seed in range(profile.FAULT_SEEDS):
             with self.subTest(seed=seed):
                 self.run_world(seed, deadly=True, fault_percent=3)
 
     def test_room_that_a_refused_batch_gives_back_refuses_nobody(self):
         """Whoever needs one provider of those fits, whoever came first."""
-        for seed in range(60):
+        for seed in range(profile.FAULT_SEEDS):
             with self.subTest(seed=seed):
                 world, _ = self.make_world(seed)
                 world.observer.claim([

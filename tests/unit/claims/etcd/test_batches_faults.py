@@ -17,9 +17,10 @@ from cellsched import exception
 from cellsched.simulator import baton
 from cellsched.simulator.servers import etcd as servers
 from cellsched.testing import clock
+from tests import profile
 from tests.unit import base
 
-SEEDS = range(12)
+SEEDS = range(profile.COSTLY_FAULT_SEEDS)
 STORES = 4
 OPS_MAX = 16
 HOSTS = [f'h{number}' for number in range(6)]
