@@ -27,7 +27,7 @@ import sqlalchemy
 from cellsched.cmd import launch
 from cellsched import context
 from cellsched.db.cell import models
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 
 #: Commits wait for the disk.
 DURABLE = {group: {'sqlite_synchronous': True}

@@ -61,7 +61,7 @@ NOTHING = oslo_messaging.Target(topic='nothing', version='1.0')
 
 #: Processes that have nothing of this one, and have imported the product.
 FORKED = multiprocessing.get_context('forkserver')
-FORKED.set_forkserver_preload(['cellsched.assembly.services'])
+FORKED.set_forkserver_preload(['cellsched.wiring.services'])
 
 
 def run(parameters, repeat):

@@ -15,7 +15,6 @@ import tempfile
 import time
 import uuid
 
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import context
 from cellsched.db import api as api_schema
@@ -24,6 +23,7 @@ from cellsched.db import cell as cell_schema
 from cellsched.db.cell import models
 from cellsched.listing import query
 from cellsched import objects
+from cellsched.wiring import services as assembly
 from peers import environment
 from peers import listed
 

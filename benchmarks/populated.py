@@ -10,7 +10,6 @@ import uuid
 
 import sqlalchemy as sa
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims
 from cellsched.claims.sql import schema as claims_schema
 from cellsched.conf import loader
@@ -20,6 +19,7 @@ from cellsched.db.api import host_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import models
 from cellsched import objects
+from cellsched.wiring import services as assembly
 
 #: What every host has, by resource class.
 RESOURCES = {'VCPU': 256, 'MEMORY_MB': 2 ** 19, 'DISK_GB': 10_000}

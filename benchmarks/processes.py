@@ -34,9 +34,9 @@ import time
 
 import builds
 
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import context
+from cellsched.wiring import services as assembly
 
 # The deployment that the tests set up is good here too.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))

@@ -34,7 +34,7 @@ import uuid
 
 from oslo_service import backend
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401
 
 # As in every process of this project; libraries would pick another.
 backend.init_backend(backend.BackendType.THREADING)

@@ -20,13 +20,13 @@ import populated
 import stores
 from stores import base
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims
 from cellsched.conf import loader
 from cellsched import context
 from cellsched import exception
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.testing import builders
+from cellsched.wiring import services as assembly
 
 #: What each server has.
 FLAVOR = {'vcpus': 1, 'memory_mb': 512, 'root_gb': 1}

@@ -3,6 +3,6 @@
 
 from oslo_service import backend
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401
 
 backend.init_backend(backend.BackendType.THREADING)

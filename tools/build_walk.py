@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from cellsched import context  # noqa: E402
-from cellsched.testing import deployment  # noqa: E402
+from cellsched.standalone import deployment  # noqa: E402
 
 PACKAGE = str(ROOT / 'cellsched')
 

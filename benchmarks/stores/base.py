@@ -7,9 +7,9 @@ import dataclasses
 import pathlib
 import tempfile
 
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import exception
+from cellsched.wiring import services as assembly
 
 #: Whom all is for; ids of the length that Keystone's have.
 PROJECT, USER = 'a' * 32, 'b' * 32

@@ -41,12 +41,12 @@ from cellsched import urls
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from cellsched.assembly.api import API
-    from cellsched.assembly import command as assembly
-    from cellsched.assembly import planner
     from cellsched.cli.deployment import ReadDeployment
     from cellsched.context import RequestContext
     from cellsched import embedding
+    from cellsched.wiring.api import API
+    from cellsched.wiring import command as assembly
+    from cellsched.wiring import planner
 
 #: What a shell says of a process that lost its reader.
 _BROKEN_PIPE = 141
@@ -112,7 +112,7 @@ class App(app.App):
     def parts(self) -> 'assembly.CommandParts':
         """Databases, transports and what is made of them."""
         conf = self.conf
-        from cellsched.assembly import command as assembly
+        from cellsched.wiring import command as assembly
 
         parts = assembly.CommandParts(conf, self.clock)
         if self._sends:
@@ -123,7 +123,7 @@ class App(app.App):
     def planner_parts(self) -> 'planner.PlannerParts':
         """The same, and what schedulers have besides."""
         parts = self.parts
-        from cellsched.assembly import planner
+        from cellsched.wiring import planner
 
         return planner.PlannerParts(
             self.conf, self.clock, None, parts.databases, parts.transports)
@@ -141,7 +141,7 @@ class App(app.App):
     def api(self) -> 'API':
         """Return the API that a front end calls."""
         parts = self.parts
-        from cellsched.assembly import command as assembly
+        from cellsched.wiring import command as assembly
 
         made = assembly.api(self.conf, parts)
         if self._sends:

@@ -68,9 +68,9 @@ class ValidateConfig(report.ReportCommand):
 
         :param broken: whether something is wrong with those
         """
-        from cellsched.assembly import configuration
-        from cellsched.assembly import services as assembly
         from cellsched.conf import database
+        from cellsched.wiring import configuration
+        from cellsched.wiring import services as assembly
 
         yield from configuration.problems(conf)
         if broken:

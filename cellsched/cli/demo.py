@@ -21,11 +21,11 @@ from cellsched import exception
 
 if TYPE_CHECKING:
     from cellsched.cli.app import Shell
-    from cellsched.cli.scenario import Request
-    from cellsched.cli.scenario import Scenario
     from cellsched.clock import Clock
     from cellsched.listing import server
-    from cellsched.testing import deployment
+    from cellsched.standalone import deployment
+    from cellsched.standalone.scenario import Request
+    from cellsched.standalone.scenario import Scenario
 
 #: Where the scenarios of the project lie, in a checkout and installed.
 _PLACES = (pathlib.Path(__file__).parents[2], pathlib.Path(sys.prefix))
@@ -84,7 +84,7 @@ class Demo(base.Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        from cellsched.cli.scenario import load
+        from cellsched.standalone.scenario import load
 
         scenario = load(parsed_args.scenario or _default())
         with (_directory(parsed_args.keep) as directory,
@@ -112,7 +112,7 @@ class Demo(base.Lister):
         What is wrong in a configuration file was wrong in the scenario's
         options.
         """
-        from cellsched.testing import deployment
+        from cellsched.standalone import deployment
 
         hosts = sum(len(cell.hosts) for cell in scenario.cells)
         started = itertools.count(1)

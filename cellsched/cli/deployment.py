@@ -156,8 +156,8 @@ class OwnDeployment(ReadDeployment):
     def snapshot(self) -> 'document.HostDocument':
         app = self._app
         parts = app.planner_parts
-        from cellsched.assembly import planner
         from cellsched import context
+        from cellsched.wiring import planner
 
         parts.gatherer = cast('Gatherer', CountingGatherer(
             parts.gatherer, app.stderr))
@@ -173,7 +173,7 @@ class OwnDeployment(ReadDeployment):
             from cellsched.scheduler import planning
 
             return planning.on_snapshot(app.conf, snapshot, parts.random)
-        from cellsched.assembly import planner
+        from cellsched.wiring import planner
 
         return planner.planner(app.conf, parts)
 

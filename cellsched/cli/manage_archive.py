@@ -102,7 +102,7 @@ class _Archiving(base.Command):
                 code, 'Configuration: [api_database] connection: must be '
                       'set, as deleted servers are removed there too')
         parts = self.app.conductor_parts
-        from cellsched.assembly import archiver as assembly
+        from cellsched.wiring import archiver as assembly
 
         return assembly.archiver(self.app.conf, parts)
 

@@ -74,7 +74,7 @@ class Audit(base.Lister):
                 expected=f'a number from 0 to {_SETTLE_MAX_S}, not '
                          f'{settle_s}')
         parts = self.app.conductor_parts
-        from cellsched.assembly import auditor as assembly
+        from cellsched.wiring import auditor as assembly
 
         auditor = assembly.auditor(self.app.conf, parts)
         with progress.bar('auditing', auditor.size(),

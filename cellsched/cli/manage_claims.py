@@ -18,10 +18,10 @@ from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.assembly import command as assembly
     from cellsched.claims import base as claims_base
     from cellsched.claims import comparison
     from cellsched.claims import copying
+    from cellsched.wiring import command as assembly
 
 _Done = TypeVar('_Done')
 
@@ -157,9 +157,9 @@ def _target_parts(
     app: App, files: Sequence[str]
 ) -> 'assembly.CommandParts':
     """Return the parts of another configuration; to be closed."""
-    from cellsched.assembly import command as assembly
     from cellsched.conf import database
     from cellsched.conf import loader
+    from cellsched.wiring import command as assembly
 
     conf = loader.load(files=list(files), dirs=[], kinds=(plugins.CLAIMS,),
                        messages=False)

@@ -3,8 +3,8 @@
 
 import sys
 
-from cellsched.assembly import compute
 from cellsched.cmd import launch
+from cellsched.wiring import compute
 
 
 def main() -> None:

@@ -3,8 +3,8 @@
 
 import sys
 
-from cellsched.assembly import conductor
 from cellsched.cmd import launch
+from cellsched.wiring import conductor
 
 
 def main() -> None:

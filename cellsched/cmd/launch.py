@@ -10,7 +10,7 @@ import signal
 import sys
 
 # What follows would warn.
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401
 
 from oslo_concurrency import processutils
 from oslo_config import cfg
@@ -18,13 +18,13 @@ from oslo_log import log
 import oslo_messaging
 from oslo_service import service
 
-from cellsched.assembly.service import Service
 from cellsched.cmd import log_queue
 from cellsched.conf import loader
 from cellsched import exception
 from cellsched.parts import process
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
+from cellsched.wiring.service import Service
 
 LOG = log.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 
 import sys
 
-from cellsched.assembly import scheduler
 from cellsched.cmd import launch
+from cellsched.wiring import scheduler
 
 
 def main() -> None:

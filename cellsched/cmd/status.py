@@ -42,8 +42,8 @@ class Status(upgradecheck.UpgradeCommands):
     def check(self) -> upgradecheck.Code:
         """Make the checks, and print what they say."""
         # A command line that is wrong is to be told of at once.
-        from cellsched.assembly import services as assembly
         from cellsched.conf import loader
+        from cellsched.wiring import services as assembly
 
         try:
             conf = loader.load(files=self._conf.config_file,

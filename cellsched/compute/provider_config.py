@@ -33,9 +33,9 @@ from oslo_log import log
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import validation
-from cellsched import document
 from cellsched import exception
 from cellsched.objects import resources
+from cellsched import yaml_file
 
 if TYPE_CHECKING:
     import jsonschema
@@ -218,7 +218,7 @@ class ProviderConfig:
         except FileNotFoundError:
             return []
         except OSError as exc:
-            raise document.invalid(
+            raise yaml_file.invalid(
                 self._location, (),
                 f'a directory that can be read: {exc.strerror}') from None
         return sorted((name, stat.st_mtime_ns, stat.st_size, stat.st_ino)
@@ -235,7 +235,7 @@ class ProviderConfig:
                     node != EVERY_NODE) else node
                 where = ('providers', number)
                 if node in found:
-                    raise document.invalid(
+                    raise yaml_file.invalid(
                         path, (*where, 'identification'),
                         f'each provider once, not {node} again')
                 found[node] = _Provider(
@@ -252,7 +252,7 @@ def _inventories(
     for place, inventories in enumerate(said.get('additional', ())):
         for name, fields in inventories.items():
             if name in found:
-                raise document.invalid(
+                raise yaml_file.invalid(
                     path, (*where, 'inventories', 'additional', place),
                     f'each resource class once, not {name} again')
             found[name] = claims_base.Inventory(**{
@@ -261,12 +261,12 @@ def _inventories(
 
 
 def _providers(path: pathlib.Path) -> Iterator[Mapping[str, Any]]:
-    said = document.read(path)
+    said = yaml_file.read(path)
     errors = sorted(
         _validator().iter_errors(said),
         key=lambda error: [str(part) for part in error.absolute_path])
     for error in errors:
-        raise document.invalid(
+        raise yaml_file.invalid(
             path, error.absolute_path, _expected(error))
     version = said['meta']['schema_version']
     if version != '1.0':

@@ -6,4 +6,4 @@ add one, write it and name it in ``opts.MODULES``. Options of a plug-in live
 with the plug-in. There is no global configuration: who needs one is handed it.
 """
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401

@@ -7,4 +7,4 @@ a module of queries for each noun. Nothing outside of this package and of
 ``claims.sql`` knows SQLAlchemy.
 """
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401

@@ -9,4 +9,4 @@ in ``payloads``, a method of ``scheduler_notifier.SchedulerNotifier`` or of
 ``doc/source/_static/notifications``.
 """
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401

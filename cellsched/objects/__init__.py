@@ -7,7 +7,6 @@ it in the module of its noun, import it here, and record its fingerprint in
 the test.
 """
 
-from cellsched import import_warnings  # noqa: F401
 from cellsched.objects.aggregate import Aggregate
 from cellsched.objects.aggregate import AggregateList
 from cellsched.objects.base import READ_ERRORS
@@ -33,6 +32,7 @@ from cellsched.objects.request_spec import SchedulerRetries
 from cellsched.objects.selection import Selection
 from cellsched.objects.tag import Tag
 from cellsched.objects.tag import TagList
+from cellsched import silence_eventlet  # noqa: F401
 
 __all__ = (
     'Aggregate', 'AggregateList', 'BlockDeviceMapping',

@@ -6,4 +6,4 @@ A process makes them after it has forked, and what runs in it shares them.
 reads, so that it imports nothing that it does not use.
 """
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401

@@ -7,4 +7,4 @@ module of the service's name with its topic, its namespace, the version that a
 server offers, and a subclass of :class:`cellsched.rpc.client.Client`.
 """
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole deployments in one thread of events, by a seed.
 
-The services are those of production, made by ``cellsched.assembly``. Their
+The services are those of production, made by ``cellsched.wiring``. Their
 clock, transports, databases and claims are replaced, and everything that
 happens in one order or another happens in the order that a seed says: which
 thread goes on, which message arrives, who dies and what fails. So a run that

@@ -9,7 +9,6 @@ from typing import Any
 
 from cellsched.api import authorization
 from cellsched.api import flavors
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import context
 from cellsched.db import api as api_schema
@@ -20,6 +19,7 @@ from cellsched.simulator import baton
 from cellsched.simulator import settings
 from cellsched.simulator import stores
 from cellsched.simulator import worlds
+from cellsched.wiring import services as assembly
 
 #: Cells and their hosts, with the VCPUs that these have.
 CELLS = {'cell1': {'a1': 4, 'a2': 3}, 'cell2': {'b1': 4}}

@@ -13,11 +13,11 @@ import uuid
 
 import oslo_messaging
 
-from cellsched.assembly import services as assembly
 from cellsched.simulator import baton
 from cellsched.simulator import clocks
 from cellsched.simulator import network
 from cellsched.simulator import stores
+from cellsched.wiring import services as assembly
 
 
 class _Numbered(futures.Future[Any]):
@@ -61,7 +61,7 @@ class Process(stores.Gate):
     """One process of a deployment.
 
     :param name: what it is called in a trace, and the seed of its chance
-    :param make: a factory of ``cellsched.assembly.services``
+    :param make: a factory of ``cellsched.wiring.services``
     :param conf: its configuration
     :param world: the run that it is in; see ``simulation.Simulation``
     """

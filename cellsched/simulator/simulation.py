@@ -11,7 +11,6 @@ from typing import Any
 
 from oslo_log import log
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
 from cellsched import exception
@@ -28,6 +27,7 @@ from cellsched.simulator import promises
 from cellsched.simulator import stores
 from cellsched.simulator import users
 from cellsched.simulator import worlds
+from cellsched.wiring import services as assembly
 
 LOG = log.getLogger(__name__)
 

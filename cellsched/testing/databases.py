@@ -16,7 +16,7 @@ from cellsched.db import api
 from cellsched.db import cell
 from cellsched.db.schema import Schema
 from cellsched.db import session
-from cellsched.testing import migrated
+from cellsched.standalone import sqlite_template
 
 #: They need not outlive the machine.
 _OPTIONS = {'sqlite_synchronous': False}
@@ -39,7 +39,7 @@ class _Database(fixtures.Fixture):
     def _setUp(self) -> None:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         path = directory / f'{self.schema.name}.sqlite'
-        path.write_bytes(migrated.content(self.schema))
+        path.write_bytes(sqlite_template.content(self.schema))
         self.url = f'sqlite:///{path}'
         self.database = session.Database(
             self.url, self.schema.name, _OPTIONS, clock=self._clock)

@@ -7,7 +7,7 @@ import sys
 
 from oslo_service import backend
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401
 
 # What lists the options of libraries imports them, and one of those picks a
 # back end if nobody has.

@@ -14,7 +14,6 @@ import uuid
 import futurist
 import sqlalchemy as sa
 
-from cellsched.assembly import services as assembly
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock
@@ -27,7 +26,8 @@ from cellsched import exception
 from cellsched.listing import server
 from cellsched import objects
 from cellsched.rpc import scheduler as scheduler_rpc
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.wiring import services as assembly
 from tests.unit import base
 
 #: Until a story that hangs is broken off.

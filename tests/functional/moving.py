@@ -10,7 +10,7 @@ from cellsched.conductor import stranded_moves
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 #: Longer than a move may take.

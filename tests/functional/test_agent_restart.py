@@ -5,9 +5,9 @@ import json
 
 import sqlalchemy as sa
 
-from cellsched.assembly import services as assembly
 from cellsched.db.cell import models
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 
 

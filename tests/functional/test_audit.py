@@ -9,11 +9,11 @@ import sys
 
 import sqlalchemy as sa
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims_base
 from cellsched.cli import app
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import models as cell_models
+from cellsched.wiring import services as assembly
 from tests.functional import base
 
 

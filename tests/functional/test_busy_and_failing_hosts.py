@@ -3,7 +3,7 @@
 
 from cellsched import context
 from cellsched.host_manager import loader
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 #: Memory of a host that comes first as long as nothing speaks against it.

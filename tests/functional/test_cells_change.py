@@ -4,9 +4,9 @@
 import contextlib
 import sqlite3
 
-from cellsched.assembly import services as assembly
 from cellsched.cells import maintenance
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 
 

@@ -5,7 +5,7 @@ import random
 import threading
 
 from cellsched import exception
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 #: By then every lease has run out.

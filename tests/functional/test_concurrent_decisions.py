@@ -5,12 +5,12 @@ import random
 import threading
 import uuid
 
-from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched import exception
 from cellsched import plugins
+from cellsched.standalone import deployment
 from cellsched.testing import builders
-from cellsched.testing import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 
 CALLERS = 8

@@ -11,7 +11,7 @@ import string
 import textwrap
 
 from cellsched.cli import app
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 PAGE = (pathlib.Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import oslo_messaging
 
 from cellsched import exception
 from cellsched.rpc import scheduler
+from cellsched.standalone import deployment
 from cellsched.testing import builders
-from cellsched.testing import deployment
 from tests.functional import base
 from tests.functional import fuzzing
 from tests.functional import hostile

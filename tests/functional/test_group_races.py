@@ -3,11 +3,11 @@
 
 import uuid
 
-from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched import exception
 from cellsched import plugins
 from cellsched.testing import builders
+from cellsched.wiring import services as assembly
 from tests.functional import base
 from tests.unit import racing
 

@@ -14,8 +14,8 @@ from cellsched import context
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import scheduler
+from cellsched.standalone import deployment
 from cellsched.testing import builders
-from cellsched.testing import deployment
 from tests.functional import base
 from tests.functional import hostile
 

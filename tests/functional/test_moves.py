@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers are rebuilt, evacuated, migrated, shelved and unshelved."""
 
-from cellsched.assembly import compute as assembly_compute
 from cellsched import exception
+from cellsched.wiring import compute as assembly_compute
 from tests.functional import base
 from tests.functional import moving
 

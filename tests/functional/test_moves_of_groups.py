@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers with resources of child and sharing providers, on their ways."""
 
-from cellsched.assembly import services as assembly
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 from tests.functional import moving
 

@@ -3,7 +3,7 @@
 
 import json
 
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 #: The largest host comes first.

@@ -3,11 +3,11 @@
 
 import sqlalchemy as sa
 
-from cellsched.assembly import services as assembly
 from cellsched.db.api import models
 from cellsched.db.cell import models as cell_models
 from cellsched import exception
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fits nowhere lies in cell0, with the reasons."""
 
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 

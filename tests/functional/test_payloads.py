@@ -17,7 +17,7 @@ from cellsched import exception
 from cellsched.objects import selection
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 PAYLOADS = pathlib.Path(__file__).parent / 'payloads'

@@ -3,7 +3,7 @@
 
 import collections
 
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 from tests.functional import test_moves
 

@@ -7,7 +7,7 @@ import shlex
 
 from cellsched.claims import base as claims
 from cellsched import exception
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 from tests.unit.cli import base as cli_base
 from tests.unit.db import samples

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from cellsched.cli import app
 from cellsched.db.api import models
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 

@@ -4,7 +4,7 @@
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 #: The largest host comes first.

@@ -3,12 +3,12 @@
 
 import pathlib
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims
 from cellsched.cli import app
 from cellsched.db.cell import hosts
 from cellsched.objects import child_providers
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 from tests.unit.cli import base as cli_base
 

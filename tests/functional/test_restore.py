@@ -6,11 +6,11 @@ import io
 import json
 import sqlite3
 
-from cellsched.assembly import services as assembly
 from cellsched.cli import app
 from cellsched import context
 from cellsched import exception
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 
 CELLS = ('cell0', 'cell1', 'cell2')

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from cellsched.db.cell import models
 from cellsched import exception
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 from tests.unit import racing
 

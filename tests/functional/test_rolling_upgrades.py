@@ -5,7 +5,6 @@ import uuid
 
 import oslo_messaging
 
-from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched.db.cell import models
 from cellsched import exception
@@ -16,6 +15,7 @@ from cellsched.rpc import conductor
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
 from cellsched.testing import builders
+from cellsched.wiring import services as assembly
 from tests.functional import base
 from tests.functional import newer
 from tests.unit.rpc import base as rpc_base

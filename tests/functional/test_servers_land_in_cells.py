@@ -3,7 +3,7 @@
 
 from cellsched import context
 from cellsched import exception
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 THREE_CELLS = {'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2'],

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from cellsched import context
 from cellsched.db.api import models as api_models
 from cellsched.host_manager import loader
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 
 #: Memory of a host that comes first as long as nothing speaks against it.

@@ -5,7 +5,7 @@ import oslo_messaging
 from oslo_messaging.notify import _impl_test as recorded
 
 from cellsched.rpc import transport
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base
 from tests.unit.notify import base as notify_base
 

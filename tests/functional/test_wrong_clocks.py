@@ -6,14 +6,14 @@ import datetime
 import futurist
 import sqlalchemy as sa
 
-from cellsched.assembly import services as assembly
 from cellsched.clock import Clock
 from cellsched.conductor import recoverer
 from cellsched.db.api import models
 from cellsched.db.cell import services
 from cellsched.db import session
+from cellsched.standalone import deployment
 from cellsched.testing import clock
-from cellsched.testing import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 from tests.unit.db import samples
 

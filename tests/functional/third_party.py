@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from cellsched import exception
 from cellsched.rpc import scheduler
+from cellsched.standalone import deployment
 from cellsched.testing import builders
-from cellsched.testing import deployment
 from tests.functional import base
 
 GPU = {'gpu_memory_mb': ['4096']}

@@ -8,11 +8,11 @@ process of their own.
 import json
 import uuid
 
-from cellsched.assembly import services as assembly
 from cellsched import exception
 from cellsched.rpc import scheduler
+from cellsched.standalone import deployment
 from cellsched.testing import builders
-from cellsched.testing import deployment
+from cellsched.wiring import services as assembly
 from tests.functional import base
 
 PAGES = 'CUSTOM_HUGE_PAGES_MB'

@@ -7,7 +7,7 @@ process of their own.
 
 import uuid
 
-from cellsched.assembly import services as assembly
+from cellsched.wiring import services as assembly
 from tests.functional import base
 
 SLOT = 'CUSTOM_FPGA_SLOT'

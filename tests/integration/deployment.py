@@ -9,9 +9,9 @@ from typing import Any
 
 import fixtures
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base
 from cellsched.conf import loader
+from cellsched.wiring import services as assembly
 from tests.integration import commands
 from tests.integration import processes
 from tests.integration import servers

@@ -18,8 +18,8 @@ from cellsched.db import session
 from cellsched import exception
 from cellsched.rpc import client
 from cellsched.rpc import transport
+from cellsched.standalone import deployment
 from cellsched.testing import databases
-from cellsched.testing import deployment
 from tests.functional import base as functional
 from tests.integration import base
 from tests.integration import processes

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of builds where every database is on MariaDB."""
 
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base as stories
 from tests.integration import base
 from tests.integration import mariadb

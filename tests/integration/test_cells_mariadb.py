@@ -10,7 +10,7 @@ import json
 from urllib import parse
 
 from cellsched.cli import app
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.functional import base as stories
 from tests.integration import base
 from tests.integration import mariadb

@@ -7,8 +7,8 @@ import re
 
 import psycopg2
 
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
+from cellsched.wiring import services as assembly
 from tests.integration import base
 from tests.integration.nova import base as nova_base
 from tests.integration.nova import caller

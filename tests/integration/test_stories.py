@@ -3,9 +3,9 @@
 
 import json
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims_base
 from cellsched.conf import loader
+from cellsched.wiring import services as assembly
 from tests.integration import base
 from tests.integration import deployment
 from tests.integration import servers

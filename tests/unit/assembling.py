@@ -4,12 +4,12 @@
 import threading
 import uuid
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import sql
 from cellsched import clock
 from cellsched.conf import loader
 from cellsched.db import session
 from cellsched.testing import databases
+from cellsched.wiring import services as assembly
 from tests.unit import base
 from tests.unit.db import samples
 

@@ -18,7 +18,7 @@ print(*cfg.CONF)
 print(*sys.modules)
 '''
 
-UNWANTED = ('cellsched.assembly', 'cellsched.scheduler', 'cellsched.compute',
+UNWANTED = ('cellsched.wiring', 'cellsched.scheduler', 'cellsched.compute',
             'cellsched.api', 'cellsched.cli', 'cellsched.testing')
 
 TIMEOUT_S = 120

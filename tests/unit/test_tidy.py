@@ -24,7 +24,7 @@ CHECKS_OF_INTEGRATIONS = (
 )
 CHECKS_OF_PRODUCT = (
     library_names.imported, tidy.clocks_made, tidy.docstrings_that_ask,
-    tidy.made_outside_of_assembly, tidy.mocks, tidy.oslo_in_columns,
+    tidy.made_outside_of_wiring, tidy.mocks, tidy.oslo_in_columns,
     tidy.reserved_imports, tidy.time_read,
 )
 
@@ -206,7 +206,7 @@ class TestChecks(base.TestCase):
                            'def f(clock, x: datetime.datetime):\n'
                            '    return clock.now() - x\n')
 
-    def test_threads_and_chance_are_made_by_assembly_only(self):
+    def test_threads_and_chance_are_made_by_wiring_only(self):
         for text in ('import random\nx = random.Random()\n',
                      'import random\nx = random.choice([1])\n',
                      'import numpy as np\nx = np.random.default_rng()\n',
@@ -221,22 +221,22 @@ class TestChecks(base.TestCase):
                      'from concurrent import futures\n'
                      'futures.ThreadPoolExecutor()\n'):
             self.assertAccepts(
-                tidy.made_outside_of_assembly, 'cellsched/assembly/a.py', text)
+                tidy.made_outside_of_wiring, 'cellsched/wiring/a.py', text)
             self.assertComplains(
-                tidy.made_outside_of_assembly, 'cellsched/a.py', text)
-        self.assertAccepts(tidy.made_outside_of_assembly, 'cellsched/a.py',
+                tidy.made_outside_of_wiring, 'cellsched/a.py', text)
+        self.assertAccepts(tidy.made_outside_of_wiring, 'cellsched/a.py',
                            'import random\nimport threading\n'
                            'x = threading.Lock()\n'
                            'thread: threading.Thread | None = None\n'
                            'def f(chance: random.Random, seed):\n'
                            '    return chance.random(), random.Random(seed)\n')
 
-    def test_clock_is_made_by_assembly_only(self):
+    def test_clock_is_made_by_wiring_only(self):
         for text in ('from cellsched import clock\nx = clock.Clock()\n',
                      'from cellsched import clock as clock_\n'
                      'def f(make=clock_.Clock): pass\n'):
             self.assertAccepts(
-                tidy.clocks_made, 'cellsched/assembly/a.py', text)
+                tidy.clocks_made, 'cellsched/wiring/a.py', text)
             self.assertComplains(tidy.clocks_made, 'cellsched/a.py', text)
         self.assertAccepts(tidy.clocks_made, 'cellsched/a.py',
                            'from cellsched import clock\n'

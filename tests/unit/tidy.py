@@ -62,19 +62,19 @@ OSLO_LIMIT = ('cellsched/quota/unified.py', 'tests/unit/quota/keystone.py')
 TIME = re.compile(r'datetime\.(datetime|date)\.(now|utcnow|today)|'
                   r'oslo_utils\.timeutils\.(now|utcnow|utcnow_ts|StopWatch)')
 
-#: Calls that only assembly makes. What is published for tests may make races
+#: Calls that only wiring makes. What is published for tests may make races
 #: of its own, and a generator that is given its seed is no source of chance.
 MAKERS = re.compile(
     r'random\.\w+|secrets\.\w+|numpy\.random\.\w+|threading\.(Thread|Timer)|'
     r'(concurrent\.)?futur\w+\.\w+Executor|multiprocessing\.\w+')
 SEEDED = re.compile(r'random\.Random|numpy\.random\.default_rng')
-ASSEMBLY = ('cellsched/assembly/*', 'cellsched/embedding/*',
-            'cellsched/parts/*', 'cellsched/simulator/*',
-            'cellsched/testing/*')
+WIRING = ('cellsched/wiring/*', 'cellsched/embedding/*', 'cellsched/parts/*',
+          'cellsched/simulator/*', 'cellsched/standalone/*',
+          'cellsched/testing/*')
 
 #: Who makes clocks. A transport driver is made by oslo.messaging, which knows
 #: of none.
-CLOCKED = (*ASSEMBLY, 'cellsched/cli/app.py', 'cellsched/rpc/local.py')
+CLOCKED = (*WIRING, 'cellsched/cli/app.py', 'cellsched/rpc/local.py')
 
 #: Functions of columns; of oslo they know options only.
 COLUMNAR = ('cellsched/filters/*', 'cellsched/weighers/*',
@@ -189,9 +189,9 @@ def time_read(source):
                 yield f'line {line} reads time: {name}'
 
 
-def made_outside_of_assembly(source):
+def made_outside_of_wiring(source):
     """Complain of what makes threads or chance, called or handed over."""
-    if not source.is_one_of(ASSEMBLY):
+    if not source.is_one_of(WIRING):
         for line, name in _mentions(source, _seeded(source)):
             if MAKERS.fullmatch(name):
                 yield f'line {line} makes a {name}, or has it made'

@@ -9,9 +9,9 @@ from concurrent import futures
 import contextlib
 import pathlib
 
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import embedding
+from cellsched.wiring import services as assembly
 from embedding_service import main
 
 CELLS = ('cell1', 'cell2')

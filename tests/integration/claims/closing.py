@@ -4,9 +4,9 @@
 import os
 import uuid
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims
 from cellsched.conf import loader
+from cellsched.wiring import services as assembly
 from tests.integration import processes
 
 

@@ -12,13 +12,13 @@ import sys
 import threading
 from typing import Any
 
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched import objects
+from cellsched.wiring import services as assembly
 from tests.integration import deployment
 from tests.integration.fates import zygote
 from tests.integration import processes

@@ -14,9 +14,9 @@ import signal
 import sys
 import threading
 
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import context
+from cellsched.wiring import services as assembly
 
 #: What a process has to do with, for the user of the tests.
 USER = context.member('demo', 'demo')

@@ -5,9 +5,9 @@ import pathlib
 
 import fixtures
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import base as claims
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.wiring import services as assembly
 from tests.integration.nova import caller
 from tests.integration import processes
 from tests.integration import servers

@@ -7,10 +7,10 @@ import pkgutil
 from cellsched import api
 from cellsched.api import authorization
 from cellsched.api import facet
-from cellsched.assembly import api as assembly
 from cellsched import context
 from cellsched import exception
 from cellsched.policies import rules
+from cellsched.wiring import api as assembly
 from tests.unit import base
 
 #: Rules that a call asks besides the one that it names.

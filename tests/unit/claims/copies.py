@@ -10,7 +10,7 @@ from cellsched.claims import sql
 from cellsched.claims.sql import schema
 from cellsched import clock
 from cellsched.db import session
-from cellsched.testing import migrated
+from cellsched.standalone import sqlite_template
 from tests.unit import base as tests
 
 
@@ -26,7 +26,7 @@ class Stores:
         """Return a database; it is new unless it has a name."""
         path = self._directory / (name or f'{next(self._numbers)}.sqlite')
         if not path.exists():
-            path.write_bytes(migrated.content(schema.SCHEMA))
+            path.write_bytes(sqlite_template.content(schema.SCHEMA))
         self._open.append(session.Database(
             f'sqlite:///{path}', 'claims', {'sqlite_synchronous': False},
             clock=clock.Clock()))

@@ -11,11 +11,11 @@ import uuid
 
 import fixtures
 
-from cellsched.assembly import services as assembly
 from cellsched.cli import app
 from cellsched import clock
 from cellsched.conf import loader
 from cellsched.testing import databases
+from cellsched.wiring import services as assembly
 from tests.unit import base
 
 #: A password with everything that is special anywhere.

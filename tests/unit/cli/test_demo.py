@@ -8,11 +8,11 @@ import yaml
 
 from cellsched.cli import app
 from cellsched.cli import demo
-from cellsched.cli import scenario
+from cellsched.standalone import deployment
+from cellsched.standalone import scenario
 from cellsched.testing import clock
-from cellsched.testing import deployment
 from tests.unit.cli import base
-from tests.unit.cli import test_scenario
+from tests.unit.standalone import test_scenario
 
 #: Longer than anything here takes.
 DEADLINE_S = 30

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 from cellsched.claims import base as claims
 from cellsched.db.api import models
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.unit.cli import test_server
 from tests.unit.db import samples
 

@@ -7,7 +7,7 @@ import tempfile
 from cellsched.cli import app
 from cellsched import clock
 from cellsched import context
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.unit.cli import base
 
 ADMIN = context.admin()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.unit.cli import test_server
 
 UNKNOWN = '4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e'

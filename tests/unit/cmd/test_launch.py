@@ -13,7 +13,7 @@ from tests.unit.db import samples
 CODE = """
 import functools, os, signal, sys, threading
 from amqp import exceptions
-from cellsched.assembly import services as assembly
+from cellsched.wiring import services as assembly
 from cellsched import context, plugins
 from cellsched.cmd import launch
 from cellsched.rpc import client, server

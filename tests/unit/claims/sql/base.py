@@ -6,7 +6,7 @@ import pathlib
 from cellsched.claims.sql import schema
 from cellsched import clock
 from cellsched.db import session
-from cellsched.testing import migrated
+from cellsched.standalone import sqlite_template
 from tests.unit import base
 
 
@@ -19,7 +19,7 @@ class TestCase(base.TestCase):
 
     def make_database(self, synced=True):
         if synced and not self.path.exists():
-            self.path.write_bytes(migrated.content(schema.SCHEMA))
+            self.path.write_bytes(sqlite_template.content(schema.SCHEMA))
         database = session.Database(
             self.url, 'claims', {'sqlite_synchronous': False},
             clock=clock.Clock())

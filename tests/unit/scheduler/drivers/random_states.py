@@ -6,7 +6,6 @@ import random
 
 from hypothesis import strategies as st
 
-from cellsched.assembly import services as assembly
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
 from cellsched.claims import sql
@@ -21,6 +20,7 @@ from cellsched.db import session
 from cellsched.objects import child_providers
 from cellsched import plugins
 from cellsched.testing import builders
+from cellsched.wiring import services as assembly
 from tests.unit.db import samples
 from tests.unit.hosts import world
 

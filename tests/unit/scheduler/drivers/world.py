@@ -3,11 +3,11 @@
 
 import random
 
-from cellsched.assembly import services as assembly
 from cellsched.conf import loader
 from cellsched import plugins
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
+from cellsched.wiring import services as assembly
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world

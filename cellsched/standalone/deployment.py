@@ -4,7 +4,7 @@
 SQLite files, unless other databases are named, and the in-process transport
 stand for databases and brokers.
 Everything else is as in production: configuration files, their services wired
-by ``cellsched.assembly``, nothing shared between them but what is configured.
+by ``cellsched.wiring``, nothing shared between them but what is configured.
 Projects have no limits, and commits do not wait for the disk, unless the
 options say otherwise.
 """
@@ -22,9 +22,6 @@ from typing import Self
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from cellsched.assembly import agent_group
-from cellsched.assembly import compute
-from cellsched.assembly import services as assembly
 from cellsched.clock import Clock
 from cellsched.conf import loader
 from cellsched.conf import view
@@ -36,7 +33,10 @@ from cellsched.db import cell as cell_schema
 from cellsched.db.schema import Schema
 from cellsched import objects
 from cellsched.objects import resources
-from cellsched.testing import migrated
+from cellsched.standalone import sqlite_template
+from cellsched.wiring import agent_group
+from cellsched.wiring import compute
+from cellsched.wiring import services as assembly
 
 #: Services that are waited for at the same time.
 STOPPED_AT_ONCE = 64
@@ -336,7 +336,7 @@ class Deployment:
     ) -> None:
         """Make the schema in the empty database of this name."""
         if self._database_url == self._sqlite:
-            self._file(name).write_bytes(migrated.content(schema))
+            self._file(name).write_bytes(sqlite_template.content(schema))
         else:
             schema.sync(parts.databases.get(
                 self._database_url(name), schema.name))

@@ -5,8 +5,6 @@ import functools
 
 from oslo_config import cfg
 
-from cellsched.assembly import factory
-from cellsched.assembly import service
 from cellsched.compute import agent
 from cellsched.compute import host_name
 from cellsched.compute import instance_locks
@@ -22,6 +20,8 @@ from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import server as rpc_server
 from cellsched.virt import base as virt
+from cellsched.wiring import factory
+from cellsched.wiring import service
 
 #: Seconds until an agent goes on with what it was cut off from.
 RESUMED_S = 1

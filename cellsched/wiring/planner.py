@@ -5,11 +5,11 @@ import functools
 
 from oslo_config import cfg
 
-from cellsched.assembly import factory
 from cellsched.db import api as api_schema
 from cellsched.parts import api_database
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.scheduler.explanation import recorder
+from cellsched.wiring import factory
 
 
 class PlannerParts(api_database.APIDatabaseParts):

@@ -10,7 +10,6 @@ from oslo_config import cfg
 
 from cellsched.api import authorization
 from cellsched.api import cells
-from cellsched.assembly import services
 from cellsched.claims import base as claims_base
 from cellsched.conf import enabled
 from cellsched import context
@@ -25,6 +24,7 @@ from cellsched.quota import base as quota
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.virt import base as virt
 from cellsched.weighers import registry as weighers
+from cellsched.wiring import services
 
 _BASES = {
     plugins.CLAIMS: claims_base.ClaimStore,

@@ -6,7 +6,7 @@ import threading
 import sqlalchemy as sa
 
 from cellsched.db.cell import models
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from tests.unit import base
 
 HOSTS = 12

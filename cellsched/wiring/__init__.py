@@ -9,4 +9,4 @@ Each service has a module, which imports what that service needs and nothing
 else; ``services`` has all of them, for who runs several in one process.
 """
 
-from cellsched import import_warnings  # noqa: F401
+from cellsched import silence_eventlet  # noqa: F401

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """All services, for who runs several in one process."""
 
-from cellsched.assembly import api as api_
-from cellsched.assembly import archiver as archiver_
-from cellsched.assembly import auditor as auditor_
-from cellsched.assembly import compute as compute_
-from cellsched.assembly import conductor as conductor_
-from cellsched.assembly import factory
-from cellsched.assembly import planner as planner_
-from cellsched.assembly import scheduler as scheduler_
-from cellsched.assembly import service
-from cellsched.assembly import upgrade_checks as upgrade_checks_
+from cellsched.wiring import api as api_
+from cellsched.wiring import archiver as archiver_
+from cellsched.wiring import auditor as auditor_
+from cellsched.wiring import compute as compute_
+from cellsched.wiring import conductor as conductor_
+from cellsched.wiring import factory
+from cellsched.wiring import planner as planner_
+from cellsched.wiring import scheduler as scheduler_
+from cellsched.wiring import service
+from cellsched.wiring import upgrade_checks as upgrade_checks_
 
 API = api_.API
 Service = service.Service

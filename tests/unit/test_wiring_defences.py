@@ -3,11 +3,11 @@
 
 import threading
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import sql
 from cellsched import clock
 from cellsched.conductor import service as conductor_service
 from cellsched.db import session
+from cellsched.wiring import services as assembly
 from tests.unit import assembling
 
 

@@ -14,13 +14,13 @@ import jsonschema
 
 from cellsched.api import provider_fields
 from cellsched.compute import children
-from cellsched.document import invalid
-from cellsched.document import read
 from cellsched import exception
 from cellsched.objects import request_groups
 from cellsched.objects import resources
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
 from cellsched.virt import fake
+from cellsched.yaml_file import invalid
+from cellsched.yaml_file import read
 
 _NAME = {'type': 'string', 'minLength': 1, 'maxLength': 63,
          'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]*\Z'}

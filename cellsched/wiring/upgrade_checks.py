@@ -3,10 +3,10 @@
 
 from oslo_config import cfg
 
-from cellsched.assembly import factory
 from cellsched.claims import base as claims_base
 from cellsched import embedding
 from cellsched.upgrade import checks
+from cellsched.wiring import factory
 
 
 @factory.factory(embedding.ConductorParts)

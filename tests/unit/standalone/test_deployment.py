@@ -6,13 +6,13 @@ import threading
 import fixtures
 import sqlalchemy as sa
 
-from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched.db.api import aggregates
 from cellsched.db.cell import models
 from cellsched import exception
+from cellsched.standalone import deployment
 from cellsched.testing import clock
-from cellsched.testing import deployment
+from cellsched.wiring import services as assembly
 from tests.unit import base
 
 ADMIN = context.admin()
@@ -157,7 +157,7 @@ class TestDeployment(base.TestCase):
             return make(conf, parts)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'cellsched.assembly.services.scheduler', watched))
+            'cellsched.wiring.services.scheduler', watched))
         world = self.make([
             deployment.DeployedCell('c1', [deployment.DeployedHost('h1')]),
             deployment.DeployedCell('c2', [deployment.DeployedHost('h2')])])

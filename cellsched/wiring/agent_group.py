@@ -15,11 +15,11 @@ from futurist import ThreadPoolExecutor
 from oslo_log import log
 import oslo_messaging
 
-from cellsched.assembly import compute
-from cellsched.assembly import service
 from cellsched import exception
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import local_pool
+from cellsched.wiring import compute
+from cellsched.wiring import service
 
 LOG = log.getLogger(__name__)
 

@@ -4,10 +4,10 @@
 from oslo_config import cfg
 
 from cellsched.api import authorization
-from cellsched.assembly.api import API
-from cellsched.assembly.api import APIParts
 from cellsched.db import api as api_schema
 from cellsched.parts import cell
+from cellsched.wiring.api import API
+from cellsched.wiring.api import APIParts
 
 
 class CommandParts(APIParts, cell.CellParts):

@@ -5,7 +5,6 @@ import queue
 
 import oslo_messaging
 
-from cellsched.assembly import services as assembly
 from cellsched import context
 from cellsched.db.cell import services
 from cellsched import exception
@@ -13,6 +12,7 @@ from cellsched.rpc import compute
 from cellsched.rpc import conductor
 from cellsched.rpc import scheduler
 from cellsched.testing import databases
+from cellsched.wiring import services as assembly
 from tests.unit import assembling
 from tests.unit.db import samples
 

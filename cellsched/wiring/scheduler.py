@@ -6,9 +6,6 @@ from collections.abc import Callable
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from cellsched.assembly import factory
-from cellsched.assembly import planner
-from cellsched.assembly import service
 from cellsched.cells import periodic_discovery
 from cellsched.conf import enabled
 from cellsched.db import api as api_schema
@@ -19,6 +16,9 @@ from cellsched.rpc import server as rpc_server
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import service as scheduler_service
+from cellsched.wiring import factory
+from cellsched.wiring import planner
+from cellsched.wiring import service
 
 #: Kinds of plug-ins that it uses.
 PLUGINS = (plugins.CLAIMS, plugins.DRIVERS, plugins.FILTERS,

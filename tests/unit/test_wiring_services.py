@@ -8,7 +8,6 @@ import threading
 from amqp import exceptions as amqp_exc
 import oslo_messaging
 
-from cellsched.assembly import services as assembly
 from cellsched import clock
 from cellsched import context
 from cellsched.db.api import host_mappings
@@ -20,6 +19,7 @@ from cellsched.rpc import local
 from cellsched.rpc import server
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
+from cellsched.wiring import services as assembly
 from tests.unit import assembling
 from tests.unit.db import samples
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 
 from cellsched.api import authorization
-from cellsched.assembly import factory
 from cellsched.conf import api as api_conf
 from cellsched.db import api as api_schema
 from cellsched.parts import servers as server_parts
+from cellsched.wiring import factory
 
 # A command uses one part of the API, and imports what that needs: all of it
 # takes longer than most commands do.

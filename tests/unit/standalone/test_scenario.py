@@ -6,9 +6,9 @@ import pathlib
 
 import yaml
 
-from cellsched.cli import scenario
 from cellsched import exception
-from cellsched.testing import deployment
+from cellsched.standalone import deployment
+from cellsched.standalone import scenario
 from tests.unit import base
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading a YAML document that somebody wrote."""
 
-from cellsched import document
 from cellsched import exception
+from cellsched import yaml_file
 from tests.unit import base
 
 
@@ -15,7 +15,7 @@ class TestRead(base.TestCase):
     def read(self, text):
         self.path.write_bytes(text if isinstance(text, bytes)
                               else text.encode())
-        return document.read(self.path)
+        return yaml_file.read(self.path)
 
     def assertRefused(self, text, field, *words):
         error = self.assertRaises(exception.InvalidField, self.read, text)
@@ -40,10 +40,10 @@ class TestRead(base.TestCase):
 
     def test_file_that_cannot_be_read_is_named(self):
         error = self.assertRaises(
-            exception.InvalidField, document.read, self.path)
+            exception.InvalidField, yaml_file.read, self.path)
         self.assertIn('No such file', str(error))
         self.assertRaisesRegex(
-            exception.InvalidField, 'Is a directory', document.read,
+            exception.InvalidField, 'Is a directory', yaml_file.read,
             self.path.parent)
 
     def test_what_is_no_text_is_refused(self):
@@ -68,7 +68,7 @@ class TestRead(base.TestCase):
         self.assertRefused('x: [{a: 1, a: 2}]', 'line 1', "'a'", 'twice')
 
     def test_depth_has_a_bound(self):
-        deep = document.DEPTH_MAX - 1
+        deep = yaml_file.DEPTH_MAX - 1
         self.assertEqual(deep, str(self.read('[' * deep + ']' * deep))
                          .count('['))
 
@@ -97,4 +97,4 @@ class TestInvalid(base.TestCase):
         for way, field in (
                 ((), 'document'), (('a',), 'a'), (('a', 0, 'b'), 'a[0].b'),
                 (('line 1',), 'line 1')):
-            self.assertEqual(field, document.invalid('x', way, 'y').field)
+            self.assertEqual(field, yaml_file.invalid('x', way, 'y').field)

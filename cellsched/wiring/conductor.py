@@ -6,8 +6,6 @@ from typing import Any
 
 from oslo_config import cfg
 
-from cellsched.assembly import factory
-from cellsched.assembly import service
 from cellsched.conductor import network_leftovers
 from cellsched.conductor import service as conductor_service
 from cellsched.conductor import stranded_moves
@@ -22,6 +20,8 @@ from cellsched.rpc import compute_cap
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import server as rpc_server
+from cellsched.wiring import factory
+from cellsched.wiring import service
 
 #: How often an overdue move is looked for before it is twice overdue.
 _LOOKS = 4

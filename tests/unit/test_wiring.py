@@ -3,7 +3,6 @@
 
 import threading
 
-from cellsched.assembly import services as assembly
 from cellsched.claims import memory
 from cellsched import clock
 from cellsched import exception
@@ -11,6 +10,7 @@ from cellsched.network import fake as fake_network
 from cellsched.network import noop
 from cellsched.rpc import local
 from cellsched.virt import fake
+from cellsched.wiring import services as assembly
 from tests.unit import assembling
 
 

@@ -10,7 +10,7 @@ from tests.unit import base
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 #: Through each of these a library is imported first that warns.
-ENTRANCES = ('cellsched.assembly.services', 'cellsched.cmd.launch',
+ENTRANCES = ('cellsched.wiring.services', 'cellsched.cmd.launch',
              'cellsched.conf', 'cellsched.filters.base',
              'cellsched.notify.senders', 'cellsched.rpc.client')
 
@@ -47,12 +47,12 @@ class TestImportWarnings(base.TestCase):
             'warnings.simplefilter("error", DeprecationWarning)\n'
             f'warnings.filterwarnings("ignore", "{CGI}")\n'
             'before = list(warnings.filters)\n'
-            'import cellsched.assembly.services\n'
+            'import cellsched.wiring.services\n'
             'print(before == warnings.filters)\n')).strip())
 
     def test_nothing_is_patched(self):
         self.assertEqual('[]', self.run_python('-c', (
-            'import cellsched.assembly.services\n'
+            'import cellsched.wiring.services\n'
             'from eventlet import patcher\n'
             'print([name for name in ("os", "select", "socket", "thread", '
             '"time") if patcher.is_monkey_patched(name)])\n')).strip())
