@@ -60,6 +60,9 @@ TRACED_SEEDS = size(3, 10)
 FAULT_SEEDS = size(20, 60)
 COSTLY_FAULT_SEEDS = size(4, 12)
 
+#: Seeds that are tried, in either profile, until one finds a fault.
+SEEDS_TO_FAIL = 300
+
 #: Claims of processes that race in a store; fewer where one takes long.
 RACING_CLAIMS = size(80, 400)
 SLOW_RACING_CLAIMS = size(40, 80)

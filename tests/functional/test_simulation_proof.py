@@ -13,6 +13,7 @@ from unittest import mock
 
 import sqlalchemy as sa
 
+from cellsched.cells import cell0
 from cellsched.claims import validation
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.db.api import build_requests
@@ -23,9 +24,6 @@ from cellsched.simulator import arena
 from cellsched.simulator import simulation
 from tests import profile
 from tests.unit import base
-
-#: Seeds to try before a guard counts as one that nobody would miss.
-SEEDS_MAX = 300
 
 #: Who is slow, dies or hears twice is taken for dead by others.
 RACES = ('freeze', 'repeat', 'lose', 'commit')
@@ -105,7 +103,8 @@ class TestSimulationProof(base.TestCase):
 
         :param first: the seed to begin with, where it takes long from 0
         """
-        for seed in itertools.chain(range(first, SEEDS_MAX), range(first)):
+        for seed in itertools.chain(
+                range(first, profile.SEEDS_TO_FAIL), range(first)):
             with contextlib.ExitStack() as stack:
                 for owner, name, function in replaced:
                     stack.enter_context(
@@ -134,6 +133,7 @@ class TestSimulationProof(base.TestCase):
 
     def test_uniqueness_of_rows(self):
         self.assertIsMissed((instances, 'create', create_anew),
+                            (cell0, 'create', create_anew),
                             kinds=('freeze',), first=30)
 
     def test_delete_fence(self):
