@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from cliff import columns
 
 from cellsched.cli import base
-from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ class RemoveHosts(_One):
             self.app.context(), parsed_args.aggregate, parsed_args.hosts))
 
 
-class DeleteAggregate(report.ChangeCommand):
+class DeleteAggregate(base.ChangeCommand):
     """Delete aggregates; their hosts stay.
 
     Example::

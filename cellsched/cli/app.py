@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The applications, and what is the same for each of their commands.
+"""The applications ``cellsched`` and ``cellsched-manage``.
 
-Options of the application are taken before and after the command. What goes
-wrong ends in one line on standard error and with 1, what is wrong with the
-arguments among it; other exit codes are the commands' own.
+Options of the application are accepted before and after the command. An error
+is one line on standard error, and the exit code is 1 unless the command has
+another one for it. That includes errors in the arguments.
 """
 
 import argparse
@@ -31,40 +31,98 @@ from typing import TYPE_CHECKING
 
 from cliff import app
 from cliff import command
+from cliff import commandmanager
 
-from cellsched.cli import base
-from cellsched.cli import command_manager
 from cellsched.clock import Clock
 from cellsched import exception
+from cellsched import plugins
 from cellsched import urls
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from cellsched.cli.backend import Backend
     from cellsched.cli.deployment import ReadDeployment
     from cellsched.context import RequestContext
-    from cellsched import embedding
     from cellsched.wiring.api import API
     from cellsched.wiring import command as assembly
-    from cellsched.wiring import planner
 
-#: What a shell says of a process that lost its reader.
+#: The exit code that a shell reports for a process whose reader has gone.
 _BROKEN_PIPE = 141
 
-#: A URL, and what follows it: nobody can say where a password ends.
+#: A URL and the rest of the text: the end of a password cannot be found.
 _URL = re.compile(r'\w[\w.+-]*://.*')
 
 
-class App(app.App):
-    """An application; what its commands need is made when they ask for it."""
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Have a parser show docstrings as plain text, and raise its errors."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    marked_up = parser.format_help
 
-    #: Entry points of the commands.
+    def format_help() -> str:
+        return marked_up().replace('::\n', ':\n').replace('``', '')
+
+    def error(message: str) -> NoReturn:
+        raise exception.Invalid(f'{message.removeprefix("argument ")}; see '
+                                f'{parser.prog} --help')
+
+    parser.format_help = format_help  # type: ignore[method-assign]
+    parser.error = error  # type: ignore[method-assign]
+
+
+class _Entry(commandmanager.EntryPointWrapper):
+    """The entry point of a command; an error in it is one line."""
+
+    def __init__(self, point: metadata.EntryPoint) -> None:
+        self.name = point.name.replace('.', ' ')
+        self._point = point
+
+    def load(self) -> type[command.Command]:
+        point = self._point
+        field = f'{point.group} {point.name}'
+        found = plugins.attempt(
+            field, 'a command that can be imported', point.load)
+        if not (isinstance(found, type)
+                and issubclass(found, command.Command)):
+            raise exception.ConfigurationInvalid(
+                field=field, expected='a subclass of cliff.command.Command')
+        plugins.check_complete(field, found)
+        return found
+
+    @property
+    def value(self) -> str:
+        return self._point.value
+
+    def __repr__(self) -> str:
+        return f'{self.name} ({self.value})'
+
+
+class Commands(commandmanager.CommandManager):
+    """The commands of a namespace, found by entry point.
+
+    No command is imported before it is used. A command of another
+    distribution does not replace one of this project. A broken command does
+    not affect the other commands.
+    """
+
+    def load_commands(self, namespace: str) -> None:
+        self.group_list.append(namespace)
+        for point in (*plugins.entry_points(namespace),
+                      *plugins.shipped(namespace)):
+            entry = _Entry(point)
+            self.commands[entry.name] = entry
+
+
+class App(app.App):
+    """An application; what its commands need is made on first use."""
+
+    #: The namespace of the entry points of the commands.
     namespace: ClassVar[str]
 
-    #: Names of the option that shows warnings.
+    #: The names of the option that shows warnings.
     verbose: ClassVar[tuple[str, ...]] = ('-v', '--verbose')
 
-    #: What the process ends with when a command raised something.
+    #: The exit code after an error in a command.
     _failure_code: int | None = None
 
     #: Kinds of plug-ins that the command uses.
@@ -73,7 +131,7 @@ class App(app.App):
     #: Whether the command sends messages.
     _sends = True
 
-    # What it is told of errors is reported by :meth:`report` instead.
+    # cliff logs errors here; :meth:`report` shows them instead.
     LOG = logging.getLogger(f'{__name__}.unheard')
     LOG.disabled = True
 
@@ -84,92 +142,67 @@ class App(app.App):
         self.clock = clock or Clock()
         super().__init__(
             inspect.getdoc(self), metadata.version('cellsched'),
-            command_manager.Commands(self.namespace), stdout=stdout,
-            stderr=stderr)
+            Commands(self.namespace), stdout=stdout, stderr=stderr)
 
     @functools.cached_property
+    def backend(self) -> 'Backend':
+        """The deployment that the configuration names; not yet connected."""
+        # To import the libraries takes longer than to show a help.
+        from cellsched.cli import backend
+
+        return backend.Backend(
+            self.config_options, self._kinds, self._sends, self.clock,
+            self.stderr)
+
+    @property
     def conf(self) -> 'cfg.ConfigOpts':
         """The configuration.
 
-        :raises cellsched.exception.ConfigurationInvalid: names file and field
+        :raises cellsched.exception.ConfigurationInvalid: names the file and
+            the option
         """
-        from cellsched.conf import database
-        from cellsched.conf import loader
-
-        conf = loader.load(
-            self.config_options, kinds=self._kinds, messages=self._sends)
-        database.be_impatient(conf)
-        return conf
+        return self.backend.conf
 
     @property
     def config_options(self) -> list[str]:
-        """The options that say which configuration is read."""
+        """The options that name the configuration files."""
         return [
             *(f'--config-file={path}' for path in self.options.config_file),
             *(f'--config-dir={path}' for path in self.options.config_dir)]
 
-    @functools.cached_property
+    @property
     def parts(self) -> 'assembly.CommandParts':
-        """Databases, transports and what is made of them."""
-        conf = self.conf
-        from cellsched.wiring import command as assembly
+        """Databases, transports and the components on top of them."""
+        return self.backend.parts
 
-        parts = assembly.CommandParts(conf, self.clock)
-        if self._sends:
-            parts.check_messages()
-        return parts
-
-    @functools.cached_property
-    def planner_parts(self) -> 'planner.PlannerParts':
-        """The same, and what schedulers have besides."""
-        parts = self.parts
-        from cellsched.wiring import planner
-
-        return planner.PlannerParts(
-            self.conf, self.clock, None, parts.databases, parts.transports)
-
-    @functools.cached_property
-    def conductor_parts(self) -> 'embedding.ConductorParts':
-        """The same, and what conductors have besides."""
-        parts = self.parts
-        from cellsched import embedding
-
-        return embedding.ConductorParts(
-            self.conf, self.clock, None, parts.databases, parts.transports)
-
-    @functools.cached_property
+    @property
     def api(self) -> 'API':
-        """Return the API that a front end calls."""
-        parts = self.parts
-        from cellsched.wiring import command as assembly
+        """The API that a front end calls."""
+        return self.backend.api
 
-        made = assembly.api(self.conf, parts)
-        if self._sends:
-            made.check_messages()
-        return made
-
-    @functools.cached_property
+    @property
     def sending_api(self) -> 'API':
-        """The same, for commands that send a message to conductors.
+        """The API, for commands that send messages to conductors.
 
-        :raises cellsched.exception.BrokerRefused: the broker refuses
+        :raises cellsched.exception.BrokerRefused: the broker refuses the
+            connection
         """
-        self.parts.transports.check()
-        return self.api
+        self.backend.parts.transports.check()
+        return self.backend.api
 
     def say(self, line: str) -> None:
-        """Tell of what was done, on standard output."""
+        """Print a line about what was done, on standard output."""
         print(line, file=self.stdout)
 
     def warn(self, text: str) -> None:
-        """Tell of what is wrong, in one line on standard error."""
+        """Print a problem in one line, on standard error."""
         line = ''.join(
             each if each.isprintable() else '?'
             for each in ' '.join(_without_secrets(text).split()))
         print(f'{self.NAME}: {line}', file=self.stderr)
 
     def report(self, exc: BaseException) -> None:
-        """Tell of an error, and where it comes from if that was asked for."""
+        """Print an error, and with ``--debug`` its traceback."""
         if self.options.debug:
             self.stderr.write(_without_secrets(
                 ''.join(traceback.format_exception(exc))))
@@ -202,31 +235,31 @@ class App(app.App):
         parser = argparse.ArgumentParser(
             prog=self.NAME, description=description, add_help=False,
             allow_abbrev=False)
-        base.show_docstrings(parser)
-        base.refuse(parser)
+        prepare_parser(parser)
         parser.add_argument(
             '-h', '--help', action='store_true',
-            help='show this help, or that of the command, and end')
+            help='show this help, or the help of the command, and exit')
         parser.add_argument(
             '--version', action='version', version=f'{self.NAME} {version}',
-            help='show the version and end')
+            help='show the version and exit')
         parser.add_argument(
             '--config-file', action='append', default=[], metavar='FILE',
-            help='a configuration file; of several, the later ones override '
-                 'the earlier')
+            help='a configuration file; may be repeated, and a later file '
+                 'overrides an earlier one')
         parser.add_argument(
             '--config-dir', action='append', default=[], metavar='DIR',
-            help='a directory whose *.conf files are read after those')
+            help='a directory with *.conf files, which override the '
+                 'configuration files; may be repeated')
         parser.add_argument(
             *self.verbose, action='store_true', dest='verbose',
-            help='show warnings that are logged')
+            help='show log messages of level WARNING and above')
         parser.add_argument(
             '--debug', action='store_true',
-            help='show everything that is logged, and where errors come from')
+            help='show all log messages, and the tracebacks of errors')
         return parser
 
     def configure_logging(self) -> None:
-        """Say what is shown; the handler is there already."""
+        """Set the level of the handler that :meth:`run` has added."""
         if self.options.debug:
             logging.getLogger().setLevel(logging.DEBUG)
             self._handler.setLevel(logging.DEBUG)
@@ -235,18 +268,18 @@ class App(app.App):
 
     def prepare_to_run_command(self, cmd: command.Command) -> None:
         self._kinds = getattr(cmd, 'kinds', ())
-        # Nobody knows of commands that do not say it.
+        # A command of another distribution may lack the attribute.
         self._sends = getattr(cmd, 'sends', True)
 
     def initialize_app(self, argv: list[str]) -> None:
         if self.options.help:
-            # A command shows its own.
+            # Each command shows its own help.
             if not argv:
                 raise SystemExit(self.run_subcommand(['help']))
             argv.append('--help')
 
     def interact(self) -> None:
-        """Show the help: there is no prompt."""
+        """Show the help; there is no interactive mode."""
         self.run_subcommand(['help'])
 
     def run_subcommand(self, argv: list[str]) -> int:
@@ -256,14 +289,14 @@ class App(app.App):
             words = itertools.takewhile(
                 lambda word: not word.startswith('-'), argv)
             if argv[0].startswith('-'):
-                self.warn(f'there is no option {argv[0]!r} that may stand '
-                          'before a command')
+                self.warn(f'{argv[0]!a:.60}: unknown option before the '
+                          f'command; see {self.NAME} --help')
                 return 1
             near = self.get_fuzzy_matches(argv[0])
             if self.options.help:
                 return super().run_subcommand(['help', argv[0]])
-            self.warn(f'there is no command {" ".join(words)!r}; near it are: '
-                      f'{", ".join(near)}')
+            self.warn(f'{" ".join(words)!a:.120}: unknown command; did you '
+                      f'mean one of: {", ".join(near)}?')
             return 1
         result = super().run_subcommand(argv)
         return self._failure_code or result
@@ -275,16 +308,15 @@ class App(app.App):
             self.report(err)
             self._failure_code = getattr(cmd, 'failure_code', None)
         try:
-            for name in ('planner_parts', 'conductor_parts', 'parts'):
-                if name in self.__dict__:
-                    getattr(self, name).close()
+            if 'backend' in self.__dict__:
+                self.backend.close()
         except Exception as exc:
-            # It came too late to change what was done, and how it ended.
+            # The command is complete, and its exit code is known.
             self.report(exc)
 
     @contextlib.contextmanager
     def _logging(self) -> Iterator[None]:
-        """Have a handler, for without one logging shows warnings."""
+        """Add a handler; without one, logging prints warnings itself."""
         self._handler = logging.StreamHandler(self.stderr)
         self._handler.setLevel(logging.CRITICAL + 1)
         self._handler.setFormatter(_Formatter(
@@ -300,10 +332,10 @@ class App(app.App):
 
 
 class Shell(App):
-    """Servers and flavors, across all cells.
+    """Servers, flavors and hosts, across all cells.
 
     Works on the databases and the broker that the configuration names, as an
-    administrator: it shows the servers of all projects.
+    administrator: the commands show the servers of all projects.
     """
 
     NAME = 'cellsched'
@@ -311,10 +343,9 @@ class Shell(App):
 
     @functools.cached_property
     def deployment(self) -> 'ReadDeployment':
-        """The deployment that commands read which change nothing."""
-        from cellsched.cli import deployment
-
-        return deployment.OwnDeployment(self)
+        """The deployment of the commands that only read."""
+        deployment: ReadDeployment = self.backend.deployment
+        return deployment
 
     def build_option_parser(
         self, description: str | None, version: str | None,
@@ -322,37 +353,29 @@ class Shell(App):
     ) -> argparse.ArgumentParser:
         parser = super().build_option_parser(
             description, version, argparse_kwargs)
-        for name, what in (('project', 'that new servers belong to'),
-                           ('user', 'who creates them')):
+        for name, what in (('project', 'the project of new servers'),
+                           ('user', 'the user that new servers belong to')):
             variable = f'OS_{name.upper()}_ID'
             parser.add_argument(
                 f'--os-{name}-id', metavar='ID',
                 default=os.environ.get(variable) or 'admin',
-                help=f'the {name} {what} ({variable}; by default admin)')
+                help=f'{what}; by default the environment variable '
+                     f'{variable}, or else admin')
         return parser
 
     def context(self) -> 'RequestContext':
-        """Return who asks: an administrator, in a project.
+        """Return the context of an administrator in the given project.
 
-        :raises cellsched.exception.InvalidField: no id that can be kept
+        :raises cellsched.exception.InvalidField: an id is invalid
         """
-        from cellsched.api import validation
-        from cellsched.context import RequestContext
-
-        options = self.options
-        validation.check_text(
-            'options', '--os-project-id', options.os_project_id)
-        validation.check_text('options', '--os-user-id', options.os_user_id)
-        return RequestContext(
-            project_id=options.os_project_id, user_id=options.os_user_id,
-            is_admin=True)
+        return self.backend.context(
+            self.options.os_project_id, self.options.os_user_id)
 
 
 class Manage(App):
     """Databases and cells, for operators.
 
-    Arguments, meaning and exit codes are those of Nova's command of this
-    kind.
+    The names, arguments and exit codes are those of ``nova-manage``.
     """
 
     NAME = 'cellsched-manage'
@@ -361,7 +384,7 @@ class Manage(App):
 
 
 class Application(Protocol):
-    """An application, as a process runs it."""
+    """An application that a process runs."""
 
     def run(self, argv: Sequence[str]) -> int:
         """Run a command; return the exit code."""
@@ -370,10 +393,10 @@ class Application(Protocol):
 def main(application: Callable[[], Application]) -> NoReturn:
     """Run an application as this process, and end it."""
     for name in ('stdout', 'stderr'):
-        # Python has none where it was closed.
+        # Python sets a stream to None if it was closed before the start.
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, 'w', encoding='utf-8'))
-    # What a terminal cannot show is no reason to show nothing.
+    # Characters that the terminal cannot show are escaped.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors='backslashreplace')
     try:
@@ -383,8 +406,8 @@ def main(application: Callable[[], Application]) -> NoReturn:
         code = _BROKEN_PIPE
     with contextlib.suppress(BrokenPipeError):
         sys.stderr.flush()
-    # Nothing is left to be done. Python would wait for threads, and those of
-    # cells that do not answer are not worth it.
+    # Python would wait for the threads, of which some may wait for a cell
+    # that does not answer.
     os._exit(code)
 
 

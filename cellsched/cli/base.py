@@ -1,73 +1,218 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base classes of commands."""
+"""Base classes of commands, and commands declared by a function.
+
+A command is declared by its arguments, its columns and a function whose
+docstring is the help::
+
+    @base.show(argument('flavor', metavar='FLAVOR', help='id or name'),
+               columns=COLUMNS)
+    def show_flavor(app: Shell, args: Namespace) -> Flavor:
+        '''Show a flavor. …'''
+        return app.api.flavors.get(app.context(), args.flavor)
+
+Each decorator makes a class of cliff's out of the function: :func:`lister` a
+command that lists things, :func:`show` one that shows a thing,
+:func:`change_each` one that changes several things one after the other. A
+command that needs more is a subclass of :class:`Lister`, :class:`ShowOne`,
+:class:`ReportCommand` or :class:`Command` with :attr:`Command.arguments`.
+"""
 
 import argparse
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
 import datetime
+import json
+import operator
+from typing import Any
 from typing import ClassVar
-from typing import NoReturn
-from typing import TYPE_CHECKING
 
+from cliff import columns as cliff_columns
 from cliff import command
-from cliff import lister
-from cliff import show
+from cliff import lister as cliff_lister
+from cliff import show as cliff_show
 
+from cellsched.cli.app import App
+from cellsched.cli.app import prepare_parser
 from cellsched import exception
 from cellsched import plugins
-
-if TYPE_CHECKING:
-    from cellsched.cli.app import App
 
 _EPILOG = ('Options of every command, such as --config-file, are shown by '
            '{name} --help.')
 
-
-def show_docstrings(parser: argparse.ArgumentParser) -> None:
-    """Have a parser's help show docstrings as they are, less their markup."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    marked_up = parser.format_help
-
-    def format_help() -> str:
-        return marked_up().replace('::\n', ':\n').replace('``', '')
-
-    parser.format_help = format_help  # type: ignore[method-assign]
-
-
-def refuse(parser: argparse.ArgumentParser) -> None:
-    """Make a parser raise what it would print and exit with."""
-    def error(message: str) -> NoReturn:
-        raise exception.Invalid(f'{message}; see {parser.prog} --help')
-
-    parser.error = error  # type: ignore[method-assign]
-
-
-#: Kinds of plug-ins that who creates, moves or deletes servers uses.
+#: Kinds of plug-ins that a command on servers uses.
 SERVERS = (plugins.CLAIMS, plugins.QUOTA)
 
-#: Kinds of plug-ins that who decides uses.
+#: Kinds of plug-ins that a command that makes a decision uses.
 DECISIONS = (plugins.CLAIMS, plugins.DRIVERS, plugins.FILTERS,
              plugins.NETWORKS, plugins.WEIGHERS)
 
+#: Exit codes of commands on servers that wait.
+TIMED_OUT = 1
+IN_ERROR = 2
+
+#: Characters of a name or an id.
+_TEXT_MAX = 255
+
+#: Digits of a number; to convert a very long one takes long.
+_DIGITS_MAX = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of a command, with the options of ``add_argument``."""
+
+    names: tuple[str, ...]
+    options: Mapping[str, Any]
+
+    def add_to(self, parser: Any) -> None:
+        parser.add_argument(*self.names, **self.options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Exclusive:
+    """Arguments of which a command line has at most one."""
+
+    arguments: tuple[Argument, ...]
+    required: bool
+
+    def add_to(self, parser: Any) -> None:
+        group = parser.add_mutually_exclusive_group(required=self.required)
+        for each in self.arguments:
+            each.add_to(group)
+
+
+Arguments = Sequence[Argument | Exclusive]
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """Return an argument; the parameters are those of ``add_argument``."""
+    return Argument(names, options)
+
+
+def flag(name: str, help: str) -> Argument:
+    """Return an option without a value."""
+    return Argument((name,), {'action': 'store_true', 'help': help})
+
+
+def several(name: str, metavar: str, help: str) -> Argument:
+    """Return an option that may be repeated."""
+    return Argument((name,), {
+        'metavar': metavar, 'action': 'append', 'default': [],
+        'help': f'{help}; may be repeated'})
+
+
+def exclusive(*arguments: Argument, required: bool = False) -> Exclusive:
+    """Return arguments of which a command line has at most one."""
+    return Exclusive(arguments, required)
+
+
+def whole(
+    least: int | None = None, most: int | None = None
+) -> Callable[[str], int]:
+    """Return the type of an argument that is a whole number."""
+    bounds = '' if least is None else f' from {least} to {most}'
+
+    def number(text: str) -> int:
+        digits = text.removeprefix('-')
+        if not (digits.isascii() and digits.isdigit()
+                and len(digits) <= _DIGITS_MAX):
+            raise argparse.ArgumentTypeError(
+                f'{text!a:.60} is not a number; expected a whole number'
+                f'{bounds}')
+        value = int(text)
+        if least is not None and not least <= value <= (most or 0):
+            raise argparse.ArgumentTypeError(
+                f'{value} is out of range; expected a whole number{bounds}')
+        return value
+
+    return number
+
+
+def seconds(most: int) -> Callable[[str], float]:
+    """Return the type of an argument that is a time in seconds."""
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f'{text!a:.60} is not a number; expected a number from 0 to '
+                f'{most}') from None
+        # The comparison is false for NaN.
+        if not 0 <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f'{text:.60} is out of range; expected a number from 0 to '
+                f'{most}')
+        return value
+
+    return number
+
+
+def text(value: str) -> str:
+    """Return an argument that is a name or an id.
+
+    :raises argparse.ArgumentTypeError: it cannot be one
+    """
+    if (not 0 < len(value) <= _TEXT_MAX or not value.isprintable()
+            or value.isspace()):
+        raise argparse.ArgumentTypeError(
+            f'{value!a:.60} is not a name or an id; expected 1 to '
+            f'{_TEXT_MAX} printable characters')
+    return value
+
+
+def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return the keys and values of an option that is repeated.
+
+    :raises cellsched.exception.InvalidField: a value is not KEY=VALUE, or a
+        key is given twice
+    """
+    found: dict[str, str] = {}
+    for each in texts:
+        key, equals, value = each.partition('=')
+        if not equals or not key:
+            raise invalid(option, f'{each!a:.80} is not a key with a value',
+                          'KEY=VALUE')
+        if key in found:
+            raise invalid(option, f'{key!a:.80} is given twice',
+                          'each key once')
+        found[key] = value
+    return found
+
+
+def invalid(
+    option: str, problem: str, expected: str
+) -> exception.InvalidField:
+    """Return the error of an option whose value is invalid."""
+    return exception.InvalidField(
+        where='options', field=option, problem=problem, expected=expected)
+
 
 class Command(command.Command):
-    """A command.
+    """A command; its docstring is its help.
 
-    Its docstring is its help. What it raises is reported by the application,
-    and ends the process with :attr:`failure_code`.
+    The application reports what the command raises, and the process ends
+    with :attr:`failure_code` then.
     """
 
-    app: 'App'
+    app: App
 
-    #: Kinds of plug-ins that it uses. Before it does anything it imports
-    #: them, and refuses options of theirs that make no sense.
+    #: The arguments, in the order in which the help shows them.
+    arguments: ClassVar[Arguments] = ()
+
+    #: Kinds of plug-ins that the command uses. The configuration is read with
+    #: their options; an invalid option ends the command.
     kinds: ClassVar[Collection[str]] = ()
 
-    #: Whether it sends messages, or has the broker checked. Before it does
-    #: anything, options that concern them are looked at.
+    #: Whether the command sends messages or checks the broker. The options of
+    #: messaging are validated then.
     sends: ClassVar[bool] = False
 
-    #: What the process ends with when something was raised.
+    #: The exit code after an error.
     failure_code = 1
 
     def get_epilog(self) -> str:
@@ -79,26 +224,26 @@ class Command(command.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        show_docstrings(parser)
-        refuse(parser)
+        prepare_parser(parser)
+        for each in self.arguments:
+            each.add_to(parser)
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        # CPython takes memory for the frames of functions in pieces, and
-        # where a loop calls across the end of one, it takes it anew and gives
-        # it back each time. Libraries compile hundreds of regular expressions
-        # when they are imported; from deep inside that took twice as long as
-        # all else.
-        from cellsched.conf import loader  # noqa: F401
-        from cellsched import objects  # noqa: F401
-
+        # Libraries are imported here, and not in the functions that use them:
+        # they compile hundreds of regular expressions, which takes twice as
+        # long in a deep call stack. CPython allocates memory for stack frames
+        # in chunks, and a loop that calls across the end of a chunk allocates
+        # and frees one in each iteration.
+        self.app.backend  # noqa: B018
         return super().run(parsed_args)
 
     def _is_extended(self) -> bool:
-        """Return whether cliff has something to say of who wrote this.
+        """Return whether cliff adds to the help of the command.
 
-        It looks for that in the metadata of all that is installed, which
-        takes longer than many a command.
+        That is so for a command of another distribution, and for a command
+        with hooks. To find out, cliff reads the metadata of every installed
+        distribution, which takes longer than many commands.
         """
         if self.app is None or _package(self) != _package(self.app):
             return True
@@ -108,37 +253,239 @@ class Command(command.Command):
 
 
 class _Columns(Command):
-    """A command whose columns are known before it does anything."""
+    """A command whose columns are known before it runs."""
 
-    columns: ClassVar[tuple[str, ...]]
+    columns: ClassVar[Collection[str]]
 
-    #: What the process ends with when nothing was raised.
+    #: The exit code unless an error is raised.
     exit_code = 0
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        self._check_columns(parsed_args.columns)
-        return super().run(parsed_args) or self.exit_code
+    def columns_of(self, args: argparse.Namespace) -> Collection[str]:
+        """Return the columns that the command shows."""
+        return self.columns
 
-    def _check_columns(self, wanted: Iterable[str]) -> None:
-        known = {_normalized(name) for name in self.columns}
-        for name in wanted:
-            if _normalized(name) not in known:
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        known = self.columns_of(parsed_args)
+        normalized = {_normalized(name) for name in known}
+        for name in parsed_args.columns:
+            if _normalized(name) not in normalized:
                 raise exception.InvalidField(
                     where='output', field='--column',
-                    expected=f'one of {", ".join(self.columns)}, not {name}')
+                    problem=f'unknown column {name}',
+                    expected=f'one of {", ".join(known)}')
+        return super().run(parsed_args) or self.exit_code
 
 
-class Lister(_Columns, lister.Lister):
+class Lister(_Columns, cliff_lister.Lister):
     """A command that returns :attr:`columns` and rows."""
 
 
-class ShowOne(_Columns, show.ShowOne):
+class ShowOne(_Columns, cliff_show.ShowOne):
     """A command that returns :attr:`columns` and their values."""
 
 
+class ReportCommand(Command):
+    """A command that shows a document as text, JSON or YAML."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '-f', '--format', choices=('table', 'json', 'yaml'),
+            default='table', help='output format; by default table, a text')
+        return parser
+
+    def show(self, form: str, data: Any, lines: Iterable[str]) -> None:
+        """Show the data as JSON or YAML, or else the lines."""
+        if form == 'json':
+            self.app.say(json.dumps(data, indent=2))
+        elif form == 'yaml':
+            # To import it takes 20 ms, which a table does not need.
+            import yaml
+
+            self.app.say(yaml.safe_dump(data, sort_keys=False).rstrip())
+        else:
+            for line in lines:
+                self.app.say(line)
+
+
+class ChangeCommand(ReportCommand):
+    """A command that changes several things, and reports each change."""
+
+    def change(
+        self, form: str, action: str, kind: str, names: Iterable[str],
+        do: Callable[[str], Mapping[str, Any] | None],
+    ) -> tuple[list[str], int]:
+        """Change things one after the other; report each as it is done.
+
+        An error with one thing is reported, and the next thing is changed.
+
+        :param action: the past participle that the report says, such as
+            ``deleted``
+        :param kind: the noun that the report says, such as ``flavor``
+        :param do: changes the thing of a name; returns more fields of the
+            report
+        :returns: the names of the changed things, and the exit code
+        """
+        changes, code = [], 0
+        try:
+            for name in dict.fromkeys(names):
+                try:
+                    more = do(name) or {}
+                except exception.CellschedException as exc:
+                    self.app.report(exc)
+                    code = 1
+                    continue
+                changes.append(
+                    {'action': action, 'kind': kind, 'name': name, **more})
+                if form == 'table':
+                    self.app.say(', '.join((
+                        f'{action.capitalize()} {kind} {name}',
+                        *(f'{key} {value}' for key, value in more.items()))))
+        finally:
+            # If an unexpected error ends the command, the report still has
+            # the changes made before it.
+            self.show(form, changes, ())
+        return [each['name'] for each in changes], code
+
+
+# A function of a declared command takes the application, whose class depends
+# on the command, and the arguments.
+_Function = Callable[..., Any]
+
+#: Headings, each with the attribute that it shows, or a function of the item.
+Columns = Mapping[str, str | Callable[[Any], Any]]
+
+
+def lister(
+    *arguments: Argument | Exclusive, columns: Columns,
+    kinds: Collection[str] = (), sends: bool = False,
+) -> Callable[[_Function], type[Lister]]:
+    """Return a decorator that makes a command of a function.
+
+    The function takes the application and the arguments, and returns the
+    items to list.
+    """
+    def decorate(function: _Function) -> type[Lister]:
+        def take_action(
+            self: Lister, parsed_args: argparse.Namespace
+        ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+            return tuple(columns), [
+                values(columns, each)
+                for each in function(self.app, parsed_args)]
+
+        return _made(Lister, function, arguments=arguments,
+                     columns=tuple(columns), kinds=kinds, sends=sends,
+                     take_action=take_action)
+    return decorate
+
+
+def show(
+    *arguments: Argument | Exclusive, columns: Columns,
+    kinds: Collection[str] = (), sends: bool = False,
+) -> Callable[[_Function], type[ShowOne]]:
+    """Return a decorator that makes a command of a function.
+
+    The function takes the application and the arguments, and returns the
+    item to show.
+    """
+    def decorate(function: _Function) -> type[ShowOne]:
+        def take_action(
+            self: ShowOne, parsed_args: argparse.Namespace
+        ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+            return tuple(columns), values(
+                columns, function(self.app, parsed_args))
+
+        return _made(ShowOne, function, arguments=arguments,
+                     columns=tuple(columns), kinds=kinds, sends=sends,
+                     take_action=take_action)
+    return decorate
+
+
+def change_each(
+    action: str, kind: str, names: Argument, *arguments: Argument | Exclusive,
+    kinds: Collection[str] = (), sends: bool = False,
+) -> Callable[[_Function], type[ChangeCommand]]:
+    """Return a decorator that makes a command of a function.
+
+    The function takes the application, the arguments and a name, changes the
+    thing of that name, and returns more fields of the report, or None.
+
+    :param action: see :meth:`ChangeCommand.change`
+    :param kind: see :meth:`ChangeCommand.change`
+    :param names: the argument with the names
+    """
+    [dest] = names.names
+
+    def decorate(function: _Function) -> type[ChangeCommand]:
+        def take_action(
+            self: ChangeCommand, parsed_args: argparse.Namespace
+        ) -> int:
+            given = getattr(parsed_args, dest)
+            _, code = self.change(
+                parsed_args.format, action, kind,
+                given if isinstance(given, list) else [given],
+                lambda name: function(self.app, parsed_args, name))
+            return code
+
+        return _made(
+            ChangeCommand, function, arguments=(*arguments, names),
+            kinds=kinds, sends=sends, take_action=take_action)
+    return decorate
+
+
+def _made(base: type, function: _Function, **members: Any) -> Any:
+    """Return a subclass that has the name and the docstring of a function."""
+    return type(function.__name__, (base,), {
+        **members, '__doc__': function.__doc__,
+        '__module__': function.__module__,
+        '__qualname__': function.__qualname__})
+
+
+def values(columns: Columns, item: Any) -> tuple[Any, ...]:
+    """Return what the columns show of an item."""
+    return tuple(
+        operator.attrgetter(get)(item) if isinstance(get, str) else get(item)
+        for get in columns.values())
+
+
+class Lines(cliff_columns.FormattableColumn[list[str]]):
+    """A list, of which a table shows one value on each line."""
+
+    def human_readable(self) -> str:
+        return '\n'.join(self.machine_readable())
+
+
+class Pairs(cliff_columns.FormattableColumn[Mapping[str, Any]]):
+    """A mapping, which a table shows as KEY=VALUE in one line."""
+
+    def human_readable(self) -> str:
+        return ', '.join(self._pairs())
+
+    def _pairs(self) -> Iterator[str]:
+        for key, value in sorted(self.machine_readable().items()):
+            yield f'{key}={value!r}'
+
+
+def or_empty(name: str) -> Callable[[Any], Any]:
+    """Return a column that shows an attribute, and nothing for None."""
+    return lambda item: getattr(item, name) or ''
+
+
+def time(name: str) -> Callable[[Any], str | None]:
+    """Return a column that shows an attribute which is a time."""
+    return lambda item: shown(getattr(item, name))
+
+
 def shown(time: datetime.datetime | None) -> str | None:
-    """Return a time, which is in UTC, as it is shown."""
+    """Return a time, which is in UTC, as commands show it."""
     return f'{time:%Y-%m-%dT%H:%M:%SZ}' if time else None
+
+
+def enabled_or_disabled(disabled: bool | None) -> str:
+    """Return a status as commands show it; empty where it is unknown."""
+    if disabled is None:
+        return ''
+    return 'disabled' if disabled else 'enabled'
 
 
 def _package(thing: object) -> str:

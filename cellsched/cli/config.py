@@ -7,7 +7,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli.app import App
-from cellsched.cli import report
+from cellsched.cli import base
 from cellsched import urls
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cellsched import exception
 
 
-class ValidateConfig(report.ReportCommand):
+class ValidateConfig(base.ReportCommand):
     """Look for all that is wrong with a configuration.
 
     Reads it as services do, and names each option and group that there is

@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The deployment that commands decide on, and only read.
+"""The interface through which commands read a deployment.
 
-Commands that plan, count or explain ask for what is here and for nothing
-else, so that an application for hosts of someone else's has the same ones.
+The commands ``plan``, ``capacity``, ``explain`` and ``host export`` use
+nothing else, so that an application for another deployment, such as one of
+Nova, can offer them.
 """
 
 import abc
-from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import itertools
 from typing import Any
-from typing import cast
 from typing import Protocol
-from typing import TextIO
 from typing import TYPE_CHECKING
 
-from cellsched.cli import progress
-
 if TYPE_CHECKING:
-    from cellsched.cells.gather import Gathered
-    from cellsched.cells.gather import Gatherer
-    from cellsched.cli.app import App
     from cellsched.context import RequestContext
     from cellsched.db.api.decisions import DecisionRow
     from cellsched.hosts import document
@@ -32,26 +23,26 @@ if TYPE_CHECKING:
 
 
 class Planner(Protocol):
-    """Decides as a scheduler does, and takes nothing."""
+    """Decides as a scheduler does, and claims nothing."""
 
     def plan(
         self, context: 'RequestContext',
         request: 'objects.RequestSpec', uuids: Sequence[str], alternates: int,
         /,
     ) -> 'tuple[list[list[Any]], decision_record.Decision]':
-        """Return for each server its host and others, and the decision.
+        """Return the selected hosts of each server, and the decision.
 
-        :returns: nothing chosen and a reason, where not all of them fit
+        :returns: for each server the selected host and its alternates; an
+            empty list if not all servers fit, and the decision has the reason
         """
 
 
 class ReadDeployment(abc.ABC):
-    """A deployment, as commands read it.
+    """A deployment that commands read.
 
-    All of it may block, and raises what the application reports.
+    Each method may block. The application reports the errors.
 
-    :ivar retention_option: the option that says for how long decisions are
-        kept
+    :ivar retention_option: the option with the retention of decisions
     """
 
     retention_option: str
@@ -59,12 +50,12 @@ class ReadDeployment(abc.ABC):
     @property
     @abc.abstractmethod
     def retention_s(self) -> int:
-        """Seconds for which decisions are kept; zero for none."""
+        """Seconds for which decisions are kept; 0 if they are not kept."""
 
     @property
     @abc.abstractmethod
     def hints(self) -> frozenset[str] | None:
-        """The scheduler hints that a request may have; None for any."""
+        """The scheduler hints that a request may have; None if unlimited."""
 
     @abc.abstractmethod
     def cells(self) -> Mapping[str, str]:
@@ -75,14 +66,15 @@ class ReadDeployment(abc.ABC):
         """Return a flavor.
 
         :param name: its id or name
-        :raises cellsched.exception.FlavorNotFound: there is none
+        :raises cellsched.exception.FlavorNotFound: the flavor does not exist
         """
 
     @abc.abstractmethod
     def server_group(self, uuid: str) -> 'objects.InstanceGroup':
         """Return a server group.
 
-        :raises cellsched.exception.InstanceGroupNotFound: there is none
+        :raises cellsched.exception.InstanceGroupNotFound: the group does not
+            exist
         """
 
     @abc.abstractmethod
@@ -93,9 +85,9 @@ class ReadDeployment(abc.ABC):
     def planner(
         self, snapshot: 'document.HostDocument | None' = None
     ) -> Planner:
-        """Return what plans on the hosts as they are now.
+        """Return a planner on the hosts as they are now.
 
-        :param snapshot: the hosts in place of those
+        :param snapshot: the hosts to use instead
         """
 
     @abc.abstractmethod
@@ -103,11 +95,11 @@ class ReadDeployment(abc.ABC):
         self, snapshot: 'document.HostDocument',
         request: 'objects.RequestSpec',
     ) -> 'planning.Room':
-        """Return how many servers of one kind fit, and what rejects.
+        """Return how many more servers of one kind fit, and the rejections.
 
-        :param snapshot: the hosts, from here or from a file
-        :raises cellsched.exception.InvalidField: something asked for makes
-            no sense, or is read by no filter
+        :param snapshot: the hosts, of this deployment or of a file
+        :raises cellsched.exception.InvalidField: a field of the request is
+            invalid, or no enabled filter supports it
         """
 
     @abc.abstractmethod
@@ -116,104 +108,5 @@ class ReadDeployment(abc.ABC):
     ) -> 'list[DecisionRow]':
         """Return the decisions on a server or a request, the newest first.
 
-        :param name: uuid of a server, or id of a request
+        :param name: the uuid of a server, or the id of a request
         """
-
-
-class OwnDeployment(ReadDeployment):
-    """The deployment that the configuration of an application names."""
-
-    retention_option = '[scheduler] decision_retention'
-
-    def __init__(self, app: 'App') -> None:
-        self._app = app
-
-    @property
-    def retention_s(self) -> int:
-        retention_s: int = self._app.conf.scheduler.decision_retention
-        return retention_s
-
-    @property
-    def hints(self) -> frozenset[str] | None:
-        from cellsched.filters import registry
-
-        return registry.hints(self._app.conf)
-
-    def cells(self) -> Mapping[str, str]:
-        return {cell.uuid: cell.name or cell.uuid
-                for cell in self._app.parts.cells.all()}
-
-    def flavor(self, name: str) -> 'objects.Flavor':
-        from cellsched import context
-
-        return self._app.api.flavors.get(context.admin(), name)
-
-    def server_group(self, uuid: str) -> 'objects.InstanceGroup':
-        from cellsched import context
-
-        return self._app.api.server_groups.get(context.admin(), uuid)
-
-    def snapshot(self) -> 'document.HostDocument':
-        app = self._app
-        parts = app.planner_parts
-        from cellsched import context
-        from cellsched.wiring import planner
-
-        parts.gatherer = cast('Gatherer', CountingGatherer(
-            parts.gatherer, app.stderr))
-        return planner.planner(app.conf, parts).loader.snapshot(
-            context.admin())
-
-    def planner(
-        self, snapshot: 'document.HostDocument | None' = None
-    ) -> Planner:
-        app = self._app
-        parts = app.planner_parts
-        if snapshot is not None:
-            from cellsched.scheduler import planning
-
-            return planning.on_snapshot(app.conf, snapshot, parts.random)
-        from cellsched.wiring import planner
-
-        return planner.planner(app.conf, parts)
-
-    def room(
-        self, snapshot: 'document.HostDocument',
-        request: 'objects.RequestSpec',
-    ) -> 'planning.Room':
-        from cellsched.scheduler import planning
-
-        return planning.room(self._app.conf, snapshot, request)
-
-    def decisions(
-        self, name: str, limit: int | None
-    ) -> 'list[DecisionRow]':
-        from cellsched.db.api import decisions
-
-        with self._app.parts.database.reader() as connection:
-            return decisions.find(connection, name, limit)
-
-
-class CountingGatherer:
-    """Asks cells, and shows how many are through."""
-
-    def __init__(self, gatherer: 'Gatherer', stream: TextIO) -> None:
-        self._gatherer = gatherer
-        self._stream = stream
-
-    def gather(
-        self, context: 'RequestContext',
-        cells: 'Iterable[objects.CellMapping]',
-        function: Callable[['RequestContext'], Any],
-    ) -> 'Gathered':
-        cells = list(cells)
-        done = itertools.count(1)
-        with progress.bar('Reading cells', len(cells),
-                          self._stream) as advance:
-            def ask(aimed: 'RequestContext') -> Any:
-                try:
-                    return function(aimed)
-                finally:
-                    advance(next(done))
-
-            return self._gatherer.gather(context, cells, ask)

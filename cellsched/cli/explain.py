@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 from typing import TYPE_CHECKING
 
+from cellsched.cli import base
 from cellsched.cli import decision_text
-from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cellsched.db.api import decisions
 
 
-class Explain(report.ReportCommand):
+class Explain(base.ReportCommand):
     """Show how a scheduler decided on a server.
 
     Shows what was asked for, how many hosts each stage and each filter left,

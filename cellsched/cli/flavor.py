@@ -6,7 +6,6 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
-from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ class UnsetFlavor(base.ShowOne):
             dict.fromkeys(parsed_args.property)))
 
 
-class DeleteFlavor(report.ChangeCommand):
+class DeleteFlavor(base.ChangeCommand):
     """Delete flavors; servers that were built with them stay.
 
     Example::

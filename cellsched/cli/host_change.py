@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cellsched.cli import base
 from cellsched.cli import progress
-from cellsched.cli import report
 from cellsched.cli import server
 from cellsched import exception
 
@@ -20,7 +19,7 @@ _AT_ONCE = 10
 _TIMEOUT_S = 3600
 
 
-class SetHost(report.ChangeCommand):
+class SetHost(base.ChangeCommand):
     """Have builds avoid a host, or come to it again.
 
     Its servers stay; ``host drain`` moves them.

@@ -101,10 +101,7 @@ class _Archiving(base.Command):
             raise self.refuse(
                 code, 'Configuration: [api_database] connection: must be '
                       'set, as deleted servers are removed there too')
-        parts = self.app.conductor_parts
-        from cellsched.wiring import archiver as assembly
-
-        return assembly.archiver(self.app.conf, parts)
+        return self.app.backend.archiver()
 
     def cells(
         self, archiver: 'Archiver', everything: bool

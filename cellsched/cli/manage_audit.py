@@ -73,10 +73,7 @@ class Audit(base.Lister):
                 where='options', field='--settle',
                 expected=f'a number from 0 to {_SETTLE_MAX_S}, not '
                          f'{settle_s}')
-        parts = self.app.conductor_parts
-        from cellsched.wiring import auditor as assembly
-
-        auditor = assembly.auditor(self.app.conf, parts)
+        auditor = self.app.backend.auditor()
         with progress.bar('auditing', auditor.size(),
                           self.app.stderr) as show:
             report = auditor.run(settle_s, parsed_args.fix, show)
@@ -95,7 +92,7 @@ class Audit(base.Lister):
     def _tell(self, report: 'findings.AuditReport') -> None:
         from cellsched.claims import base as claims_base
 
-        claims = self.app.conductor_parts.claims
+        claims = self.app.backend.conductor_parts.claims
         if claims_base.Capability.SHARED in claims.capabilities:
             if report.foreign:
                 self.app.warn(

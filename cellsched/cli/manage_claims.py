@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from typing import TypeVar
 
 from cellsched.cli.app import App
+from cellsched.cli import base
 from cellsched.cli import progress
-from cellsched.cli import report
 from cellsched import exception
 from cellsched import plugins
 
@@ -32,7 +32,7 @@ _TOLD_MAX = 100
 _NAMED_MAX = 3
 
 
-class CopyClaims(report.ReportCommand):
+class CopyClaims(base.ReportCommand):
     """Copy all claims and inventories to another claim store.
 
     The source is the store of this configuration; the target is that of

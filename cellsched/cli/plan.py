@@ -13,7 +13,6 @@ from oslo_utils import uuidutils
 
 from cellsched.cli import base
 from cellsched.cli import decision_text
-from cellsched.cli import report
 from cellsched.cli import request_options
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ FITS_NOWHERE = 2
 _ALTERNATES_MAX = 100
 
 
-class Plan(report.ReportCommand):
+class Plan(base.ReportCommand):
     """Decide where servers would go, and take nothing.
 
     Decides with the configured filters and weighers, on the hosts as they are

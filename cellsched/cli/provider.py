@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from cliff import columns
 
 from cellsched.cli import base
-from cellsched.cli import report
 from cellsched import exception
 from cellsched import plugins
 
@@ -222,7 +221,7 @@ class SetProvider(_One):
             changes, args.trait, args.no_trait))
 
 
-class DeleteProvider(report.ChangeCommand):
+class DeleteProvider(base.ChangeCommand):
     """Delete resource providers that are shared and of which nothing is held.
 
     Example::

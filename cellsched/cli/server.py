@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from cellsched.cli import base
 from cellsched.cli import progress
-from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class CreateServer(base.Lister):
         return self.columns, rows(watch.found.values())
 
 
-class DeleteServer(report.ChangeCommand):
+class DeleteServer(base.ChangeCommand):
     """Delete servers, whatever is being done with them.
 
     Example::

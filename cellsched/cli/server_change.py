@@ -6,7 +6,6 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
-from cellsched.cli import report
 from cellsched.cli import server
 from cellsched.cli import server_show
 from cellsched import exception
@@ -57,7 +56,7 @@ class SetServer(server_show.ShowServer):
         return super().take_action(args)
 
 
-class RetryServer(report.ChangeCommand):
+class RetryServer(base.ChangeCommand):
     """Build servers after all that are in cell0, with their ids.
 
     Ends as ``server create`` does when it waits.

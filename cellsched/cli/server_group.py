@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from cliff import columns
 
 from cellsched.cli import base
-from cellsched.cli import report
 from cellsched import exception
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class ShowServerGroup(base.ShowOne):
             self.app.context(), parsed_args.group))
 
 
-class DeleteServerGroup(report.ChangeCommand):
+class DeleteServerGroup(base.ChangeCommand):
     """Delete server groups; their servers stay, and stay where they are.
 
     Example::

@@ -7,7 +7,6 @@ from typing import ClassVar
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
-from cellsched.cli import report
 from cellsched.cli import server
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from cellsched.listing import server as listed
 
 
-class _Move(report.ChangeCommand):
+class _Move(base.ChangeCommand):
     """A command that moves servers, each within its cell."""
 
     kinds = base.SERVERS

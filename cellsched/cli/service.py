@@ -6,7 +6,6 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
-from cellsched.cli import report
 from cellsched import exception
 from cellsched import plugins
 
@@ -57,7 +56,7 @@ class ListServices(base.Lister):
             for each in page.services]
 
 
-class SetService(report.ChangeCommand):
+class SetService(base.ChangeCommand):
     """Have builds avoid a host, or have it count as down.
 
     A host that is disabled keeps its servers and gets no others. One whose
@@ -115,7 +114,7 @@ class SetService(report.ChangeCommand):
         return code
 
 
-class DeleteService(report.ChangeCommand):
+class DeleteService(base.ChangeCommand):
     """Delete services of hosts that are gone.
 
     A service goes with the compute nodes and the mapping of its host. One

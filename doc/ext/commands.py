@@ -9,7 +9,7 @@ options.
 from cliff import sphinxext
 from sphinx.util import rst
 
-from cellsched.cli import command_manager
+from cellsched.cli import app
 from cellsched import plugins
 
 
@@ -22,7 +22,7 @@ def names(namespace: str) -> list[str]:
 class Commands(sphinxext.AutoprogramCliffDirective):
 
     def _load_commands(self):
-        manager = command_manager.Commands(self.arguments[0])
+        manager = app.Commands(self.arguments[0])
         return {name: self._load_command(manager, name)
                 for name in names(self.arguments[0])}
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from importlib import metadata
 import logging
 
 from cliff import command
@@ -7,6 +8,7 @@ import fixtures
 
 from cellsched.cli import app
 from cellsched.cli import base as cli_base
+from cellsched.cli import server_list
 from cellsched import exception
 from cellsched.testing import databases
 from tests.unit.cli import base
@@ -62,7 +64,7 @@ class TestOptions(base.CommandTestCase):
     def test_unknown_option_before_a_command_is_named(self):
         ran = self.run_app(app.Shell, '--project', 'p', 'flavor', 'list')
 
-        self.assertEnds(1, ran, "no option '--project'")
+        self.assertEnds(1, ran, "'--project': unknown option")
 
     def test_later_configuration_file_overrides_the_earlier(self):
         self.write_api_conf()
@@ -317,3 +319,24 @@ class TestErrors(base.CommandTestCase):
         context = application.context()
 
         self.assertEqual(('p1', 'u1'), (context.project_id, context.user_id))
+
+
+class TestCommands(base.CommandTestCase):
+
+    def test_command_of_others_does_not_replace_one_that_is_shipped(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'stevedore.ExtensionManager.ENTRY_POINT_CACHE', {
+                'cellsched.cli': [metadata.EntryPoint(
+                    'server.list', 'tests.none:List', 'cellsched.cli')]}))
+
+        found, _, _ = app.Commands('cellsched.cli').find_command(
+            ['server', 'list'])
+
+        self.assertIs(server_list.ListServers, found)
+
+    def test_commands_are_named_as_people_type_them(self):
+        manager = app.Commands('cellsched.manage')
+        names = {name for name, _ in manager}
+
+        self.assertIn('cell_v2 map_cell0', names)
+        self.assertIn('api_db sync', names)

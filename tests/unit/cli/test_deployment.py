@@ -2,7 +2,6 @@
 """Commands are about a deployment, which may be somebody else's."""
 
 import functools
-import io
 import random
 
 from cellsched.cli import app
@@ -105,23 +104,3 @@ class TestDeployment(base.CommandTestCase):
     def test_what_is_not_kept_is_said_in_its_words(self):
         self.assertEnds(1, self.far('explain', 'req-1'),
                         'req-1', '60 seconds, as [elsewhere] kept says')
-
-
-class TestCountingGatherer(base.CommandTestCase):
-
-    def test_terminal_shows_how_many_cells_are_through(self):
-        class Gatherer:
-
-            @staticmethod
-            def gather(context, cells, function):
-                return [function(cell) for cell in cells]
-
-        stream = base.Terminal()
-
-        found = deployment.CountingGatherer(Gatherer(), stream).gather(
-            None, iter('ab'), str.upper)
-
-        self.assertEqual(['A', 'B'], found)
-        self.assertIn('2/2', stream.getvalue())
-        self.assertEqual(['A'], deployment.CountingGatherer(
-            Gatherer(), io.StringIO()).gather(None, 'a', str.upper))
