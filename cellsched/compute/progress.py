@@ -8,13 +8,13 @@ import datetime
 import threading
 from typing import Any
 
+from cellsched import batching
 from cellsched.clock import Clock
 from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
 from cellsched.db import session
 from cellsched import exception
-from cellsched import group_commit
 
 
 class Outcomes:
@@ -97,7 +97,7 @@ class ProgressReports:
         self._host = host
         self._database = database
         self._clock = clock
-        self._group_commit = group_commit.GroupCommit(
+        self._group_commit = batching.GroupCommit(
             self._say, make_lock=clock.lock)
 
     def begin(

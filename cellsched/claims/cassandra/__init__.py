@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims in Cassandra.
 
-``requests`` are what is asked of the server, one partition at a time, and
-``client`` asks it; ``asking`` asks until there is an answer. ``ledger`` has
-the providers' partitions, whose inventories ``slots`` keeps; ``records`` are
-the rows of consumers, and ``settling`` ends what somebody began there.
-``claiming``, ``releasing`` and ``transfers`` begin, and ``recount`` compares
-figures with rows. ``trees`` finds providers by room and traits, and ``schema``
-makes what all is kept in.
+Modules, from the server upwards:
+
+* ``requests``: requests to the server and its answers, as values; each is
+  about one partition. ``statements`` has them as CQL, ``client`` sends them.
+* ``session``: repeats requests until there is an answer.
+* ``slots`` and ``ledger``: the partition of a provider, its inventory and
+  counters, and the rows of its claims.
+* ``records`` and ``recovery``: the row of a consumer, and the completion or
+  rollback of interrupted operations.
+* ``operations``: claim, release and transfer.
+* ``trees``: finds providers by capacity and traits.
 """
 
 from collections.abc import Callable
@@ -22,16 +26,17 @@ from typing import Self
 from oslo_config import cfg
 
 from cellsched.claims import base
-from cellsched.claims.cassandra import asking
-from cellsched.claims.cassandra import claiming
 from cellsched.claims.cassandra import ledger
+from cellsched.claims.cassandra.operations import BatchClaim
+from cellsched.claims.cassandra.operations import Release
+from cellsched.claims.cassandra.operations import Transfer
 from cellsched.claims.cassandra import options
-from cellsched.claims.cassandra import recount as recount_
-from cellsched.claims.cassandra import releasing
+from cellsched.claims.cassandra.recovery import ConsumerRecovery
 from cellsched.claims.cassandra import requests
-from cellsched.claims.cassandra import settling
+from cellsched.claims.cassandra.session import CassandraSender
+from cellsched.claims.cassandra.session import CONTENDED
+from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra import slots
-from cellsched.claims.cassandra import transfers
 from cellsched.claims.cassandra import trees
 from cellsched.claims import remote
 from cellsched.claims import validation
@@ -77,23 +82,23 @@ class CassandraClaims(base.ClaimStore):
     group: ClassVar[str] = options.GROUP
 
     def __init__(
-        self, client: asking.CassandraSender, clock: Clock,
+        self, client: CassandraSender, clock: Clock,
         random: Random, patience_s: float = 30.0,
         abandoned_s: float = 3.0, adds: bool | None = None, copies: int = 1,
         place: str = 'cassandra://',
         close: Callable[[], None] = lambda: None,
     ) -> None:
-        self._asks = asking.Asking(client, clock, random, patience_s, place)
-        self._ledger = ledger.Ledger(self._asks, adds)
-        self._settling = settling.Settling(
-            self._asks, self._ledger, abandoned_s)
-        self._claiming = claiming.BatchClaiming(
-            self._asks, self._ledger, self._settling)
-        self._releasing = releasing.ConsumerReleasing(
-            self._asks, self._ledger, self._settling)
-        self._transferring = transfers.RowTransferring(
-            self._asks, self._settling)
-        self._trees = trees.ProviderTrees(self._asks)
+        self._session = Session(client, clock, random, patience_s, place)
+        self._ledger = ledger.Ledger(self._session, adds)
+        self._recovery = ConsumerRecovery(
+            self._session, self._ledger, abandoned_s)
+        self._claiming = BatchClaim(
+            self._session, self._ledger, self._recovery)
+        self._releasing = Release(
+            self._session, self._ledger, self._recovery)
+        self._transferring = Transfer(
+            self._session, self._recovery)
+        self._trees = trees.ProviderTrees(self._session)
         self._copies = copies
         self._place = place
         self._close = close
@@ -122,7 +127,7 @@ class CassandraClaims(base.ClaimStore):
         self._close()
 
     def check(self) -> None:
-        described = self._asks.ask(requests.Describe())
+        described = self._session.ask(requests.Describe())
         if remote.release(described.version) < _VERSION_MIN:
             raise exception.ConfigurationInvalid(
                 field='[claims] connection',
@@ -137,8 +142,8 @@ class CassandraClaims(base.ClaimStore):
         self._learn(described)
 
     def sync(self) -> None:
-        self._asks.ask(requests.Create(self._copies))
-        self._learn(self._asks.ask(requests.Describe()))
+        self._session.ask(requests.Create(self._copies))
+        self._learn(self._session.ask(requests.Describe()))
 
     def claim(self, claims: Sequence[base.Claim]) -> int:
         validation.check_claims(claims)
@@ -158,36 +163,37 @@ class CassandraClaims(base.ClaimStore):
         self, consumers: Iterable[str]
     ) -> dict[str, list[base.Claim]]:
         return {
-            consumer: standing.holding.of(consumer)
-            for consumer, standing
-            in self._settling.standings(_kept(consumers)).items()
-            if standing.holding is not None}
+            consumer: state.holding.of(consumer)
+            for consumer, state
+            in self._recovery.states(_kept(consumers)).items()
+            if state.holding is not None}
 
     def same_backend(self, other: base.ClaimStore) -> bool:
         return isinstance(other, CassandraClaims) and (
             other is self or self._identity() == other._identity())
 
     def consumers_of(self, provider: str) -> list[str]:
-        _, rows = self._asks.ask(requests.ReadProvider(provider)) if (
-            provider) else (None, [])
-        return recount_.consumers(self._asks, self._settling, provider, rows)
+        if not provider:
+            return []
+        _, rows = self._session.ask(requests.ReadProvider(provider))
+        return self._recovery.consumers_of(provider, rows)
 
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]
     ) -> None:
         validation.check_inventory(provider, inventory)
         self._prepare()
-        for _ in self._asks.attempts():
-            figures = self._asks.ask(requests.ReadFigures(provider))
+        for _ in self._session.attempts():
+            figures = self._session.ask(requests.ReadFigures(provider))
             wanted = (slots.first(provider, inventory) if figures is None
                       else slots.following(
                           figures, inventory, bool(self._ledger.adds)))
             if wanted is None:
                 return
-            answer = self._asks.try_all([wanted])[0]
+            answer = self._session.try_all([wanted])[0]
             if not isinstance(answer, Exception) and answer.applied:
                 return
-        self._asks.unreachable('others were always in the way')
+        self._session.unreachable(CONTENDED)
 
     def set_traits(
         self, provider: str, traits: Iterable[str], root: str
@@ -207,7 +213,7 @@ class CassandraClaims(base.ClaimStore):
 
     def recount(self, provider: str) -> bool:
         self._prepare()
-        return recount_.recount(self._asks, self._ledger, provider)
+        return self._recovery.recount(provider)
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
@@ -215,11 +221,11 @@ class CassandraClaims(base.ClaimStore):
         if providers is not None:
             return base.UsageChanges(since, self._usages_of(providers))
         if since is None:
-            found = self._asks.ask(requests.Scan(figures=True))
+            found = self._session.ask(requests.Scan(figures=True))
             return base.UsageChanges(
                 {each.provider: each.generation for each in found},
                 [_usage(each) for each in found])
-        token = dict(self._asks.ask(requests.Scan()))
+        token = dict(self._session.ask(requests.Scan()))
         changed = [provider for provider, generation in token.items()
                    if since.get(provider) != generation]
         if len(changed) <= _FEW:
@@ -227,11 +233,11 @@ class CassandraClaims(base.ClaimStore):
         wanted = {*changed}
         return base.UsageChanges(token, [
             _usage(each)
-            for each in self._asks.ask(requests.Scan(figures=True))
+            for each in self._session.ask(requests.Scan(figures=True))
             if each.provider in wanted])
 
     def _usages_of(self, providers: Iterable[str]) -> list[base.Usage]:
-        found = self._asks.ask_all([
+        found = self._session.ask_all([
             requests.ReadFigures(provider)
             for provider in _kept(dict.fromkeys(providers))])
         return [_usage(each) for each in found if each is not None]
@@ -239,14 +245,14 @@ class CassandraClaims(base.ClaimStore):
     def _prepare(self) -> None:
         """Learn what the server can do, where nobody has asked it before."""
         if self._ledger.adds is None:
-            self._learn(self._asks.ask(requests.Describe()))
+            self._learn(self._session.ask(requests.Describe()))
 
     def _learn(self, described: requests.Described) -> None:
         if self._ledger.adds is None:
             self._ledger.adds = described.adds
 
     def _identity(self) -> str:
-        described: requests.Described = self._asks.ask(requests.Describe())
+        described: requests.Described = self._session.ask(requests.Describe())
         return described.identity
 
 

@@ -12,20 +12,21 @@ import warnings
 
 from oslo_config import cfg
 
-from cellsched.claims.cassandra import connecting
 from cellsched.claims.cassandra import options
 from cellsched.claims.cassandra import requests
-from cellsched.claims.cassandra import schema
 from cellsched.claims.cassandra import statements
 from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched import exception
 
 with warnings.catch_warnings():
-    # It speaks of a library that happens to be installed.
+    # The driver warns about an optional library.
     warnings.simplefilter('ignore')
     import cassandra
-    from cassandra.cluster import NoHostAvailable
+    from cassandra import auth
+    from cassandra import cluster
+    from cassandra.io import libevreactor
+    from cassandra import policies
     from cassandra.protocol import SyntaxException
     from cassandra import query
 
@@ -35,7 +36,7 @@ _AT_ONCE = 32
 _Rows = list[dict[str, Any]]
 
 #: The server says that it has not begun, nor will.
-_NOT_DONE = (cassandra.Unavailable, NoHostAvailable)
+_NOT_DONE = (cassandra.Unavailable, cluster.NoHostAvailable)
 
 #: It says that a request makes no sense to it.
 _WRONG = (cassandra.InvalidRequest, cassandra.Unauthorized,
@@ -63,7 +64,7 @@ class CassandraClient:
         self._lock = clock.lock()
         self._pid = 0
         self._cluster: Any = None
-        self._nodes: connecting.AskedNodes | None = None
+        self._nodes: AskedNodes | None = None
         self._session: Any = None
         self._prepared: dict[str, Any] = {}
         self._serial = getattr(
@@ -82,7 +83,7 @@ class CassandraClient:
         if isinstance(request, requests.Describe):
             return _tell(self._describe)
         if isinstance(request, requests.Create):
-            return _tell(lambda: schema.create(
+            return _tell(lambda: _create(
                 self._connected(), self._address.keyspace, request.copies))
         return _tell(lambda: self._begin(request)())
 
@@ -112,8 +113,8 @@ class CassandraClient:
         with self._lock:
             if self._session is None or self._pid != os.getpid():
                 self._prepared = {}
-                nodes = connecting.AskedNodes(self._conf, self._clock)
-                cluster = connecting.make_cluster(
+                nodes = AskedNodes(self._conf, self._clock)
+                cluster = make_cluster(
                     self._address, self._conf, nodes)
                 try:
                     session = cluster.connect()
@@ -304,8 +305,8 @@ class CassandraClient:
     def _describe(self) -> requests.Described:
         keyspace = self._address.keyspace
         session = self._connected()
-        version = schema.version(session)
-        missing = schema.missing(session, keyspace)
+        version = _version(session)
+        missing = _missing(session, keyspace)
         if missing:
             return requests.Described(version, missing)
         identity = self._read(statements.IDENTITY.text, ())()
@@ -389,3 +390,108 @@ def _check_login(exc: Exception) -> None:
 
 def _said(exc: Exception) -> str:
     return f'{type(exc).__name__}: {exc!s:.300}'
+
+
+#: Seconds for which a node is asked last after it did not answer.
+_HANGS_S = 30.0
+
+
+class AskedNodes(policies.TokenAwarePolicy):
+    """The nodes that are asked for a partition, in order.
+
+    Everybody asks the same one first, where they are in nobody's way, and
+    those last that hang. The driver itself asks one that hangs until its
+    heartbeat is missing, which takes up to a minute.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, clock: Clock) -> None:
+        super().__init__(
+            policies.DCAwareRoundRobinPolicy(conf.local_datacenter)
+            if conf.local_datacenter else policies.RoundRobinPolicy(),
+            shuffle_replicas=False)
+        self._clock = clock
+        self._hangs_until: dict[Any, float] = {}
+
+    def avoid(self, node: Any) -> None:
+        """Have a node asked last for some time, as it did not answer."""
+        self._hangs_until[node] = self._clock.monotonic() + _HANGS_S
+
+    def make_query_plan(
+        self, working_keyspace: Any = None, query: Any = None
+    ) -> Iterator[Any]:
+        now, hanging = self._clock.monotonic(), []
+        for node in super().make_query_plan(working_keyspace, query):
+            if now < self._hangs_until.get(node, now):
+                hanging.append(node)
+            else:
+                yield node
+        yield from hanging
+
+
+def make_cluster(
+    address: options.Address, conf: cfg.ConfigOpts, nodes: AskedNodes
+) -> Any:
+    """Return a cluster, which is not connected yet.
+
+    :param conf: the options of ``[cassandra]``
+    """
+    return cluster.Cluster(
+        [cluster.DefaultEndPoint(host, port) for host, port in address.hosts],
+        port=address.hosts[0][1],
+        connection_class=libevreactor.LibevConnection,
+        auth_provider=address.user and auth.PlainTextAuthProvider(
+            address.user, address.password),
+        execution_profiles={
+            cluster.EXEC_PROFILE_DEFAULT: _profile(conf, nodes)},
+        # One that hangs would hold up each statement. A node that does not
+        # know one says so when it is asked.
+        prepare_on_all_hosts=False,
+        connect_timeout=conf.timeout,
+        control_connection_timeout=conf.timeout,
+        reconnection_policy=policies.ConstantReconnectionPolicy(
+            1.0, max_attempts=None))
+
+
+def _profile(conf: cfg.ConfigOpts, nodes: AskedNodes) -> Any:
+    level = cassandra.ConsistencyLevel
+    return cluster.ExecutionProfile(
+        load_balancing_policy=nodes,
+        # Others repeat conditional writes that may have been done.
+        retry_policy=policies.FallthroughRetryPolicy(),
+        consistency_level=getattr(level, conf.consistency),
+        serial_consistency_level=getattr(
+            level, conf.serial_consistency_level),
+        request_timeout=conf.timeout, row_factory=query.dict_factory)
+
+
+#: Where the server says what there is, and under which name.
+_TOLD = {'tables': 'table_name', 'indexes': 'index_name'}
+
+#: From here on a server has storage-attached indexes.
+_SAI_MIN = 5
+
+
+def _version(session: Any) -> str:
+    """Return the release of the server."""
+    [local] = session.execute('SELECT release_version FROM system.local')
+    release: str = local['release_version']
+    return release
+
+
+def _missing(session: Any, keyspace: str) -> tuple[str, ...]:
+    """Return the tables and indexes that are not there."""
+    there = {row[name] for kind, name in _TOLD.items()
+             for row in session.execute(
+                 f'SELECT {name} FROM system_schema.{kind} '
+                 'WHERE keyspace_name = %s', [keyspace])}
+    return tuple(f'{keyspace}.{name}'
+                 for name in (*statements.TABLES, *statements.INDEXES)
+                 if name not in there)
+
+
+def _create(session: Any, keyspace: str, copies: int) -> None:
+    """Make what is not there."""
+    first, _, _ = _version(session).partition('.')
+    for text in statements.create(
+            keyspace, copies, sai=int(first) >= _SAI_MIN):
+        session.execute(text)

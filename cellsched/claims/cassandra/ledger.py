@@ -12,12 +12,12 @@ import json
 from typing import Any
 import zlib
 
-from cellsched.claims.cassandra import asking
+from cellsched import batching
 from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra.slots import parse
 from cellsched.claims.cassandra.slots import Slots
 from cellsched.claims import remote
-from cellsched import group_commit
 
 #: Rows that one request changes at most, but for those of one entry.
 ROWS_MAX = 200
@@ -169,12 +169,12 @@ class Ledger:
         it does not, figures are compared and set
     """
 
-    def __init__(self, asks: asking.Asking, adds: bool | None) -> None:
-        self._asks = asks
+    def __init__(self, session: Session, adds: bool | None) -> None:
+        self._session = session
         self.adds = adds
         self._known: dict[str, requests.Figures] = {}
         self._lanes = [
-            group_commit.GroupCommit(self._work, make_lock=asks.clock.lock)
+            batching.GroupCommit(self._work, make_lock=session.clock.lock)
             for _ in range(_LANES)]
 
     def do(self, entries: Sequence[Entry]) -> None:
@@ -189,12 +189,12 @@ class Ledger:
             self._work(entries)
         for entry in entries:
             if entry.outcome is EntryOutcome.FAILED:
-                self._asks.unreachable(entry.error)
+                self._session.unreachable(entry.error)
 
     def _work(self, entries: Sequence[Entry]) -> None:
         """Do entries; each has an outcome then, and nothing is raised."""
-        work = _Work(self._asks, self._known, bool(self.adds))
-        for _ in self._asks.attempts():
+        work = _Work(self._session, self._known, bool(self.adds))
+        for _ in self._session.attempts():
             while work.proceed([entry for entry in entries
                                 if entry.outcome is EntryOutcome.OPEN]):
                 pass
@@ -212,10 +212,10 @@ class _Work:
     """Entries on their way, and what was seen of their providers since."""
 
     def __init__(
-        self, asks: asking.Asking, known: dict[str, requests.Figures],
+        self, session: Session, known: dict[str, requests.Figures],
         adds: bool,
     ) -> None:
-        self._asks = asks
+        self._session = session
         self._known = known
         self._adds = adds
         #: Read since the entries were made, so that they can be refused by it.
@@ -235,7 +235,7 @@ class _Work:
             elif batch.entries:
                 batches.append(batch)
         asked = [batch.request() for batch in batches]
-        answers = self._asks.try_all([
+        answers = self._session.try_all([
             *asked, *map(requests.ReadFigures, unread)])
         lost = False
         for batch, request, answer in zip(batches, asked, answers):
@@ -314,7 +314,7 @@ class _Work:
         """
         keys = tuple(row.key for entry in entries
                      for row in (*entry.inserted, *entry.deleted))
-        figures, rows = self._asks.try_all([
+        figures, rows = self._session.try_all([
             requests.ReadFigures(provider),
             requests.ReadClaims(provider, keys)])
         if isinstance(figures, Exception) or isinstance(rows, Exception):

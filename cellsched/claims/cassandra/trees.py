@@ -11,37 +11,38 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from cellsched.claims import base
-from cellsched.claims.cassandra import asking
 from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra.session import CONTENDED
+from cellsched.claims.cassandra.session import Session
 from cellsched.claims.cassandra import slots
 
 
 class ProviderTrees:
     """Remembers of providers what was said of them, and finds them by it."""
 
-    def __init__(self, asks: asking.Asking) -> None:
-        self._asks = asks
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def tell(
         self, provider: str, traits: frozenset[str], root: str
     ) -> None:
         """Say what a provider can do, and of which tree it is."""
-        for _ in self._asks.attempts():
-            seen = self._asks.ask(requests.ReadTree(provider))
+        for _ in self._session.attempts():
+            seen = self._session.ask(requests.ReadTree(provider))
             if seen is not None and (
                     seen.root, seen.traits) == (root, traits):
                 return
-            written = self._asks.try_all([requests.WriteTree(
+            written = self._session.try_all([requests.WriteTree(
                 provider, seen and seen.version,
-                requests.Tree(self._asks.name(), root, traits))])[0]
+                requests.Tree(self._session.name(), root, traits))])[0]
             if written is True:
                 return
-        self._asks.unreachable('others were always in the way')
+        self._session.unreachable(CONTENDED)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
         """Return the roots of those of which anything was said."""
         names = list(dict.fromkeys(providers))
-        found = self._asks.ask_all(
+        found = self._session.ask_all(
             [requests.ReadTree(name) for name in names])
         return {name: tree.root for name, tree in zip(names, found)
                 if tree is not None}
@@ -49,12 +50,12 @@ class ProviderTrees:
     def find(
         self, query: base.ProviderQuery, limit: int | None
     ) -> list[str]:
-        """Return the roots of trees that have what a query asks for.
+        """Return the roots of trees that have what a query session for.
 
         :param limit: how many at most, chosen by chance; None for all
         """
         required, forbidden = sorted(query.required), sorted(query.forbidden)
-        rooms, nested, *having = self._asks.ask_all([
+        rooms, nested, *having = self._session.ask_all([
             requests.ScanRoom(), requests.ScanTrees(nested=True),
             *map(requests.ScanTrees, [*required, *forbidden])])
         found = _with_room(
@@ -66,11 +67,11 @@ class ProviderTrees:
             {root for _, root in pairs} for pairs in having[:len(required)]))
         if has != found:
             # A root of which nobody said anything may have any traits.
-            told = self._asks.ask(requests.ScanTrees())
+            told = self._session.ask(requests.ScanTrees())
             has |= found.difference(provider for provider, _ in told)
         if limit is None or len(has) <= limit:
             return list(has)
-        return self._asks.random.sample(list(has), limit)
+        return self._session.random.sample(list(has), limit)
 
     def _completed(
         self, rooms: Sequence[requests.ProviderRoom],
@@ -86,7 +87,7 @@ class ProviderTrees:
             return list(rooms)
         read = {each.provider: requests.ProviderRoom(
             each.provider, each.inventory, each.used)
-            for each in self._asks.ask_all(
+            for each in self._session.ask_all(
                 [requests.ReadFigures(name) for name in partial])
             if each is not None}
         return [read.get(each.provider, each) for each in rooms]

@@ -24,10 +24,10 @@ from oslo_config import cfg
 from cellsched.claims import base
 from cellsched.claims.etcd import batches
 from cellsched.claims.etcd import calls
-from cellsched.claims.etcd import feed
 from cellsched.claims.etcd import options
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd.providers import PAGE
+from cellsched.claims.etcd.providers import ProviderFeed
 from cellsched.claims.etcd.providers import ProviderFigures
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
@@ -91,7 +91,7 @@ class EtcdClaims(base.ClaimStore):
         self._batches = batches.Batches(self._calls, batch_timeout_s)
         self._providers = ProviderFigures(
             self._calls, self._batches)
-        self._feed = feed.ProviderFeed(self._calls)
+        self._feed = ProviderFeed(self._calls)
 
     @classmethod
     def opts(cls) -> list[cfg.Opt]:
@@ -178,7 +178,7 @@ class EtcdClaims(base.ClaimStore):
             if not (told.is_fresh or self._calls.is_busy):
                 self._calls.learn(view is not None or outcome.alternative > 0)
             if view is not None:
-                raise calls.Lost
+                raise calls.Conflict
             if not (told.is_fresh or outcome.alternative):
                 # Nobody has changed them since they were seen.
                 self._calls.contended.difference_update(scope.providers)
@@ -196,7 +196,7 @@ class EtcdClaims(base.ClaimStore):
         if len(view.consumers) > 1 or view.groups or (
                 self._calls.contended.isdisjoint(view.providers)):
             return
-        for guess in transactions.guesses(view, claims, _GUESSES):
+        for guess in transactions.speculative_drafts(view, claims, _GUESSES):
             if batches.refusal(claims, guess) is not None:
                 return
             yield _taking(claims, guess)
@@ -224,11 +224,11 @@ class EtcdClaims(base.ClaimStore):
 
         None where that has to be looked up.
 
-        :raises cellsched.claims.etcd.calls.Lost: a batch is in the way
+        :raises cellsched.claims.etcd.calls.Conflict: a batch is in the way
         """
         if marks := view.marks():
             self._batches.settle(marks)
-            raise calls.Lost
+            raise calls.Conflict
         new = validation.outstanding(claims, view.held())
         error = batches.refusal(new, view)
         if error is None:
@@ -237,7 +237,7 @@ class EtcdClaims(base.ClaimStore):
             return None
         if marks := view.all_marks():
             self._batches.settle(marks)
-            raise calls.Lost
+            raise calls.Conflict
         raise error
 
     def release(self, consumers: Iterable[str]) -> None:
@@ -257,7 +257,7 @@ class EtcdClaims(base.ClaimStore):
                 draft.give_back(name)
             _, other = self._calls.change(draft, scope)
             if other is not None:
-                raise calls.Lost
+                raise calls.Conflict
         self._batches.notice(view.batches)
 
     def transfer(self, source: str, target: str) -> bool:
@@ -288,7 +288,7 @@ class EtcdClaims(base.ClaimStore):
                 tried = moved
                 raise
             if other is not None:
-                raise calls.Lost
+                raise calls.Conflict
             return True
 
         return self._calls.repeat(attempt)
@@ -298,7 +298,7 @@ class EtcdClaims(base.ClaimStore):
         view = self._calls.read(scope)
         if marks := view.marks():
             self._batches.settle(marks, abort=True)
-            raise calls.Lost
+            raise calls.Conflict
         return view
 
     def claims_of(

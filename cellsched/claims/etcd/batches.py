@@ -19,7 +19,7 @@ import json
 
 from cellsched.claims import base
 from cellsched.claims.etcd.calls import Calls
-from cellsched.claims.etcd.calls import Lost
+from cellsched.claims.etcd.calls import Conflict
 from cellsched.claims.etcd import protocol
 from cellsched.claims.etcd import records
 from cellsched.claims.etcd import transactions
@@ -68,7 +68,7 @@ class Batches:
                 self._commit(name, batch)
             except Aborted:
                 self.settle([name], abort=True)
-                raise Lost from None
+                raise Conflict from None
             except (exception.ClaimRefused, exception.DatabaseError):
                 self.settle([name], abort=True)
                 raise
@@ -87,7 +87,7 @@ class Batches:
             view = self._calls.read(transactions.Scope(consumers=chunk))
             if marks := view.marks():
                 self.settle(marks)
-                raise Lost
+                raise Conflict
             held.update(view.held())
         return validation.outstanding(claims, held)
 
@@ -111,7 +111,7 @@ class Batches:
             (protocol.Put(key, batch.value()),
              protocol.Put(self._names.work(name), work))))
         if not outcome.succeeded:
-            raise Lost
+            raise Conflict
         return name, records.BatchState(
             outcome.revision, records.PENDING, age or outcome.revision)
 
@@ -146,13 +146,13 @@ class Batches:
                 if not others:
                     raise error
                 self.settle(others, age=batch.age)
-                raise Lost
+                raise Conflict
             draft = transactions.Draft(told, guard)
             for consumer, it in transactions.by_consumer(mine, name).items():
                 draft.take(consumer, it)
             _, view = self._calls.change(draft, scope)
             if view is not None:
-                raise Lost
+                raise Conflict
 
         self._calls.repeat(attempt)
 
@@ -289,7 +289,7 @@ class Batches:
             step(draft, consumer)
         _, other = self._calls.change(draft, scope)
         if other is not None:
-            raise Lost
+            raise Conflict
 
     @staticmethod
     def _state(found: Collection[protocol.Found]) -> str:

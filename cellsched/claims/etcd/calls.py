@@ -31,7 +31,7 @@ _NEWEST, _TOO_OLD = 0.1, 0.3
 _Outcome = TypeVar('_Outcome')
 
 
-class Lost(Exception):
+class Conflict(Exception):
     """Somebody else was faster; it is to be tried again."""
 
 
@@ -75,7 +75,7 @@ class Calls:
             began = self.clock.monotonic()
             try:
                 return attempt()
-            except Lost as exc:
+            except Conflict as exc:
                 reason = exc
                 losses += 1
                 took_s = self.clock.monotonic() - began

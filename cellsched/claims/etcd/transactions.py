@@ -325,7 +325,7 @@ def parts(
         yield part
 
 
-def guesses(
+def speculative_drafts(
     view: View, claims: Sequence[base.Claim], count: int
 ) -> Iterator[View]:
     """Yield what a view may be by now, if others take the same meanwhile.

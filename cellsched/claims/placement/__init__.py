@@ -22,14 +22,15 @@ import zlib
 from oslo_config import cfg
 
 from cellsched.claims import base
-from cellsched.claims.placement import claiming
-from cellsched.claims.placement import empty
 from cellsched.claims.placement.guards import Guard
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement.guards import RESOURCE_CLASS
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import providers as providers_
-from cellsched.claims.placement import queries
+from cellsched.claims.placement.operations import BatchClaim
+from cellsched.claims.placement.operations import EmptyConsumers
+from cellsched.claims.placement.operations import Release
+from cellsched.claims.placement.operations import Transfer
+from cellsched.claims.placement import resource_providers
 from cellsched.claims.placement import server
 from cellsched.claims import remote
 from cellsched.claims import validation
@@ -192,14 +193,14 @@ class PlacementClaims(base.ClaimStore):
                         claim.consumer)
         if not claims:
             return 0
-        claiming_ = claiming.Claiming(
+        claiming_ = BatchClaim(
             self._server, self._guards, self._empty(), self._owners, claims)
         return self._guarded(
             claiming_.attempt, [claim.provider for claim in claims],
             [claim.consumer for claim in claims])
 
     def release(self, consumers: Iterable[str]) -> None:
-        releasing = claiming.Releasing(
+        releasing = Release(
             self._server, self._guards, self._owners,
             [each for each in consumers if messages.UUID.fullmatch(each)])
         self._change(releasing)
@@ -207,7 +208,7 @@ class PlacementClaims(base.ClaimStore):
     def transfer(self, source: str, target: str) -> bool:
         validation.check_transfer(source, target)
         _check_uuid(f'transfer from {source}', 'target', target)
-        return self._change(claiming.Transferring(
+        return self._change(Transfer(
             self._server, self._guards, self._empty(), self._owners, source,
             target))
 
@@ -231,7 +232,7 @@ class PlacementClaims(base.ClaimStore):
 
     def consumers_of(self, provider: str) -> list[str]:
         return self._patiently(
-            lambda: providers_.consumers_of(self._server, provider))
+            lambda: resource_providers.consumers_of(self._server, provider))
 
     def providers_in_use(self) -> list[str]:
         # Usages are several requests of each. Who never had anything to give
@@ -244,7 +245,7 @@ class PlacementClaims(base.ClaimStore):
     ) -> None:
         validation.check_inventory(provider, inventory)
         _check_uuid(f'inventory of {provider}', 'provider', provider)
-        self._patiently(lambda: providers_.set_inventory(
+        self._patiently(lambda: resource_providers.set_inventory(
             self._server, provider, inventory) or None)
 
     def set_traits(
@@ -255,19 +256,19 @@ class PlacementClaims(base.ClaimStore):
         where = f'traits of {provider}'
         _check_uuid(where, 'provider', provider)
         _check_uuid(where, 'root', root)
-        self._patiently(lambda: queries.set_traits(
+        self._patiently(lambda: resource_providers.set_traits(
             self._server, provider, traits, root) or None)
 
     def roots(self, providers: Iterable[str]) -> dict[str, str]:
-        return self._each(providers, lambda provider: queries.root_of(
-            self._server, provider))
+        return self._each(providers, lambda provider: (
+            resource_providers.root_of(self._server, provider)))
 
     def find_providers(
         self, query: base.ProviderQuery, limit: int | None = None
     ) -> list[str]:
         validation.check_query(query, limit)
         found = sorted(self._patiently(
-            lambda: queries.find(self._server, query)))
+            lambda: resource_providers.find(self._server, query)))
         if limit is None or len(found) <= limit:
             return found
         return self._random.sample(found, limit)
@@ -276,8 +277,8 @@ class PlacementClaims(base.ClaimStore):
         self, providers: Iterable[str] | None = None
     ) -> dict[str, dict[str, base.Inventory]]:
         names = self._generations() if providers is None else providers
-        return self._each(names, lambda provider: providers_.inventories_of(
-            self._server, provider))
+        return self._each(names, lambda provider: (
+            resource_providers.inventories_of(self._server, provider)))
 
     def usages(
         self, since: Any = None, providers: Iterable[str] | None = None
@@ -288,15 +289,15 @@ class PlacementClaims(base.ClaimStore):
             token = self._generations()
             names = [provider for provider, generation in token.items()
                      if (since or {}).get(provider) != generation]
-        told = self._each(names or (), lambda provider: providers_.usage_of(
-            self._server, provider))
+        told = self._each(names or (), lambda provider: (
+            resource_providers.usage_of(self._server, provider)))
         gone = [] if providers is not None else [
             base.Usage(provider, {}, {}, 0)
             for provider in (since or {}) if provider not in token]
         return base.UsageChanges(token, [*told.values(), *gone])
 
-    def _empty(self) -> empty.EmptyConsumers:
-        return empty.EmptyConsumers(
+    def _empty(self) -> EmptyConsumers:
+        return EmptyConsumers(
             self._server, self._owners, self._clock,
             self._retry_timeout_s / 2)
 
@@ -308,7 +309,7 @@ class PlacementClaims(base.ClaimStore):
 
     def _generations(self) -> server.Generations:
         return self._patiently(
-            lambda: providers_.generations(self._server))
+            lambda: resource_providers.generations(self._server))
 
     def _each(
         self, names: Iterable[str], read: Callable[[str], _Outcome | None]
@@ -322,7 +323,7 @@ class PlacementClaims(base.ClaimStore):
         return found
 
     def _change(
-        self, change: claiming.Releasing | claiming.Transferring
+        self, change: Release | Transfer
     ) -> bool:
         """Look at who is concerned, and change that if it is anybody."""
         def look() -> tuple[bool]:

@@ -22,9 +22,7 @@ import sqlalchemy as sa
 
 from cellsched.claims import base
 from cellsched.claims.sql import group_members
-from cellsched.claims.sql import provider_queries
 from cellsched.claims.sql import queries
-from cellsched.claims.sql import recount as recount_
 from cellsched.claims.sql import schema
 from cellsched.claims.sql import single_statement
 from cellsched.claims.sql import transactions
@@ -196,11 +194,11 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> None:
             with self._database.reader() as connection:
-                told = provider_queries.told(connection, provider)
+                told = queries.told(connection, provider)
             if told == (root, has):
                 return
             with self._database.writer() as connection:
-                provider_queries.tell(connection, provider, has, root)
+                queries.tell(connection, provider, has, root)
 
         _repeat(attempt)
 
@@ -209,7 +207,7 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> dict[str, str]:
             with self._database.reader() as connection:
-                return provider_queries.roots(connection, named)
+                return queries.roots(connection, named)
 
         return _repeat(attempt) if named else {}
 
@@ -220,7 +218,7 @@ class SQLClaims(base.ClaimStore):
 
         def attempt() -> list[str]:
             with self._database.reader() as connection:
-                return provider_queries.find(connection, query, limit)
+                return queries.find(connection, query, limit)
 
         return _repeat(attempt)
 
@@ -238,7 +236,7 @@ class SQLClaims(base.ClaimStore):
     def recount(self, provider: str) -> bool:
         def attempt() -> bool:
             with self._database.writer() as connection:
-                return recount_.recount(connection, provider)
+                return transactions.recount(connection, provider)
 
         return _repeat(attempt)
 

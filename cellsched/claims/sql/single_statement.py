@@ -26,8 +26,8 @@ from oslo_log import log
 import sqlalchemy as sa
 
 from cellsched.claims import base
+from cellsched.claims.sql import fragments
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import statements as statements_
 from cellsched.db import guarded_statements
 from cellsched.db import session
 from cellsched.db import statements
@@ -70,7 +70,7 @@ def take(
     elif _is_one_consumers(claims):
         text, parameters = _together(dialect, claims)
     else:
-        groups = statements_.group(claims)
+        groups = fragments.group(claims)
         if (len(groups) > _DEMANDS_MAX
                 or sum(map(len, groups.values())) > statements.CHUNK):
             return False
@@ -108,7 +108,7 @@ def _one(
     """Return the statement for one claim, and its parameters."""
     text, parameters = _alike(dialect, tuple(claim.resources.items()))
     return text, {
-        **parameters, **statements_.inserting_one(claim)[1],
+        **parameters, **fragments.inserting_one(claim)[1],
         'in_lane': schema.FEED.lane(claim.consumer)}
 
 
@@ -118,9 +118,9 @@ def _alike(
 ) -> tuple[str, Mapping[str, Any]]:
     """Return what claims of the same have in common, of :func:`_one`."""
     claim = base.Claim('', '', dict(resources))
-    groups = statements_.group([claim])
+    groups = fragments.group([claim])
     text, constants = _text(
-        dialect, statements_.inserting_one(claim)[0], _classes(groups),
+        dialect, fragments.inserting_one(claim)[0], _classes(groups),
         alone=True)
     return text, {**constants, **_parameters(groups)}
 
@@ -137,9 +137,9 @@ def _together(
 ) -> tuple[str, dict[str, Any]]:
     """Return the statement for a consumer of several providers."""
     parameters: dict[str, Any] = {
-        'consumer': claims[0].consumer, **statements_.owner(claims[0]),
+        'consumer': claims[0].consumer, **fragments.owner(claims[0]),
         'in_lane': schema.FEED.lane(claims[0].consumer)}
-    rows = list(statements_.rows(claims))
+    rows = list(fragments.rows(claims))
     for place, row in enumerate(rows):
         parameters[f'provider{place}'] = row['provider']
         parameters[f'resource{place}'] = row['resource_class']
@@ -164,10 +164,10 @@ def _text_together(
 
 def _several(
     dialect: sa.Dialect, claims: Sequence[base.Claim],
-    groups: Mapping[statements_.BatchDemand, list[str]],
+    groups: Mapping[fragments.BatchDemand, list[str]],
 ) -> tuple[str, dict[str, Any]]:
     """Return the statement for a batch, and its parameters."""
-    insert, inserted = statements_.inserting(claims)
+    insert, inserted = fragments.inserting(claims)
     text, constants = _text(dialect, insert, _classes(groups), alone=False)
     return text, {
         **constants, **inserted, **_parameters(groups),
@@ -175,13 +175,13 @@ def _several(
 
 
 def _classes(
-    groups: Mapping[statements_.BatchDemand, list[str]]
+    groups: Mapping[fragments.BatchDemand, list[str]]
 ) -> tuple[int, ...]:
     return tuple(len(wanted.shares) for wanted in groups)
 
 
 def _parameters(
-    groups: Mapping[statements_.BatchDemand, list[str]]
+    groups: Mapping[fragments.BatchDemand, list[str]]
 ) -> dict[str, Any]:
     parameters: dict[str, Any] = {
         'uuids': sorted(uuid for uuids in groups.values() for uuid in uuids),
@@ -191,7 +191,7 @@ def _parameters(
     for number, (wanted, uuids) in enumerate(groups.items()):
         parameters[f'uuids{number}'] = uuids
         parameters[f'consumers{number}'] = wanted.consumers
-        parameters |= statements_.parameters(wanted, 1, number)
+        parameters |= fragments.parameters(wanted, 1, number)
     return parameters
 
 
@@ -229,12 +229,12 @@ def _statement(
     # What is not there is not locked, and so not taken either.
     locked = sa.select(_providers.c.uuid).where(
         _is_of(_providers.c.uuid, 'uuids', alone),
-        statements_.count(inserted) > 0,
+        fragments.count(inserted) > 0,
     ).order_by(_providers.c.uuid).with_for_update().cte('locked')
     added = [_added(locked, *each, alone) for each in enumerate(classes)]
     fits = sa.and_(
-        statements_.count(locked) == sa.bindparam('providers'),
-        functools.reduce(operator.add, map(statements_.count, added))
+        fragments.count(locked) == sa.bindparam('providers'),
+        functools.reduce(operator.add, map(fragments.count, added))
         == sa.bindparam('inventories'))
     moved = schema.FEED.moved(guarded_statements.insisting(fits))
     return sa.update(_providers).where(
@@ -257,17 +257,17 @@ def _statement_together(providers: int, rows: int) -> sa.Update:
          'provider': bind(f'provider{place}'),
          'resource_class': bind(f'resource{place}'),
          'amount': bind(f'amount{place}'),
-         **statements_.owner_of(place)} for place in range(rows)
+         **fragments.owner_of(place)} for place in range(rows)
     ]).returning(sa.literal_column('1')).cte('inserted')
     theirs = _providers.c.uuid.in_(
         [bind(f'uuid{number}') for number in range(providers)])
     locked = sa.select(_providers.c.uuid).where(
-        theirs, statements_.count(inserted) > 0,
+        theirs, fragments.count(inserted) > 0,
     ).order_by(_providers.c.uuid).with_for_update().cte('locked')
     added = _added_together(locked, rows)
     moved = schema.FEED.moved(guarded_statements.insisting(sa.and_(
-        statements_.count(locked) == sa.literal_column(f'{providers}'),
-        statements_.count(added) == sa.literal_column(f'{rows}'))))
+        fragments.count(locked) == sa.literal_column(f'{providers}'),
+        fragments.count(added) == sa.literal_column(f'{rows}'))))
     return sa.update(_providers).where(theirs).values(
         consumers=_providers.c.consumers + sa.literal_column('1'),
         lane=bind('in_lane'),
@@ -288,7 +288,7 @@ def _added_together(locked: sa.CTE, rows: int) -> sa.CTE:
     return sa.update(_inventories).where(
         columns.provider == wanted.c.provider,
         columns.resource_class == wanted.c.resource_class,
-        statements_.count(locked) > 0,
+        fragments.count(locked) > 0,
         columns.used + amount <= columns.capacity,
         columns.min_unit <= amount, columns.max_unit >= amount,
         amount % columns.step_size == 0,
@@ -298,10 +298,10 @@ def _added_together(locked: sa.CTE, rows: int) -> sa.CTE:
 
 def _added(locked: sa.CTE, group: int, classes: int, alone: bool) -> sa.CTE:
     """Return the part that takes a demand, if there is room."""
-    update = statements_.change(classes, group).where(
+    update = fragments.change(classes, group).where(
         _is_of(_inventories.c.provider, f'uuids{group}', alone),
-        statements_.count(locked) > 0)
-    return statements_.with_room(update, classes, group).returning(
+        fragments.count(locked) > 0)
+    return fragments.with_room(update, classes, group).returning(
         sa.literal_column('1')).cte(f'added{group}')
 
 
@@ -314,7 +314,7 @@ def _is_of(
     prepares it; it does not know how many are in an array.
     """
     return column == (
-        sa.bindparam('provider') if alone else statements_.any_of(name))
+        sa.bindparam('provider') if alone else fragments.any_of(name))
 
 
 def _consumers(groups: int) -> sa.ColumnElement[int]:
@@ -322,6 +322,6 @@ def _consumers(groups: int) -> sa.ColumnElement[int]:
     if groups == 1:
         return sa.bindparam('consumers0', type_=sa.Integer)
     return sa.case(*(
-        (_providers.c.uuid == statements_.any_of(f'uuids{group}'),
+        (_providers.c.uuid == fragments.any_of(f'uuids{group}'),
          sa.bindparam(f'consumers{group}', type_=sa.Integer))
         for group in range(groups)))

@@ -22,10 +22,10 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from cellsched.claims import base
+from cellsched.claims.sql import fragments
 from cellsched.claims.sql import group_members
 from cellsched.claims.sql import queries
 from cellsched.claims.sql import schema
-from cellsched.claims.sql import statements as statements_
 from cellsched.db import statements
 
 _providers = schema.providers
@@ -54,7 +54,7 @@ def take(connection: sa.Connection, claims: Sequence[base.Claim]) -> None:
     group_members.lock(connection, claims)
     _insert(connection, claims)
     group_members.join(connection, claims)
-    groups = statements_.group(claims)
+    groups = fragments.group(claims)
     add = _lock_and_add if _is_simple(connection, groups) else _add
     if add is _add:
         _lock(connection, groups)
@@ -99,7 +99,7 @@ def _give_back(
 ) -> None:
     """Give back what consumers hold, whose allocations are locked."""
     claims = [claim for holds in held.values() for claim in holds]
-    groups = statements_.group(claims)
+    groups = fragments.group(claims)
     _lock(connection, groups)
     group_members.free(connection, held)
     for _, update, parameters in _moves(groups, -1, _subtract):
@@ -119,7 +119,7 @@ def set_inventory(
     if new:
         connection.execute(sa.insert(_providers).values(
             uuid=provider, consumers=0, lane=0, position=0))
-    groups = {statements_.BatchDemand(0, ()): [provider]}
+    groups = {fragments.BatchDemand(0, ()): [provider]}
     _lock(connection, groups)
     there = set(connection.execute(
         sa.select(_inventories.c.resource_class)
@@ -144,14 +144,14 @@ def _insert(
 ) -> None:
     if connection.dialect.name != 'postgresql':
         connection.execute(
-            sa.insert(_allocations), list(statements_.rows(claims)))
+            sa.insert(_allocations), list(fragments.rows(claims)))
     else:
-        connection.execute(*statements_.inserting(claims))
+        connection.execute(*fragments.inserting(claims))
 
 
 def _lock(
     connection: sa.Connection,
-    groups: Mapping[statements_.BatchDemand, list[str]],
+    groups: Mapping[fragments.BatchDemand, list[str]],
 ) -> None:
     """Lock the providers; SQLite has locked the database already."""
     if connection.dialect.name == 'sqlite':
@@ -165,7 +165,7 @@ def _lock(
 
 def _note(
     connection: sa.Connection,
-    groups: Mapping[statements_.BatchDemand, list[str]],
+    groups: Mapping[fragments.BatchDemand, list[str]],
     sign: int, key: str,
 ) -> None:
     """Count the consumers, and let the feed know of the providers."""
@@ -205,7 +205,7 @@ def _chunks(
 
 
 def _moves(
-    groups: Mapping[statements_.BatchDemand, list[str]], sign: int,
+    groups: Mapping[fragments.BatchDemand, list[str]], sign: int,
     move: Callable[[int], sa.Update],
 ) -> Iterator[tuple[int, sa.Update, Mapping[str, Any]]]:
     """Yield statements, their parameters, and how many rows each is about.
@@ -222,18 +222,18 @@ def _moves(
     if len(chunks) == 1 or len(chunks) <= math.ceil(len(rows) / _ROWS_MAX):
         for wanted, uuids in chunks:
             yield len(uuids) * len(wanted.shares), move(len(wanted.shares)), {
-                'uuids': uuids, **statements_.parameters(wanted, sign)}
+                'uuids': uuids, **fragments.parameters(wanted, sign)}
         return
     for start in range(0, len(rows), _ROWS_MAX):
         some = rows[start:start + _ROWS_MAX]
-        yield len(some), statements_.change_rows(
-            len(some), room=sign > 0), statements_.row_parameters(some, sign)
+        yield len(some), fragments.change_rows(
+            len(some), room=sign > 0), fragments.row_parameters(some, sign)
 
 
 @functools.cache
 def _add(classes: int) -> sa.Update:
     """Return the statement that takes room, if there is room."""
-    return statements_.with_room(_move(classes), classes)
+    return fragments.with_room(_move(classes), classes)
 
 
 @functools.cache
@@ -243,9 +243,9 @@ def _lock_and_add(classes: int) -> sa.Update:
         _providers.c.uuid == _ANY).order_by(
         _providers.c.uuid).with_for_update().cte('locked')
     # To count them is to lock them first.
-    return statements_.with_room(statements_.change(classes).where(
+    return fragments.with_room(fragments.change(classes).where(
         _inventories.c.provider == _ANY,
-        statements_.count(locked) > 0), classes)
+        fragments.count(locked) > 0), classes)
 
 
 @functools.cache
@@ -255,12 +255,12 @@ def _subtract(classes: int) -> sa.Update:
 
 
 def _move(classes: int) -> sa.Update:
-    return statements_.change(classes).where(
+    return fragments.change(classes).where(
         _inventories.c.provider.in_(sa.bindparam('uuids', expanding=True)))
 
 
 #: One of the parameter ``uuids``, an array, which PostgreSQL reads faster.
-_ANY = statements_.any_of('uuids')
+_ANY = fragments.any_of('uuids')
 
 _moved = schema.FEED.moved()
 
@@ -274,3 +274,60 @@ _NOTE = sa.update(_providers).where(
     _providers.c.uuid.in_(sa.bindparam('uuids', expanding=True))).values(
     consumers=_providers.c.consumers + sa.bindparam('change'),
     **schema.FEED.marks)
+
+
+_LOCK = sa.select(_providers.c.consumers).where(
+    _providers.c.uuid == sa.bindparam('of')).with_for_update()
+
+_TAKEN = sa.select(
+    _allocations.c.resource_class, sa.func.sum(_allocations.c.amount),
+).where(_allocations.c.provider == sa.bindparam('of')).group_by(
+    _allocations.c.resource_class)
+
+_CONSUMERS = sa.select(
+    sa.func.count(_allocations.c.consumer.distinct()),
+).where(_allocations.c.provider == sa.bindparam('of'))
+
+_CAPACITIES = sa.select(
+    _inventories.c.resource_class, _inventories.c.capacity,
+).where(_inventories.c.provider == sa.bindparam('of')).with_for_update()
+
+
+def recount(connection: sa.Connection, provider: str) -> bool:
+    """Set a provider's figures right; return whether they were wrong."""
+    of = {'of': provider}
+    counted = connection.execute(_LOCK, of).scalar()
+    if counted is None:
+        return False
+    taken = {resource: int(amount)
+             for resource, amount in connection.execute(_TAKEN, of)}
+    consumers = connection.execute(_CONSUMERS, of).scalar_one()
+    capacities = {resource: capacity for resource, capacity
+                  in connection.execute(_CAPACITIES, of)}
+    has, used = queries.inventories(connection, [provider])
+    inventory, counts = has.get(provider, {}), used.get(provider, {})
+    wrong = [
+        resource for resource in sorted(capacities)
+        if counts[resource] != taken.get(resource, 0)
+        or capacities[resource] != inventory[resource].capacity]
+    for resource in wrong:
+        connection.execute(
+            sa.update(_inventories).where(
+                _inventories.c.provider == provider,
+                _inventories.c.resource_class == resource)
+            .values(used=taken.get(resource, 0),
+                    capacity=inventory[resource].capacity))
+    lost = sorted(taken.keys() - capacities.keys())
+    for resource in lost:
+        nothing = base.Inventory(total=0)
+        connection.execute(sa.insert(_inventories).values(
+            provider=provider, resource_class=resource,
+            used=taken[resource], capacity=nothing.capacity,
+            **vars(nothing)))
+    if not wrong and not lost and consumers == counted:
+        return False
+    connection.execute(
+        sa.update(_providers).where(_providers.c.uuid == provider)
+        .values(consumers=consumers, **schema.FEED.marks),
+        {'in_lane': schema.FEED.move(connection, provider)})
+    return True

@@ -13,6 +13,7 @@ from typing import Any
 from oslo_log import log
 from oslo_utils import uuidutils
 
+from cellsched import batching
 from cellsched.cells.cell0 import Cell0
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
@@ -43,7 +44,6 @@ from cellsched.db.api import request_rows
 from cellsched.db.cell import instance_faults as faults
 from cellsched.db.cell import instances
 from cellsched.db import session
-from cellsched import group_commit
 from cellsched.notify import task_notifier
 from cellsched.quota import base as quota
 from cellsched.rpc import compute as compute_rpc
@@ -124,7 +124,7 @@ class BuildAndSchedule:
         #: What is to be tried again; somebody is to do that.
         self.retries = Retries(
             clock, limits.retry_delay_s, limits.retries)
-        self._leasing = group_commit.GroupCommit(
+        self._leasing = batching.GroupCommit(
             self._lease, limits.joined, clock.lock)
         self._runner = saga.Runner(
             self._make_steps(), limits.joined, clock.lock)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from oslo_log import log
 
+from cellsched import batching
 from cellsched import clock
 from cellsched.conductor.tasks.build import Batch
 from cellsched.conductor.tasks.build import Build
@@ -20,7 +21,6 @@ from cellsched.conductor.tasks.build import going_on
 from cellsched.conductor.tasks.build import Outcome
 from cellsched.conductor.tasks import retries
 from cellsched import exception
-from cellsched import group_commit
 from cellsched.rpc import delivery
 
 LOG = log.getLogger(__name__)
@@ -116,7 +116,7 @@ class Runner:
         make_lock: Callable[[], clock.Lock] = threading.Lock,
     ) -> None:
         self._steps = steps
-        self._together = group_commit.GroupCommit(
+        self._together = batching.GroupCommit(
             self._pass_joint, at_once, make_lock)
 
     def run(

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 import threading
 
+from cellsched import batching
 from cellsched.claims import base
 from cellsched import clock
 from cellsched import exception
-from cellsched import group_commit
 
 #: What one batch is refused for, and others with it may not be.
 _OF_ONE = (exception.ClaimConflict, exception.ClaimRefused,
@@ -51,7 +51,7 @@ class ClaimBatcher:
         make_lock: Callable[[], clock.Lock] = threading.Lock,
     ) -> None:
         self._store = store
-        self._group_commit = group_commit.GroupCommit(
+        self._group_commit = batching.GroupCommit(
             self._take, at_once, make_lock)
 
     def claims_of(

@@ -16,7 +16,6 @@ from oslo_utils import strutils
 from cellsched.claims import base as claims
 from cellsched.claims import cassandra
 from cellsched.claims.cassandra import client
-from cellsched.claims.cassandra import connecting
 from cellsched.claims.cassandra import options
 from cellsched.claims.cassandra import statements
 from cellsched import clock
@@ -187,8 +186,8 @@ class TestClusterThatLosesANode(FaultCase):
     def connect(self):
         """Return a session of the driver, as a client makes it."""
         conf = test_cassandra.configured()
-        nodes = connecting.AskedNodes(conf, clock.Clock())
-        cluster = connecting.make_cluster(
+        nodes = client.AskedNodes(conf, clock.Clock())
+        cluster = client.make_cluster(
             options.address(self.url), conf, nodes)
         self.addCleanup(cluster.shutdown)
         return cluster.connect(), nodes

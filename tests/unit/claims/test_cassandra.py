@@ -227,7 +227,7 @@ class TestCassandraClaims(CassandraTests, tests.TestCase):
     def test_server_that_does_not_answer_is_unreachable(self):
         class Deaf:
             def send(self, request):
-                raise cassandra.asking.remote.OutcomeUnknown('no answer')
+                raise remote.OutcomeUnknown('no answer')
 
         store = cassandra.CassandraClaims(
             Deaf(), clock.Clock(), random.Random(), patience_s=0.0,

@@ -9,6 +9,7 @@ from typing import Any
 
 from oslo_log import log
 
+from cellsched import batching
 from cellsched.cells import target
 from cellsched.clock import Clock
 from cellsched.conductor.tasks.build import Build
@@ -23,7 +24,6 @@ from cellsched.db.cell import instance_actions
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
-from cellsched import group_commit
 from cellsched.notify import task_notifier
 from cellsched import objects
 
@@ -57,7 +57,7 @@ class WriteRows(saga.Step):
         self._notifier = notifier or task_notifier.TaskNotifier()
         self._at_once = at_once
         self._lock = threading.Lock()
-        self._waiting: dict[int, group_commit.GroupCommit[_Rows]] = {}
+        self._waiting: dict[int, batching.GroupCommit[_Rows]] = {}
 
     def do(self, builds: Sequence[Build]) -> None:
         again = [build for build in builds if build.again]
@@ -93,7 +93,7 @@ class WriteRows(saga.Step):
         with self._lock:
             waiting = self._waiting.get(cell.id)
             if waiting is None:
-                waiting = self._waiting[cell.id] = group_commit.GroupCommit(
+                waiting = self._waiting[cell.id] = batching.GroupCommit(
                     self._write_rows, self._at_once, self._clock.lock)
         rows = _Rows(cell, builds)
         waiting.do(rows)

@@ -4,10 +4,10 @@
 import random
 
 from cellsched.claims import base as claims
-from cellsched.claims.cassandra import asking
 from cellsched.claims.cassandra import ledger
 from cellsched.claims.cassandra import records
 from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra import session
 from cellsched import clock
 from tests.unit import base as tests
 from tests.unit.claims.cassandra import base
@@ -22,7 +22,7 @@ class TestLedger(tests.TestCase):
             'p', {'VCPU': claims.Inventory(total=8, max_unit=4),
                   'GB': claims.Inventory(total=8)})
         self.client = base.Client(self.model)
-        self.ledger = ledger.Ledger(asking.Asking(
+        self.ledger = ledger.Ledger(session.Session(
             self.client, clock.Clock(), random.Random(), 5.0, 'x'), True)
 
     def row(self, name, amount=1, resource='VCPU'):

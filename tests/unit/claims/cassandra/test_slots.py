@@ -64,10 +64,10 @@ class TestSlots(tests.TestCase):
     def test_inventory_that_was_there_before_is_another_one(self):
         """So that whoever was slow to set it does not set it back."""
         self.set(A=5)
-        [first] = self.store._asks.ask(requests.Scan(figures=True))
+        [first] = self.store._session.ask(requests.Scan(figures=True))
         self.set(A=6)
         self.set(A=5)
-        [second] = self.store._asks.ask(requests.Scan(figures=True))
+        [second] = self.store._session.ask(requests.Scan(figures=True))
 
         self.assertNotEqual(first.inventory, second.inventory)
         self.assertEqual(

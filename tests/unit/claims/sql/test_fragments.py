@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from cellsched.claims import base as claims
-from cellsched.claims.sql import statements
+from cellsched.claims.sql import fragments
 from tests.unit import base
 
 
@@ -18,7 +18,7 @@ def claim(provider, consumer='c', project_id=None, **resources):
 class TestAnyOf(base.TestCase):
 
     def test_list_is_bound_as_an_array_of_texts(self):
-        compiled = sa.select(sa.column('name') == statements.any_of('names'))
+        compiled = sa.select(sa.column('name') == fragments.any_of('names'))
 
         [bound] = compiled.compile(
             dialect=postgresql.dialect()).binds.values()
@@ -30,30 +30,30 @@ class TestAnyOf(base.TestCase):
 class TestGroup(base.TestCase):
 
     def test_claims_of_a_provider_add_up(self):
-        added = statements.BatchDemand(3, (
-            statements.ClassDemand('GB', 5, 5, 5, 5),
-            statements.ClassDemand('VCPU', 16, 4, 6, 2)))
+        added = fragments.BatchDemand(3, (
+            fragments.ClassDemand('GB', 5, 5, 5, 5),
+            fragments.ClassDemand('VCPU', 16, 4, 6, 2)))
 
-        self.assertEqual({added: ['p']}, statements.group([
+        self.assertEqual({added: ['p']}, fragments.group([
             claim('p', VCPU=4), claim('p', VCPU=6, GB=5),
             claim('p', VCPU=6)]))
 
     def test_providers_with_the_same_demand_are_together(self):
-        grouped = statements.group([
+        grouped = fragments.group([
             claim('r', VCPU=2), claim('q', VCPU=1), claim('p', VCPU=2),
             claim('o', VCPU=1), claim('o', VCPU=1)])
 
         self.assertEqual([['o'], ['p', 'r'], ['q']], list(grouped.values()))
 
     def test_nothing_is_no_group(self):
-        self.assertEqual({}, statements.group([]))
+        self.assertEqual({}, fragments.group([]))
 
 
 class TestInserting(base.TestCase):
     """What PostgreSQL is given of a batch, for what is inserted of it."""
 
     def given(self, *batch):
-        return dict(statements.inserting(batch)[1])
+        return dict(fragments.inserting(batch)[1])
 
     def test_claims_that_are_alike_give_their_amounts_once(self):
         self.assertEqual(

@@ -6,20 +6,82 @@ its guard, so that nothing is told or written while an earlier attempt may yet
 be done.
 """
 
+from collections.abc import Iterable
 from collections.abc import Sequence
+import re
 from typing import Any
 
 from cellsched.claims import base
-from cellsched.claims.placement.empty import EmptyConsumers
+from cellsched.claims.placement import guards
 from cellsched.claims.placement.guards import Guard
 from cellsched.claims.placement.guards import Guards
 from cellsched.claims.placement import messages
-from cellsched.claims.placement import providers
+from cellsched.claims.placement import resource_providers
 from cellsched.claims.placement.server import PlacementServer
 from cellsched.claims import validation
+from cellsched.clock import Clock
 
 
-class Claiming:
+_SAID = re.compile(r'expected 0 but got None')
+
+
+class EmptyConsumers:
+    """Those of one call, and their generations.
+
+    Somebody may be about to claim for one: if he is beaten then he removes the
+    consumer of who was faster, whatever that holds by then, and nobody sees it
+    any more. That may be a request of our own, which is settled and has not
+    ended. So whoever it is has time to end.
+
+    :param wait_s: seconds that somebody has
+    """
+
+    def __init__(
+        self, server: PlacementServer, owners: messages.Owners,
+        clock: Clock, wait_s: float,
+    ) -> None:
+        self._server = server
+        self._owners = owners
+        self._clock = clock
+        self._wait_s = wait_s
+        self._since: float | None = None
+        self.generations: dict[str, int] = {}
+
+    def learn(
+        self, answer: messages.PlacementAnswer, consumers: Iterable[str]
+    ) -> None:
+        """Find out which consumers are empty, if that is what was lost to."""
+        self.generations.clear()
+        if not _SAID.search(answer.detail):
+            return
+        now = self._clock.monotonic()
+        if self._since is None:
+            self._since = now
+        if now - self._since < self._wait_s:
+            return
+        for consumer in dict.fromkeys(consumers):
+            # This changes nothing of one that holds nothing.
+            answer = self._server.set_allocations(
+                {consumer: self._owners.body({}, 0)})
+            if answer.is_done:
+                self.generations[consumer] = 0
+
+    def remove(self, guard: guards.Guard, consumers: Iterable[str]) -> None:
+        """Remove what a bad request left behind.
+
+        Placement removes a consumer only when it gives something back. What
+        it is they take of the guard's.
+        """
+        unit = {guard.provider: {guards.RESOURCE_CLASS: 1}}
+        for consumer in dict.fromkeys(consumers):
+            if self._server.holding(consumer) is not None:
+                continue
+            for holds, generation in ((unit, 0), ({}, 1)):
+                self._server.set_allocations(
+                    {consumer: self._owners.body(holds, generation)})
+
+
+class BatchClaim:
     """Takes a batch."""
 
     def __init__(
@@ -58,7 +120,7 @@ class Claiming:
             return None
         if answer.status == 400:
             self._empty.remove(guard, consumers)
-        refusal = providers.refusal(self._server, self._left)
+        refusal = resource_providers.refusal(self._server, self._left)
         if refusal is not None and not self._is_held_by_now():
             raise refusal
         return None
@@ -95,7 +157,7 @@ class Claiming:
             claims[0].user_id) for consumer, claims in taken.items()}
 
 
-class Releasing:
+class Release:
     """Gives back all that consumers hold."""
 
     def __init__(
@@ -134,7 +196,7 @@ class Releasing:
         return True if answer.is_done else None
 
 
-class Transferring:
+class Transfer:
     """Lets one consumer hold what another one held."""
 
     def __init__(
@@ -200,9 +262,9 @@ class Transferring:
         """Return True, once the rest is right, too."""
         self._wide = {
             provider: before for provider, before in self._wide.items()
-            if not providers.narrow(self._server, provider, before)}
+            if not resource_providers.narrow(self._server, provider, before)}
         self._left = [provider for provider in self._left
-                      if not providers.mark(self._server, provider)]
+                      if not resource_providers.mark(self._server, provider)]
         return None if self._wide or self._left else True
 
     def _was_done(self) -> bool:
@@ -218,6 +280,7 @@ class Transferring:
         Placement checks them again, and they may be narrower than they were.
         """
         for provider, resources in source.allocations.items():
-            before = providers.widen(self._server, provider, resources)
+            before = resource_providers.widen(
+                self._server, provider, resources)
             if before:
                 self._wide[provider] = before

@@ -4,7 +4,7 @@
 from concurrent import futures
 import threading
 
-from cellsched import group_commit
+from cellsched import batching
 from tests.unit import base
 
 
@@ -31,7 +31,7 @@ class TestTogether(base.TestCase):
 
     def race(self, work, items):
         """Do the first one, and the others while it is being done."""
-        self.jointly = group_commit.GroupCommit(work)
+        self.jointly = batching.GroupCommit(work)
         first, *others = items
         asked = [self.pool.submit(self.jointly.do, first)]
         self.assertTrue(self.begun.wait(60))
@@ -76,7 +76,7 @@ class TestTogether(base.TestCase):
 
     def test_several_work_at_a_time_if_they_may(self):
         both = threading.Barrier(2)
-        jointly = group_commit.GroupCommit(
+        jointly = batching.GroupCommit(
             lambda items: both.wait(60), at_once=2)
 
         self.assertEqual([None, None], [

@@ -8,7 +8,7 @@ import weakref
 import requests
 from requests import adapters
 
-from cellsched.claims.etcd import sessions
+from cellsched.claims.etcd import client
 from tests.unit import base
 
 ADDRESSES = tuple(f'http://member/v3/{name}' for name in ('kv/txn', 'watch'))
@@ -30,7 +30,7 @@ class Member(adapters.BaseAdapter):
         pass
 
 
-class CountingSession(sessions.MemberSession):
+class CountingSession(client.MemberSession):
     """Tells which of the requests that it has prepared are still there."""
 
     def __init__(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking the server until it answers, and writing rows of consumers."""
+"""Requests that are repeated until there is an answer, and consumers' rows."""
 
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -16,24 +16,27 @@ from cellsched.claims import remote
 from cellsched.clock import Clock
 from cellsched import exception
 
+#: Reason of a call that lost to other clients until its timeout.
+CONTENDED = 'other clients change the same rows'
+
 
 class CassandraSender(Protocol):
-    """A way to a server, or to a model of one."""
+    """A connection to a server, or to a model of one."""
 
     def send(self, request: Any) -> Any:
-        """Return the answer.
+        """Return the answer to one of :mod:`.requests`.
 
-        :raises cellsched.claims.remote.NotSent: it is not done
-        :raises cellsched.claims.remote.OutcomeUnknown: it may be done
+        :raises cellsched.claims.remote.NotSent: the request was not executed
+        :raises cellsched.claims.remote.OutcomeUnknown: the request may have
+            been executed
         """
 
 
-class Asking:
-    """Asks what may be asked again.
+class Session:
+    """Repeats requests that may be repeated.
 
-    :param patience_s: seconds for which a call waits for a server that does
-        not answer, and for others whom it meets
-    :param place: says where the server is, without passwords
+    :param patience_s: seconds for which a call is repeated
+    :param place: URL of the server without passwords, for error messages
     """
 
     def __init__(
@@ -47,10 +50,11 @@ class Asking:
         self._place = place
 
     def attempts(self) -> Iterator[int]:
+        """Yield numbers of attempts, as :func:`.remote.attempts` does."""
         return remote.attempts(self.clock, self.random, self._patience_s)
 
     def name(self) -> str:
-        """Return a name that nothing has had before."""
+        """Return a new unique name, of an attempt or a version."""
         return f'{self.random.getrandbits(120):030x}'
 
     def unreachable(self, reason: object) -> NoReturn:
@@ -59,17 +63,26 @@ class Asking:
             reason=str(reason) or 'it does not answer in time')
 
     def ask(self, request: Any) -> Any:
-        """Return the answer to a request that may be made twice."""
+        """Return the answer to an idempotent request.
+
+        :raises cellsched.exception.DatabaseUnreachable: there is none in time
+        """
         return self.ask_all([request])[0]
 
     def ask_all(self, asked: Sequence[Any]) -> list[Any]:
-        """Return the answers to requests that may be made twice."""
+        """Return the answers to idempotent requests, in their order.
+
+        Only requests without an answer are repeated.
+
+        :raises cellsched.exception.DatabaseUnreachable: some have none in
+            time
+        """
         answers: list[Any] = [_UNKNOWN] * len(asked)
         for _ in self.attempts():
-            left = [number for number, answer in enumerate(answers)
-                    if isinstance(answer, Exception)]
-            for number, answer in zip(left, self.try_all(
-                    [asked[number] for number in left])):
+            unanswered = [number for number, answer in enumerate(answers)
+                          if isinstance(answer, Exception)]
+            for number, answer in zip(unanswered, self.try_all(
+                    [asked[number] for number in unanswered])):
                 answers[number] = answer
             failed = [answer for answer in answers
                       if isinstance(answer, Exception)]
@@ -78,7 +91,7 @@ class Asking:
         self.unreachable(failed[0])
 
     def try_all(self, asked: Sequence[Any]) -> list[Any]:
-        """Return answers, or what is raised instead of each."""
+        """Send requests once; return an answer or an error for each."""
         if not asked:
             return []
         try:
@@ -97,6 +110,7 @@ class Asking:
     def read_all(
         self, consumers: Iterable[str]
     ) -> dict[str, records.Record | None]:
+        """Return the row of each consumer; None if there is none."""
         names = list(dict.fromkeys(consumers))
         rows = self.ask_all([requests.ReadConsumer(name) for name in names])
         return {name: None if row is None
@@ -106,11 +120,11 @@ class Asking:
     def write(
         self, seen: records.Record, record: records.Record | None
     ) -> records.Record | None:
-        """Write a row in the place of one that was seen.
+        """Replace a consumer's row if it still has the version read before.
 
-        :param record: None if the row is to go
-        :returns: the row that was written, or the one that was seen if that
-            is gone; None if the row was another one meanwhile
+        :param record: None to delete the row
+        :returns: the row that was written, or the deleted one; None if
+            another client has changed the row
         """
         return self.write_all([(seen, record)])[0]
 
@@ -118,10 +132,10 @@ class Asking:
         self,
         pairs: Sequence[tuple[records.Record, records.Record | None]],
     ) -> list[records.Record | None]:
-        """Write rows, each as :meth:`write` does."""
+        """Replace rows, each as :meth:`write` does."""
         new = [None if record is None else dataclasses.replace(
             record, version=self.name()) for _, record in pairs]
-        answers = self._ask_twice([
+        answers = self._write_twice([
             requests.WriteConsumer(seen.consumer, seen.version, versioned(row))
             for (seen, _), row in zip(pairs, new)])
         return [(row or seen) if applied else None for applied, row, (seen, _)
@@ -130,48 +144,48 @@ class Asking:
     def insert_all(
         self, rows: Sequence[records.Record]
     ) -> list[records.Record | None]:
-        """Insert rows where there are none; return those that are there.
+        """Insert rows of consumers that have none.
 
-        What is returned for a row that was inserted is that row, with its
-        version.
+        :returns: the row of each consumer afterwards: the inserted one with
+            its version, or that of another client; None if that is deleted
+            meanwhile
         """
         new = [dataclasses.replace(row, version=self.name()) for row in rows]
-        written = self._ask_twice([
+        written = self._write_twice([
             requests.WriteConsumer(row.consumer, None, versioned(row))
             for row in new])
         answers: list[records.Record | None] = list(new)
-        others = {row.consumer: number for number, (row, applied)
-                  in enumerate(zip(new, written)) if not applied}
-        for name, found in self.read_all(others).items():
-            answers[others[name]] = found
+        existing = {row.consumer: number for number, (row, applied)
+                    in enumerate(zip(new, written)) if not applied}
+        for name, found in self.read_all(existing).items():
+            answers[existing[name]] = found
         return answers
 
-    def _ask_twice(
+    def _write_twice(
         self, writes: Sequence[requests.WriteConsumer]
     ) -> list[bool]:
-        """Return which of some writes were done.
-
-        One whose outcome is unknown is made again: it has no effect on a row
-        that it has changed, or that somebody else has.
-        """
+        """Return which of some conditional writes were applied."""
+        # 1. Send all of them. Repeat those of unknown outcome: a repetition
+        #    has no effect on a row that the first one has changed.
         answers = self.try_all(writes)
-        doubtful = [number for number, answer in enumerate(answers)
+        repeated = [number for number, answer in enumerate(answers)
                     if isinstance(answer, Exception)]
-        if doubtful:
-            again = self.ask_all([writes[number] for number in doubtful])
-            for number, answer in zip(doubtful, again):
+        if repeated:
+            again = self.ask_all([writes[number] for number in repeated])
+            for number, answer in zip(repeated, again):
                 answers[number] = answer
-        # Of those the refusal may come from their own first time.
-        unclear = [number for number in doubtful
+        # 2. A repetition is refused if the first one was applied. The
+        #    version of the row shows it.
+        refused = [number for number in repeated
                    if not answers[number].applied]
         found = self.ask_all([requests.ReadConsumer(writes[number].consumer)
-                              for number in unclear])
+                              for number in refused])
         applied = [answer.applied for answer in answers]
-        for number, row in zip(unclear, found):
-            wanted = writes[number].row
+        for number, row in zip(refused, found):
+            written = writes[number].row
             applied[number] = (
-                row is None if wanted is None
-                else row is not None and row.version == wanted.version)
+                row is None if written is None
+                else row is not None and row.version == written.version)
         return applied
 
 

@@ -1,0 +1,484 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claim, release and transfer in Cassandra.
+
+Cassandra changes one partition in one step, and each provider and each
+consumer is a partition. So an operation writes its intent to the consumer's
+row first, then the providers' rows, and one conditional write decides it:
+
+claim of one provider
+    the write of the provider's rows
+claim of several providers
+    the write of the lead's row, TAKING to HELD; the lead is the first
+    consumer of the batch
+release
+    the write of the consumer's row, HELD to GIVING
+transfer
+    the write of the source's row, MOVING to MOVED
+
+:mod:`.recovery` ends operations whose client stopped.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import json
+
+from cellsched.claims import base
+from cellsched.claims.cassandra.ledger import Entry
+from cellsched.claims.cassandra.ledger import EntryOutcome
+from cellsched.claims.cassandra.ledger import Ledger
+from cellsched.claims.cassandra.ledger import ROWS_MAX
+from cellsched.claims.cassandra import records
+from cellsched.claims.cassandra.recovery import ConsumerRecovery
+from cellsched.claims.cassandra.recovery import held
+from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra.session import CONTENDED
+from cellsched.claims.cassandra.session import Session
+from cellsched.claims.cassandra.slots import parse
+from cellsched.claims import validation
+from cellsched import exception
+
+#: Decided attempts that a process remembers.
+_DECIDED_MAX = 10000
+
+_Outcome = EntryOutcome
+_Record = records.Record
+
+
+class _Busy(Exception):
+    """Another operation on a consumer is in progress, or ended this one."""
+
+    def __init__(self, consumer: str = '') -> None:
+        super().__init__(consumer)
+        self.consumer = consumer
+
+
+class BatchClaim:
+    """Claims batches.
+
+    The intents in the consumers' rows keep other claims of these consumers
+    out. Then each provider gets one request. The answer of a single provider
+    decides the batch; with several providers, the lead's row is written once
+    more and decides for all members.
+    """
+
+    def __init__(
+        self, session: Session, ledger: Ledger, recovery: ConsumerRecovery
+    ) -> None:
+        self._session = session
+        self._ledger = ledger
+        self._recovery = recovery
+        #: Decided attempts with rows at several providers.
+        self._decided: dict[str, None] = {}
+
+    def claim(self, claims: Sequence[base.Claim]) -> int:
+        """Claim a batch; see :meth:`.base.ClaimStore.claim`."""
+        for _ in self._session.attempts():
+            try:
+                return self._try(claims)
+            except _Busy as exc:
+                if exc.consumer:
+                    self._recovery.resolve(exc.consumer)
+        self._session.unreachable(CONTENDED)
+
+    def _try(self, claims: Sequence[base.Claim]) -> int:
+        # 1. Insert the intents of the consumers that hold nothing.
+        intents = self._insert(claims)
+        new = [claim for claim in claims if claim.consumer in intents]
+        if not new:
+            return 0
+        # 2. Write the rows of the providers, all of them at a time.
+        several = _is_several(claims)
+        entries = _entries(intents.values())
+        self._ledger.do(entries)
+        outcomes = {entry.outcome for entry in entries}
+        if _Outcome.UNKNOWN in outcomes and not several:
+            outcomes = {self._outcome_of(entries[0])}
+        # 3. Decide a batch of several providers. That of one provider is
+        #    decided already.
+        if outcomes == {_Outcome.DONE} and (
+                not several or self._decide([*intents.values()])):
+            return len(new)
+        # 4. Otherwise roll back, and raise the refusal if it is final.
+        self._undo([*intents.values()], entries, several)
+        refused = {entry.provider: entry.figures for entry in entries
+                   if entry.outcome is _Outcome.REFUSED}
+        if refused:
+            self._refuse(new, refused)
+        raise _Busy()
+
+    # Consumers.
+
+    def _insert(self, claims: Sequence[base.Claim]) -> dict[str, _Record]:
+        """Insert intents; return those of consumers that held nothing.
+
+        :raises _Busy: another operation on a consumer is in progress
+        :raises cellsched.exception.ClaimConflict: a consumer holds other
+            claims
+        """
+        intents = _intents(claims, self._session.name())
+        inserted: dict[str, _Record] = {}
+        try:
+            if _is_several(claims):
+                names = list(intents)
+                # Members refer to the lead's row, so it is inserted first.
+                # The lead is the first consumer that holds nothing.
+                for number, name in enumerate(names):
+                    self._insert_some([intents[name].replaced(
+                        records.TAKING, lead=name,
+                        members=tuple(names[number + 1:]))], inserted)
+                    if name in inserted:
+                        self._insert_some([intents[member].replaced(
+                            records.TAKING, lead=name)
+                            for member in names[number + 1:]], inserted)
+                        break
+            else:
+                self._insert_some([*intents.values()], inserted)
+        except (_Busy, exception.ClaimConflict):
+            self._delete([*inserted.values()])
+            raise
+        return inserted
+
+    def _insert_some(
+        self, intents: Sequence[_Record], inserted: dict[str, _Record]
+    ) -> None:
+        found = self._session.insert_all(intents)
+        existing = []
+        for intent, record in zip(intents, found):
+            if record is not None and record.attempt == intent.attempt:
+                inserted[intent.consumer] = record
+            else:
+                existing.append(intent)
+        states = self._recovery.states(
+            intent.consumer for intent in existing)
+        for intent in existing:
+            state = states[intent.consumer]
+            if not state.decided or state.holding is None:
+                raise _Busy(intent.consumer)
+            if state.holding.claims != intent.holding.claims:
+                raise exception.ClaimConflict(consumer=intent.consumer)
+
+    def _delete(self, intents: Sequence[_Record]) -> None:
+        """Delete intents for which no provider has a row."""
+        # The lead goes last, as the members' rows refer to it.
+        self._session.write_all([
+            (record, None) for record in intents
+            if record.lead != record.consumer])
+        self._session.write_all([
+            (record, None) for record in intents
+            if record.lead == record.consumer])
+
+    # Providers.
+
+    def _outcome_of(self, entry: Entry) -> _Outcome:
+        """Return whether a change was made; afterwards it cannot be made.
+
+        All rows of an entry are written in one step, so one tells for all.
+        """
+        row = entry.inserted[0]
+        found = self._session.ask(requests.Fence(
+            entry.provider, row.consumer, row.attempt))
+        return _Outcome.DONE if found == row else _Outcome.GONE
+
+    def _decide(self, intents: Sequence[_Record]) -> bool:
+        """Set a batch of several providers to HELD.
+
+        :returns: False if another client rolled the batch back
+        """
+        [lead] = [record for record in intents
+                  if record.lead == record.consumer]
+        if len(intents) == 1:
+            return self._session.write(lead, held(lead)) is not None
+        # The lead keeps its list of members until they are HELD, too.
+        decided = self._session.write(lead, lead.replaced(
+            records.HELD, lead=''))
+        if decided is None:
+            return False
+        self._session.write_all([
+            (record, held(record)) for record in intents
+            if record is not lead])
+        self._session.write(decided, held(decided))
+        return True
+
+    def _undo(
+        self, intents: Sequence[_Record], entries: Sequence[Entry],
+        several: bool,
+    ) -> None:
+        """Delete the rows of an attempt at all providers, and the intents."""
+        if several:
+            undone = [Entry(entry.provider, deleted=entry.inserted)
+                      for entry in entries if entry.outcome is _Outcome.DONE]
+            self._ledger.do(undone)
+            uncertain = {
+                row.consumer for entry in undone for row in entry.deleted
+                if entry.outcome is not _Outcome.DONE}
+            uncertain |= {row.consumer for entry in entries
+                          if entry.outcome is _Outcome.UNKNOWN
+                          for row in entry.inserted}
+            for record in intents:
+                if record.consumer in uncertain:
+                    self._recovery.delete_claims(
+                        record.consumer, record.holding, fenced=True)
+        self._delete(intents)
+
+    # Refusals.
+
+    def _refuse(
+        self, claims: Sequence[base.Claim],
+        refused: Mapping[str, requests.Figures | None],
+    ) -> None:
+        """Raise the refusal of a batch if it is final.
+
+        Claims of undecided batches may still be rolled back. If that would
+        free enough capacity, those batches are resolved and nothing is
+        raised, so that the claim is tried again.
+
+        :param refused: the counters of the providers that refused it; None
+            for an unknown provider
+        """
+        # 1. Read the counters again where undecided claims may be included.
+        figures, undecided = {}, {}
+        for provider, known in refused.items():
+            rows: list[requests.ClaimRow] = []
+            if known is not None and known.open:
+                known, rows = self._session.ask(
+                    requests.ReadProvider(provider))
+                rows = self._undecided(rows)
+            if known is not None:
+                figures[provider] = known
+                undecided[provider] = rows
+        slots = {provider: parse(known.inventory)
+                 for provider, known in figures.items()}
+        inventories = {
+            provider: {name: slot.inventory()
+                       for name, slot in each.classes.items()}
+            for provider, each in slots.items()}
+        concerned = [claim for claim in claims if claim.provider in refused]
+        used = {provider: slots[provider].used(known)
+                for provider, known in figures.items()}
+        # 2. The batch fits by now.
+        if validation.find_refusal(concerned, inventories, used) is None:
+            return
+        # 3. It does not fit even if all undecided claims are rolled back.
+        certain = {provider: _without(amounts, undecided[provider])
+                   for provider, amounts in used.items()}
+        refusal = validation.find_refusal(concerned, inventories, certain)
+        if refusal is not None:
+            raise refusal
+        # 4. Resolve one undecided claim of each provider.
+        for provider, rows in undecided.items():
+            for row in rows[:1]:
+                self._resolve(provider, row)
+
+    def _undecided(
+        self, rows: Sequence[requests.ClaimRow]
+    ) -> list[requests.ClaimRow]:
+        """Return the rows that a rollback of their batch would delete."""
+        candidates = [row for row in rows
+                      if row.several and row.attempt not in self._decided]
+        states = self._recovery.states(row.consumer for row in candidates)
+        undecided = []
+        for row in candidates:
+            state = states[row.consumer]
+            record = state.record
+            if record is not None and record.attempt == row.attempt and (
+                    record.state == records.MOVED
+                    or state.holding is not None):
+                self._decided[row.attempt] = None
+            else:
+                undecided.append(row)
+        while len(self._decided) > _DECIDED_MAX:
+            self._decided.pop(next(iter(self._decided)), None)
+        return undecided
+
+    def _resolve(self, provider: str, row: requests.ClaimRow) -> None:
+        """Resolve a row's batch; delete the row if no consumer names it."""
+        record = self._recovery.resolve(row.consumer).record
+        if record is None or record.attempt != row.attempt:
+            # If the rollback deleted the row, this changes nothing.
+            self._ledger.do([Entry(provider, deleted=[row])])
+
+
+class Release:
+    """Releases consumers, each independently of the others."""
+
+    def __init__(
+        self, session: Session, ledger: Ledger, recovery: ConsumerRecovery
+    ) -> None:
+        self._session = session
+        self._ledger = ledger
+        self._recovery = recovery
+
+    def release(self, consumers: Iterable[str]) -> None:
+        """Release consumers; see :meth:`.base.ClaimStore.release`."""
+        # 1. Mark the rows of all consumers that no operation is working on.
+        found = self._session.read_all(consumers)
+        plain = [record for record in found.values()
+                 if record is not None and _is_plain(record)]
+        written = self._session.write_all([
+            (record, _marked(record)) for record in plain])
+        marked = [record for record in written if record is not None]
+        # 2. Delete their claims, in one request of each provider.
+        released = self._delete_claims(marked)
+        # 3. Delete the rows.
+        self._session.write_all([(record, None) for record in released])
+        # 4. Release the remaining consumers one by one.
+        done = {record.consumer for record in released}
+        for consumer, record in found.items():
+            if record is not None and consumer not in done:
+                self._release(consumer)
+
+    def _delete_claims(
+        self, marked: Sequence[_Record]
+    ) -> list[_Record]:
+        """Return the records whose claims are deleted at all providers."""
+        by_provider: dict[str, list[requests.ClaimRow]] = {}
+        for record in marked:
+            for provider, row in record.holding.rows(record.consumer).items():
+                by_provider.setdefault(provider, []).append(row)
+        entries = [
+            Entry(provider, deleted=rows[start:start + ROWS_MAX])
+            for provider, rows in sorted(by_provider.items())
+            for start in range(0, len(rows), ROWS_MAX)]
+        if entries:
+            self._ledger.do(entries)
+        incomplete = {
+            row.consumer for entry in entries for row in entry.deleted
+            if entry.outcome is not _Outcome.DONE}
+        return [record for record in marked
+                if record.consumer not in incomplete]
+
+    def _release(self, consumer: str) -> None:
+        """Release one consumer after ending the operation in progress."""
+        for _ in self._session.attempts():
+            record = self._recovery.resolve(consumer, wait=False).record
+            if record is None:
+                return
+            marked = self._session.write(record, _marked(record))
+            if marked is not None:
+                self._recovery.undo(marked)
+                return
+        self._session.unreachable(CONTENDED)
+
+
+class Transfer:
+    """Transfers the claims of one consumer to another.
+
+    The rows of both consumers refer to each other before the source's row is
+    written once more and decides for both.
+    """
+
+    def __init__(
+        self, session: Session, recovery: ConsumerRecovery
+    ) -> None:
+        self._session = session
+        self._recovery = recovery
+
+    def transfer(self, source: str, target: str) -> bool:
+        """Transfer claims; see :meth:`.base.ClaimStore.transfer`."""
+        for _ in self._session.attempts():
+            record = self._recovery.resolve(source).record
+            if record is None:
+                return False
+            before = self._recovery.resolve(target).record
+            if self._try(record, target, before):
+                return True
+        self._session.unreachable(CONTENDED)
+
+    def _try(
+        self, source: _Record, target: str, before: _Record | None
+    ) -> bool:
+        # 1. A lead's members read its row, so they are confirmed first.
+        if source.members:
+            self._recovery.confirm_members(source)
+        # 2. The source's row names the target.
+        link = self._session.name()
+        moving = self._session.write(source, held(source).replaced(
+            records.MOVING, other=target, link=link))
+        if moving is None:
+            return False
+        # 3. The target's row names the source.
+        receiving = _Record(
+            target, records.RECEIVING,
+            dataclasses.replace(
+                source.holding, attempt=link, several=False),
+            other=source.consumer, link=source.attempt,
+            before=before.holding if before else None)
+        if not self._prepare(before, receiving):
+            self._session.write(moving, held(moving))
+            return False
+        # 4. The decision. If another client has cancelled the transfer, the
+        #    target's row is reverted when it is read next.
+        moved = self._session.write(moving, moving.replaced(records.MOVED))
+        if moved is None:
+            return False
+        # 5. Rename the providers' rows.
+        self._recovery.finish_move(moved)
+        return True
+
+    def _prepare(self, before: _Record | None, receiving: _Record) -> bool:
+        """Write the target's row; return False if another one was faster."""
+        if before is not None:
+            if before.members:
+                self._recovery.confirm_members(before)
+            return self._session.write(before, receiving) is not None
+        [found] = self._session.insert_all([receiving])
+        return found is not None and found.attempt == receiving.attempt
+
+
+def _entries(intents: Iterable[_Record]) -> list[Entry]:
+    """Return the changes of providers that claim what intents say."""
+    by_provider: dict[str, list[requests.ClaimRow]] = {}
+    for record in intents:
+        for provider, row in record.holding.rows(record.consumer).items():
+            by_provider.setdefault(provider, []).append(row)
+    return [Entry(provider, rows[start:start + ROWS_MAX])
+            for provider, rows in sorted(by_provider.items())
+            for start in range(0, len(rows), ROWS_MAX)]
+
+
+def _without(
+    used: Mapping[str, int], rows: Iterable[requests.ClaimRow]
+) -> dict[str, int]:
+    """Return the used amounts less those of some rows."""
+    remaining = dict(used)
+    for row in rows:
+        for name, amount in json.loads(row.resources).items():
+            remaining[name] = remaining.get(name, 0) - amount
+    return remaining
+
+
+def _is_several(claims: Sequence[base.Claim]) -> bool:
+    """Return whether a batch takes more than one request to providers."""
+    return (len({claim.provider for claim in claims}) > 1
+            or len(claims) > ROWS_MAX)
+
+
+def _intents(
+    claims: Sequence[base.Claim], attempt: str
+) -> dict[str, _Record]:
+    """Return the intents of a batch by consumer, sorted by their uuids."""
+    several = _is_several(claims)
+    taken: dict[str, dict[str, Mapping[str, int]]] = {}
+    first: dict[str, base.Claim] = {}
+    for claim in claims:
+        taken.setdefault(claim.consumer, {})[claim.provider] = dict(
+            claim.resources)
+        first.setdefault(claim.consumer, claim)
+    return {name: _Record(name, records.TAKING, records.HeldClaims(
+        attempt, taken[name], first[name].project_id, first[name].user_id,
+        several)) for name in sorted(taken)}
+
+
+def _is_plain(record: _Record) -> bool:
+    """Return whether a consumer's row refers to no other consumer."""
+    return not record.members and not record.lead and (
+        record.state in (records.HELD, records.TAKING))
+
+
+def _marked(record: _Record) -> _Record:
+    """Return a row with which the release of a consumer begins."""
+    return record.replaced(
+        records.GIVING if record.state == records.HELD
+        else records.DROPPING)

@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recovery of interrupted consumer operations.
+
+A client may stop between any two requests. Each client that finds the row of
+an unfinished operation completes the operation if it was decided, and rolls
+it back if not. :mod:`.records` lists the states of a consumer's row;
+:mod:`.operations` says which requests of each operation decide it.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import json
+
+from cellsched.claims.cassandra.ledger import Entry
+from cellsched.claims.cassandra.ledger import EntryOutcome
+from cellsched.claims.cassandra.ledger import Ledger
+from cellsched.claims.cassandra.ledger import ROWS_MAX
+from cellsched.claims.cassandra import records
+from cellsched.claims.cassandra import requests
+from cellsched.claims.cassandra.session import Session
+from cellsched.claims.cassandra.slots import parse
+
+_Record = records.Record
+_Holding = records.HeldClaims
+
+
+@dataclasses.dataclass(frozen=True)
+class ConsumerState:
+    """The meaning of a consumer's row.
+
+    :param record: the row; None if the consumer has none
+    :param holding: the claims of the consumer, or None
+    :param decided: False while the operation in progress can still complete
+        or be rolled back
+    """
+
+    record: _Record | None = None
+    holding: _Holding | None = None
+    decided: bool = True
+
+
+class ConsumerRecovery:
+    """Reads the state of consumers and ends interrupted operations.
+
+    :param abandoned_s: seconds to wait for an operation in progress before
+        it is rolled back
+    """
+
+    def __init__(
+        self, session: Session, ledger: Ledger, abandoned_s: float
+    ) -> None:
+        self._session = session
+        self._ledger = ledger
+        self._abandoned_s = abandoned_s
+        #: By consumer: the version of an unfinished row, and when this
+        #: process read that version first.
+        self._unfinished: dict[str, tuple[str, float]] = {}
+
+    # State.
+
+    def states(self, consumers: Iterable[str]) -> dict[str, ConsumerState]:
+        """Return the state of each consumer at some moment of the call."""
+        return self._states_of(self._session.read_all(consumers))
+
+    def state(self, consumer: str) -> ConsumerState:
+        return self.states([consumer])[consumer]
+
+    def _states_of(
+        self, found: dict[str, _Record | None]
+    ) -> dict[str, ConsumerState]:
+        # The row alone decides in most states. A claim of one provider is
+        # decided by the provider's row; a member of a batch and the target
+        # of a transfer are decided by another consumer's row.
+        answer: dict[str, ConsumerState] = {}
+        single, linked = [], []
+        for consumer, record in found.items():
+            if record is None:
+                answer[consumer] = ConsumerState()
+            elif record.state in (records.HELD, records.MOVING):
+                answer[consumer] = ConsumerState(
+                    record, record.holding, record.state == records.HELD)
+            elif record.state == records.TAKING and not record.lead:
+                single.append(record)
+            elif record.state == records.TAKING and record.lead == consumer:
+                answer[consumer] = ConsumerState(record, None, False)
+            elif record.state in (records.TAKING, records.RECEIVING):
+                linked.append(record)
+            else:
+                answer[consumer] = ConsumerState(record)
+        answer |= self._decided_by_providers(single)
+        answer |= self._decided_by_consumers(linked)
+        return answer
+
+    def _decided_by_providers(
+        self, found: Sequence[_Record]
+    ) -> dict[str, ConsumerState]:
+        """Return the states of claims that a provider's row decides."""
+        keys: dict[str, list[tuple[str, str]]] = {}
+        for record in found:
+            for provider in record.holding.claims:
+                keys.setdefault(provider, []).append(
+                    (record.consumer, record.attempt))
+        reads = [
+            requests.ReadClaims(provider, tuple(some[start:start + ROWS_MAX]))
+            for provider, some in keys.items()
+            for start in range(0, len(some), ROWS_MAX)]
+        rows = {row.key: row for answer in self._session.ask_all(reads)
+                for row in answer}
+        answer = {}
+        for record in found:
+            row = rows.get((record.consumer, record.attempt))
+            holds = row is not None and bool(row.resources)
+            answer[record.consumer] = ConsumerState(
+                record, record.holding if holds else None, holds)
+        return answer
+
+    def _decided_by_consumers(
+        self, found: Sequence[_Record]
+    ) -> dict[str, ConsumerState]:
+        """Return the states of consumers that another row decides."""
+        deciding = self._session.read_all(
+            record.lead or record.other for record in found)
+        answer, reread = {}, []
+        for record in found:
+            row = deciding[record.lead or record.other]
+            state = (_state_of_member(record, row) if record.lead
+                     else _state_of_target(record, row))
+            if state is None:
+                reread.append(record)
+            else:
+                answer[record.consumer] = state
+        # The deciding row belongs to another operation. Either this one was
+        # rolled back, or the consumer's own row has changed since it was
+        # read.
+        latest = self._session.read_all(record.consumer for record in reread)
+        changed = {}
+        for record in reread:
+            now = latest[record.consumer]
+            if now is not None and now.version == record.version:
+                answer[record.consumer] = ConsumerState(record, record.before)
+            else:
+                changed[record.consumer] = now
+        if changed:
+            answer |= self._states_of(changed)
+        return answer
+
+    # Completion and rollback.
+
+    def resolve(self, consumer: str, wait: bool = True) -> ConsumerState:
+        """Return a consumer's state without an operation in progress.
+
+        The row then holds claims, or does not exist.
+
+        :param wait: whether to give the operation in progress time to end
+            before it is rolled back
+        :raises cellsched.exception.DatabaseUnreachable: new operations of
+            the consumer follow each other without a pause
+        """
+        first: _Record | None = None
+        began = self._session.clock.monotonic()
+        for _ in self._session.attempts():
+            state = self.state(consumer)
+            record = state.record
+            if record is None or _is_stable(state):
+                return state
+            # 1. An operation that is decided is completed.
+            if state.decided:
+                self.finish(state)
+                state = self.state(consumer)
+                if state.record is None or _is_stable(state):
+                    return state
+                continue
+            # 2. One that is not decided has abandoned_s to end, counted
+            #    from the first read of this version of the row.
+            if first is None or first.version != record.version:
+                first, began = record, self._session.clock.monotonic()
+            waited_s = self._session.clock.monotonic() - began
+            # 3. Then it is rolled back.
+            if not wait or waited_s >= self._abandoned_s:
+                self.cancel(record)
+                state = self.state(consumer)
+                if state.record is None or _is_stable(state):
+                    return state
+        self._session.unreachable(
+            f'the operations on consumer {consumer} do not end')
+
+    def resolve_abandoned(self, states: Mapping[str, ConsumerState]) -> None:
+        """End unfinished operations that a listing of consumers finds.
+
+        The first call that finds an operation only remembers it; a later call
+        ends it, once it is ``abandoned_s`` old.
+        """
+        now = self._session.clock.monotonic()
+        unfinished = {}
+        for consumer, state in states.items():
+            record = state.record
+            if record is None or _is_stable(state):
+                continue
+            version, since = self._unfinished.get(
+                consumer, (record.version, now))
+            if version != record.version:
+                since = now
+            if now - since < self._abandoned_s:
+                unfinished[consumer] = record.version, since
+            else:
+                self.resolve(consumer, wait=False)
+        for consumer in states:
+            self._unfinished.pop(consumer, None)
+        self._unfinished |= unfinished
+
+    def finish(self, state: ConsumerState) -> None:
+        """Complete an operation that is decided."""
+        record = state.record
+        assert record is not None
+        if record.state in (records.GIVING, records.DROPPING):
+            self.undo(record)
+        elif record.state == records.MOVED:
+            self.finish_move(record)
+        elif record.state == records.TAKING:
+            if state.holding is not None:
+                self._session.write(record, held(record))
+            else:
+                self._drop(record)
+        elif record.state == records.RECEIVING:
+            if state.holding is record.before:
+                self._session.write(record, _reverted(record))
+            else:
+                source = self._session.read(record.other)
+                if source is not None and source.state == records.MOVED:
+                    self.finish_move(source)
+
+    def cancel(self, record: _Record) -> None:
+        """Roll back an operation, unless it is decided meanwhile."""
+        if record.state == records.MOVING:
+            self._session.write(record, held(record))
+        elif record.state == records.RECEIVING:
+            source = self._session.read(record.other)
+            if source is not None and source.state == records.MOVING:
+                self._session.write(source, held(source))
+        elif record.lead and record.lead != record.consumer:
+            lead = self._session.read(record.lead)
+            if lead is not None and lead.attempt == record.attempt:
+                if lead.state == records.TAKING:
+                    self._drop(lead)
+        elif record.lead or not self._fenced(
+                record.consumer, record.attempt, [*record.holding.claims]):
+            # A claim of one provider stays if the provider has its row.
+            self._drop(record)
+
+    def undo(self, record: _Record) -> None:
+        """Delete the claims of a row in state GIVING or DROPPING."""
+        if record.state == records.GIVING:
+            self.confirm_members(record)
+        else:
+            for member in self._waiting_members(record):
+                self._drop(member)
+        self.delete_claims(record.consumer, record.holding,
+                           fenced=record.state == records.DROPPING)
+        self._session.write(record, None)
+
+    def delete_claims(
+        self, consumer: str, holding: _Holding, fenced: bool
+    ) -> None:
+        """Delete the rows of a holding at its providers.
+
+        :param fenced: fence the attempt off at providers that do not have
+            its row, as a request of the attempt may still arrive there
+        """
+        remaining = holding.rows(consumer)
+        for _ in self._session.attempts():
+            entries = {provider: Entry(provider, deleted=[row])
+                       for provider, row in remaining.items()}
+            self._ledger.do([*entries.values()])
+            gone = [provider for provider, entry in entries.items()
+                    if entry.outcome is EntryOutcome.GONE]
+            late = self._fenced(consumer, holding.attempt, gone) if (
+                fenced) else []
+            remaining = {
+                provider: row for provider, row in remaining.items()
+                if provider in late
+                or entries[provider].outcome is EntryOutcome.UNKNOWN}
+            if not remaining:
+                return
+        self._session.unreachable('')
+
+    def _fenced(
+        self, consumer: str, attempt: str, providers: Sequence[str]
+    ) -> list[str]:
+        """Fence an attempt off; return the providers that have its row."""
+        rows = self._session.ask_all([
+            requests.Fence(provider, consumer, attempt)
+            for provider in providers])
+        return [provider for provider, row in zip(providers, rows)
+                if row is not None and row.resources]
+
+    def _drop(self, record: _Record) -> None:
+        dropped = self._session.write(
+            record, record.replaced(records.DROPPING))
+        if dropped is not None:
+            self.undo(dropped)
+
+    def confirm_members(self, lead: _Record) -> None:
+        """Set the other consumers of a decided batch to HELD."""
+        self._session.write_all([
+            (record, held(record)) for record in self._waiting_members(lead)])
+
+    def _waiting_members(self, lead: _Record) -> list[_Record]:
+        found = self._session.read_all(lead.members)
+        return [record for record in found.values()
+                if record is not None and record.attempt == lead.attempt
+                and record.state == records.TAKING]
+
+    # Transfers.
+
+    def finish_move(self, source: _Record) -> None:
+        """Complete a transfer that is decided, from the row of its source."""
+        target = self._session.read(source.other)
+        if target is not None and target.attempt == source.link and (
+                target.state == records.RECEIVING):
+            # 1. Rename the source's rows at the providers.
+            self._rename(source, target)
+            # 2. Delete the claims that the target had before.
+            if target.before is not None:
+                self.delete_claims(
+                    target.consumer, target.before, fenced=False)
+            # 3. The target now holds the claims.
+            if self._session.write(target, held(target)) is None:
+                # Another client writes the same row. While it is still
+                # RECEIVING, the source's row is needed.
+                target = self._session.read(source.other)
+                if target is not None and (
+                        target.attempt == source.link
+                        and target.state == records.RECEIVING):
+                    return
+        # 4. The source's row goes last.
+        self._session.write(source, None)
+
+    def _rename(self, source: _Record, target: _Record) -> None:
+        """Replace the source's rows at the providers with the target's."""
+        before = source.holding.rows(source.consumer)
+        after = target.holding.rows(target.consumer)
+        remaining = [*before]
+        for _ in self._session.attempts():
+            entries = [
+                Entry(provider, [after[provider]], [before[provider]])
+                for provider in remaining]
+            self._ledger.do(entries)
+            # GONE: an earlier attempt renamed the row.
+            remaining = [entry.provider for entry in entries
+                         if entry.outcome is EntryOutcome.UNKNOWN]
+            if not remaining:
+                return
+        self._session.unreachable('')
+
+    # Providers.
+
+    def consumers_of(
+        self, provider: str, rows: Sequence[requests.ClaimRow]
+    ) -> list[str]:
+        """Return the consumers that hold claims of a provider.
+
+        :param rows: the provider's rows
+        """
+        found = self._session.read_all(row.consumer for row in rows)
+        names = {row.consumer for row in rows}
+        # The target of a transfer that is decided holds the source's rows.
+        names |= {record.other for record in found.values()
+                  if record is not None and record.state == records.MOVED}
+        states = self.states(names)
+        self.resolve_abandoned(states)
+        return sorted(
+            name for name, state in states.items()
+            if state.holding is not None
+            and provider in state.holding.claims)
+
+    def recount(self, provider: str) -> bool:
+        """Correct a provider's counters; return whether any was wrong.
+
+        Rows of rolled back attempts, which no consumer's row names, are
+        deleted first.
+        """
+        wrong = False
+        for _ in self._session.attempts():
+            figures, rows = self._session.ask(requests.ReadProvider(provider))
+            if figures is None:
+                return False
+            strays = self._strays(rows)
+            if strays:
+                for row in strays:
+                    entry = Entry(provider, deleted=[row])
+                    self._ledger.do([entry])
+                    wrong |= entry.outcome is EntryOutcome.DONE
+                continue
+            right = _counted(figures, rows)
+            if right == figures:
+                return wrong
+            answer = self._session.try_all([requests.SetFigures(
+                figures, dataclasses.replace(
+                    right, generation=figures.generation + 1))])[0]
+            if not isinstance(answer, Exception) and answer.applied:
+                return True
+        self._session.unreachable('other clients change the provider')
+
+    def _strays(
+        self, rows: Sequence[requests.ClaimRow]
+    ) -> list[requests.ClaimRow]:
+        """Return the rows that their consumers' rows do not name."""
+        # A consumer's row names an attempt before the provider has a row of
+        # it, and until that row is deleted. So consumers are read after the
+        # provider.
+        found = self._session.read_all(row.consumer for row in rows)
+        return [row for row in rows
+                if row.attempt not in _attempts(found[row.consumer])]
+
+
+def held(record: _Record) -> _Record:
+    """Return the row of a consumer whose operation is complete."""
+    return record.replaced(
+        records.HELD, lead='', members=(), other='', link='', before=None)
+
+
+def _reverted(record: _Record) -> _Record | None:
+    """Return the row of a target whose transfer was rolled back."""
+    if record.before is None:
+        return None
+    return held(record.replaced(record.state, holding=record.before))
+
+
+def _is_stable(state: ConsumerState) -> bool:
+    record = state.record
+    if record is None or not state.decided or state.holding is None:
+        return False
+    return record.state == records.HELD or (
+        record.state == records.TAKING and not record.lead)
+
+
+def _state_of_member(
+    record: _Record, lead: _Record | None
+) -> ConsumerState | None:
+    """Return the state of a batch's member; None if it was rolled back."""
+    if lead is None or lead.attempt != record.attempt:
+        return None
+    if lead.state == records.TAKING:
+        return ConsumerState(record, None, False)
+    # The lead's row stays until all members are HELD.
+    if lead.state in (records.HELD, records.GIVING):
+        return ConsumerState(record, record.holding)
+    return None
+
+
+def _state_of_target(
+    record: _Record, source: _Record | None
+) -> ConsumerState | None:
+    """Return the state of a transfer's target; None if it was rolled back."""
+    if source is None or source.attempt != record.link or (
+            source.link != record.attempt):
+        return None
+    if source.state == records.MOVED:
+        return ConsumerState(record, record.holding)
+    if source.state == records.MOVING:
+        return ConsumerState(record, record.before, False)
+    return None
+
+
+def _attempts(record: _Record | None) -> set[str]:
+    """Return the attempts that a consumer's row names."""
+    if record is None:
+        return set()
+    return {record.attempt,
+            *([record.before.attempt] if record.before else [])}
+
+
+def _counted(
+    figures: requests.Figures, rows: Sequence[requests.ClaimRow]
+) -> requests.Figures:
+    """Return the counters that follow from the rows of a provider."""
+    slots = parse(figures.inventory)
+    used = {slot.number: 0 for slot in slots.classes.values()}
+    used |= slots.amounts(json.loads(row.resources) for row in rows)
+    return dataclasses.replace(
+        figures, consumers=len(rows), open=sum(row.several for row in rows),
+        used=tuple(used.get(number, amount)
+                   for number, amount in enumerate(figures.used)))
