@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole builds in a deployment of one process, from accepted to ACTIVE.
+"""Complete builds in a deployment of one process, from accepted to ACTIVE.
 
-Parameters: ``cells``, ``hosts`` in each, ``servers`` to build, ``batch``, how
-many of them one request asks for, and ``cpu``, which the process keeps to, as
-services do whose systemd unit has ``CPUAffinity=``; without it the system
-chooses.
+Parameters: ``cells``, the number of ``hosts`` in each, the number of
+``servers``, ``batch``, the number of servers in a request, and ``cpu``, the
+CPU to which the process is pinned, like a systemd unit with ``CPUAffinity=``.
+Without ``cpu`` the system selects the CPUs.
 
-``build`` is the time of a run divided by its servers; ``accepted to ACTIVE``
-is each server's own. Both end with what agents say in ``launched_at``, which
-is just before that is committed: this process is what is measured, and to ask
-the databases often would be measured too. The floor is what the database
-takes for as many commits as a build makes. On both sides a commit waits for
-the disk.
+``build`` is the time of a run divided by its servers. ``accepted to ACTIVE``
+is the time of each server. Both end at ``launched_at``, which an agent sets
+just before the commit. The benchmark rarely queries the databases, because it
+runs in the measured process. The floor is the time that the database takes for
+the commits of a build. On both sides a commit waits for the disk.
 """
 
 import contextlib
@@ -33,20 +32,20 @@ from cellsched.standalone import deployment
 DURABLE = {group: {'sqlite_synchronous': True}
            for group in ('api_database', 'database')}
 
-#: Servers for each host that are built before anything is timed.
+#: Servers per host that are built before the measurement.
 FIRST = 4
 
-#: Seconds after which a run has failed.
+#: Seconds after which a run fails.
 TIMEOUT_S = 120
 
-#: Seconds after which it is looked again whether servers are ACTIVE.
+#: Shortest and longest time between two checks for ACTIVE servers.
 LEAST_S, MOST_S = 0.01, 0.5
 
 
 def run(parameters, repeat):
-    """Return the samples of builds and of their floor, taken in turns.
+    """Return the samples of builds and of their floor, in alternation.
 
-    With them goes how many commits a build made.
+    The second result is the number of commits per build.
     """
     cells = [
         deployment.DeployedCell(f'cell{number}', [
@@ -69,10 +68,10 @@ def run(parameters, repeat):
 
 @contextlib.contextmanager
 def kept_to(cpu):
-    """Keep this process to a CPU, or to none if it is None."""
+    """Pin this process to a CPU; None changes nothing."""
     usable = os.sched_getaffinity(0)
     if cpu is not None:
-        # Threads that are started later take it from this one.
+        # Threads that start later inherit it.
         os.sched_setaffinity(0, {cpu})
     try:
         yield
@@ -81,7 +80,7 @@ def kept_to(cpu):
 
 
 def build(world, parameters, samples):
-    """Build the servers; return the commits that each of them took."""
+    """Build the servers; return the commits per server."""
     world.api.flavors.create(context.admin(), 'small', 1, 512, 1)
     user = context.member('benchmark', 'benchmark')
     servers, batch = parameters['servers'], parameters['batch']
@@ -91,13 +90,13 @@ def build(world, parameters, samples):
     def active():
         return sum(row[0] for row in ask(world, count))
 
-    # What is done once, such as the first look at the hosts and SQLAlchemy's
-    # compiling for each database, is not timed.
+    # Work that happens once is not timed: the first read of the hosts, and
+    # SQLAlchemy's compilation of statements for each database.
     first = FIRST * len(world.agents)
     for number in range(FIRST):
         accept(world, user, f'first{number}', len(world.agents))
     wait_for(first, active, time.time())
-    # As a service does when it has started.
+    # A service does this after its start.
     launch.settle()
     accepted, commits = {}, []
     committed = commits.append
@@ -116,19 +115,18 @@ def build(world, parameters, samples):
 
 
 def accept(world, user, name, count=1):
-    """Have servers accepted; return when they were, by their uuids."""
+    """Request servers; return the times of acceptance by uuid."""
     uuids = world.api.servers.create(user, name, 'small', min_count=count)
     return dict.fromkeys(uuids, time.time())
 
 
 def wait_for(number, active, start):
-    """Wait for so many servers to be ACTIVE.
+    """Wait until this number of servers is ACTIVE.
 
-    It is looked again after half the time that the rest will take at the
-    rate so far.
+    The next check is after half of the remaining time at the current rate.
 
-    :param active: returns how many are
-    :param start: when they began to be built
+    :param active: returns the number of ACTIVE servers
+    :param start: the time at which the builds began
     """
     deadline = time.time() + TIMEOUT_S
     while (done := active()) < number:
@@ -141,7 +139,7 @@ def wait_for(number, active, start):
 
 
 def launched(world):
-    """Return when the servers that are ACTIVE came to be so, by uuid."""
+    """Return the times at which servers became ACTIVE, by uuid."""
     table = models.instances
     return {uuid: when.replace(tzinfo=datetime.UTC).timestamp()
             for uuid, when in ask(world, sqlalchemy.select(
@@ -150,7 +148,7 @@ def launched(world):
 
 
 def times(ends, accepted):
-    """Return the seconds that each server took from when it was accepted."""
+    """Return the seconds from acceptance to ACTIVE of each server."""
     return [ends[uuid] - when for uuid, when in accepted.items()
             if uuid in ends]
 
@@ -166,7 +164,7 @@ def ask(world, query):
 
 
 def commit(directory, commits):
-    """Return the seconds of so many commits of a row to a database file."""
+    """Return the seconds for this number of commits of one row."""
     rounds = 50
     database = sqlite3.connect(directory / 'floor', isolation_level=None)
     try:

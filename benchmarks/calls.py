@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Round trips of ``select_destinations`` over RabbitMQ.
 
-Parameters: ``hosts``, ``cells``, ``callers``, how many requests each of them
-sends one after the other in a round, ``calls``, and ``queues``, which are
-classic or quorum.
+Parameters: ``hosts``, ``cells``, the number of ``callers``, ``calls``, the
+number of requests that each caller sends in sequence in a round, and
+``queues``, which is ``classic`` or ``quorum``.
 
-The scheduler is its own command with one worker, and keeps its claims in
-PostgreSQL, which it reaches by psycopg 3. Callers are processes, as conductors
-are, and look for garbage as seldom. A sample is the time of a round divided by
-its calls. The floor is the same with calls of nothing: a method that returns
-None, in a process of its own with oslo.messaging's server and client as they
-come, on the same broker with the same configuration.
+The scheduler runs its own command with one worker. Its claims are in
+PostgreSQL, used with psycopg 3. Callers are processes, like conductors, and
+collect garbage as rarely. A sample is the time of a round divided by its
+calls.
 
-Each answer must name the node that the claim store has for the request; claims
-are given back after each round.
+The floor is the same with calls of an empty method that returns None. Its
+process uses oslo.messaging's server and client unchanged, on the same broker
+with the same configuration.
+
+Each answer must name the node that the claim store has for the request. Claims
+are released after each round.
 """
 
 import contextlib
@@ -38,7 +40,7 @@ from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
 from cellsched.rpc import transport
 
-# The servers that the tests start are good here too.
+# The test suite has the code to start the servers.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 from tests.integration import processes  # noqa: E402
@@ -59,13 +61,13 @@ QUORUM = {'classic': False, 'quorum': True}
 
 NOTHING = oslo_messaging.Target(topic='nothing', version='1.0')
 
-#: Processes that have nothing of this one, and have imported the product.
+#: Starts processes without the state of this one, but with imported modules.
 FORKED = multiprocessing.get_context('forkserver')
 FORKED.set_forkserver_preload(['cellsched.wiring.services'])
 
 
 def run(parameters, repeat):
-    """Return the samples of requests and of their floor, taken in turns."""
+    """Return the samples of requests and of their floor, in alternation."""
     samples = {'select_destinations': [], 'floor': []}
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(
@@ -90,7 +92,7 @@ def run(parameters, repeat):
         for number in range(repeat + 1):
             ours = select(parts, callers, parameters['calls'])
             floor = call_nothing(callers, parameters['calls'])
-            # In the first round everybody connects.
+            # Round 0 is not timed: callers connect.
             if number:
                 samples['select_destinations'].append(ours)
                 samples['floor'].append(floor)
@@ -98,7 +100,7 @@ def run(parameters, repeat):
 
 
 def select(parts, callers, calls):
-    """Return the seconds that a request takes of a round."""
+    """Return the seconds per request of a round."""
     uuids = [[str(uuid.uuid4()) for _ in range(calls)] for _ in callers]
     seconds, answers = ask(callers, uuids)
     held = {consumer: claims[0].provider for consumer, claims
@@ -113,7 +115,7 @@ def select(parts, callers, calls):
 
 
 def call_nothing(callers, calls):
-    """Return the seconds that a call of nothing takes of a round."""
+    """Return the seconds per empty call of a round."""
     seconds, answers = ask(callers, [calls for _ in callers])
     if answers != [{None}] * len(callers):
         raise RuntimeError('nothing was answered with something')
@@ -121,7 +123,7 @@ def call_nothing(callers, calls):
 
 
 def ask(callers, questions):
-    """Return the seconds of a call, and what callers got for an answer."""
+    """Return the seconds per call, and the answers of the callers."""
     for caller, question in zip(callers, questions):
         caller.send(question)
     starts, ends, answers = zip(*(caller.recv() for caller in callers))
@@ -132,9 +134,9 @@ def ask(callers, questions):
 
 @contextlib.contextmanager
 def child(function, files):
-    """Run a function in another process, until what it reads ends.
+    """Run a function in another process until its pipe is closed.
 
-    :returns: what it is spoken to by, once it has said that it is ready
+    :returns: the pipe to the process, once the process is ready
     """
     with children(function, files, 1) as [pipe]:
         yield pipe
@@ -142,7 +144,7 @@ def child(function, files):
 
 @contextlib.contextmanager
 def children(function, files, count):
-    """Run a function in several processes, as :func:`child` does in one."""
+    """Run a function in several processes, like :func:`child` in one."""
     with contextlib.ExitStack() as stack:
         pipes = [stack.enter_context(begun(function, files))
                  for _ in range(count)]
@@ -167,7 +169,7 @@ def begun(function, files):
 
 
 def told(function, pipe, files):
-    """Run a function; what it fails with is said, too."""
+    """Run a function; send its error to the pipe."""
     try:
         function(pipe, files)
     except Exception as exc:
@@ -177,7 +179,7 @@ def told(function, pipe, files):
 
 
 def serve_nothing(pipe, files):
-    """Answer calls with nothing."""
+    """Answer calls with None."""
     transport_ = plain(files)
     server = oslo_messaging.get_rpc_server(
         transport_, oslo_messaging.Target(
@@ -202,7 +204,7 @@ class Nothing:
 
 
 def call(pipe, files):
-    """Call what is asked for, and tell when that began and ended."""
+    """Make the requested calls; send the start, the end and the answers."""
     transports = connected(files)
     ours = scheduler.SchedulerAPI(transports.get(), clock.Clock().timestamp)
     floor = plain(files)
@@ -227,7 +229,7 @@ def call(pipe, files):
 
 
 def node(api, request, instance):
-    """Return the node that was chosen for an instance."""
+    """Return the selected node of an instance."""
     request.instance_uuid = instance
     user = context.member('user', 'project')
     [[chosen, *_]] = api.select_destinations(user, request, [instance])
@@ -239,7 +241,7 @@ def connected(files):
 
 
 def plain(files):
-    """Return a transport as oslo.messaging makes it."""
+    """Return a transport with oslo.messaging's defaults."""
     conf = loader.load(files=files, dirs=[])
     loader.register_messaging(conf)
     return oslo_messaging.get_rpc_transport(conf, conf.transport_url)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart of exactness, drawn from the rows of its figures."""
+"""The chart of the figures of ``exactness.py``."""
 
 import io
 
@@ -7,7 +7,7 @@ import matplotlib
 from matplotlib import figure
 from matplotlib import ticker
 
-#: What is drawn, each beside the next: column, label, and how it is scaled.
+#: The panels: column, label, and scale of the y axis.
 PANELS = (
     ('claims_per_second', 'claims a second', 'log'),
     ('p99_ms', 'p99 of a claim, ms', 'log'),
@@ -15,18 +15,18 @@ PANELS = (
     ('wrong', 'oversold, or refused although it fitted, %', 'linear'),
 )
 
-#: The same at each drawing of the same figures.
+#: Settings that draw the same figures identically each time.
 SETTINGS = {'svg.hashsalt': 'exactness', 'svg.fonttype': 'none',
             'font.size': 9}
 
 MARKERS = 'osD^v<>PX*hdp'
 
-#: Colours of the cycle; lines after so many are dashed.
+#: Number of colours in the cycle; further lines are dashed.
 COLOURS = 10
 
 
 def draw(rows):
-    """Return the text of an SVG image."""
+    """Return the chart as the text of an SVG image."""
     with matplotlib.rc_context(SETTINGS):
         drawn = figure.Figure(figsize=(9, 7), layout='constrained')
         for axes, panel in zip(drawn.subplots(2, 2).flat, PANELS):
@@ -34,9 +34,9 @@ def draw(rows):
         handles, labels = drawn.axes[0].get_legend_handles_labels()
         drawn.legend(handles, labels, loc='outside lower center', ncols=4)
         file = io.StringIO()
-        # Without the day, which is no part of the figures.
+        # Leave out the date, so that the file changes only with the figures.
         drawn.savefig(file, format='svg', metadata={'Date': None})
-    # Lines of paths end in spaces.
+    # matplotlib ends the lines of paths with spaces.
     return '\n'.join(
         line.rstrip() for line in file.getvalue().splitlines()) + '\n'
 

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of a host alone, and of four providers together.
+"""Claims of one host, and of four providers together.
 
-Parameters: ``database``, which is sqlite, postgresql or mariadb, ``clients``,
-how many batches each of them claims one after the other in a round,
-``claims``, ``hosts``, and ``pools``, the storage pools that they share evenly.
+Parameters: ``database``, which is ``sqlite``, ``postgresql`` or ``mariadb``,
+the number of ``clients``, ``claims``, the number of batches that each claims
+in sequence in a round, ``hosts``, and ``pools``, the number of storage pools
+that the hosts share evenly.
 
-A batch is for one new consumer. ``4 providers`` takes VCPU and MEMORY_MB of a
-host, a device and bandwidth of two children of it, and DISK_GB of its pool.
-The floor takes VCPU, MEMORY_MB and DISK_GB of a host alone. Hosts are taken at
-random, the same ones for both, which take turns.
+A batch is for one new consumer. ``4 providers`` claims VCPU and MEMORY_MB of a
+host, a device and bandwidth of two of its children, and DISK_GB of its pool.
+The floor claims VCPU, MEMORY_MB and DISK_GB of a host alone. The hosts are
+random. Both kinds use the same hosts and take turns.
 
-Clients are processes, and share nothing but the database. Each commit waits
-for the disk, and PostgreSQL is reached by psycopg 3. A sample is the time of a
-round divided by its batches; to make them, and to release them after it, is no
-part of it. In the end the store must have been told of each.
+Clients are processes that share only the database. Each commit waits for the
+disk. PostgreSQL is used with psycopg 3. A sample is the time of a round
+divided by its batches, without the creation and the release of the batches. At
+the end the store must have no consumers.
 """
 
 import contextlib
@@ -32,33 +33,33 @@ from cellsched.claims.sql import schema
 from cellsched import clock
 from cellsched.db import session
 
-# The servers that the tests start are good here too.
+# The test suite has the code to start the servers.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 import calls  # noqa: E402
 from tests.integration import mariadb  # noqa: E402
 from tests.integration import servers  # noqa: E402
 
-#: What is taken of one provider, and of each of four.
+#: The claimed resources of one provider, and of each of four.
 ALONE = {'root': {'VCPU': 2, 'MEMORY_MB': 4096, 'DISK_GB': 20}}
 TOGETHER = {'root': {'VCPU': 2, 'MEMORY_MB': 4096},
             'device': {'VGPU': 1},
             'network': {'NET_BW_EGR_KILOBIT_PER_SEC': 1000},
             'pool': {'DISK_GB': 20}}
 
-#: Resource classes of each kind of provider, and how much it has of each, for
-#: all rounds.
+#: Resource classes of each kind of provider, and the total of each class,
+#: enough for all rounds.
 ROOMS = {**TOGETHER, **ALONE}
 ROOM = 2 ** 31 - 1
 
-#: Whom all is for; ids of the length that Keystone's have.
+#: Ids with the length of Keystone's.
 PROJECT, USER = 'a' * 32, 'b' * 32
 
 KINDS = {'floor': ALONE, '4 providers': TOGETHER}
 
 
 def run(parameters, repeat):
-    """Return the samples of four providers and of one, taken in turns."""
+    """Return the samples of four providers and of one, in alternation."""
     samples = {kind: [] for kind in KINDS}
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(DATABASES[parameters['database']]())
@@ -70,7 +71,7 @@ def run(parameters, repeat):
         analyze(database)
         clients = [stack.enter_context(calls.child(serve, url))
                    for _ in range(parameters['clients'])]
-        # In the first round everybody connects, and statements are planned.
+        # Round 0 is not timed: clients connect and statements are planned.
         for number in range(repeat + 1):
             for kind in KINDS if number % 2 else reversed(KINDS):
                 spent = claim(clients, hosts, kind, parameters['claims'],
@@ -83,7 +84,7 @@ def run(parameters, repeat):
 
 
 def fill(database, hosts, pools):
-    """Make providers; return those of each host, by what is asked of them."""
+    """Create providers; return those of each host by their kind."""
     made = [{name: str(uuid.uuid4()) for name in TOGETHER if name != 'pool'}
             for _ in range(hosts)]
     shared = [str(uuid.uuid4()) for _ in range(pools)]
@@ -102,14 +103,14 @@ def fill(database, hosts, pools):
 
 
 def analyze(database):
-    """Tell the planner how large tables are, as autovacuum does later."""
+    """Update the planner's statistics, as autovacuum does later."""
     if database.engine.dialect.name == 'postgresql':
         with database.reader() as connection:
             connection.execute(sa.text('VACUUM ANALYZE'))
 
 
 def claim(clients, hosts, kind, count, seed):
-    """Return the seconds that a batch takes of a round."""
+    """Return the seconds per batch of a round."""
     for number, client in enumerate(clients):
         chance = random.Random(seed * len(clients) + number)
         client.send((KINDS[kind], chance.choices(hosts, k=count)))
@@ -120,7 +121,7 @@ def claim(clients, hosts, kind, count, seed):
 
 
 def serve(pipe, url):
-    """Claim what is asked for, and release it when it was timed."""
+    """Claim on request, and release outside the measured time."""
     database = session.Database(url, 'claims', clock=clock.Clock())
     store = sql.SQLClaims(database)
     store.check()

@@ -1,25 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of hosts by many clients, beside the same writes without a store.
+"""Claims of hosts by many clients, compared with the same plain writes.
 
-Parameters: ``store``, one of ``stores``; ``clients``, a list of how many there
-are; ``claims`` of all clients together in a round, each of a consumer of its
-own; ``hosts``, of which each client takes any (spread), and ``hot``, how many
-of them all clients want (hot). With ``batch`` so many claims go together.
-``beside`` names another store; what is plain there is timed in the same run,
-by the most clients and with ``beside_parameters`` in place of the others.
+Parameters:
 
-Clients are processes, and share nothing but the server, which waits for its
-disk. A claim takes VCPU, MEMORY_MB and DISK_GB of a host, as that of a plain
-instance does. The store and what is plain take turns, with the same hosts. A
-sample is the time of a round divided by its claims; what was taken is given
-back after it, which is no part of it. For each number of clients, spread and
-hot, it is told how many plain rates the store's is, what one claim took, and
-how many attempts were lost to others and made again (wasted).
+* ``store``, a name in ``stores``.
+* ``clients``, a list of numbers of clients.
+* ``claims``, the number of claims of all clients in a round. Each claim is for
+  another consumer.
+* ``hosts``, the number of hosts. Each client claims any of them (spread).
+* ``hot``, the number of hosts that all clients claim (hot).
+* ``batch``, the number of claims that are sent together (optional).
+* ``beside``, another store (optional). Its plain writes are timed in the same
+  run, with the largest number of clients and with ``beside_parameters`` in
+  place of the parameters above.
 
-In the end hosts are filled to 90 % and the last places are claimed, until all
-clients are refused everywhere, while an observer looks for hosts on which more
-is taken than there is. Told are refusals although it fitted, units oversold
-in any state that was seen or by what clients were told, and wasted attempts.
+Clients are processes that share only the server, which waits for its disk. A
+claim has VCPU, MEMORY_MB and DISK_GB of a host, like the claim of a plain
+instance. The store and the plain writes take turns on the same hosts. A sample
+is the time of a round divided by its claims. The release after a round is not
+timed.
+
+For each number of clients, spread and hot, the figures are: the rate of the
+store divided by the plain rate, the time of one claim, and the attempts that
+lost to another claim and were repeated (wasted).
+
+At the end hosts are filled to 90 %, and clients claim the last places until
+all clients are refused everywhere. Meanwhile an observer looks for hosts with
+more in use than their capacity. The figures are claims refused although they
+fitted, units oversold in any observed state or according to the clients'
+answers, and wasted attempts.
 """
 
 import contextlib
@@ -37,26 +46,26 @@ from stores import base
 from cellsched.claims import base as claims
 from cellsched import exception
 
-#: What a claim takes.
+#: Resources of a claim.
 DEMAND = {'VCPU': 2, 'MEMORY_MB': 4096, 'DISK_GB': 20}
 
-#: Places for claims that a host has for all rounds.
+#: Places of a host, enough for the claims of all rounds.
 ROOM = 10 ** 5
 
-#: Places of a host in the end, and how many of them are taken before.
+#: Places of a host in the last part, and the number of used ones.
 PLACES, TAKEN = 200, 180
 
-#: Of so many hosts the last places are wanted, where claims are spread.
+#: The number of hosts in the last part with spread claims.
 LAST_HOSTS = 16
 
-#: Seconds between two looks at what is taken.
+#: Seconds between two checks of the observer.
 INTERVAL_S = 0.02
 
 STORE, PLAIN = 'store', 'plain'
 
 
 def run(parameters, repeat):
-    """Return samples of the store and of what is plain, and figures."""
+    """Return samples of the store and of the plain writes, and figures."""
     measurement = Measurement(parameters['store'], parameters)
     measurement.run(repeat, (STORE, PLAIN))
     samples, figures = measurement.samples, measurement.figures
@@ -74,7 +83,7 @@ def run(parameters, repeat):
 
 
 class Measurement:
-    """What is timed of one store, and what else is told of it."""
+    """The samples and figures of one store."""
 
     def __init__(self, name, parameters):
         self.samples, self.figures = {}, {}
@@ -82,9 +91,9 @@ class Measurement:
         self._kind = stores.kind(name)
 
     def run(self, repeat, ways):
-        """Fill in samples and figures.
+        """Measure; add samples and figures.
 
-        :param ways: to claim
+        :param ways: the ways to claim, STORE or PLAIN
         """
         parameters = self._parameters
         with contextlib.ExitStack() as stack:
@@ -113,11 +122,11 @@ class Measurement:
                 self._last(clients, name, min(len(hosts), LAST_HOSTS))
 
     def _rounds(self, clients, name, hosts, repeat, ways):
-        """Have clients claim in turns by the store and plainly."""
+        """Run rounds in which the ways to claim alternate."""
         names = {STORE: name, PLAIN: f'{name}, {PLAIN}'}
         times = {way: [] for way in ways}
         wasted = 0
-        # In the first round everybody connects, and statements are planned.
+        # Round 0 is not timed: clients connect and statements are planned.
         for number in range(repeat + 1):
             for way in ways if number % 2 else reversed(ways):
                 spent, each, lost = self._round(clients, way, hosts, number)
@@ -138,7 +147,7 @@ class Measurement:
             self.figures[f'{name}, of plain'] = plain / ours
 
     def _round(self, clients, way, hosts, seed):
-        """Return the seconds of a claim, those of each batch, and losses."""
+        """Return seconds per claim, the seconds of each batch, and losses."""
         size = self._parameters.get('batch', 1)
         count = max(self._parameters['claims'] // size // len(clients), 1)
         for number, client in enumerate(clients):
@@ -153,7 +162,7 @@ class Measurement:
                 [time for times in each for time in times], sum(lost))
 
     def _last(self, clients, name, count):
-        """Have clients claim the last places of new hosts."""
+        """Let clients claim the last places of new hosts; add figures."""
         hosts = fill(self._store, count, PLACES)
         for host in hosts:
             self._store.claim([of(base.Take(str(uuid.uuid4()), host, {
@@ -175,9 +184,9 @@ class Measurement:
 
 
 def receive(clients):
-    """Return what each says.
+    """Return the answer of each client.
 
-    :raises RuntimeError: one has failed
+    :raises RuntimeError: a client has failed
     """
     said = [client.recv() for client in clients]
     for each in said:
@@ -187,7 +196,7 @@ def receive(clients):
 
 
 def fill(store, count, places):
-    """Make hosts with so many places, and return them."""
+    """Create hosts with this number of places; return their uuids."""
     hosts = [str(uuid.uuid4()) for _ in range(count)]
     for host in hosts:
         store.set_inventory(host, {
@@ -197,13 +206,13 @@ def fill(store, count, places):
 
 
 def of(take):
-    """Return the claim of it that a store is asked for."""
+    """Return the claim of a take."""
     return claims.Claim(take.consumer, take.provider, take.resources,
                         project_id=base.PROJECT, user_id=base.USER)
 
 
 def observe(pipe, given):
-    """Look for what is oversold, from when it is told to until it is told."""
+    """Look for oversold units between two messages; send the worst state."""
     name, address = given
     with stores.kind(name).observer(address) as oversold:
         pipe.send('ready')
@@ -218,7 +227,7 @@ def observe(pipe, given):
 
 
 def serve(pipe, given):
-    """Claim what is asked for, and give it back when that is asked for."""
+    """Claim on request; release on the next message."""
     name, address = given
     kind = stores.kind(name)
     with base.opened(address) as parts:
@@ -237,14 +246,14 @@ def serve(pipe, given):
 
 
 class Client:
-    """A client that claims in either way."""
+    """A client that claims in both ways."""
 
     def __init__(self, store, plain):
         self.store, self.plain = store, plain
         self._taken, self._way = [], STORE
 
     def take(self, way, batches):
-        """Return when it began and ended, what each took, and losses."""
+        """Return the start, the end, the seconds of each batch, and losses."""
         self._way = way
         self._taken = [
             [base.Take(str(uuid.uuid4()), host, DEMAND) for host in hosts]
@@ -262,7 +271,7 @@ class Client:
                 self._lost() - before)
 
     def take_last(self, hosts):
-        """Claim of hosts until all refuse; return outcomes, and losses."""
+        """Claim until all hosts refuse; return outcomes and losses."""
         left, found, before = list(hosts), [], self.store.lost()
         while left:
             host = random.choice(left)

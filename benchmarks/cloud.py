@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts and requests to decide on, the same for every side.
+"""Hosts and requests that cellsched and Nova decide on.
 
-``document`` says them in the form that the peers read too, ``table`` and
-``request`` make of it what this project decides on.
+``document`` and ``request_document`` return them in the form that both sides
+read. ``table`` and ``request`` convert them to objects of this project.
 """
 
 import json
@@ -15,7 +15,7 @@ from cellsched.hosts import columns
 from cellsched.hosts.table import HostTable
 from cellsched.testing import builders
 
-#: What an aggregate says, one after the other.
+#: Metadata of the aggregates, in turn.
 METADATA = (
     {}, {'ssd': 'true'}, {'ssd': 'true', 'max_io_ops_per_host': '7'},
     {'filter_tenant_id': 'other'}, {'ssd': 'true', 'os_type': 'linux,bsd'},
@@ -23,10 +23,10 @@ METADATA = (
 
 
 def document(parameters):
-    """Return random hosts of a few sizes, in use, some down or disabled.
+    """Return random hosts of a few sizes, partly used, some down or disabled.
 
     :param parameters: ``hosts``, ``cells``, ``zones``, ``aggregates``,
-        ``seed``, and in ``fill`` the least and the greatest share in use
+        ``seed``, and ``fill`` with the smallest and the largest used share
     """
     random = np.random.default_rng(parameters['seed'])
     count, cells = parameters['hosts'], parameters['cells']
@@ -73,7 +73,7 @@ def document(parameters):
 
 
 def groups_of(parameters):
-    """Return aggregates, and those that are availability zones."""
+    """Return the aggregates, and those with an availability zone apart."""
     aggregates = [
         {'id': number + 1, 'uuid': str(uuid.UUID(int=2 ** 96 + number)),
          'name': f'aggregate{number}',
@@ -88,7 +88,7 @@ def groups_of(parameters):
 
 
 def table(said, kind=HostTable):
-    """Return a host table of a document, and where its instances are."""
+    """Return a host table of a document, and the host of each instance."""
     hosts = said['hosts']
     aggregates = {each['id']: aggregate.HostAggregate(**each)
                   for each in said['aggregates']}
@@ -131,11 +131,11 @@ def table(said, kind=HostTable):
 
 
 def request_document(parameters):
-    """Return a request in the form that the peers read too.
+    """Return a request in the form that both sides read.
 
-    :param parameters: fields of the flavor; ``image`` with properties,
-        ``availability_zone``, ``hints``, ``group`` with a policy and how
-        many ``members`` it has
+    :param parameters: fields of the flavor, ``image`` with properties,
+        ``availability_zone``, ``hints``, and ``group`` with a policy and the
+        number of ``members``
     """
     said = dict(parameters)
     group = said.pop('group', None)
@@ -161,7 +161,7 @@ def request_document(parameters):
 
 
 def request(said):
-    """Return what this project decides on."""
+    """Return the request object of a request document."""
     group = said['instance_group']
     return builders.request(
         **said['flavor'], hints=said['scheduler_hints'],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What processes and a database server spend, as the system counts it."""
+"""The CPU time of processes and the commits of a database server."""
 
 import collections
 import contextlib
@@ -13,10 +13,10 @@ import psycopg2
 from tests.integration import servers
 from tests.integration import serving
 
-#: Of a second, in which the system counts what processes use.
+#: The unit of the system's CPU times, in seconds.
 TICK_S = 1 / os.sysconf('SC_CLK_TCK')
 
-#: The least number of what is not the database server's own.
+#: The smallest object id that does not belong to PostgreSQL itself.
 FIRST_OURS = 16384
 
 _RECORD = re.compile(r'^rmgr: (\w+) .* tx: +(\d+), lsn: .* desc: (.*)$')
@@ -26,20 +26,20 @@ _RATE = re.compile(r'^tps = ([\d.]+)', re.MULTILINE)
 
 
 def cpu_s(pids):
-    """Return the CPU seconds of processes, with all that they started.
+    """Return the CPU seconds of processes with all their descendants.
 
-    :param pids: ids of processes by a name of theirs
+    :param pids: lists of process ids by name
     """
     spent, started = {}, collections.defaultdict(list)
     for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
         try:
             fields = path.read_text().rpartition(')')[2].split()
         except OSError:
-            # It has ended.
+            # The process has ended.
             continue
         pid = int(path.parent.name)
         started[int(fields[1])].append(pid)
-        # Those that ended are their parents'.
+        # The time of ended children is included in their parent's.
         spent[pid] = sum(map(int, fields[11:15])) * TICK_S
 
     def whole(pid):
@@ -49,35 +49,35 @@ def cpu_s(pids):
 
 
 def machine_s():
-    """Return the CPU seconds of everything that runs on the machine."""
+    """Return the CPU seconds of all processes on the machine."""
     line = pathlib.Path('/proc/stat').read_text().splitlines()[0]
     user, nice, system, _, _, *rest = map(int, line.split()[1:9])
     return (user + nice + system + sum(rest)) * TICK_S
 
 
 class Commits:
-    """Durable commits of a database server, as its log has them.
+    """Durable commits of a database server, counted in its log.
 
-    A transaction that wrote nothing is none, and neither is one of the
-    server's own housekeeping.
+    Transactions without writes are not counted, nor are those of the server's
+    own maintenance.
 
     :param server: a :class:`tests.integration.servers.PostgreSQL`
     """
 
     def __init__(self, server):
         self._server = server
-        # It keeps its log from here on for minutes.
+        # After a checkpoint the server keeps its log for minutes.
         self._query('CHECKPOINT')
 
     def now(self):
-        """Return a place in the log, up to which all is there."""
-        # A commit has the log written, so that it can be read up to here.
+        """Return the current position in the log."""
+        # A commit flushes the log, so that it can be read up to this position.
         [[place]] = self._query(
             "SELECT pg_logical_emit_message(true, 'benchmark', '')")
         return place
 
     def between(self, begin, end):
-        """Return the number of commits by the databases they were made to."""
+        """Return the number of commits between two positions, by database."""
         names = dict(self._query('SELECT oid, datname FROM pg_database'))
         lines = subprocess.run(
             [program(self._server, 'pg_waldump'), '--path',
@@ -90,13 +90,13 @@ class Commits:
             if record is None:
                 if line.startswith('rmgr:'):
                     raise RuntimeError(f'pg_waldump says {line!r}')
-                # What does not begin so is no record.
+                # Other lines are not records.
                 continue
             kind, transaction, what = record.groups()
             if kind == 'Transaction' and what.startswith('COMMIT'):
                 parts = _PARTS.search(what)
                 mine = [transaction, *(parts[1].split() if parts else ())]
-                # Whatever they wrote was in one database.
+                # A transaction writes to one database only.
                 found.update([wrote[each] for each in mine
                               if each in wrote][:1])
                 continue
@@ -113,10 +113,10 @@ class Commits:
 
 
 class Floor:
-    """The rate at which a database server commits a row.
+    """The time that a database server takes to commit a row.
 
-    :param name: its own database
-    :param directory: where its script is kept
+    :param name: a database for this purpose
+    :param directory: the directory for the script
     """
 
     def __init__(self, server, name, directory):
@@ -132,7 +132,7 @@ class Floor:
             cursor.execute('CREATE TABLE rows (row text)')
 
     def commit_s(self, connections, seconds):
-        """Return the seconds that a commit takes of so many connections'."""
+        """Return the seconds per commit with this number of connections."""
         said = subprocess.run(
             [*self._program, '-c', str(connections), '-T', str(seconds),
              '-f', self._script, self._name],
@@ -141,7 +141,7 @@ class Floor:
 
 
 def connect(server, name='postgres'):
-    """Return a connection to a database, whose statements are its own."""
+    """Return a connection to a database in autocommit mode."""
     connection = psycopg2.connect(
         host=serving.ADDRESS, port=server.port['sql'], user='postgres',
         dbname=name)
@@ -150,7 +150,7 @@ def connect(server, name='postgres'):
 
 
 def program(server, name):
-    """Return a program that comes with a database server."""
+    """Return the path of a program of the database server."""
     path = pathlib.Path(server.program['postgres']).with_name(name)
     if not path.exists():
         raise FileNotFoundError(

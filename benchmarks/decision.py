@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions over random hosts, without claims.
+"""Decisions on random hosts, without claims.
 
-Parameters: ``cloud``, the hosts as ``cloud.py`` makes them; ``request`` as
-``cloud.py`` makes it; ``filters`` and ``weighers`` by name, all weighers if
-they are not named; ``instances`` to choose hosts for, one by one.
+Parameters: ``cloud``, the parameters of ``cloud.document``; ``request``, those
+of ``cloud.request_document``; ``filters`` and ``weighers`` by name, by default
+the defaults and all weighers; ``instances``, the number of instances, which
+are placed one at a time.
 
-The floor is to read each column that the decision reads once, and to find
-the greatest of as many numbers.
+The floor is the time to read each column of the decision once, and to find the
+maximum of an array of the same length.
 """
 
 import time
@@ -22,7 +23,7 @@ from cellsched.testing import builders
 
 
 def run(parameters, repeat):
-    """Return the samples of decisions and of their floor, taken in turns."""
+    """Return the samples of decisions and of their floor, in alternation."""
     decision = make(parameters.get('filters'), parameters.get('weighers'))
     table, located = cloud.table(cloud.document(parameters['cloud']))
     request = cloud.request(cloud.request_document(parameters['request']))
@@ -46,7 +47,7 @@ def timed(function, *args):
 
 
 def choose(decision, table, located, request, instances):
-    """Choose hosts for instances of a request; return the last choice."""
+    """Select hosts for the instances of a request; return the last ranking."""
     hosts = view_of(decision, table, located, request)
     try:
         return decide(decision, hosts, request, instances)
@@ -57,7 +58,7 @@ def choose(decision, table, located, request, instances):
 def view_of(decision, table, located, request):
     """Return the hosts as a request sees them.
 
-    The instances that it names are looked up, as a scheduler does.
+    Like a scheduler, it looks up the instances that the request names.
     """
     return table.view(builders.NOW, {
         uuid: located[uuid] for uuid in decision.located(request)
@@ -65,7 +66,7 @@ def view_of(decision, table, located, request):
 
 
 def decide(decision, hosts, request, instances):
-    """Choose on what one request sees."""
+    """Select hosts in the view of a request; return the last ranking."""
     candidates = decision.candidates(hosts, request)
     ranking = decision.weigh(request, candidates)
     for number in range(instances - 1):
@@ -99,7 +100,7 @@ def columns_read(decision, table, located, request, instances):
 
 
 class Recorder(view.MergedColumns):
-    """Columns that know which of them were read."""
+    """Columns that record which of them were read."""
 
     def __init__(self, snapshot):
         super().__init__(snapshot)
@@ -111,7 +112,7 @@ class Recorder(view.MergedColumns):
 
 
 def make(filter_names=None, weigher_names=None):
-    """Return a decision as a scheduler makes it."""
+    """Return the decision pipeline of a scheduler."""
     conf = cfg.ConfigOpts()
     opts.register_opts(conf)
     conf([], default_config_files=[], default_config_dirs=[])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole of ``select_destinations`` in a process, beside Nova's.
+"""``select_destinations`` in one process, compared with Nova's.
 
-Parameters: ``hosts``, ``cells``, ``instances`` of each request, and in
-``nova`` how often Nova does it. Claims are durable, in PostgreSQL by psycopg
-3; Nova runs with its Placement over PostgreSQL of the same settings, by
-psycopg2, see ``peers``. The hosts are empty at first on both sides.
+Parameters: ``hosts``, ``cells``, ``instances`` of each request, and ``nova``,
+the number of samples of Nova. Claims are durable, in PostgreSQL with psycopg
+3. Nova runs with Placement over PostgreSQL with the same settings and with
+psycopg2; see ``peers``. The hosts are empty at the start on both sides.
 """
 
 import json
@@ -29,7 +29,7 @@ def run(parameters, repeat):
 
 
 def ours(parameters, repeat):
-    # What PostgreSQL needs is in the peers' environment; this is the same.
+    # The environment of the peers has this module's requirements too.
     from peers import servers
     with servers.postgresql() as (_, server):
         url = server.create('api').replace('+psycopg2:', '+psycopg:')

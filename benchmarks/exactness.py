@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show how exact schedulers are that want the same hosts at a time.
+"""Measure whether concurrent schedulers use exactly the capacity of hosts.
 
-Clients ask schedulers for one server after the other until they are refused,
-on a few hosts of which nine tenths are taken. It is the same for each claim
-store of this project that is installed, and for Nova with Placement, with
-its own schedulers, with those of this project in their place, and with both;
-with several numbers of schedulers. Each is a process; servers wait for their
-disk.
+Clients request one server after the other from the schedulers until they are
+refused. There are few hosts, and nine tenths of their capacity is used before.
 
-``oversold`` are servers that got a place that there was not, in any state that
-an observer saw while it went on, or by what clients were told.
-``refused_although_it_fitted`` are clients that were refused while there was a
-place for certain. ``gave_up`` is how often a client was told that the store
-did not come to an end in time; it asked again. ``conflicts`` are attempts to
-claim that failed, because others were faster. A claim takes from the request
-to the answer.
+The measurement runs with several numbers of schedulers for each installed
+claim store of this project. It also runs for Nova with Placement: with Nova's
+schedulers, with those of this project in their place, and with both. Each
+scheduler is a process. Servers wait for their disk.
+
+``oversold``
+   Servers that got a place that did not exist, in any state that an observer
+   saw, or according to the clients' answers.
+``refused_although_it_fitted``
+   Clients that were refused although a place was certainly free.
+``gave_up``
+   How often the store reported that it did not finish in time. The client then
+   asked again.
+``conflicts``
+   Attempts to claim that failed because another claim was faster.
+
+The time of a claim is from the request to the answer.
 """
 
 import argparse
@@ -33,7 +39,8 @@ import yaml
 
 from cellsched import silence_eventlet  # noqa: F401
 
-# As in every process of this project; libraries would pick another.
+# Every process of this project selects this backend before another library
+# selects one.
 backend.init_backend(backend.BackendType.THREADING)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -49,7 +56,7 @@ NAMES = (*stores.KINDS, *nova_schedulers.KINDS)
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How much there is of everything."""
+    """The numbers of schedulers, clients, hosts and rounds."""
 
     schedulers: int
     clients: int
@@ -118,7 +125,7 @@ def measure(args):
             tell(f'{store}: skipped: {exc}')
             failed |= bool(args.stores)
         except RuntimeError as exc:
-            # The others may be measured all the same.
+            # Continue with the other stores.
             tell(f'{store}: failed: {exc}')
             failed = True
         if args.directory is not None and rows:
@@ -129,7 +136,7 @@ def measure(args):
 def measured(args, store, stores):
     """Return the rows of one store.
 
-    :param stores: how many there are
+    :param stores: the number of measured stores
     """
     rows = []
     for schedulers in args.schedulers:
@@ -148,34 +155,34 @@ def measured(args, store, stores):
 
 
 def least(store):
-    """Return how many schedulers there have to be."""
+    """Return the smallest possible number of schedulers."""
     kind = nova_schedulers.KINDS.get(store)
     return 1 if kind is None else len(kind.managers)
 
 
 def unavailable():
-    """Return the errors that say that a store is not installed here."""
+    """Return the errors that mean that a store is not installed."""
     from tests.integration import serving
 
     return serving.NotInstalled, ImportError
 
 
 def tell(text):
-    """Tell how far it has come, to whoever waits for the result."""
+    """Print the progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def figures(store, size):
-    """Return the figures of a store, by their names."""
+    """Return the figures of a store by name."""
     if store in nova_schedulers.KINDS:
         running = nova_schedulers.running
     else:
-        # What it needs may be less than what others do.
+        # Its requirements may be installed although others are missing.
         import schedulers
 
         running = schedulers.running
     with running(store, size) as (fill_up, server):
-        # In the first round everybody connects.
+        # The first round is not counted: clients connect.
         fill_up()
         rounds = []
         for number in range(size.rounds):
@@ -206,9 +213,9 @@ def summary(rounds):
 
 
 def write(rows, directory):
-    """Write all files; return what they say.
+    """Write all files; return their rows.
 
-    :raises OSError: they cannot be written
+    :raises OSError: a file cannot be written
     """
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / 'exactness.csv'
@@ -221,7 +228,7 @@ def write(rows, directory):
 
 
 def merge(old, new):
-    """Return the rows of all stores, the new ones of those that have them."""
+    """Return the rows of all stores; new rows replace those of their store."""
     measured = {row['store'] for row in new}
     rows = [row for row in old if row['store'] not in measured] + new
     return sorted(rows, key=lambda row: (
@@ -256,7 +263,7 @@ def as_table(rows):
 FORMATS = {'table': as_table, 'csv': exactness_figures.as_csv,
            'json': as_json, 'yaml': as_yaml}
 
-#: What is written, by how files are called.
+#: The functions that make the files, by suffix.
 FILES = {'csv': exactness_figures.as_csv, 'json': as_json,
          'svg': charts.draw}
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of exactness, as they are kept in a file."""
+"""The file with the figures of ``exactness.py``."""
 
 import csv
 import io
 
-#: Figures of a store with some schedulers.
+#: Figures of a store with a number of schedulers.
 COLUMNS = ('store', 'server', 'schedulers', 'clients', 'hosts', 'places',
            'claims', 'oversold', 'refused_although_it_fitted', 'gave_up',
            'conflicts', 'claims_per_second', 'p50_ms', 'p99_ms', 'cpus')
 
-#: Columns that are no numbers.
+#: Columns that are not numbers.
 TEXTS = COLUMNS[:2]
 
 

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds while something is killed, stopped, restarted or full.
+"""Builds while a service or a server is killed, suspended, restarted or full.
 
-Parameters: ``fault``, one of ``FAULTS``;
-``cells``, ``hosts`` in each, ``servers``, the ``seconds`` in which they are
-asked for one after the other, ``first``, which are built before that, and, if
-need be, ``options`` of all configuration files, by their groups, and ``for``,
-the seconds that a fault lasts.
+Parameters:
 
-There are two schedulers and two conductors above the cells, and one conductor
-for each cell, with a process each, RabbitMQ, and PostgreSQL that waits for its
-disk. The fault is made when half of the servers were asked for. A server that
-cannot be accepted meanwhile is asked for again, and counts from when it was.
+* ``fault``, a name in ``FAULTS``, and ``for``, its duration in seconds.
+* ``cells``, and the number of ``hosts`` in each.
+* ``servers``, the number of servers, and ``seconds``, the time in which they
+  are requested.
+* ``first``, the number of servers that are built before the measurement.
+* ``options`` for all configuration files, by group (optional).
 
-``accepted to ACTIVE`` is each server's own time. Where nobody could work for a
-while, ``back to ACTIVE`` is that from when all were back. ``create`` is how
-long a caller waited.
+The deployment has two schedulers and two conductors above the cells, and one
+conductor in each cell, each with one process. It has RabbitMQ, and PostgreSQL,
+which waits for its disk. The fault begins when half of the servers have been
+requested. If a server cannot be accepted meanwhile, it is requested again, and
+its time begins at its acceptance.
+
+``accepted to ACTIVE`` is the time of each server. If no service could work for
+a while, ``back to ACTIVE`` is the time from the return of all services.
+``create`` is the waiting time of a caller.
 """
 
 import collections
@@ -32,20 +36,20 @@ from cellsched import context
 from cellsched import exception
 from cellsched.wiring import services as assembly
 
-# The deployment that the tests set up is good here too.
+# The test suite has the code to start a deployment.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 import costs  # noqa: E402
 import processes  # noqa: E402
 from tests.integration import servers  # noqa: E402
 
-#: Between two looks.
+#: Seconds between two checks.
 INTERVAL_S = 0.05
 
-#: Until all that was accepted has to be ACTIVE.
+#: Seconds until all accepted servers must be ACTIVE.
 TIMEOUT_S = 300
 
-#: Threads that ask for servers.
+#: Threads that request servers.
 CALLERS = 32
 
 
@@ -81,9 +85,9 @@ class Deployment(processes.Deployment):
 
 
 class World:
-    """A deployment, and its callers.
+    """A deployment and its callers.
 
-    :param stack: what closes it
+    :param stack: the exit stack that closes it
     """
 
     def __init__(self, stack, parameters):
@@ -109,16 +113,16 @@ class World:
             futures.ThreadPoolExecutor(CALLERS))
 
     def services(self, program):
-        """Return the services above the cells of a kind."""
+        """Return the services of a kind above the cells."""
         return [each for each in self._deployment.services
                 if each.name.startswith(f'cellsched-{program}-control')]
 
     def build(self, numbers, seconds, at_half=lambda: None):
-        """Ask for servers, one after the other; return what it was like.
+        """Request servers, and wait until all of them are ACTIVE.
 
-        :param at_half: is called when half of them were asked for
-        :returns: when each was accepted and how long its caller waited, by
-            its uuid, once all of them are ACTIVE
+        :param at_half: is called when half of them have been requested
+        :returns: the time of acceptance of each and the waiting time of its
+            caller, by uuid
         """
         calls = self.ask(numbers, seconds, at_half)
         accepted = dict(call.result() for call in calls)
@@ -140,9 +144,9 @@ class World:
         return calls
 
     def wait_for(self, uuids):
-        """Wait until all of these are ACTIVE.
+        """Wait until all these servers are ACTIVE.
 
-        :raises RuntimeError: some are not, after a long time
+        :raises RuntimeError: some are not ACTIVE after ``TIMEOUT_S``
         """
         deadline = time.monotonic() + TIMEOUT_S
         waiting = set(uuids)
@@ -154,7 +158,7 @@ class World:
             time.sleep(INTERVAL_S)
 
     def launched(self):
-        """Return when the servers that are ACTIVE came to be so, by uuid."""
+        """Return the times at which servers became ACTIVE, by uuid."""
         return dict(self._ask(
             'SELECT uuid, extract(epoch FROM launched_at)::float8 '
             "FROM instances WHERE vm_state = 'active'"))
@@ -165,7 +169,7 @@ class World:
             'AND uuid = ANY(%s)', list(uuids))}
 
     def _ask(self, query, *values):
-        """Return the rows of all cells, by connections of one use."""
+        """Return the rows of all cells, with a new connection for each."""
         rows = []
         for name in self._cells:
             with (contextlib.closing(costs.connect(
@@ -195,7 +199,7 @@ class World:
 
 
 class Fault:
-    """Something that goes wrong while servers are built."""
+    """A fault during the builds; this one does nothing."""
 
     def __init__(self, world, parameters):
         self.world = world
@@ -208,16 +212,18 @@ class Fault:
         return {'accepted to ACTIVE': self.times(accepted)}
 
     def times(self, accepted, back=0):
-        """Return how long servers took, from when all were back at most.
+        """Return the seconds of each server until ACTIVE.
 
-        What was ACTIVE before that had nothing to wait for.
+        :param back: the time at which all services were back. Earlier times
+            of acceptance count from here. Servers that were ACTIVE before are
+            left out.
         """
         ends = self.world.launched()
         return [ends[uuid] - max(when, back)
                 for uuid, (when, _) in accepted.items() if ends[uuid] > back]
 
     def happen(self):
-        """Make it happen; return when what has to be over is over."""
+        """Cause the fault; return when it is over, if it must end."""
 
 
 class SchedulerKilled(Fault):
@@ -259,7 +265,7 @@ class DatabaseRestarted(Fault):
 
 
 class AllKilled(Fault):
-    """Both services of a kind are killed, and come back after a while."""
+    """Both services of a kind are killed, and restarted after a while."""
 
     program = ''
 
@@ -287,7 +293,7 @@ class ConductorsKilled(AllKilled):
 
 
 class MessagesLost(Fault):
-    """No conductor runs, and the broker loses all that it has."""
+    """No conductor runs, and the broker loses all its messages."""
 
     conductors = 2
 
@@ -306,13 +312,13 @@ class MessagesLost(Fault):
 
 
 class MessagesLostToOne(MessagesLost):
-    """The same, and one conductor comes back."""
+    """The same, but only one conductor is restarted."""
 
     conductors = 1
 
 
 class BrokerFull(Fault):
-    """The broker takes no messages, as it has no memory left."""
+    """The broker is out of memory and accepts no messages."""
 
     def measure(self):
         self.world.broker.set_full(True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listing the servers of several cells.
 
-Parameters: ``cells``, and ``servers`` of each; ``limit`` of the page, or null
-for all of them; ``nova``, whether Nova lists as many in an environment of its
-own, see ``peers``.
+Parameters: ``cells``, ``servers`` in each, ``limit``, the size of the page or
+null for all servers, and ``nova``: whether Nova lists the same number of
+servers in its own environment; see ``peers``.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from cellsched.wiring import services as assembly
 from peers import environment
 from peers import listed
 
-#: Nova lists so many times.
+#: The number of Nova's listings.
 NOVA_REPEAT = 3
 
 
@@ -49,7 +49,7 @@ def run(parameters, repeat):
 
 
 def ask_nova(parameters):
-    """Return the seconds in which Nova lists servers as wide."""
+    """Return the seconds of Nova's listings of the same servers."""
     script = pathlib.Path(__file__).parent / 'peers' / 'nova_listing.py'
     done = subprocess.run(
         [environment.make(environment.DEFAULT), script,
@@ -70,7 +70,7 @@ def check(page, parameters):
 
 @contextlib.contextmanager
 def parts(directory, cells):
-    """Yield the parts of a process over cells with these servers."""
+    """Yield the components of a process over cells with these servers."""
     file = directory / 'benchmark.conf'
     file.write_text(
         '[DEFAULT]\nhost = benchmark\n'
@@ -83,7 +83,7 @@ def parts(directory, cells):
         template = directory / 'template'
         database = made.databases.get(f'sqlite:///{template}', 'cell')
         cell_schema.SCHEMA.sync(database)
-        # What is in its log belongs to the file before the file is copied.
+        # Write SQLite's log to the file before the file is copied.
         database.engine.dispose()
         for number, servers in enumerate(cells):
             fill(made, template, directory / f'cell{number}', servers)
@@ -93,7 +93,7 @@ def parts(directory, cells):
 
 
 def fill(made, template, path, servers):
-    """Map a cell that has these servers."""
+    """Create and map a cell with these servers."""
     shutil.copy(template, path)
     mapping = objects.CellMapping(
         uuid=str(uuid.uuid4()), name=path.name, transport_url='none:///',

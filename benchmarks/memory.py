@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler's memory grows by for each host that it knows.
+"""The memory of a scheduler for each host.
 
 Parameters: ``hosts`` and ``cells``. The table is filled from databases as in
-production; what is printed as milliseconds are bytes for each host, divided
-by a thousand.
+production. The printed milliseconds are bytes per host divided by 1000.
 """
 
 import gc
@@ -16,7 +15,7 @@ from cellsched.scheduler.drivers import filter_scheduler
 
 
 def run(parameters, repeat):
-    """Return bytes for each host, as thousandths of a unit."""
+    """Return the bytes per host, in millionths of a second."""
     samples = []
     with populated.parts(parameters['hosts'], parameters['cells']) as parts:
         for _ in range(repeat):
@@ -24,7 +23,7 @@ def run(parameters, repeat):
             gc.collect()
             tracemalloc.start()
             driver.loader.refresh(context.admin())
-            # What is read again goes to the same place.
+            # A second refresh must not need more memory.
             driver.loader.refresh(context.admin())
             gc.collect()
             size, _ = tracemalloc.get_traced_memory()

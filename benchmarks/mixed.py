@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions on requests that differ, on hosts that change between them.
+"""Decisions on different requests, on hosts that change in between.
 
-Parameters: ``cloud`` and ``filters`` as of ``decision.py``; ``flavors``, how
-many there are. A request has one of these flavors, one of the cloud's zones or
-none, and one of a few images or none. What it takes is taken from its host
-before the next one, and every ``report_every`` requests one host in
-``reporting`` reports anew, with other hosts each time.
+Parameters: ``cloud`` and ``filters`` of ``decision.py``, and ``flavors``, the
+number of flavors. A request has one of the flavors, one of the cloud's zones
+or none, and one of a few images or none. The resources of a request are used
+on its host before the next request. After every ``report_every`` requests, one
+host in ``reporting`` reports again, other hosts each time.
 
 The floor is that of ``decision.py``.
 """
@@ -19,14 +19,14 @@ import numpy as np
 IMAGES = (None, {'hw_architecture': 'x86_64'}, {'img_hv_type': 'kvm'},
           {'hw_architecture': 'x86_64', 'hw_vm_mode': 'hvm'})
 
-#: What a host reports of itself.
+#: Columns that a host reports.
 REPORTED = ('vcpus_used', 'free_ram_mb', 'free_disk_mb', 'disk_mb_used',
             'num_instances', 'num_io_ops', 'failed_builds', 'last_seen_up',
             'room:VCPU', 'room:MEMORY_MB', 'room:DISK_GB')
 
 
 def run(parameters, repeat):
-    """Return the samples of decisions and of their floor, taken in turns."""
+    """Return the samples of decisions and of their floor, in alternation."""
     decides = decision.make(parameters.get('filters'))
     table, located = cloud.table(cloud.document(parameters['cloud']))
     requests = itertools.cycle(different(parameters))
@@ -47,7 +47,7 @@ def run(parameters, repeat):
 
 
 def decide(decides, table, located, request):
-    """Choose a host, and note what the request takes."""
+    """Select a host, and confirm the resources of the request on it."""
     hosts = decision.view_of(decides, table, located, request)
     ranking = decision.decide(decides, hosts, request, 1)
     hosts.take(ranking.top(1)[0], request.resources())
@@ -56,7 +56,7 @@ def decide(decides, table, located, request):
 
 
 def different(parameters):
-    """Return requests of which none is like the one before."""
+    """Return requests that all differ, in random order."""
     random = np.random.default_rng(parameters['cloud']['seed'])
     zones = [None, *(f'zone{number}' for number
                      in range(parameters['cloud']['zones']))]
@@ -74,7 +74,7 @@ def different(parameters):
 
 
 def reported(table, one_in):
-    """Yield hosts, others each time, and what they report by column."""
+    """Yield other hosts each time, and the columns that they report."""
     before = {name: table[name].copy() for name in ('uuid', *REPORTED)}
     for first in itertools.count():
         rows = np.arange(first % one_in, len(table), one_in)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same decision by this project and by Nova's own classes.
 
-Parameters as of ``decision.py``. Nova runs in an environment of its own, see
-``peers``. Both sides get the same hosts and the same request; it is an error
-if not the same hosts pass, or if a weight differs.
+Parameters: those of ``decision.py``. Nova runs in its own environment; see
+``peers``. Both sides get the same hosts and the same request. It is an error
+if different hosts pass or if a weight differs.
 """
 
 import json
@@ -15,10 +15,10 @@ import cloud
 import decision
 from peers import environment
 
-#: Nova decides only so many times; each takes about a second.
+#: Nova's decisions; each takes about a second.
 NOVA_REPEAT = 5
 
-#: By how much a weight may differ, as a share of the greatest.
+#: Allowed difference of a weight, as a share of the largest weight.
 TOLERANCE = 1e-6
 
 
@@ -57,7 +57,7 @@ def ask_nova(said, asked, names):
 
 
 def compare(nova, table, ranking):
-    """Make sure that both sides decided the same."""
+    """Raise an error unless both sides made the same decision."""
     names = table['host'][ranking.rows]
     if sorted(names) != sorted(host for host, _ in nova['passed']):
         raise RuntimeError(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's schedulers over hosts that all of them want, with Placement.
+"""Nova's schedulers with Placement, which compete for the same hosts.
 
-They run in an environment of their own, see ``peers``; so do those in their
+They run in their own environment; see ``peers``. So do the schedulers in their
 place.
 """
 
@@ -15,7 +15,7 @@ import sys
 
 import outcomes
 
-# What finds out whether it is installed is good here too.
+# The test suite has the code to find out what is installed.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 from integrations.nova.tools import environment  # noqa: E402
@@ -23,7 +23,7 @@ from tests.integration.nova import caller  # noqa: E402
 from tests.integration import servers  # noqa: E402
 from tests.integration import serving  # noqa: E402
 
-#: Options of Placement with which it does not repeat what lost to others.
+#: Options with which Placement does not repeat a conflicting update.
 _NO_RETRY = '[placement]\nallocation_conflict_retry_count = 1\n'
 
 
@@ -31,15 +31,15 @@ _NO_RETRY = '[placement]\nallocation_conflict_retry_count = 1\n'
 class Kind:
     """A kind of deployment of Nova.
 
-    :param managers: whose managers schedulers have, in turn
-    :param options: of Placement, where they are not as they are by default
+    :param managers: the managers of the schedulers, in turn
+    :param options: options of Placement that are not the default
     """
 
     managers: tuple = ('nova',)
     options: str = ''
 
 
-#: By what such a deployment is called.
+#: The deployments by name.
 KINDS = {
     'nova': Kind(),
     'nova-no-retry': Kind(options=_NO_RETRY),
@@ -51,11 +51,11 @@ KINDS = {
 
 @contextlib.contextmanager
 def running(name, size):
-    """Yield a function that has schedulers fill the hosts, and a version.
+    """Yield a function that lets schedulers fill the hosts, and a version.
 
-    As that of ``schedulers.py``.
+    It works like the function of ``schedulers.py``.
 
-    :raises tests.integration.serving.NotInstalled: something is not there
+    :raises tests.integration.serving.NotInstalled: a requirement is missing
     """
     kind, python = KINDS[name], caller.python()
     servers.PostgreSQL()
@@ -70,20 +70,20 @@ def running(name, size):
         try:
             yield lambda: fill_up(process), read(process)['version']
         finally:
-            # It stops its servers at the end of its input.
+            # The script stops its servers at the end of its input.
             process.stdin.close()
             process.wait(120)
 
 
 def variables(kind):
-    """Return the environment in which the managers of a kind are found.
+    """Return the environment variables for the managers of a kind.
 
-    :raises tests.integration.serving.NotInstalled: something is not there
+    :raises tests.integration.serving.NotInstalled: a requirement is missing
     """
     if 'ours' not in kind.managers:
         return None
     try:
-        # This makes what plug-ins of this checkout are found by.
+        # This also creates the entry points of this checkout's plug-ins.
         environment.make()
     except subprocess.CalledProcessError as exc:
         raise serving.NotInstalled(

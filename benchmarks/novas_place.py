@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``select_destinations`` by the manager in Nova's place, and by Nova's own.
+"""``select_destinations`` by the manager in Nova's place and by Nova's own.
 
 Parameters: ``hosts``, ``cells``, ``instances`` of each request, ``turns``, and
-``nova``, how often Nova does it in each turn; this scheduler does it
-``repeat`` times in all of them together. Both managers are processes of their
-own over the same databases and one Placement, see
-``peers/novas_place.py``; while one of them is timed, the other one stands
-still.
+``nova``, the number of Nova's samples in each turn. The manager of this
+project makes ``repeat`` samples in all turns together. Both managers are
+processes over the same databases and the same Placement; see
+``peers/novas_place.py``. While one manager is timed, the other is suspended.
 
-``ours`` and ``nova`` are whole requests. Of both it is told which share of
-that went by while Placement answered, how many requests to Placement that
-were, how many more there were beside, for each request, how much memory the
-process has at the end, and in which time it came from its start to its first
-answer.
+``ours`` and ``nova`` are the times of complete requests. The figures of each
+manager are the share of this time in which Placement answered, the number of
+requests to Placement, the number of other requests to Placement for each
+request, the memory of the process at the end, and the time from the start of
+the process to its first answer.
 """
 
 import json
@@ -27,12 +26,12 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 from integrations.nova.tools import environment  # noqa: E402
 from peers import environment as peers  # noqa: E402
 
-#: Both, as figures name them.
+#: The names of the managers in the figures.
 MANAGERS = ('ours', 'nova')
 
 
 def run(parameters, repeat):
-    """Return samples of both, and the figures beside them."""
+    """Return the samples of both managers, and the figures."""
     said = ask(parameters, repeat)
     samples = {name: [each['whole'] for each in said[name]['samples']]
                for name in MANAGERS}
@@ -46,7 +45,7 @@ def run(parameters, repeat):
 
 
 def figures_of(said):
-    """Return the figures of a manager by what they tell."""
+    """Return the figures of a manager by name."""
     samples = said['samples']
     whole, placement, asked, beside = (
         sum(each[name] for each in samples)
@@ -61,8 +60,8 @@ def figures_of(said):
 
 
 def ask(parameters, repeat):
-    """Return what the peers say of both managers."""
-    # This makes what plug-ins of this checkout are found by.
+    """Return the output of the peers for both managers."""
+    # This also creates the entry points of this checkout's plug-ins.
     environment.make()
     script = pathlib.Path(__file__).parent / 'peers' / 'novas_place.py'
     done = subprocess.run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of claims that many made at the same time, and their judgement."""
+"""Outcomes of concurrent claims, and checks of their correctness."""
 
 import bisect
 import collections
@@ -8,11 +8,11 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The outcome of one attempt to have a place.
+    """The outcome of one attempt to claim a place.
 
-    :param start: seconds of the machine's clock, as is ``end``
-    :param provider: where the place is, or was asked for; None if it was
-        refused wherever it could have been
+    :param start: seconds of the machine's clock, like ``end``
+    :param provider: the provider of the claimed or requested place; None if
+        the request was refused on every provider
     """
 
     start: float
@@ -24,15 +24,15 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """The outcomes of clients that wanted the last places at a time.
+    """The outcomes of clients that claimed the last places concurrently.
 
-    :param places: how many there were at first, by provider
-    :param conflicts: how often somebody asked for a place in vain, because
-        others were faster
-    :param oversold: units above what there is, in the worst state that was
-        seen
-    :param gave_up: how often a client was told that the store did not come to
-        an end in its time; it asked again
+    :param places: the number of free places at the start, by provider
+    :param conflicts: the number of failed attempts because another claim was
+        faster
+    :param oversold: units in use above the capacity, in the worst observed
+        state
+    :param gave_up: how often the store reported that it did not finish in
+        time; the client then asked again
     """
 
     outcomes: list
@@ -42,7 +42,7 @@ class Round:
     gave_up: int = 0
 
     def judged(self):
-        """Return what is wrong, by what clients were told and by states."""
+        """Return the numbers of errors by kind, from outcomes and states."""
         return {
             'oversold': max(self.oversold,
                             oversold(self.outcomes, self.places)),
@@ -51,13 +51,13 @@ class Round:
 
 
 def wrongly_refused(outcomes, places):
-    """Return how many were refused although there was a place.
+    """Return the number of claims refused although a place was free.
 
-    Nobody gives a place back meanwhile. Who was refused had all reason to be
-    if those that had begun by then and got a place, in whatever order, may
-    have had the last ones. If they cannot have, there was one for sure.
+    No place is released during a round. A refusal is correct if the
+    successful claims that had begun before its end could have used all
+    places, in any order. Otherwise a place was certainly free.
 
-    :param places: how many there were at first, by provider
+    :param places: the number of free places at the start, by provider
     """
     begun = collections.defaultdict(list)
     for each in outcomes:
@@ -77,7 +77,7 @@ def wrongly_refused(outcomes, places):
 
 
 def oversold(outcomes, places):
-    """Return how many got a place that there was not."""
+    """Return the number of granted claims above the number of places."""
     taken = collections.Counter(
         each.provider for each in outcomes if each.taken)
     return sum(max(count - places[provider], 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Databases of a deployment with many hosts, without their agents."""
+"""Databases of a deployment with many hosts, without agents."""
 
 import contextlib
 import datetime
@@ -21,20 +21,20 @@ from cellsched.db.cell import models
 from cellsched import objects
 from cellsched.wiring import services as assembly
 
-#: What every host has, by resource class.
+#: The resources of every host, by resource class.
 RESOURCES = {'VCPU': 256, 'MEMORY_MB': 2 ** 19, 'DISK_GB': 10_000}
 
-#: Rows that one statement inserts.
+#: Rows in one INSERT statement.
 CHUNK = 1000
 
 
 @contextlib.contextmanager
 def parts(hosts, cells, api_url=None, options=''):
-    """Yield the parts of a scheduler over hosts in cells, all of them up.
+    """Yield the components of a scheduler over hosts in cells, all up.
 
-    :param api_url: the database of the API and of the claims; a file, unless
-        it is given
-    :param options: more of a configuration file
+    :param api_url: the database of the API and of the claims; by default a
+        file
+    :param options: further text of the configuration file
     """
     with tempfile.TemporaryDirectory() as path:
         directory = pathlib.Path(path)
@@ -60,7 +60,7 @@ def fill(made, directory, hosts, cells):
     url = f'sqlite:///{template}'
     database = made.databases.get(url, 'cell')
     cell_schema.SCHEMA.sync(database)
-    # What is in its log belongs to the file before the file is copied.
+    # Write SQLite's log to the file before the file is copied.
     database.engine.dispose()
     for number in range(cells):
         name = directory / f'cell{number}'
@@ -91,7 +91,7 @@ def fill_cell(connection, mine, now):
              'host': f'host{host}', 'binary': 'nova-compute',
              'topic': 'compute', 'report_count': 1, 'disabled': False,
              'forced_down': False, 'version': 0, 'deleted': 0,
-             # They stay up for as long as it takes.
+             # The services stay up for as long as the benchmark takes.
              'last_seen_up': now + datetime.timedelta(seconds=50),
              'lane': 0, 'position': 0} for host in chunk])
         connection.execute(sa.insert(models.compute_nodes), [
@@ -109,7 +109,7 @@ def fill_cell(connection, mine, now):
 
 
 def fill_claims(made, hosts):
-    """Say what hosts have, as many at a time as no agent does."""
+    """Write the inventories of all hosts, for SQL in large statements."""
     if made.conf.claims.store != 'sql':
         for host in range(hosts):
             made.claims.set_inventory(node(host), {

@@ -1,26 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole builds over RabbitMQ and PostgreSQL, by processes that are real.
+"""Complete builds with real processes over RabbitMQ and PostgreSQL.
 
-Parameters: ``cells``, ``hosts`` in each, ``callers``, ``servers`` to build in
-a round, ``first``, which are built before anything is timed, ``idle``, the
-seconds in which it is seen what there is without builds, ``ahead``, and, if
-need be, ``options`` of all configuration files, by their groups, and the
-``scheduling`` of all processes by the system: ``other``, which is its own
-choice, or ``batch``. A caller asks for its next server when its last was
-accepted, and has no more than ``ahead`` that are not ACTIVE yet: with 1 it
-waits for each, and with null it has as many as there are.
+Parameters:
 
-The scheduler, the conductor, the conductors of the cells and the agents are
-their own commands with one process each, which reach PostgreSQL by psycopg 3.
-Callers are threads of this process, which hold one API, as a front end does.
+* ``cells``, and the number of ``hosts`` in each.
+* ``callers``, the number of callers.
+* ``servers``, the number of servers in a round.
+* ``first``, the number of servers that are built before the measurement.
+* ``idle``, the seconds in which the commits without builds are counted.
+* ``ahead``, the number of servers of a caller that are not ACTIVE. A caller
+  requests its next server when its last one is accepted. With 1 it waits for
+  each server; null means no limit.
+* ``options`` for all configuration files, by group (optional).
+* ``scheduling``, the scheduling policy of all processes: ``other``, which is
+  the default of Linux, or ``batch``.
 
-``build`` is the time of a round divided by its servers; ``accepted to ACTIVE``
-is each server's own. Both end with what agents say in ``launched_at``, which
-PostgreSQL keeps to the microsecond, just before that is committed. ``CPU of``
-is what a build takes of all processes of a kind. The floor is what PostgreSQL
-takes for as many durable commits as a build made, by a client that costs next
-to nothing, with as many connections as there are processes that commit.
-Commits that are made without builds, too, do not count.
+The scheduler, the conductor, the conductors of the cells and the agents run
+their own commands with one process each. They use PostgreSQL with psycopg 3.
+Callers are threads of this process and share one API, as in a front end.
+
+``build`` is the time of a round divided by its servers. ``accepted to ACTIVE``
+is the time of each server. Both end at ``launched_at``, which an agent sets
+just before the commit; PostgreSQL stores it in microseconds. ``CPU of`` is the
+CPU time of a build in all processes of a kind.
+
+The floor is the time that PostgreSQL takes for the durable commits of a build.
+A client with almost no overhead makes them on one connection for each process
+that commits. Commits that also happen without builds are not counted.
 """
 
 import collections
@@ -38,14 +44,14 @@ from cellsched.conf import loader
 from cellsched import context
 from cellsched.wiring import services as assembly
 
-# The deployment that the tests set up is good here too.
+# The test suite has the code to start a deployment.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
 
 import costs  # noqa: E402
 from tests.integration import deployment  # noqa: E402
 from tests.integration import servers  # noqa: E402
 
-#: What a host has; there is room for all rounds.
+#: Resources of a host; enough for all rounds.
 HOST = {'vcpus': 100_000, 'memory_mb': 2 ** 26, 'local_gb': 100_000}
 
 USER = context.member('benchmark', 'benchmark')
@@ -58,7 +64,7 @@ POLICIES = {'other': os.SCHED_OTHER, 'batch': os.SCHED_BATCH}
 
 
 def run(parameters, repeat):
-    """Return the samples of builds and of their floor, and other figures."""
+    """Return the samples of builds and of their floor, and figures."""
     samples = collections.defaultdict(list)
     figures = collections.defaultdict(list)
     with contextlib.ExitStack() as stack:
@@ -86,7 +92,7 @@ def run(parameters, repeat):
 
 @contextlib.contextmanager
 def scheduled(policy):
-    """Have the system schedule what this process starts by a policy."""
+    """Run the processes that this process starts with a scheduling policy."""
     before = os.sched_getscheduler(0)
     os.sched_setscheduler(0, POLICIES[policy], os.sched_param(0))
     try:
@@ -108,7 +114,7 @@ Spent = collections.namedtuple(
 
 
 class Part(servers.Part):
-    """A part of PostgreSQL, which psycopg 3 reaches."""
+    """A part of PostgreSQL, used with psycopg 3."""
 
     def url(self, name):
         return servers.by_psycopg(super().url(name))
@@ -127,9 +133,9 @@ class Deployment(deployment.Deployment):
 
 
 class World:
-    """A deployment, and its callers.
+    """A deployment and its callers.
 
-    :param stack: what closes it
+    :param stack: the exit stack that closes it
     """
 
     def __init__(self, stack, parameters):
@@ -148,7 +154,7 @@ class World:
         self.api = assembly.api(
             conf, assembly.Parts(conf, reached=self._reached))
         stack.callback(self.api.close)
-        #: Of each caller: when its last was accepted, and what it awaits.
+        #: For each caller: the time of its last acceptance, pending servers.
         self._accepted = threading.local()
         self.api.flavors.create(context.admin(), 'least', 1, 512, 1)
         self._database = database
@@ -174,11 +180,11 @@ class World:
 
     @property
     def committers(self):
-        """How many processes commit when a server is built."""
+        """The number of processes that commit during a build."""
         return 3 + len(self._pids['agents'])
 
     def build(self, number):
-        """Build servers; return when each was accepted."""
+        """Build servers; return the time of acceptance of each."""
         start = time.time()
         accepted = dict(self._wait_for([
             self._callers.submit(self._create, each)
@@ -190,10 +196,10 @@ class World:
         return accepted
 
     def analyze(self):
-        """Tell the planner how large tables are, as autovacuum does later.
+        """Update the planner's statistics, as autovacuum does later.
 
-        What was planned for empty tables, and reads all of them, is planned
-        anew.
+        Otherwise PostgreSQL keeps plans for empty tables, which read whole
+        tables.
         """
         for name in self._names:
             with contextlib.closing(costs.connect(
@@ -201,7 +207,7 @@ class World:
                 connection.cursor().execute('VACUUM ANALYZE')
 
     def spent(self, number):
-        """Build servers, and return what was spent meanwhile."""
+        """Build servers; return the time, commits and CPU that they took."""
         place, cpu_s, machine_s = self._now()
         start = time.time()
         accepted = self.build(number)
@@ -215,7 +221,7 @@ class World:
             machine_after_s - machine_s)
 
     def idle(self, seconds):
-        """Return the commits of a second in which nothing is built."""
+        """Return the commits per second without builds."""
         place = self._commits.now()
         time.sleep(seconds)
         return collections.Counter({
@@ -223,7 +229,7 @@ class World:
             for name, number in self._committed(place).items()})
 
     def _now(self):
-        # What reads all of this is this process as well.
+        # The callers are threads of this process.
         return (self._commits.now(),
                 {'callers': time.process_time(), **costs.cpu_s(self._pids)},
                 costs.machine_s())
@@ -235,7 +241,7 @@ class World:
             for name, number in found.items()})
 
     def _reached(self, step):
-        # When it is committed, not when its caller comes to hear of it.
+        # The time of the commit, not the time when the caller receives it.
         if step == 'Accept':
             self._accepted.at = time.time()
 
@@ -252,10 +258,10 @@ class World:
         return uuid, accepted
 
     def _wait_for(self, calls):
-        """Return what calls return; tell them what is ACTIVE meanwhile."""
+        """Return the results of calls; wake callers whose server is ACTIVE."""
         pending = collections.deque(calls)
         while pending or self._awaited:
-            # To ask each of them each time would take as long as to call.
+            # Check only the first pending call: checking all takes too long.
             while pending and pending[0].done():
                 pending.popleft()
             time.sleep(INTERVAL_S)
@@ -267,7 +273,7 @@ class World:
         return [call.result() for call in calls]
 
     def _ask(self, query, *values):
-        """Return the rows of all cells, at next to no cost."""
+        """Return the rows of all cells; the cost is negligible."""
         rows = []
         for connection in self._cells:
             with connection.cursor() as cursor:
@@ -277,7 +283,7 @@ class World:
 
 
 def kind(name):
-    """Return what a service is called here, by the name of its process."""
+    """Return the kind of a service by the name of its process."""
     if name.startswith('cellsched-compute'):
         return 'agents'
     if name.endswith('-api'):

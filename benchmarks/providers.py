@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions over hosts with child providers, beside plain ones and Nova's.
+"""Decisions on hosts with child providers, compared with plain ones and Nova.
 
-Parameters: ``hosts`` and ``cells``, of which fewer are to Nova's advantage;
-``children`` of each host, of which each has two of the six resource classes
-that the host itself has not; ``requests``, the extra specs of each beside a
-plain one of the same size, by what it is called; and in ``nova`` how often
-Nova does each, see ``peers``.
+Parameters:
 
-One sample of each is taken in turn, on a table that nothing changes. Nova's
-are of the whole of its ``select_destinations``, with Placement over the same
-inventories and as much of them in use. It claims what it chose, which is no
-part of a decision: that is told apart. It is an error if a host that Placement
-names does not pass here, or if it names all that it has, which are fewer than
-Nova asks for at most, and others pass here.
+* ``hosts``, and ``cells``; fewer cells are an advantage for Nova.
+* ``children`` of each host. Each has two of the six resource classes that the
+  host itself lacks.
+* ``requests``, the extra specs of each request by name. A plain request of the
+  same size is always measured.
+* ``nova``, the number of Nova's samples of each request; see ``peers``.
+
+One sample of each request is taken in turn, on a table that does not change.
+Nova's samples are complete calls of ``select_destinations``, with Placement
+over the same inventories and the same usage. Nova also claims the selected
+host. This is not part of a decision and is shown separately.
+
+It is an error if a host that Placement returns does not pass here. If
+Placement returns fewer hosts than the limit, it is also an error if other
+hosts pass here.
 """
 
 import json
@@ -30,7 +35,7 @@ from cellsched.testing import builders
 import decision
 from peers import environment
 
-#: Of each kind of child provider, the classes and how much it has at most.
+#: For each kind of child provider: its classes and their totals.
 KINDS = (
     {'VGPU': 8, 'CUSTOM_GPU_MEMORY_GB': 64},
     {'NET_BW_EGR_KILOBIT_PER_SEC': 10_000_000,
@@ -38,11 +43,11 @@ KINDS = (
     {'CUSTOM_DEVICE': 8, 'CUSTOM_LICENCE': 16},
 )
 
-#: What can be used of each host itself.
+#: The usable resources of each host.
 ROOM = {'VCPU': 256, 'MEMORY_MB': 262144, 'DISK_GB': 4000}
 
-#: The same as a host has it: CPUs are offered four times, and of memory it
-#: keeps something for itself.
+#: The size of a host for these resources: CPUs have an allocation ratio of
+#: four, and some memory is reserved.
 SIZE = {'vcpus': 64, 'memory_mb': 262144 + 512, 'local_gb': 4000}
 
 FLAVOR = {'vcpus': 4, 'memory_mb': 8192, 'root_gb': 40}
@@ -51,7 +56,7 @@ SEED = 5
 
 
 def run(parameters, repeat):
-    """Return samples by request, taken in turns, and their ratios."""
+    """Return samples by request, in alternation, and their ratios."""
     hosts = make_hosts(parameters['hosts'], parameters['cells'],
                        parameters['children'])
     specs = {'plain': {}, **parameters['requests']}
@@ -73,7 +78,7 @@ def run(parameters, repeat):
 
 
 def choose(made, table, request):
-    """Choose a host, and which of its providers give what."""
+    """Select a host and the providers of its resources."""
     hosts = table.view(builders.NOW)
     try:
         [row] = made.weigh(request, made.candidates(hosts, request)).top(1)
@@ -87,7 +92,7 @@ def choose(made, table, request):
 
 
 def check(made, table, request, theirs):
-    """Make sure that the same hosts pass on both sides."""
+    """Raise an error unless the same hosts pass on both sides."""
     rows = made.candidates(table.view(builders.NOW), request).rows
     names = set(table['host'][rows])
     for each in theirs:
@@ -101,7 +106,7 @@ def check(made, table, request, theirs):
 
 
 def ratios(samples, requests):
-    """Return how many times as long one takes as another."""
+    """Return the ratios of the median times."""
     medians = {name: statistics.median(times)
                for name, times in samples.items()}
     found = {f'{name} over plain': medians[name] / medians['plain']
@@ -117,7 +122,7 @@ def ratios(samples, requests):
 
 
 def make_hosts(count, cells, children):
-    """Return hosts that are partly used, as both sides read them."""
+    """Return hosts that are partly used, in the form that both sides read."""
     random = np.random.default_rng(SEED)
     shares = random.random((count, children + 1)) * 0.9
     return [{
@@ -142,7 +147,7 @@ def part(amounts, share):
 
 
 def make_table(hosts):
-    """Return the table of a scheduler that knows these hosts."""
+    """Return the table of a scheduler with these hosts."""
     table = builders.table(
         len(hosts), uuid=[host['uuid'] for host in hosts],
         host=[host['host'] for host in hosts],
@@ -162,7 +167,7 @@ def make_table(hosts):
 
 
 def ask_nova(hosts, specs, parameters):
-    """Return what Nova says of each sample, by request."""
+    """Return Nova's samples by request."""
     cells = [[] for _ in range(parameters['cells'])]
     for host in hosts:
         cells[host['cell']].append(host)

@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that those who race take exactly what there is, in each claim store.
+"""Check that concurrent claims use exactly the capacity, for each claim store.
 
-Processes claim of hosts of which nine tenths are taken, one claim after the
-other, twice as many as fit. Then clients, which are threads of these
-processes, all want the last place of a host at once, in several rounds.
-Meanwhile an observer looks for a state that others can see in which more is
-taken than there is.
+First, processes claim from hosts whose capacity is 90 % used. Each process
+makes one claim after the other, twice as many in all as fit. Then, in several
+rounds, all clients claim the last place of a host at the same time. These
+clients are threads of the processes. Meanwhile an observer reads the states
+that other clients can see, and looks for one with more in use than the
+capacity.
 
-It is an error if there is such a state, if not as many were told that they
-have a place as fit, if one was refused while there was a place for certain, or
-if the store says something else afterwards. Each server is started for this,
-and is gone after it. The store in memory is raced for by threads alone.
+The check fails for each of these errors:
 
-A claim that a store gives up, as others are faster for longer than it has
-patience, is made again, and counts as one of the ``repeats``.
+* the observer found such a state;
+* the number of granted claims is not the number of places;
+* a claim was refused although a place was certainly free;
+* the store reports other claims at the end.
+
+Each server is started for the check and removed afterwards. The memory store
+is tested with threads only.
+
+If a store gives up a claim because other claims were faster for too long, the
+claim is repeated and counted in ``repeats``.
 """
 
 import argparse
@@ -33,7 +39,8 @@ from oslo_service import backend
 
 from cellsched import silence_eventlet  # noqa: F401
 
-# As in every process of this project; libraries would pick another.
+# Every process of this project selects this backend before another library
+# selects one.
 backend.init_backend(backend.BackendType.THREADING)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -48,15 +55,15 @@ from cellsched.claims import listing  # noqa: E402
 from cellsched.claims import memory  # noqa: E402
 from cellsched import exception  # noqa: E402
 
-#: The store that only one process knows.
+#: The store that only one process can use.
 MEMORY = 'memory'
 
 NAMES = (MEMORY, *stores.KINDS)
 
-#: Hosts that are raced for, and tenths of each that are taken before.
+#: The number of hosts, and the tenths of each that are used before.
 HOSTS, TAKEN = 20, 9
 
-#: Consumers of a page, where a store lists them.
+#: Consumers in a page of a listing.
 PAGE = 1000
 
 
@@ -102,14 +109,14 @@ def parse(argv):
 
 
 def unavailable():
-    """Return the errors that say that a store is not installed here."""
+    """Return the errors that mean that a store is not installed."""
     from tests.integration import serving
 
     return serving.NotInstalled, ImportError
 
 
 def race(name, size):
-    """Return what was found out about a store, with all that is wrong."""
+    """Return the figures of a store, with all errors."""
     with started(name, size.processes) as (store, settle, clients, observer):
         many = Race(store, clients, observer)
         many.fill(HOSTS, size.claims // HOSTS // 2)
@@ -128,10 +135,10 @@ def race(name, size):
 
 
 class Race:
-    """Those who want places of some hosts, and the outcomes.
+    """Clients that claim the places of some hosts, and their outcomes.
 
-    :ivar found: sums over all that was run
-    :ivar wrong: what is not as it must be
+    :ivar found: sums over all runs
+    :ivar wrong: the errors
     """
 
     def __init__(self, store, clients, observer):
@@ -142,7 +149,7 @@ class Race:
         self._places = {}
 
     def fill(self, count, places):
-        """Make hosts that have so many places left; return them."""
+        """Create hosts with this number of free places; return them."""
         hosts = claiming.fill(self._store, count, places * (TAKEN + 1))
         for host in hosts:
             take = base.Take(str(uuid.uuid4()), host, {
@@ -155,7 +162,7 @@ class Race:
         return hosts
 
     def run(self, wanted, threads):
-        """Have hosts claimed, by threads of each process; return figures.
+        """Claim with threads of each process; return figures.
 
         :param wanted: the host of each claim
         """
@@ -186,7 +193,7 @@ class Race:
 
 
 def afterwards(store, *races):
-    """Yield what a store says that is not what was told."""
+    """Yield the differences between the store and the clients' answers."""
     hosts = [host for each in races for host in each.hosts]
     for usage in store.usages(providers=hosts).usages:
         if usage.used != usage.capacity:
@@ -201,13 +208,13 @@ def afterwards(store, *races):
                f'and {len(listed - told)} have one who were told of none')
 
 
-# Processes, or threads.
+# Processes and threads.
 
 @contextlib.contextmanager
 def started(name, count):
-    """Yield a store, what settles it, pipes to clients and one to an observer.
+    """Yield a store, its settle function, and pipes to clients and observer.
 
-    :param count: how many clients
+    :param count: the number of clients
     """
     with contextlib.ExitStack() as stack:
         if name == MEMORY:
@@ -245,14 +252,14 @@ def threads(function, given, count):
 
 
 def client(pipe, given):
-    """Claim in a process of its own."""
+    """Claim in a separate process."""
     _, address = given
     with base.opened(address) as parts:
         serve(pipe, parts.claims)
 
 
 def serve(pipe, store):
-    """Claim what is asked for, each list of hosts by a thread of its own."""
+    """Claim on request, each list of hosts in its own thread."""
     pipe.send('ready')
     with contextlib.suppress(EOFError):
         while True:
@@ -271,7 +278,7 @@ def claim_all(store, parts):
 
 
 def claim(store, host):
-    """Return the outcome of a claim, and how often it had to be repeated."""
+    """Return the outcome of a claim, and the number of repeats."""
     take = base.Take(str(uuid.uuid4()), host, claiming.DEMAND)
     start = time.perf_counter()
     for repeats in itertools.count():
@@ -281,21 +288,21 @@ def claim(store, host):
         except exception.ClaimRefused:
             taken = False
         except exception.DatabaseUnreachable:
-            # It lost to others for as long as the store has patience.
+            # The store gave up because other claims were faster.
             continue
         return outcomes.Outcome(
             start, time.perf_counter(), host, taken, take.consumer), repeats
 
 
 def observe(pipe, given):
-    """Look out in a process of its own."""
+    """Observe in a separate process."""
     name, address = given
     with stores.kind(name).observer(address) as oversold:
         look_out(pipe, oversold)
 
 
 def look_out(pipe, oversold):
-    """Look for what is oversold, from when it is told to until it is told."""
+    """Look for oversold units between two messages; send the worst state."""
     pipe.send('ready')
     with contextlib.suppress(EOFError):
         while True:
@@ -308,7 +315,7 @@ def look_out(pipe, oversold):
 
 
 def excess(store):
-    """Return the units that are taken above what there is."""
+    """Return the units in use above the capacity."""
     return sum(max(used - usage.capacity.get(name, 0), 0)
                for usage in store.usages().usages
                for name, used in usage.used.items())

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a request as Nova's conductor sends it.
+"""Reading a request in the form that Nova's conductor sends.
 
-Parameter: ``request``, a name in ``workloads/nova-request.json``, which says
-how its requests were made. What is timed is from the decoded message to the
-object that a scheduler decides on; the floor is to decode its JSON.
+Parameter: ``request``, a name in ``workloads/nova-request.json``. That file
+says how its requests were made. The measured time is from the decoded message
+to the object that a scheduler decides on. The floor is the decoding of its
+JSON.
 """
 
 import json
@@ -17,12 +18,12 @@ from cellsched.rpc import serializer
 REQUESTS = (pathlib.Path(__file__).resolve().parent
             / 'workloads' / 'nova-request.json')
 
-#: Readings of one sample, which has to be long beside the clock.
+#: Readings in one sample, so that a sample is long enough for the clock.
 TIMES = 20
 
 
 def run(parameters, repeat):
-    """Return the samples of readings and of their floor, taken in turns."""
+    """Return the samples of readings and of their floor, in alternation."""
     message = json.loads(REQUESTS.read_text())[parameters['request']]
     text = json.dumps(message)
     read = serializer.Serializer().deserialize_entity

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell for how long claims wait while the server of a store fails.
+"""Measure how long claims wait while the server of a claim store fails.
 
-Clients claim all the time, each of a host of its own. Meanwhile the server is
-killed and started again, or, where it has three nodes, one of them is killed,
-or is stopped for a while and does nothing. Told are, in seconds:
+Clients claim continuously, each from its own host. Meanwhile the server is
+killed and restarted. If it has three nodes, one of them can be killed, or
+suspended for a while. The result is in seconds:
 
 ``server is ready``
-   From its start after it was killed until it says that it is ready.
+   From the restart of the server until it reports that it is ready.
 ``first claim``
-   From then until somebody has claimed.
+   From then until the first client has claimed.
 ``every client``
-   From then until each of them has.
+   From then until each client has claimed.
 ``nobody claims``
-   The longest time in which no claim ended, with the fault in it or not.
+   The longest time between two completed claims, the second after the start
+   of the fault.
 ``a client waits``
-   The longest time in which no claim of one client ended.
+   The longest time without a completed claim of one client.
 
-Claims that a store gave up are counted, and made again by the client.
+Claims that a store gave up are counted and repeated.
 """
 
 import argparse
@@ -36,7 +37,8 @@ from oslo_service import backend
 
 from cellsched import silence_eventlet  # noqa: F401
 
-# As in every process of this project; libraries would pick another.
+# Every process of this project selects this backend before another library
+# selects one.
 backend.init_backend(backend.BackendType.THREADING)
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -51,7 +53,7 @@ from tests.integration import etcd  # noqa: E402
 from tests.integration import mariadb  # noqa: E402
 from tests.integration import servers  # noqa: E402
 
-#: Servers and their stores; all of them wait for their disk.
+#: Servers and their stores. All servers wait for their disk.
 KINDS = {
     'postgresql': (lambda: servers.PostgreSQL(durable=True), 'sql'),
     'mariadb': (lambda: mariadb.MariaDB(durable=True), 'sql'),
@@ -68,7 +70,7 @@ store = {store}
 connection = {url}
 """
 
-#: How those are told how long a request may take that have such an option.
+#: The option for the timeout of a request, for the stores that have one.
 TIMEOUTS = {'etcd': '[etcd]\nrequest_timeout = {}\n',
             'cassandra': '[cassandra]\ntimeout = {}\n'}
 
@@ -105,7 +107,7 @@ def main(argv=None):
 
 
 def measure(stores, fault):
-    """Return what is told of a fault."""
+    """Return the figures of a fault."""
     clients = [Client(store) for store in stores]
     with futures.ThreadPoolExecutor(len(clients)) as pool:
         running = [pool.submit(client.run) for client in clients]
@@ -135,13 +137,13 @@ def measure(stores, fault):
 
 
 def longest(ends, began):
-    """Return the longest time between two, of which the later is late."""
+    """Return the longest time between two ends, the later one after began."""
     return max(later - earlier for earlier, later in itertools.pairwise(ends)
                if later > began)
 
 
 class Client:
-    """Claims of a host of its own, and notes when each claim ended."""
+    """Claims from its own host and records the time of each claim."""
 
     def __init__(self, store):
         self.ends, self.given_up = [], 0
@@ -159,7 +161,7 @@ class Client:
             self.ends.append(time.monotonic())
 
     def done_since(self, when):
-        """Return when it first had claimed after a time; None if not yet."""
+        """Return the time of its first claim after a time, or None."""
         number = bisect.bisect_right(self.ends, when)
         return self.ends[number] if number < len(self.ends) else None
 
@@ -171,7 +173,7 @@ class Client:
         return True
 
 
-# Faults: what they do, and what they tell.
+# Faults. Each returns its own figures.
 
 def restart(server, args):
     server.kill()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing a table up to date, after so many hosts changed.
+"""Refreshing the host table after a number of hosts changed.
 
-Parameters: ``hosts``, ``cells``, and in ``changed`` how many hosts change
-before each refresh, spread over the cells. Each is reported by its node and
-its service, as an agent reports.
+Parameters: ``hosts``, ``cells``, and ``changed``, the numbers of hosts that
+change before a refresh. They are spread over the cells. Each change updates
+the compute node and the service, like the report of an agent.
 """
 
 import datetime
@@ -36,7 +36,7 @@ def run(parameters, repeat):
 
 
 def change(parts, parameters, count, turn):
-    """Have hosts say something new, in each cell its share of them."""
+    """Change this number of hosts, in each cell its share."""
     hosts, cells = parameters['hosts'], parameters['cells']
     for number, cell in enumerate(parts.cells.enabled()):
         share = (number + 1) * count // cells - number * count // cells

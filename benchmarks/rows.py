@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a filter costs that looks at one host after the other.
+"""The cost of a filter that checks one host at a time.
 
-Parameters as of ``decision.py``; a host is chosen for one instance. The same
-decision is made with such a filter named last, where it sees the hosts that
-passed the filters on columns, and with it named first, where it sees all that
-have room. It is an error if it sees any other, or if the choice differs.
+Parameters: those of ``decision.py``; one host is selected. The same decision
+is made with such a filter named last, where it sees the hosts that passed the
+filters on columns, and with it named first, where it sees all hosts with
+enough capacity. It is an error if it sees other hosts, or if another host is
+selected.
 
-The floor is the decision without that filter.
+The floor is the decision without this filter.
 """
 
 import cloud
@@ -23,7 +24,7 @@ from cellsched.weighers import registry as weighers
 
 
 class Watchful(rows.BaseHostFilter):
-    """A filter as one writes it for Nova, but that it counts what it sees."""
+    """A filter as written for Nova, which also counts the hosts it sees."""
 
     def __init__(self):
         self.seen = 0
@@ -35,7 +36,7 @@ class Watchful(rows.BaseHostFilter):
 
 
 def run(parameters, repeat):
-    """Return the samples of the three decisions, taken in turns."""
+    """Return the samples of the three decisions, in alternation."""
     table, located = cloud.table(cloud.document(parameters['cloud']))
     request = cloud.request(cloud.request_document(parameters['request']))
     names, by_row = parameters['filters'], Watchful()
@@ -68,7 +69,7 @@ def run(parameters, repeat):
 
 
 def make(names, first=None, last=None):
-    """Return a decision with these filters, and one by row at an end."""
+    """Return a decision with these filters, and one on rows at either end."""
     conf = cfg.ConfigOpts()
     opts.register_opts(conf)
     conf([], default_config_files=[], default_config_dirs=[])

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run benchmarks and tell how long things take.
+"""Run benchmarks and print the times that they measure.
 
-A workload is a file in ``workloads/``: its ``kind`` is a module beside this
-one, its ``parameters`` are for that module, and ``repeat`` is how often it is
-run. To add a kind, write a module with a function ``run(parameters, repeat)``
-that returns samples in seconds by the name of what was timed. What is named
-``floor`` is what the others are compared with. It may return other figures,
-too, by their names: a pair, then.
+A workload is a file in ``workloads/``. Its ``kind`` is a module in this
+directory, its ``parameters`` are passed to that module, and ``repeat`` is the
+number of runs.
 
-``bars`` are what is asked for, by the name of what is timed: ``per_second`` is
-to be reached by the median, ``p99_ms`` is not to be exceeded, ``floors`` is
-how many times the floor's median the median may be, and ``above_floor_ms`` by
-how much it may be longer. ``p99_medians`` is how many times the median p99 may
-be. A figure may be ``at_least`` or ``at_most`` a number.
+To add a kind, write a module with a function ``run(parameters, repeat)`` that
+returns samples in seconds by the name of the measurement. If there is a
+measurement ``floor``, the other measurements are compared with it. The
+function can also return a pair: the samples, and other figures by name.
+
+``bars`` are the targets by the name of a measurement: the median must reach
+``per_second``, p99 must not exceed ``p99_ms``, the median must not exceed
+``floors`` times the median of the floor, and must not exceed it by more than
+``above_floor_ms``. p99 must not exceed ``p99_medians`` times the median. A
+figure has a bar ``at_least`` or ``at_most``.
 """
 
 import argparse
@@ -33,13 +35,14 @@ import yaml
 
 from cellsched import silence_eventlet  # noqa: F401
 
-# As in every process of this project; libraries would pick another.
+# Every process of this project selects this backend before another library
+# selects one.
 backend.init_backend(backend.BackendType.THREADING)
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEYS = {'kind', 'about', 'repeat', 'parameters', 'bars'}
 
-#: What may be asked for, and how that is told.
+#: The bars, and how they are printed.
 BARS = {'per_second': 'at least {} per second',
         'p99_ms': 'p99 at most {} ms',
         'floors': 'at most {} floors',
@@ -93,9 +96,10 @@ def main(argv=None):
 
 
 def load(names=()):
-    """Return workloads by name, all of them unless some are named.
+    """Return workloads by name: the named ones, or all without names.
 
-    :raises ValueError: names the file, the field and what was expected
+    :raises ValueError: a workload is unknown or invalid; the text has the
+        file, the field and the expected value
     """
     files = {path.stem: path
              for path in sorted((HERE / 'workloads').glob('*.yaml'))}
@@ -107,7 +111,7 @@ def load(names=()):
 
 
 def read_parameters(texts):
-    """Return parameters that were given one by one."""
+    """Return the parameters in NAME=VALUE arguments."""
     parameters = {}
     for text in texts:
         name, equals, value = text.partition('=')
@@ -122,7 +126,7 @@ def read_parameters(texts):
 
 
 def check(path):
-    """Return what a workload's file says, once it is sound."""
+    """Return the contents of a workload's file after validation."""
     try:
         workload = yaml.safe_load(path.read_text(encoding='utf-8'))
     except yaml.YAMLError as exc:
@@ -153,7 +157,7 @@ def check_bars(path, bars):
 
 
 def summaries(name, samples, bars):
-    """Return a line for each thing that was timed."""
+    """Return a line for each measurement."""
     floor = samples.get('floor')
     lines = []
     for what, times in samples.items():
@@ -177,7 +181,7 @@ def summaries(name, samples, bars):
 
 
 def values(name, figures, bars):
-    """Return a line for each figure that is no time."""
+    """Return a line for each figure that is not a time."""
     return [{'workload': name, 'what': what, 'value': round(value, 3),
              'bar': judge({'at_least': value, 'at_most': value},
                           bars.get(what) or {})}
@@ -185,7 +189,7 @@ def values(name, figures, bars):
 
 
 def judge(line, bar):
-    """Return what is asked for, and whether it was met."""
+    """Return the text of a bar with its result, or None without a bar."""
     met = {'per_second': lambda found, asked: found >= asked,
            'p99_ms': lambda found, asked: found <= asked,
            'floors': lambda found, asked: found <= asked,
@@ -200,7 +204,7 @@ def judge(line, bar):
 
 
 def percentile(times, percent):
-    """Return the least time that so many percent do not exceed."""
+    """Return the smallest time that this percentage does not exceed."""
     at = math.ceil(len(times) * percent / 100)
     return sorted(times)[max(at, 1) - 1]
 
@@ -223,7 +227,7 @@ def show_table(results, figures):
                         for value in result.values()))
     console = rich.console.Console()
     if not console.is_terminal:
-        # A file has no width to keep to.
+        # A file has no line width.
         console.width = 200
     console.print(table)
     for each in figures:

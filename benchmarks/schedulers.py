@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedulers in processes of their own, over hosts that all of them want.
+"""Schedulers in separate processes that compete for the same hosts.
 
-Each has the driver that a deployment has, with a table of hosts of its own,
-and what it does from time to time. The databases of the API and of the cells
-are files, which are only read; claims are where the store has them.
+Each has the driver of a deployment with its own host table and its periodic
+tasks. The API and cell databases are files, which are only read. The claims
+are in the claim store.
 """
 
 from concurrent import futures
@@ -28,28 +28,28 @@ from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.testing import builders
 from cellsched.wiring import services as assembly
 
-#: What each server has.
+#: The flavor of each server, and its resources.
 FLAVOR = {'vcpus': 1, 'memory_mb': 512, 'root_gb': 1}
 DEMAND = {'VCPU': 1, 'MEMORY_MB': 512, 'DISK_GB': 1}
 
-#: Servers that a host has room for, and how many of them it has at first.
+#: Servers that fit on a host, and the number of them at the start.
 PLACES, TAKEN = 256, 230
 
 CELLS = 2
 
-#: Nobody reports that hosts are up, however long this takes.
+#: No agent reports; hosts must stay up for as long as the benchmark takes.
 OPTIONS = '[DEFAULT]\nservice_down_time = 1000000\n'
 
 
 @contextlib.contextmanager
 def running(name, size):
-    """Yield a function that has schedulers fill the hosts, and a version.
+    """Yield a function that lets schedulers fill the hosts, and a version.
 
-    The function returns a :class:`outcomes.Round`, after which the hosts are
-    as they were.
+    The function returns a :class:`outcomes.Round`. After it the hosts are in
+    their initial state.
 
-    :param name: of the store
-    :param size: how much there is of everything
+    :param name: the name of the store
+    :param size: the numbers of schedulers, clients, hosts and rounds
     """
     kind = stores.kind(name)
     with contextlib.ExitStack() as stack:
@@ -71,7 +71,7 @@ def running(name, size):
 
 
 def fill_up(store, schedulers, observer, size):
-    """Have schedulers give away the last places; return how that went."""
+    """Let schedulers claim the last places; return the outcomes."""
     observer.send('look')
     for number, scheduler in enumerate(schedulers):
         scheduler.send(len(range(number, size.clients, len(schedulers))))
@@ -95,7 +95,7 @@ def fill_up(store, schedulers, observer, size):
 
 
 def serve(pipe, given):
-    """Have clients ask a scheduler until they are refused."""
+    """Let clients request servers from a scheduler until they are refused."""
     name, files = given
     parts = assembly.Parts(loader.load(files=files, dirs=[]))
     parts.claims = stores.kind(name).counting(parts)
@@ -110,7 +110,7 @@ def serve(pipe, given):
     try:
         answer(pipe, driver, parts.claims)
     finally:
-        # What fails has to end, too.
+        # Stop the tasks after an error too.
         stopped.set()
         for task in tasks:
             task.join()
@@ -118,7 +118,7 @@ def serve(pipe, given):
 
 
 def answer(pipe, driver, store):
-    """Have as many clients ask as it is told, each time that it is."""
+    """Run the number of clients in each message; send their outcomes."""
     with contextlib.suppress(EOFError):
         while True:
             clients = pipe.recv()
@@ -136,11 +136,11 @@ def repeat(stopped, task, interval_s):
 
 
 def ask_until_refused(driver):
-    """Ask for one server after the other; return the outcomes.
+    """Request one server after the other; return the outcomes.
 
-    Who is told that the store is too busy asks again for the same one.
+    If the store is too busy, the client requests the same server again.
 
-    :returns: also how often that was
+    :returns: the outcomes, and how often the store was too busy
     """
     found, gave_up = [], 0
     while not found or found[-1].taken:
@@ -158,7 +158,7 @@ def ask_until_refused(driver):
 
 
 def ask(driver, consumer):
-    """Return the provider that one server gets, or None."""
+    """Return the provider of one server, or None."""
     request = builders.request(**FLAVOR)
     request.instance_uuid = consumer
     try:

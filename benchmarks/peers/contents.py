@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts of a deployment, written where Nova and Placement keep them.
+"""Hosts of a deployment in the databases of Nova and Placement.
 
-A host is its service and compute node in the database of its cell, its
-mapping in the API database, and its provider in Placement, with child
-providers where it has some. The hosts made here differ in size, and run
-nothing yet. They have no NUMA topology and no PCI devices, and their providers
-only the two traits that Nova's requests ask for, where real ones have dozens;
-what is used of a host is one consumer's, where real ones have one for each
-server: all of that is to the advantage of Nova.
+A host has a service and a compute node in the database of its cell, a mapping
+in the API database, and a provider in Placement, which can have child
+providers. The hosts differ in size and run no servers yet.
+
+Three simplifications are an advantage for Nova. The hosts have no NUMA
+topology and no PCI devices. Their providers have only the two traits that Nova
+requests, where real ones have dozens. The usage of a host belongs to one
+consumer, where real hosts have one for each server.
 """
 
 import datetime
@@ -28,7 +29,7 @@ import servers
 
 TRAITS = (os_traits.COMPUTE_NODE, os_traits.OWNER_NOVA)
 
-#: Resource class, what a host calls it, what is kept back, allocation ratio.
+#: Resource class, field of a host, reserved amount, allocation ratio.
 INVENTORIES = (
     ('VCPU', 'vcpus', 0, 4.0), ('MEMORY_MB', 'memory_mb', 512, 1.0),
     ('DISK_GB', 'local_gb', 0, 1.0))
@@ -117,7 +118,7 @@ def write_cell(url, hosts):
 def write_providers(url, hosts):
     """Write the providers of all hosts, with inventories and traits.
 
-    Placement knows their classes and traits already.
+    The resource classes and traits must already exist in Placement.
     """
     hosts = [host for members in hosts for host in members]
     providers = list(make_providers(hosts))
@@ -156,7 +157,7 @@ def write_providers(url, hosts):
 
 
 def make_providers(hosts):
-    """Yield the providers of hosts: id, that of the root, and what it has."""
+    """Yield the providers of hosts: id, id of the root, and contents."""
     ids = itertools.count(1)
     for host in hosts:
         root = next(ids)
@@ -173,26 +174,26 @@ def make_providers(hosts):
 
 
 def consumer(root):
-    """Return the uuid of whoever uses what is used of a host."""
+    """Return the uuid of the consumer of a host's usage."""
     return str(uuid.UUID(int=root, version=4))
 
 
 def known(url, model):
-    """Return the ids of resource classes or traits by their names."""
+    """Return the ids of resource classes or traits by name."""
     with servers.engine(url).connect() as connection:
         return dict(connection.execute(sqlalchemy.select(
             model.name, model.id)).all())
 
 
 def insert(url, rows):
-    """Insert rows by their models, and have them known to the planner."""
+    """Insert rows by model, and update the planner's statistics."""
     with servers.engine(url).connect() as connection:
         for model, values in rows.items():
             if values:
                 connection.execute(
                     sqlalchemy.insert(model.__table__), values)
             if values and 'id' in values[0]:
-                # What is made later has to go on behind these.
+                # Later rows must get ids after these.
                 table = model.__tablename__
                 connection.execute(sqlalchemy.text(
                     f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), "

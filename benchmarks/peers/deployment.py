@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's databases and Placement over PostgreSQL, for as long as is needed.
+"""Nova's databases and Placement over PostgreSQL.
 
-Each cell has a database of its own, all of them in one server; there is no
-broker, and notifications go nowhere, as is Nova's default. Services count as
-up however long this runs.
+Each cell has its own database; all databases are in one server. There is no
+broker, and notifications are not sent, which is Nova's default. Services stay
+up for as long as the benchmark takes.
 """
 
 import native  # noqa: F401
@@ -43,7 +43,7 @@ max_placement_results = {results}
 
 @dataclasses.dataclass(frozen=True)
 class Deployment:
-    """What runs, and where it is.
+    """A running deployment.
 
     :param conf: the path of ``nova.conf``
     """
@@ -55,13 +55,12 @@ class Deployment:
 
 @contextlib.contextmanager
 def deployed(hosts, results=1000, own=None, **placement):
-    """Run it, and have this process configured as Nova's scheduler there.
+    """Run a deployment, and configure this process as its scheduler.
 
     :param hosts: a list of hosts for each cell
-    :param results: how many candidates Nova asks Placement for at most
-    :param own: custom ``resource_classes`` and ``traits`` that they have
-    :param placement: more of how Placement is to be, as
-        :func:`servers.placement` takes it
+    :param results: the largest number of candidates in Nova's query
+    :param own: custom ``resource_classes`` and ``traits`` of the hosts
+    :param placement: further arguments of :func:`servers.placement`
     :returns: a :class:`Deployment`
     """
     with servers.placement(**placement) as (directory, postgres, server):
@@ -83,16 +82,16 @@ def configure(conf, postgres, placement, results):
 
 
 def read(conf):
-    """Have this process configured as Nova's scheduler."""
+    """Configure this process as Nova's scheduler."""
     config.parse_args(['nova-scheduler'], default_config_files=[str(conf)])
     objects.register_all()
 
 
 def fill(postgres, hosts):
-    """Make the tables, and write what is known of the hosts."""
+    """Create the tables, and write the hosts."""
     for database in ('main', 'api'):
         migration.db_sync(database=database)
-    # A database cannot be copied while someone is connected to it.
+    # A database with an open connection cannot be copied.
     main_db.get_engine().dispose()
     urls = []
     for number, members in enumerate(hosts):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the environment that Nova and Placement run in, and print its python.
+"""Create the environment of Nova and Placement, and print its Python.
 
-It is made once, in a directory outside the checkout, and made again when the
-requirements change. It needs nothing but Python.
+It is created once, in a directory outside the checkout, and again when the
+requirements change. It needs only Python.
 """
 
 import argparse
@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = HERE / 'requirements.txt'
 DEFAULT = pathlib.Path('~/.cache/cellsched/nova-34')
 
-#: Written last, with the requirements that were installed.
+#: The file with the installed requirements, which is written last.
 MARK = 'cellsched-requirements.txt'
 
 
@@ -40,12 +40,13 @@ def main(argv=None):
 
 
 def make(directory=DEFAULT):
-    """Return the python of an environment, which is made if it is not there.
+    """Return the Python of an environment; create it if it is missing.
 
-    Of several processes that ask for the same at once, one makes it.
+    If several processes call this at the same time, one creates it.
 
-    :raises ValueError: the directory is in the checkout, or something else
-    :raises subprocess.CalledProcessError: it could not be made
+    :raises ValueError: the directory is in the checkout, or is not an
+        environment
+    :raises subprocess.CalledProcessError: the installation failed
     """
     directory = pathlib.Path(directory).expanduser().resolve()
     checkout = HERE.parent.parent
@@ -71,14 +72,15 @@ def is_current(directory):
 def fill(directory, python):
     if (directory.exists() and any(directory.iterdir())
             and not (directory / 'pyvenv.cfg').exists()):
-        # It is about to be emptied.
+        # The directory would be emptied.
         raise ValueError(f'{directory}: expected an environment or nothing')
     venv.create(directory, clear=True)
-    # Settings of an environment around this one are not for that.
+    # Variables of a surrounding environment must not reach this one.
     env = {name: value for name, value in os.environ.items()
            if name not in ('PYTHONPATH', 'PYTHONHOME', 'VIRTUAL_ENV')}
-    # uv does it in a tenth of the time, and reads nothing of pip's
-    # configuration: where it is missing or fails, pip does it or says why not.
+    # 1. Install with uv, which takes a tenth of the time but does not read
+    #    pip's configuration.
+    # 2. If uv is missing or fails, install with pip, which prints the error.
     by_uv = subprocess.run(
         [sys.executable, '-m', 'uv', '--quiet', '--no-config', 'pip',
          'install', '--python', python, '--requirement', REQUIREMENTS],
@@ -89,7 +91,7 @@ def fill(directory, python):
 
 
 def fill_by_pip(python, env):
-    # What is not compiled here is when it is imported, which most is never.
+    # Modules are compiled on import instead; most are never imported.
     for args in (['ensurepip'], [
             'pip', 'install', '--quiet', '--no-compile',
             '--disable-pip-version-check', '--requirement', REQUIREMENTS]):

@@ -71,9 +71,10 @@ GROUP = {'uuid': str, 'policy': str, 'members': list, 'hosts': list,
 
 
 def load_hosts(path):
-    """Return what a file says of hosts.
+    """Return the hosts in a file.
 
-    :raises ValueError: names the file, the field and what was expected
+    :raises ValueError: the file is invalid; the text has the file, the field
+        and the expected value
     """
     contents = load(path, HOSTS)
     for number, aggregate in enumerate(contents['aggregates']):
@@ -94,9 +95,10 @@ def load_hosts(path):
 
 
 def load_request(path):
-    """Return what a file says of a request.
+    """Return the request in a file.
 
-    :raises ValueError: names the file, the field and what was expected
+    :raises ValueError: the file is invalid; the text has the file, the field
+        and the expected value
     """
     contents = load(path, REQUEST)
     check(contents['flavor'], FLAVOR, f'{path}: flavor')

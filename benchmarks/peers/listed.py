@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers to list, the same for every side."""
+"""The servers that both sides list."""
 
 import datetime
 import random
 import uuid
 
-#: When the first server was created; the next one follows in a second.
+#: The creation of the first server; the next follows after one second.
 BEGAN = datetime.datetime(2026, 1, 1)
 
-#: Rows that one statement inserts.
+#: Rows in one INSERT statement.
 CHUNK = 5000
 
 
 def rows(cells, servers):
-    """Return the servers of each cell, as wide as what an API creates."""
+    """Return the servers of each cell, with the columns that an API sets."""
     chance = random.Random(1)
     numbers = list(range(cells * servers))
     chance.shuffle(numbers)

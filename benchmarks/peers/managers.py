@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's manager of schedulers, and the one in its place."""
+"""Nova's scheduler manager, and the manager in its place."""
 
 from nova import thread_pool_factory
 
-#: Whose managers there are. That of this project needs ``PYTHONPATH`` as
-#: ``integrations/nova/tools/environment.py`` has it.
+#: The managers by name. That of this project needs the ``PYTHONPATH`` of
+#: ``integrations/nova/tools/environment.py``.
 NAMES = ('nova', 'ours')
 
 
 def start(name, hosts=()):
-    """Return a manager, started as Nova's service does it.
+    """Return a manager, started like in Nova's service.
 
-    :param hosts: a list for each cell, of those that it knows to run nothing,
-        as if all computes had told it
+    :param hosts: a list for each cell, of hosts that run no instances. The
+        manager knows this as if all compute services had reported it
     """
     if name == 'nova':
         from nova.scheduler import manager as scheduler
@@ -22,9 +22,9 @@ def start(name, hosts=()):
         from cellsched_nova import manager as scheduler
 
         manager = scheduler.ColumnSchedulerManager()
-    # So it is before processes are made of that of a service. It waits for
-    # the instances of all hosts, which are read in the background: that must
-    # not go on while something is timed.
+    # Nova's service does this before it forks. It waits until the instances
+    # of all hosts are read, which must not happen in the background while
+    # requests are timed.
     thread_pool_factory.reset_all_executors()
     manager.init_host(None)
     for members in hosts:

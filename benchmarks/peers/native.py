@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has Nova work with threads, as its scheduler does by default.
+"""Let Nova use threads, as its scheduler does by default.
 
-Import it before anything else of Nova.
+Import this module before any other module of Nova.
 """
 
 from nova import monkey_patch

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time the decisions of Nova's own HostManager; print one JSON object.
+"""Measure the decisions of Nova's HostManager; print one JSON object.
 
-Run this by the python that ``environment.py`` prints. It reads the files that
-``inputs.py`` describes and needs no database, broker or network: a decision
-is what ``get_filtered_hosts`` and ``get_weighed_hosts`` do with HostState
-objects that were built once before.
+Run this with the Python that ``environment.py`` prints. It reads the files
+that ``inputs.py`` describes. It needs no database, broker or network: a
+decision is a call of ``get_filtered_hosts`` and ``get_weighed_hosts`` with
+HostState objects that were created once before.
 
-What passes and the weights come of a decision of its own, taken at the time
-that the file of hosts names. The timed ones have the times of its services
-moved to the present, so that Nova's clock is not tampered with. Nothing below
-errors is logged, which is to Nova's advantage.
+The passed hosts and their weights come from a separate decision at the time in
+the file of hosts. For the measured decisions, the times of the services are
+moved to the present, so that Nova's clock does not have to be patched. Only
+errors are logged, which is an advantage for Nova.
 """
 
 import native  # noqa: F401
@@ -35,7 +35,7 @@ import inputs
 
 CONF = config.CONF
 
-#: These have the same names in the file and in a HostState.
+#: Names that are the same in the file and in a HostState.
 SAME = (
     'uuid', 'vcpus_total', 'vcpus_used', 'cpu_allocation_ratio',
     'total_usable_ram_mb', 'free_ram_mb', 'ram_allocation_ratio',
@@ -46,7 +46,7 @@ SAME = (
 
 
 class HostManager(host_manager.HostManager):
-    """One that knows of no cells, aggregates or instances but the file's."""
+    """A HostManager that knows only what is in the file."""
 
     def refresh_cells_caches(self):
         self.cells, self.enabled_cells, self.host_to_cell_uuid = {}, [], {}
@@ -60,7 +60,7 @@ class HostManager(host_manager.HostManager):
 
 def main(argv=None):
     args = parse(argv)
-    # Without a file of Nova's on this machine.
+    # Ignore configuration files of Nova on this machine.
     CONF([], project='nova', default_config_files=[], default_config_dirs=[])
     logging.basicConfig(level=logging.ERROR)
     objects.register_all()
@@ -107,7 +107,7 @@ def parse(argv):
 
 
 def configure(args):
-    """Set the options of Nova that were asked for."""
+    """Set the options of Nova from the arguments."""
     for option in args.option:
         name, equals, value = option.partition('=')
         group, point, name = name.rpartition('.')
@@ -160,7 +160,7 @@ def make_states(contents):
 
 
 def set_services(contents, states, now):
-    """Give the hosts their services, for a decision at another time."""
+    """Set the services of the hosts for a decision at a given time."""
     moved = now - contents['now']
     created = moment(now - 86400)
     for number, (host, state) in enumerate(
@@ -187,7 +187,7 @@ def moment(seconds):
 
 
 def make_request(request):
-    """Return a RequestSpec. Decisions may change it, so each has its own."""
+    """Return a new RequestSpec; a decision can change it."""
     flavor, image, group = (
         request['flavor'], request['image'], request['instance_group'])
     return objects.RequestSpec(
@@ -227,7 +227,7 @@ def verdict(manager, contents, states, request):
 
 
 def sample(manager, contents, states, request):
-    """Return how long one decision takes in seconds."""
+    """Return the seconds of one decision."""
     set_services(contents, states, time.time())
     spec = make_request(request)
     start = time.perf_counter()

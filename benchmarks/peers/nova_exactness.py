@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Have several of Nova's schedulers give away the last places of few hosts.
+"""Let several of Nova's schedulers claim the last places of a few hosts.
 
-Run this by the python that ``environment.py`` prints. It starts PostgreSQL
-and Placement for itself, and a process for each scheduler, in which clients
-are threads that call Nova's own SchedulerManager, or the one in its place; see
-``nova_select.py`` for what runs. It prints a line of JSON with the versions
-once all are ready, and another one for each line that it reads: what became of
-all requests, how many places there were, how often a claim was refused because
-others were faster, and how many units were taken above what there is in the
-worst state that was seen. Then what was taken is given back as Nova does it,
-by a DELETE for each server, which changes no provider's generation.
+Run this with the Python that ``environment.py`` prints. It starts PostgreSQL
+and Placement, and a process for each scheduler. In it, clients are threads
+that call Nova's SchedulerManager, or the manager in its place;
+``nova_select.py`` describes what runs.
+
+It prints a line of JSON with the versions when all processes are ready. Then
+it prints a line for each line that it reads: the outcomes of all requests, the
+number of places, the number of claims refused because another claim was
+faster, and the units in use above the capacity in the worst observed state.
+After that it releases the claims as Nova does, with a DELETE for each server,
+which does not change the generation of a provider.
 """
 
 import native  # noqa: F401
@@ -36,10 +38,10 @@ import nova_select
 import oversold
 import servers
 
-#: Servers that a host has room for, and how many of them it has at first.
+#: Servers that fit on a host, and the number of them at the start.
 PLACES, TAKEN = 256, 230
 
-#: What each server has, and what hosts have for so many of them.
+#: The flavor of each server, and a host for this number of servers.
 FLAVOR = {'vcpus': 1, 'memory_mb': 512, 'root_gb': 1}
 HOST = {'vcpus': PLACES // 4, 'memory_mb': 2 ** 19 + 512, 'local_gb': 10_000,
         'used': {'VCPU': TAKEN, 'MEMORY_MB': TAKEN * 512, 'DISK_GB': TAKEN},
@@ -47,7 +49,7 @@ HOST = {'vcpus': PLACES // 4, 'memory_mb': 2 ** 19 + 512, 'local_gb': 10_000,
 
 CELLS = 2
 
-#: Seconds between two looks at what is taken.
+#: Seconds between two checks of the observer.
 INTERVAL_S = 0.02
 
 
@@ -72,12 +74,12 @@ def main(argv=None):
 
 
 def run(args):
-    """Run all; lines of the input say when."""
+    """Run a round for each line of the input."""
     hosts = make_hosts(args.hosts)
     with contextlib.ExitStack() as stack:
         there = stack.enter_context(deployment.deployed(
             hosts, options=args.options))
-        # What is refused is to be for want of room, on slow machines too.
+        # On slow machines too, only a lack of capacity must refuse a claim.
         with open(there.conf, 'a', encoding='utf-8') as file:
             file.write('[cellsched]\nclaim_timeout = 300\n')
         workers = [stack.enter_context(worker(
@@ -141,13 +143,13 @@ def fill_up(workers, database, hosts):
             'conflicts': sum(each['conflicts'] for each in said),
             'places': {host['uuid']: PLACES - TAKEN
                        for members in hosts for host in members},
-            # What an allocation takes is a whole number.
+            # The amounts of allocations are whole numbers.
             'oversold': round(max(seen))}
 
 
 @contextlib.contextmanager
 def observed(database):
-    """Yield a list of what is oversold, to which looks are added."""
+    """Yield a list to which the oversold units of each check are added."""
     seen, stopped = [], threading.Event()
 
     def look():
@@ -171,7 +173,7 @@ def observed(database):
 
 
 def serve(args):
-    """Be a scheduler whose clients ask when the input says so."""
+    """Run a scheduler; its clients send requests for each input line."""
     deployment.read(args.serve)
     manager = managers.start(args.managers[0])
     conflicts = count_conflicts(manager.placement_client)
@@ -196,7 +198,7 @@ def serve(args):
 
 
 def count_conflicts(client):
-    """Return a list to which each refusal of a claim is added."""
+    """Return a list to which each refused claim is added."""
     conflicts = []
 
     def counted(send):
@@ -208,16 +210,16 @@ def count_conflicts(client):
 
         return counting
 
-    # Nova claims for one server by itself, and this project for any number.
+    # Nova claims one server per request, this project several.
     client.put, client.post = counted(client.put), counted(client.post)
     return conflicts
 
 
 def ask_until_refused(manager, ctxt):
-    """Ask for one server after the other; return the outcomes.
+    """Request one server after the other; return the outcomes.
 
-    Each has when it began and ended, the host's provider, whether there was
-    one, and the server.
+    An outcome has the start, the end, the host's provider or None, whether
+    there was a host, and the server's uuid.
     """
     found = []
     while not found or found[-1][3]:
@@ -230,7 +232,7 @@ def ask_until_refused(manager, ctxt):
                 return_objects=True, return_alternates=True)
             provider = chosen.compute_node_uuid
         except oslo_messaging.ExpectedException:
-            # So is NoValidHost wrapped for the caller of the service.
+            # The service wraps NoValidHost in this for its callers.
             provider = None
         found.append((start, time.perf_counter(), provider,
                       provider is not None, consumer))

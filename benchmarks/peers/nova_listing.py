@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time Nova's listing of the servers of several cells; print a JSON list.
+"""Measure Nova's listing of the servers of several cells; print a JSON list.
 
-Run this by the python that ``environment.py`` prints. The databases are files
-of SQLite with Nova's own tables; the servers are those of ``listed.py``. They
-have no faults, tags or metadata, and no more of each is asked for than its
-row, which is to Nova's advantage.
+Run this with the Python that ``environment.py`` prints. The databases are
+SQLite files with Nova's tables. The servers are those of ``listed.py``. They
+have no faults, tags or metadata, and only their rows are read, which is an
+advantage for Nova.
 """
 
 import native  # noqa: F401
@@ -57,7 +57,7 @@ def main():
 
 
 def prepare(directory, cells):
-    """Make the databases, and have Nova know the cells."""
+    """Create the databases, and map the cells."""
     config.parse_args(['benchmark'], default_config_files=[],
                       configure_db=False, init_rpc=False)
     CONF.set_override('connection', f'sqlite:///{directory}/api',
@@ -66,7 +66,7 @@ def prepare(directory, cells):
     api_db.configure(CONF)
     main_db.configure(CONF)
     objects.register_all()
-    # Registers the option that mappings' URLs are completed from.
+    # Registers the option that completes the URLs of mappings.
     oslo_messaging.get_rpc_transport(CONF, 'fake:///')
     api_models.BASE.metadata.create_all(
         sqlalchemy.create_engine(f'sqlite:///{directory}/api'))

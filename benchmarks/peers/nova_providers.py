@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time Nova's select_destinations over given hosts with child providers.
+"""Measure Nova's select_destinations on hosts with child providers.
 
-Run this by the python that ``environment.py`` prints, with a file that
-``providers.py`` wrote: ``hosts``, a list for each cell; ``size`` of the flavor
-of every request, and ``requests``, the extra specs of each by its name. What
-runs is as ``nova_select.py`` describes it. It prints one JSON object, a list
-of samples by request. A sample is the seconds of the ``whole``, of
-``candidates``, where Placement is asked for them, and of ``claim``; the host
-that was ``chosen``; the ``hosts`` that Placement named, and whether these are
-``all`` that it has.
+Run this with the Python that ``environment.py`` prints, and with a file from
+``providers.py``: ``hosts`` is a list for each cell, ``size`` the flavor of
+every request, and ``requests`` the extra specs of each request by name.
+``nova_select.py`` describes what runs.
+
+It prints one JSON object, a list of samples by request. A sample has the
+seconds of the ``whole`` request, of ``candidates``, which is the query to
+Placement, and of ``claim``. It also has the ``chosen`` host, the ``hosts``
+that Placement returned, and whether these are ``all`` matching hosts.
 """
 
 import native  # noqa: F401
@@ -40,7 +41,7 @@ def run(args):
     with nova_select.managing(
             hosts, args.placement_results, custom(hosts)) as manager:
         calls = Calls(manager.placement_client)
-        # Connects to everything.
+        # The first request opens all connections.
         nova_select.select(manager, 1, **given['size'])
         samples = {}
         for name, specs in given['requests'].items():
@@ -51,7 +52,7 @@ def run(args):
 
 
 def custom(hosts):
-    """Return the classes and traits that Placement must be told of."""
+    """Return the custom classes and traits to create in Placement."""
     children = [child for members in hosts for host in members
                 for child in host['children']]
     named = {'resource_classes': 'inventories', 'traits': 'traits'}
@@ -74,7 +75,7 @@ def sample(args, manager, calls, hosts, flavor):
 
 
 class Calls:
-    """Times calls of Placement's client, and keeps what they returned."""
+    """Measures calls of Placement's client, and stores their results."""
 
     def __init__(self, client):
         self.seconds, self.result = {}, {}
@@ -85,7 +86,7 @@ class Calls:
         def call(*args, **kwargs):
             start = time.perf_counter()
             self.result[name] = method(*args, **kwargs)
-            # A claim is tried again on another host where it is refused.
+            # A refused claim is retried on another host.
             self.seconds[name] = (self.seconds.get(name, 0.0)
                                   + time.perf_counter() - start)
             return self.result[name]

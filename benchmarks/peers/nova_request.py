@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print requests as Nova's conductor sends them, as one JSON object.
+"""Print requests in the form that Nova's conductor sends, as a JSON object.
 
-Run this by the python that ``environment.py`` prints. ``plain`` is of a server
-that asks for nothing special, ``full`` has every nested object that a request
-may have.
+Run this with the Python that ``environment.py`` prints. ``plain`` is a request
+for an ordinary server. ``full`` has every nested object of a request.
 """
 
 import native  # noqa: F401

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time the whole of Nova's select_destinations; print one JSON object.
+"""Measure complete calls of Nova's select_destinations; print a JSON object.
 
-Run this by the python that ``environment.py`` prints. It starts PostgreSQL
-and Placement for itself, as ``deployment.py`` describes it, and calls Nova's
-own SchedulerManager in process, as its service does for a message of the
-conductor: prefilters, allocation candidates of Placement over HTTP, host
-states from the databases of all cells, filters, weighers, one claim over HTTP
-for each server, alternates. What each host runs is known as when all computes
-have told it (``track_instance_changes``), so that it is not read.
+Run this with the Python that ``environment.py`` prints. It starts PostgreSQL
+and Placement as ``deployment.py`` describes. It calls Nova's SchedulerManager
+in this process, as Nova's service does for a message of the conductor:
+prefilters, allocation candidates from Placement over HTTP, host states from
+the databases of all cells, filters, weighers, one claim over HTTP for each
+server, and alternates. The instances of each host are already known, as if all
+compute services had reported them (``track_instance_changes``), and are not
+read.
 
-Allocations of a sample are taken back before the next. A first request, which
-connects to everything, is not among the samples.
+Allocations of a sample are deleted before the next sample. The first request,
+which opens all connections, is not a sample.
 """
 
 import native  # noqa: F401
@@ -39,7 +40,7 @@ def main(argv=None):
 
 
 def tell(function, args):
-    """Print what a function returns as JSON, and return the exit status."""
+    """Print the result of a function as JSON; return the exit status."""
     logging.basicConfig(level=logging.ERROR)
     try:
         print(json.dumps(function(args)))
@@ -47,7 +48,7 @@ def tell(function, args):
         print(f'{sys.argv[0]}: {exc}', file=sys.stderr)
         return 1
     except oslo_messaging.ExpectedException as exc:
-        # So is NoValidHost wrapped for the caller of the service.
+        # The service wraps NoValidHost in this for its callers.
         print(f'{sys.argv[0]}: {exc.exc_info[1]}', file=sys.stderr)
         return 1
     return 0
@@ -96,7 +97,7 @@ def run(args):
 
 @contextlib.contextmanager
 def managing(hosts, results, own=None):
-    """Yield Nova's manager over servers of its own, which know these hosts.
+    """Yield Nova's manager over new servers with these hosts.
 
     See :func:`deployment.deployed`.
     """
@@ -105,9 +106,9 @@ def managing(hosts, results, own=None):
 
 
 def select(manager, count, **flavor):
-    """Return how long a request takes in seconds, and the hosts it gets.
+    """Return the seconds of a request, and its hosts.
 
-    :param flavor: what differs from the usual flavor
+    :param flavor: fields that differ from the default flavor
     """
     ctxt = context.RequestContext('user', 'project', is_admin=True)
     uuids = [str(uuid.uuid4()) for _ in range(count)]
@@ -127,7 +128,7 @@ def select(manager, count, **flavor):
 
 
 def read(manager, hosts):
-    """Return how long it takes to get the states of all hosts."""
+    """Return the seconds to read the states of all hosts."""
     ctxt = context.get_admin_context()
     uuids = [host['uuid'] for members in hosts for host in members]
     start = time.perf_counter()

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time select_destinations of Nova's manager and of the one in its place.
+"""Measure select_destinations of Nova's manager and of the one in its place.
 
-Run this by the python that ``environment.py`` prints, with ``PYTHONPATH`` as
-``integrations/nova/tools/environment.py`` has it. It starts PostgreSQL and
-Placement, and for each manager a process, ``novas_place_manager.py``; what
-runs is as ``nova_select.py`` describes it. Both have the same configuration,
-with all options of this project as they are by default: hosts are read all
-the time while this one is timed.
+Run this with the Python that ``environment.py`` prints, and with the
+``PYTHONPATH`` of ``integrations/nova/tools/environment.py``. It starts
+PostgreSQL and Placement, and for each manager a process that runs
+``novas_place_manager.py``. ``nova_select.py`` describes what runs. Both
+managers have the same configuration, with the defaults of all options of this
+project: the manager of this project reads hosts continuously while it is
+measured.
 
-Each turn is one manager's, while the process of the other is stopped, and
-begins with a request that is not among the samples: who was stopped has to
-read what the other one did. It prints one JSON object: for each manager
-``samples``, the bytes of its ``memory`` at the end, and the seconds from its
-``start`` to its first answer.
+The managers take turns. While one runs, the process of the other is suspended.
+A turn begins with a request that is not a sample, because the resumed manager
+must read the changes of the other.
+
+The output is one JSON object. For each manager it has ``samples``, the bytes
+of ``memory`` at the end, and the seconds from the ``start`` of the process to
+its first answer.
 """
 
 import native  # noqa: F401
@@ -54,7 +57,7 @@ def main(argv=None):
 
 
 def run(args):
-    """Return what is told of each manager."""
+    """Return the samples, start and memory of each manager."""
     hosts = contents.make_hosts(args.hosts, args.cells)
     counts = {'nova': [args.nova] * args.turns,
               'ours': [args.ours // args.turns
@@ -62,7 +65,7 @@ def run(args):
                        for turn in range(args.turns)]}
     with contextlib.ExitStack() as stack:
         there = stack.enter_context(deployment.deployed(hosts))
-        # They start in this order, and have turns in it.
+        # They start and take turns in this order.
         started = {name: stack.enter_context(
             Manager(name, there.conf, args)) for name in managers.NAMES}
         for turn in range(args.turns):
@@ -74,7 +77,7 @@ def run(args):
 
 
 class Manager(contextlib.AbstractContextManager):
-    """The process of a manager, which is stopped but for its turns."""
+    """The process of a manager, which is suspended except in its turns."""
 
     def __init__(self, name, file, args):
         self.samples = []
@@ -93,7 +96,7 @@ class Manager(contextlib.AbstractContextManager):
         self._process.send_signal(signal.SIGSTOP)
 
     def __exit__(self, *exc_info):
-        # It ends with its input.
+        # The process ends at the end of its input.
         self._process.stdin.close()
         self._process.send_signal(signal.SIGCONT)
         try:
@@ -104,14 +107,14 @@ class Manager(contextlib.AbstractContextManager):
         self._process.stdout.close()
 
     def take_turn(self, count):
-        """Have it take so many samples, after one request that is none."""
+        """Take this number of samples, after one request that is not one."""
         self._process.send_signal(signal.SIGCONT)
         self._ask(1)
         self.samples += self._ask(count) if count else []
         self._process.send_signal(signal.SIGSTOP)
 
     def memory(self):
-        """Return how many bytes it has in memory."""
+        """Return the resident memory of the process in bytes."""
         status = pathlib.Path(f'/proc/{self._process.pid}/status').read_text()
         [kib] = [line.split()[1] for line in status.splitlines()
                  if line.startswith('VmRSS:')]

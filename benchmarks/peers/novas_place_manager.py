@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Be Nova's manager, or the one in its place, and time its requests.
+"""Run Nova's manager, or the one in its place, and measure its requests.
 
-``novas_place.py`` starts this. The first line that it prints, an empty list,
-says that a first request was answered; then, for each line of the input, a
-number, it prints so many samples: the seconds of the ``whole``, and of
-``placement``, which are those of all HTTP requests that the request itself
-waits for; how many ``requests`` these were; and how many other threads sent
-``beside``, since the last sample.
+``novas_place.py`` starts this. The first line of the output, an empty list,
+reports that the first request was answered. Then each input line is a number,
+and the answer is a list of this number of samples. A sample has the seconds of
+the ``whole`` request and of ``placement``, which are the HTTP requests that it
+waits for. It also has the number of these ``requests``, and the number of HTTP
+requests of other threads since the last sample, ``beside``.
 """
 
 import native  # noqa: F401
@@ -62,22 +62,23 @@ def say(what):
 
 
 class PlacementCalls:
-    """Times what a report client asks Placement.
+    """Measures the requests of a report client to Placement.
 
-    What threads ask that are not the one which made this counts as beside.
+    Requests from other threads than the one that created this are counted
+    separately.
     """
 
     def __init__(self, client):
         self._lock = threading.Lock()
         self._mine = threading.get_ident()
         self._seconds, self._requests, self._beside = 0.0, 0, 0
-        # Allocations are deleted between samples alone.
+        # DELETE is left out: allocations are deleted only between samples.
         for name in ('get', 'post', 'put'):
             setattr(client, name, self._timed(getattr(client, name)))
 
     @contextlib.contextmanager
     def counted(self):
-        """Yield a dictionary that says afterwards what there was."""
+        """Yield a dictionary that is filled at the end of the block."""
         found = {}
         self._seconds, self._requests = 0.0, 0
         yield found

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The question what Placement has given away above what there is."""
+"""The query for usage above the capacity in Placement's database."""
 
-#: How many VCPUs that are, in one state of its database.
+#: The number of oversold VCPUs, in one state of the database.
 OVERSOLD = """
     SELECT coalesce(sum(greatest(taken - has, 0)), 0) FROM (
         SELECT (total - reserved) * allocation_ratio AS has, (

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run Placement over PostgreSQL until the end of the input.
 
-Run this by the python that ``environment.py`` prints. Once it answers, a line
-of JSON says the ``url`` of Placement, where the token ``admin`` may all, that
-of its ``database``, and the ``version`` of both. A commit waits for the disk;
-for the rest options are as they are by default, or as they are told.
+Run this with the Python that ``environment.py`` prints. When Placement
+answers, it prints a line of JSON with the ``url`` of Placement, the URL of its
+``database``, and the ``version`` of both. The token ``admin`` has all rights.
+Commits wait for the disk. Other options have their defaults unless
+``--options`` sets them.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers that the peers need: PostgreSQL and Placement.
 
-Both listen on free ports of the loopback interface, keep what they have in a
-temporary directory, and are stopped by the ids of their processes.
+Both listen on free ports of the loopback interface and store their data in a
+temporary directory. They are stopped by the ids of their processes.
 """
 
 import contextlib
@@ -23,15 +23,14 @@ import sqlalchemy
 
 ADDRESS = '127.0.0.1'
 
-#: As they are by default, a commit waits for the disk.
+#: By default a commit waits for the disk.
 SETTINGS = {
     'listen_addresses': ADDRESS,
     'unix_socket_directories': '',
     'max_connections': '600',
 }
 
-#: So many processes of so many threads are no less than Placement can use on
-#: a small machine.
+#: Processes and threads of Placement, enough to use a small machine fully.
 WORKERS, THREADS = 2, 8
 
 PLACEMENT_CONFIGURATION = """\
@@ -45,7 +44,7 @@ max_overflow = 40
 
 
 class Server:
-    """A process of ours with a log of its own."""
+    """A process of this benchmark with its own log."""
 
     def start(self, args, directory, stop_signal, env=None):
         self.log = directory / 'log'
@@ -56,7 +55,7 @@ class Server:
                 stderr=log, env={**os.environ, **(env or {})})
 
     def wait(self, is_ready, timeout_s=120):
-        """Wait until it is ready, or stop it when it cannot be had."""
+        """Wait until the server is ready; stop it if it does not start."""
         deadline = time.monotonic() + timeout_s
         try:
             while not is_ready():
@@ -86,7 +85,7 @@ class PostgreSQL(Server):
         directory.mkdir()
         as_user = []
         if os.geteuid() == 0:
-            # It refuses to run as root.
+            # PostgreSQL refuses to run as root.
             as_user = ['setpriv', '--reuid=postgres', '--regid=postgres',
                        '--clear-groups']
             shutil.chown(directory, 'postgres', 'postgres')
@@ -118,7 +117,7 @@ class PostgreSQL(Server):
         return f'PostgreSQL {text.partition(" ")[0]}'
 
     def create(self, name, template='template0'):
-        """Make a database, and return its URL."""
+        """Create a database, and return its URL."""
         with self._engine.connect() as connection:
             connection.execution_options(isolation_level='AUTOCOMMIT')
             connection.execute(sqlalchemy.text(
@@ -127,10 +126,10 @@ class PostgreSQL(Server):
 
 
 class Placement(Server):
-    """Placement behind a server whose connections stay open.
+    """Placement behind a server that keeps connections open.
 
-    :param workers: how many processes there are, of so many ``threads``
-    :param options: more of its configuration
+    :param workers: the number of processes, each with ``threads`` threads
+    :param options: further text of its configuration
     """
 
     def __init__(self, directory, database, workers, threads, options):
@@ -138,7 +137,7 @@ class Placement(Server):
         file = directory / 'placement.conf'
         file.write_text(
             PLACEMENT_CONFIGURATION.format(url=database) + options)
-        # Of several processes that make the tables at once, some fail.
+        # If several processes create the tables at the same time, some fail.
         subprocess.run(
             [pathlib.Path(sys.executable).with_name('placement-manage'),
              '--config-file', file, 'db', 'sync'], check=True)
@@ -159,7 +158,7 @@ class Placement(Server):
         return f'Placement {found}'
 
     def create(self, kind, name):
-        """Create a custom one of ``resource_classes`` or ``traits``."""
+        """Create a custom resource class or trait."""
         urllib.request.urlopen(urllib.request.Request(
             f'{self.url}/{kind}/{name}', method='PUT', headers={
                 'X-Auth-Token': 'admin',
@@ -176,19 +175,19 @@ class Placement(Server):
 
 @contextlib.contextmanager
 def postgresql():
-    """Run PostgreSQL for a while, also if that is ended by SIGTERM.
+    """Run PostgreSQL, and stop it at the end or after SIGTERM.
 
-    Only the main thread can do that.
+    It sets a signal handler, so it works only in the main thread.
 
-    :returns: a directory that goes with it, and the server
+    :returns: a temporary directory, and the server
     """
     with contextlib.ExitStack() as stack:
-        # What was started must be stopped in that case, too.
+        # On SIGTERM, exit by an exception, so that the servers are stopped.
         before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         stack.callback(signal.signal, signal.SIGTERM, before)
         directory = pathlib.Path(stack.enter_context(
             tempfile.TemporaryDirectory()))
-        # The user that PostgreSQL runs as must reach its directory.
+        # The user who runs PostgreSQL needs access to its directory.
         directory.chmod(0o755)
         server = PostgreSQL(directory / 'postgres')
         stack.callback(server.stop)
@@ -197,9 +196,9 @@ def postgresql():
 
 @contextlib.contextmanager
 def placement(workers=WORKERS, threads=THREADS, options=''):
-    """Run Placement over PostgreSQL for a while, as :func:`postgresql` does.
+    """Run Placement over PostgreSQL, like :func:`postgresql`.
 
-    :returns: a directory that goes with both, PostgreSQL, and Placement
+    :returns: a temporary directory, PostgreSQL, and Placement
     """
     with postgresql() as (directory, postgres):
         server = Placement(

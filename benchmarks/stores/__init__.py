@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claim stores to be measured, with their servers, a module for each kind.
+"""The measured claim stores with their servers, a module for each kind.
 
-To add one, write a module with a class as ``base`` describes it, and name it
-in :data:`KINDS`. What it needs is imported when it is asked for, so that a
-store is measured where others are not installed.
+To add a store, write a module with a subclass of ``base.Kind``, and add it to
+:data:`KINDS`. Modules are imported on demand, so that a store can be measured
+while the requirements of others are missing.
 """
 
 import importlib
 
-#: Where the class of each is.
+#: The module and the class of each store.
 KINDS = {
     'sqlite': 'sql:SQLite',
     'postgresql': 'sql:PostgreSQL',
@@ -21,10 +21,10 @@ KINDS = {
 
 
 def kind(name):
-    """Return the kind of a name.
+    """Return the kind with this name.
 
-    :raises ValueError: there is none
-    :raises ImportError: something that it needs is not installed
+    :raises ValueError: there is no such kind
+    :raises ImportError: a requirement of the kind is not installed
     """
     if name not in KINDS:
         raise ValueError(f'{name}: expected one of {", ".join(KINDS)}')

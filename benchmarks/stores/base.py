@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of claim stores as they are measured."""
+"""Base classes of the measured claim stores."""
 
 import abc
 import contextlib
@@ -11,13 +11,13 @@ from cellsched.conf import loader
 from cellsched import exception
 from cellsched.wiring import services as assembly
 
-#: Whom all is for; ids of the length that Keystone's have.
+#: Ids with the length of Keystone's.
 PROJECT, USER = 'a' * 32, 'b' * 32
 
 
 @dataclasses.dataclass(frozen=True)
 class Take:
-    """The amounts that a new consumer takes of a provider."""
+    """The amounts that a new consumer claims from a provider."""
 
     consumer: str
     provider: str
@@ -25,49 +25,49 @@ class Take:
 
 
 class Refused(Exception):
-    """There is no room."""
+    """There is not enough capacity."""
 
 
 class Kind(abc.ABC):
-    """A kind of claim store, and its server.
+    """A kind of claim store with its server.
 
-    What a server's processes are told by is its address: a dictionary that
-    can be sent to another process, with ``options``, the part of a
-    configuration file that a store is made from.
+    The address of a server is a dictionary that can be sent to another
+    process. ``options`` is the part of a configuration file that configures
+    the store.
     """
 
-    #: How the same writes are done without this project.
+    #: The client and statements of the plain writes.
     plain_by: str
 
     @abc.abstractmethod
     def served(self):
         """Return a context manager that starts a server; gives its address.
 
-        It waits for the disk before it says that something is done.
+        The server waits for the disk before it confirms a write.
 
-        :raises tests.integration.serving.NotInstalled: it is not there
+        :raises tests.integration.serving.NotInstalled: it is not installed
         """
 
     @abc.abstractmethod
     def version(self, address):
-        """Return the name and the version of the server."""
+        """Return the name and version of the server."""
 
     def settle(self, address):
-        """Do what is to be done once hosts are known, if anything."""
+        """Prepare the server after the hosts were created, if necessary."""
 
     @abc.abstractmethod
     def counting(self, parts):
-        """Return the store of a process, as a :class:`CountingClaims`."""
+        """Return the store of a process as a :class:`CountingClaims`."""
 
     @abc.abstractmethod
     def plain(self, address):
-        """Return what does the same writes without this project."""
+        """Return the plain writer, a :class:`Plain`."""
 
     @contextlib.contextmanager
     def observer(self, address):
-        """Yield a function that looks at what is taken above what there is.
+        """Yield a function that measures the usage above the capacity.
 
-        It returns how many units that is, in one state that others can see.
+        It returns the number of units in one state that clients can see.
         """
         with opened(address) as parts:
             yield lambda: sum(
@@ -79,7 +79,7 @@ class Kind(abc.ABC):
 class Plain(abc.ABC):
     """The same writes as a store's, without this project.
 
-    :ivar lost: how many attempts were in vain, because others were faster
+    :ivar lost: failed attempts because another client was faster
     """
 
     def __init__(self):
@@ -87,28 +87,28 @@ class Plain(abc.ABC):
 
     @abc.abstractmethod
     def take(self, takes):
-        """Take all of them, in one transaction where there are such.
+        """Claim all of them, in one transaction if the server has these.
 
-        :raises Refused: one has no room
+        :raises Refused: one does not fit
         """
 
     @abc.abstractmethod
     def give_back(self, takes):
-        """Give back what was taken, which is not timed."""
+        """Release them; this is not timed."""
 
     def close(self):
-        """Close what it has opened."""
+        """Close the connections of this writer."""
 
 
 class CountingClaims:
-    """A store that counts what it was asked to take.
+    """A store that counts its batches and lost attempts.
 
-    :ivar outcomes: whether each batch was taken; the others were refused
+    :ivar outcomes: for each batch, True if it was claimed, False if refused
 
-    :param attempts: returns how often it has asked its server, where that is
-        once for each batch at least
-    :param lost: returns how many attempts were in vain and made again, where
-        that is known
+    :param attempts: returns the number of attempts, if the store makes at
+        least one for each batch
+    :param lost: returns the number of lost and repeated attempts, if it is
+        known
     """
 
     def __init__(self, store, attempts=None, lost=None):
@@ -129,17 +129,16 @@ class CountingClaims:
         return new
 
     def vain(self):
-        """Return how many attempts were in vain, or refused."""
+        """Return the number of attempts that were lost or refused."""
         return self.lost() + self.outcomes.count(False)
 
 
 def watch(client_class, notice):
-    """Have all clients of a class tell what they send, and the answer.
+    """Observe the requests and answers of all clients of a class.
 
-    What is returned ends that.
-
-    :param client_class: has the method ``send``
-    :param notice: is called with both
+    :param client_class: a class with the method ``send``
+    :param notice: is called with each request and its answer
+    :returns: a function that ends the observation
     """
     send = client_class.send
 
@@ -158,7 +157,7 @@ def watch(client_class, notice):
 
 @contextlib.contextmanager
 def opened(address):
-    """Yield the parts of a process, configured for a server."""
+    """Yield the components of a process that uses a server."""
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / 'benchmark.conf'
         file.write_text(address['options'], encoding='utf-8')

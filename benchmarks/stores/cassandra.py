@@ -16,13 +16,13 @@ from cellsched.claims.cassandra import options
 from cellsched.claims.cassandra import requests
 from stores import base
 
-# The servers that the tests start are good here too.
+# The test suite has the code to start the servers.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.integration import cassandra as server_  # noqa: E402
 from tests.integration import servers  # noqa: E402
 
-#: Where what is plain keeps a partition for each provider, as the store does.
+#: The table of the plain writes, with a partition for each provider.
 TABLE = """
     CREATE TABLE IF NOT EXISTS plain (
         provider text, consumer text, vcpu bigint STATIC,
@@ -54,7 +54,7 @@ class Cassandra(base.Kind):
             return f'Cassandra {row.release_version}'
 
     def settle(self, address):
-        # Several that make a table at a time are in each other's way.
+        # Clients that create a table at the same time disturb each other.
         with contextlib.closing(Plain(address['url'])) as plain:
             plain.execute(TABLE)
 
@@ -78,9 +78,9 @@ class Cassandra(base.Kind):
 
 
 class Plain(base.Plain):
-    """Reads what is used, and sets it where it still is that.
+    """Reads the usage, and sets it on condition that it has not changed.
 
-    Where it is not, the answer says what it is now.
+    If it has changed, the answer contains the current usage.
     """
 
     def __init__(self, url):
@@ -107,8 +107,8 @@ class Plain(base.Plain):
                 self.lost += 1
 
     def _set(self, take, seen):
-        """Return None, or what is used now if that is not what was seen."""
-        # Of a provider that nobody has written to there is no row.
+        """Return None, or the current usage if it is not the seen one."""
+        # A provider without any write has no row.
         seen = [None] * len(NAMES) if seen is None else [
             getattr(seen, name.lower()) for name in NAMES]
         batch = query.BatchStatement()
@@ -121,7 +121,7 @@ class Plain(base.Plain):
         return None if found[0] else found
 
     def give_back(self, takes):
-        """Leave it: nobody reads it, and there is room enough."""
+        """Do nothing: the rows are not read, and the capacity suffices."""
 
     def close(self):
         self._cluster.shutdown()

@@ -14,13 +14,13 @@ from cellsched.claims.etcd import client
 from cellsched.claims.etcd import protocol
 from stores import base
 
-# The servers that the tests start are good here too.
+# The test suite has the code to start the servers.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.integration import etcd  # noqa: E402
 from tests.integration import servers  # noqa: E402
 
-#: What keys of what is plain begin with, so that they are none of the store's.
+#: Prefix of the plain keys, so that they are not keys of the store.
 PREFIX = b'/plain'
 
 
@@ -55,14 +55,14 @@ class Etcd(base.Kind):
 
 
 def puts(request):
-    """Return what a request would put."""
+    """Return the puts of a request."""
     if not isinstance(request, protocol.Transaction):
         return []
     return [op for op in request.success if isinstance(op, protocol.Put)]
 
 
 class Plain(base.Plain):
-    """The puts of the store's own claims, on no condition."""
+    """The puts of the store's own claims, without conditions."""
 
     def __init__(self, address):
         super().__init__()
@@ -88,7 +88,7 @@ class Plain(base.Plain):
                     'value': encoded(own(op.value))}} for op in ops]})
 
     def _learned(self, resources):
-        """Return a consumer, a provider, and the puts of the store for it."""
+        """Return a consumer, a provider, and the store's puts for a claim."""
         consumer, provider = str(uuid.uuid4()), str(uuid.uuid4())
         seen = []
         end = base.watch(client.EtcdClient,
@@ -107,7 +107,7 @@ class Plain(base.Plain):
         return consumer.encode(), provider.encode(), ops
 
     def give_back(self, takes):
-        """Leave it: nobody reads it."""
+        """Do nothing: the keys are not read."""
 
 
 def encoded(data):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in Placement, and Placement's own by requests alone."""
+"""Claims in Placement, and the same requests without this project."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ import requests
 from peers.oversold import OVERSOLD
 from stores import base
 
-# What finds out whether it is installed is good here too.
+# The test suite has the code to find out what is installed.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.integration.nova import caller  # noqa: E402
@@ -32,13 +32,13 @@ endpoint_override = {url}
 HEADERS = {'X-Auth-Token': 'admin',
            'OpenStack-API-Version': 'placement 1.39'}
 
-#: A provider changed meanwhile: the same may be asked again.
+#: The error code if a provider changed meanwhile; the request can be repeated.
 CONCURRENT = 'placement.concurrent_update'
 
 
 class Placement(base.Kind):
 
-    #: Options of the server.
+    #: Options of Placement.
     options = ''
 
     plain_by = 'PUT /allocations/UUID by requests'
@@ -100,7 +100,7 @@ class Placement(base.Kind):
 
 
 class PlacementNoRetry(Placement):
-    """The same, where Placement does not repeat what lost to others."""
+    """Placement that does not repeat a conflicting update."""
 
     options = '[placement]\nallocation_conflict_retry_count = 1\n'
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims in SQL databases, and the same writes by drivers alone."""
+"""Claims in SQL databases, and the same writes with the drivers alone."""
 
 import contextlib
 import pathlib
@@ -17,13 +17,13 @@ from cellsched.claims.sql import schema
 from cellsched.db import session
 from stores import base
 
-# The servers that the tests start are good here too.
+# The test suite has the code to start the servers.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
 
 from tests.integration import mariadb  # noqa: E402
 from tests.integration import servers  # noqa: E402
 
-#: How the classes stand in what is plain, where ``?`` is a parameter.
+#: The plain statements, in which ``?`` is a parameter.
 INSERT = ('INSERT INTO allocations (consumer, ordinal, provider, '
           'resource_class, amount, project_id, user_id) VALUES ')
 TAKE = ('UPDATE inventories SET used = used + ? WHERE provider = ? '
@@ -35,7 +35,7 @@ NOTE = ('UPDATE providers SET consumers = consumers + ?, lane = ?, position '
         '= (SELECT position FROM feed_lanes WHERE lane = ?) WHERE uuid = ?')
 DELETE = 'DELETE FROM allocations WHERE consumer = ?'
 
-#: What is taken above what there is, however that is counted.
+#: Usage above the capacity, by the inventories and by the allocations.
 OVERSOLD = """
     SELECT i.capacity, i.used, COALESCE(SUM(a.amount), 0)
     FROM inventories i LEFT JOIN allocations a
@@ -44,9 +44,9 @@ OVERSOLD = """
 
 
 class SQL(base.Kind):
-    """Claims in a SQL database, which SQLAlchemy reaches by a URL."""
+    """Claims in a SQL database with a URL for SQLAlchemy."""
 
-    #: What the driver has for a parameter.
+    #: The parameter marker of the driver.
     mark = '%s'
 
     def counting(self, parts):
@@ -88,7 +88,7 @@ class PostgreSQL(SQL):
     label = 'PostgreSQL'
     plain_by = 'plain statements of psycopg2'
     ask_version = 'SHOW server_version'
-    #: What says that a transaction lost to another one.
+    #: Errors for a transaction that lost to another one.
     losses = (psycopg2.errors.DeadlockDetected,
               psycopg2.errors.SerializationFailure)
 
@@ -105,7 +105,7 @@ class PostgreSQL(SQL):
         """Do nothing: the driver begins with the first statement."""
 
     def settle(self, address):
-        """Tell the planner how large tables are, as autovacuum does later."""
+        """Update the planner's statistics, as autovacuum does later."""
         with contextlib.closing(self.connect(address)) as connection:
             connection.autocommit = True
             connection.cursor().execute('VACUUM ANALYZE')
@@ -149,7 +149,7 @@ class SQLite(SQL):
         connection = sqlite3.connect(
             address['url'].removeprefix('sqlite:///'), timeout=60,
             isolation_level=None)
-        # As the store has it: the log is on the disk with each commit.
+        # As in the store: each commit writes the log to the disk.
         connection.execute('PRAGMA synchronous = FULL')
         return connection
 
@@ -158,11 +158,11 @@ class SQLite(SQL):
 
 
 class CountingDatabase(session.Database):
-    """A database that counts transactions that write."""
+    """A database that counts writing transactions."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        # Threads may append at the same time.
+        # A list, because threads can append at the same time.
         self._begun = []
 
     def writer(self):
@@ -170,7 +170,7 @@ class CountingDatabase(session.Database):
         return super().writer()
 
     def reader(self):
-        # It is asked for what each_alone() gives.
+        # The base class calls each_alone(), which counts in this class.
         return super().each_alone()
 
     def each_alone(self):
@@ -178,7 +178,7 @@ class CountingDatabase(session.Database):
         return super().each_alone()
 
     def begun(self):
-        """Return how many there were."""
+        """Return the number of writing transactions."""
         return len(self._begun)
 
 
@@ -241,5 +241,5 @@ class Plain(base.Plain):
 
 
 def lane_of(consumer):
-    """Return the lane of the feed that the store would move."""
+    """Return the feed lane that the store would advance."""
     return zlib.crc32(consumer.encode()) % schema.LANES
