@@ -58,7 +58,7 @@ def run(parameters, repeat):
     for _ in range(repeat):
         with tempfile.TemporaryDirectory() as path:
             directory = pathlib.Path(path)
-            with (kept_to(parameters.get('cpu')),
+            with (pinned_to(parameters.get('cpu')),
                   deployment.Deployment(
                       directory / 'cells', cells, options=DURABLE) as world):
                 made.append(build(world, parameters, samples))
@@ -67,7 +67,7 @@ def run(parameters, repeat):
 
 
 @contextlib.contextmanager
-def kept_to(cpu):
+def pinned_to(cpu):
     """Pin this process to a CPU; None changes nothing."""
     usable = os.sched_getaffinity(0)
     if cpu is not None:

@@ -48,7 +48,7 @@ from tests.integration import servers  # noqa: E402
 
 OPTIONS = """\
 [DEFAULT]
-# Nobody reports that hosts are up, however long this takes.
+# No agent reports; hosts must stay up for as long as the benchmark takes.
 service_down_time = 1000000
 [scheduler]
 workers = 1
@@ -107,9 +107,10 @@ def select(parts, callers, calls):
             in parts.claims.claims_of(sum(uuids, [])).items()}
     if held != {consumer: node for answer in answers
                 for consumer, node in answer.items()}:
-        raise RuntimeError('what was answered is not what was claimed')
+        raise RuntimeError('the answers differ from the claims')
     if len(held) != len(callers) * calls:
-        raise RuntimeError(f'{len(held)} of {len(callers) * calls} have hosts')
+        raise RuntimeError(
+            f'{len(held)} of {len(callers) * calls} requests have hosts')
     parts.claims.release(held)
     return seconds
 
@@ -118,7 +119,7 @@ def call_nothing(callers, calls):
     """Return the seconds per empty call of a round."""
     seconds, answers = ask(callers, [calls for _ in callers])
     if answers != [{None}] * len(callers):
-        raise RuntimeError('nothing was answered with something')
+        raise RuntimeError('an empty call did not return None')
     return seconds
 
 
@@ -146,18 +147,19 @@ def child(function, files):
 def children(function, files, count):
     """Run a function in several processes, like :func:`child` in one."""
     with contextlib.ExitStack() as stack:
-        pipes = [stack.enter_context(begun(function, files))
+        pipes = [stack.enter_context(process_of(function, files))
                  for _ in range(count)]
-        for said in [pipe.recv() for pipe in pipes]:
-            if said != 'ready':
-                raise RuntimeError(f'{function.__name__} fails: {said}')
+        for answer in [pipe.recv() for pipe in pipes]:
+            if answer != 'ready':
+                raise RuntimeError(f'{function.__name__} fails: {answer}')
         yield pipes
 
 
 @contextlib.contextmanager
-def begun(function, files):
+def process_of(function, files):
     ours, theirs = FORKED.Pipe()
-    process = FORKED.Process(target=told, args=(function, theirs, files))
+    process = FORKED.Process(
+        target=run_reporting, args=(function, theirs, files))
     process.start()
     theirs.close()
     try:
@@ -168,7 +170,7 @@ def begun(function, files):
         process.kill()
 
 
-def told(function, pipe, files):
+def run_reporting(function, pipe, files):
     """Run a function; send its error to the pipe."""
     try:
         function(pipe, files)

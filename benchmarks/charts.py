@@ -44,9 +44,9 @@ def draw(rows):
 def draw_panel(axes, rows, column, label, scale):
     for number, store in enumerate(dict.fromkeys(
             row['store'] for row in rows)):
-        those = [row for row in rows if row['store'] == store]
-        axes.plot([row['schedulers'] for row in those],
-                  [value(row, column) for row in those],
+        points = [row for row in rows if row['store'] == store]
+        axes.plot([row['schedulers'] for row in points],
+                  [value(row, column) for row in points],
                   marker=MARKERS[number % len(MARKERS)], label=store,
                   linestyle='-' if number < COLOURS else '--')
     axes.set_xscale('log', base=2)

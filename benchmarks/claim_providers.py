@@ -79,7 +79,7 @@ def run(parameters, repeat):
                 if number:
                     samples[kind].append(spent)
         if store.consumers():
-            raise RuntimeError('not all that was claimed was released')
+            raise RuntimeError('some claims were not released')
     return samples
 
 

@@ -156,7 +156,7 @@ class Measurement:
                                for _ in range(count)]))
         starts, ends, each, lost = zip(*receive(clients))
         for client in clients:
-            client.send('give back')
+            client.send('release')
         receive(clients)
         return ((max(ends) - min(starts)) / (count * size * len(clients)),
                 [time for times in each for time in times], sum(lost))
@@ -165,7 +165,7 @@ class Measurement:
         """Let clients claim the last places of new hosts; add figures."""
         hosts = fill(self._store, count, PLACES)
         for host in hosts:
-            self._store.claim([of(base.Take(str(uuid.uuid4()), host, {
+            self._store.claim([of(base.PlainClaim(str(uuid.uuid4()), host, {
                 each: TAKEN * amount for each, amount in DEMAND.items()}))])
         self._observer.send('look')
         for client in clients:
@@ -188,11 +188,11 @@ def receive(clients):
 
     :raises RuntimeError: a client has failed
     """
-    said = [client.recv() for client in clients]
-    for each in said:
+    answers = [client.recv() for client in clients]
+    for each in answers:
         if isinstance(each, str):
             raise RuntimeError(each)
-    return said
+    return answers
 
 
 def fill(store, count, places):
@@ -205,9 +205,9 @@ def fill(store, count, places):
     return hosts
 
 
-def of(take):
-    """Return the claim of a take."""
-    return claims.Claim(take.consumer, take.provider, take.resources,
+def of(plain):
+    """Return the store's claim for a plain claim."""
+    return claims.Claim(plain.consumer, plain.provider, plain.resources,
                         project_id=base.PROJECT, user_id=base.USER)
 
 
@@ -235,13 +235,13 @@ def serve(pipe, given):
         pipe.send('ready')
         with contextlib.suppress(EOFError):
             while True:
-                way, wanted = pipe.recv()
+                way, targets = pipe.recv()
                 if way == 'last':
-                    pipe.send(client.take_last(wanted))
+                    pipe.send(client.claim_last(targets))
                     continue
-                pipe.send(client.take(way, wanted))
+                pipe.send(client.claim(way, targets))
                 pipe.recv()
-                pipe.send(client.give_back())
+                pipe.send(client.release())
         client.plain.close()
 
 
@@ -252,43 +252,44 @@ class Client:
         self.store, self.plain = store, plain
         self._taken, self._way = [], STORE
 
-    def take(self, way, batches):
+    def claim(self, way, batches):
         """Return the start, the end, the seconds of each batch, and losses."""
         self._way = way
         self._taken = [
-            [base.Take(str(uuid.uuid4()), host, DEMAND) for host in hosts]
+            [base.PlainClaim(str(uuid.uuid4()), host, DEMAND)
+             for host in hosts]
             for hosts in batches]
-        take = self.plain.take if way == PLAIN else self.store.claim
+        claim = self.plain.claim if way == PLAIN else self.store.claim
         given = self._taken if way == PLAIN else [
             list(map(of, takes)) for takes in self._taken]
         before = self._lost()
         times = [time.perf_counter()]
         for each in given:
-            take(each)
+            claim(each)
             times.append(time.perf_counter())
         return (times[0], times[-1],
                 [end - start for start, end in zip(times, times[1:])],
                 self._lost() - before)
 
-    def take_last(self, hosts):
+    def claim_last(self, hosts):
         """Claim until all hosts refuse; return outcomes and losses."""
-        left, found, before = list(hosts), [], self.store.lost()
-        while left:
-            host = random.choice(left)
-            claim = of(base.Take(str(uuid.uuid4()), host, DEMAND))
+        open_hosts, found, before = list(hosts), [], self.store.lost()
+        while open_hosts:
+            host = random.choice(open_hosts)
+            claim = of(base.PlainClaim(str(uuid.uuid4()), host, DEMAND))
             start = time.perf_counter()
             try:
                 self.store.claim([claim])
             except exception.ClaimRefused:
-                left.remove(host)
+                open_hosts.remove(host)
             found.append(outcomes.Outcome(
-                start, time.perf_counter(), host, host in left))
+                start, time.perf_counter(), host, host in open_hosts))
         return found, self.store.lost() - before
 
-    def give_back(self):
+    def release(self):
         takes = sum(self._taken, [])
         if self._way == PLAIN:
-            self.plain.give_back(takes)
+            self.plain.release(takes)
         else:
             self.store.release([take.consumer for take in takes])
 

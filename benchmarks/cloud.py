@@ -87,11 +87,11 @@ def groups_of(parameters):
     return aggregates, zones
 
 
-def table(said, kind=HostTable):
+def table(contents, kind=HostTable):
     """Return a host table of a document, and the host of each instance."""
-    hosts = said['hosts']
+    hosts = contents['hosts']
     aggregates = {each['id']: aggregate.HostAggregate(**each)
-                  for each in said['aggregates']}
+                  for each in contents['aggregates']}
 
     def column(name, of=lambda value: value):
         return [of(host[name]) for host in hosts]
@@ -137,8 +137,8 @@ def request_document(parameters):
         ``availability_zone``, ``hints``, and ``group`` with a policy and the
         number of ``members``
     """
-    said = dict(parameters)
-    group = said.pop('group', None)
+    fields = dict(parameters)
+    group = fields.pop('group', None)
     if group is not None:
         step = 997
         group = {'uuid': str(uuid.UUID(int=3)), 'policy': group['policy'],
@@ -147,25 +147,25 @@ def request_document(parameters):
                  'hosts': [f'host{number * step}'
                            for number in range(group['members'])],
                  'rules': {}}
-    image = said.pop('image', None)
+    image = fields.pop('image', None)
     return {
         'project_id': 'project', 'user_id': 'user',
         'image': None if image is None else {
             'id': str(uuid.UUID(int=2)), 'properties': image},
-        'availability_zone': said.pop('availability_zone', None),
-        'scheduler_hints': said.pop('hints', {}), 'instance_group': group,
+        'availability_zone': fields.pop('availability_zone', None),
+        'scheduler_hints': fields.pop('hints', {}), 'instance_group': group,
         'instance_uuid': str(uuid.UUID(int=2 ** 81)), 'ignore_hosts': [],
         'num_instances': 1,
         'flavor': {'name': 'medium', 'ephemeral_gb': 0, 'swap': 0,
-                   'extra_specs': {}, **said}}
+                   'extra_specs': {}, **fields}}
 
 
-def request(said):
+def request(contents):
     """Return the request object of a request document."""
-    group = said['instance_group']
+    group = contents['instance_group']
     return builders.request(
-        **said['flavor'], hints=said['scheduler_hints'],
-        image=said['image'] and dict(said['image']),
-        availability_zone=said['availability_zone'],
-        instance_uuid=said['instance_uuid'],
+        **contents['flavor'], hints=contents['scheduler_hints'],
+        image=contents['image'] and dict(contents['image']),
+        availability_zone=contents['availability_zone'],
+        instance_uuid=contents['instance_uuid'],
         **({'group': group} if group else {}))

@@ -89,15 +89,17 @@ class Commits:
             record = _RECORD.match(line)
             if record is None:
                 if line.startswith('rmgr:'):
-                    raise RuntimeError(f'pg_waldump says {line!r}')
+                    raise RuntimeError(
+                        f'unexpected output of pg_waldump: {line!r}')
                 # Other lines are not records.
                 continue
             kind, transaction, what = record.groups()
             if kind == 'Transaction' and what.startswith('COMMIT'):
                 parts = _PARTS.search(what)
-                mine = [transaction, *(parts[1].split() if parts else ())]
+                transactions = [
+                    transaction, *(parts[1].split() if parts else ())]
                 # A transaction writes to one database only.
-                found.update([wrote[each] for each in mine
+                found.update([wrote[each] for each in transactions
                               if each in wrote][:1])
                 continue
             for database, relation in _RELATION.findall(what):
@@ -133,11 +135,11 @@ class Floor:
 
     def commit_s(self, connections, seconds):
         """Return the seconds per commit with this number of connections."""
-        said = subprocess.run(
+        output = subprocess.run(
             [*self._program, '-c', str(connections), '-T', str(seconds),
              '-f', self._script, self._name],
             capture_output=True, text=True, check=True).stdout
-        return 1 / float(_RATE.search(said)[1])
+        return 1 / float(_RATE.search(output)[1])
 
 
 def connect(server, name='postgres'):
@@ -154,6 +156,6 @@ def program(server, name):
     path = pathlib.Path(server.program['postgres']).with_name(name)
     if not path.exists():
         raise FileNotFoundError(
-            f'{path} is not there; it comes with the Debian package '
+            f'{path} is not installed; it is in the Debian package '
             f'{servers.PostgreSQL.package}')
     return path

@@ -77,7 +77,7 @@ def decide(decision, hosts, request, instances):
         candidates = decision.recheck(request, candidates, row)
         ranking = decision.reweigh(request, candidates, ranking, row)
     if not ranking.top(1):
-        raise RuntimeError('no host passed: this times nothing')
+        raise RuntimeError('no host passed; expected at least one')
     return ranking
 
 

@@ -50,7 +50,7 @@ def select(driver, parameters):
     chosen = driver.select_destinations(
         context.admin(), request, uuids, alternates=2)
     if len(chosen) != len(uuids):
-        raise RuntimeError('not all of them were placed')
+        raise RuntimeError(f'{len(chosen)} of {len(uuids)} servers have hosts')
 
 
 def theirs(parameters):

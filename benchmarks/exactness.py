@@ -71,7 +71,7 @@ def main(argv=None):
         if getattr(args, name) < 1:
             parser.error(f'--{name}: expected a number above 0')
     if not all(0 < number <= args.clients for number in args.schedulers):
-        parser.error('--schedulers: expected numbers from 1 to that of '
+        parser.error('--schedulers: expected numbers from 1 to the number of '
                      'clients')
     try:
         rows, failed = measure(args)
@@ -84,19 +84,19 @@ def main(argv=None):
 
 def make_parser():
     parser = argparse.ArgumentParser(
-        description='Show how exact schedulers are that want the same hosts '
-                    'at a time.')
+        description='Measure whether concurrent schedulers use exactly the '
+                    'capacity of hosts.')
     parser.add_argument(
         '--store', action='append', choices=NAMES, default=[],
         metavar='NAME', dest='stores',
-        help='only this one; may be given several times '
+        help='measure only this store; can be given several times '
              f'({", ".join(NAMES)})')
     parser.add_argument(
         '--schedulers', type=numbers, default=[1, 4, 16], metavar='N,…',
-        help='how many schedulers there are (default 1,4,16)')
+        help='numbers of schedulers (default 1,4,16)')
     for name, default, meaning in (
             ('clients', 64, 'clients of all schedulers together'),
-            ('hosts', 8, 'hosts that they want'),
+            ('hosts', 8, 'hosts that the clients compete for'),
             ('rounds', 5, 'times to fill the hosts')):
         parser.add_argument(
             f'--{name}', type=int, default=default, metavar='N',
@@ -105,8 +105,8 @@ def make_parser():
         '-f', '--format', choices=FORMATS, default='table')
     parser.add_argument(
         '--directory', type=pathlib.Path, metavar='DIR',
-        help='write exactness.json, exactness.csv and exactness.svg there; '
-             'what they say of stores that are not measured now stays')
+        help='write exactness.json, exactness.csv and exactness.svg to this '
+             'directory; rows of stores that are not measured are kept')
     return parser
 
 
@@ -117,16 +117,16 @@ def numbers(text):
 def measure(args):
     """Return rows of figures, and whether a store could not be measured."""
     rows, failed = [], False
-    wanted = args.stores or NAMES
-    for store in wanted:
+    names = args.stores or NAMES
+    for store in names:
         try:
-            rows += measured(args, store, len(wanted))
+            rows += measured(args, store, len(names))
         except unavailable() as exc:
-            tell(f'{store}: skipped: {exc}')
+            report(f'{store}: skipped: {exc}')
             failed |= bool(args.stores)
         except RuntimeError as exc:
             # Continue with the other stores.
-            tell(f'{store}: failed: {exc}')
+            report(f'{store}: failed: {exc}')
             failed = True
         if args.directory is not None and rows:
             written = write(rows, args.directory)
@@ -141,16 +141,17 @@ def measured(args, store, stores):
     rows = []
     for schedulers in args.schedulers:
         if schedulers < least(store):
-            tell(f'{store}, schedulers: {schedulers}: skipped, as there are '
-                 f'{least(store)} kinds of them')
+            report(f'{store}, schedulers: {schedulers}: skipped; this store '
+                   f'needs at least {least(store)} schedulers')
             continue
         row = figures(store, Size(
             schedulers, args.clients, args.hosts, args.rounds))
         rows.append(row)
-        tell(f'{store} (one of {stores}), schedulers: {schedulers}: '
-             f'{row["claims_per_second"]} claims/s, '
-             f'{row["oversold"]} oversold, '
-             f'{row["refused_although_it_fitted"]} refused although it fitted')
+        report(f'{store} (one of {stores}), schedulers: {schedulers}: '
+               f'{row["claims_per_second"]} claims/s, '
+               f'{row["oversold"]} oversold, '
+               f'{row["refused_although_it_fitted"]} refused although they '
+               'fitted')
     return rows
 
 
@@ -167,7 +168,7 @@ def unavailable():
     return serving.NotInstalled, ImportError
 
 
-def tell(text):
+def report(text):
     """Print the progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
@@ -186,8 +187,8 @@ def figures(store, size):
         fill_up()
         rounds = []
         for number in range(size.rounds):
-            tell(f'{store}, schedulers: {size.schedulers}, '
-                 f'round {number + 1} of {size.rounds}')
+            report(f'{store}, schedulers: {size.schedulers}, '
+                   f'round {number + 1} of {size.rounds}')
             rounds.append(fill_up())
     return {'store': store, 'server': server, 'schedulers': size.schedulers,
             'clients': size.clients, 'hosts': size.hosts, **summary(rounds),
@@ -197,9 +198,9 @@ def figures(store, size):
 def summary(rounds):
     taken = [[each for each in round_.outcomes if each.taken]
              for round_ in rounds]
-    spent = sum(max(each.end for each in those)
-                - min(each.start for each in those) for those in taken)
-    times = [each.end - each.start for those in taken for each in those]
+    spent = sum(max(each.end for each in claims)
+                - min(each.start for each in claims) for claims in taken)
+    times = [each.end - each.start for claims in taken for each in claims]
     judged = [round_.judged() for round_ in rounds]
     return {
         'places': sum(sum(round_.places.values()) for round_ in rounds),

@@ -107,7 +107,7 @@ class World:
         self.api = assembly.api(
             conf, assembly.Parts(conf, reached=self._reached))
         stack.callback(self.api.close)
-        self._mine = threading.local()
+        self._local = threading.local()
         self.api.flavors.create(context.admin(), 'least', 1, 512, 1)
         self._callers = stack.enter_context(
             futures.ThreadPoolExecutor(CALLERS))
@@ -181,7 +181,7 @@ class World:
 
     def _reached(self, step):
         if step == 'Accept':
-            self._mine.accepted = time.time()
+            self._local.accepted = time.time()
 
     def _create(self, number):
         deadline = time.monotonic() + TIMEOUT_S
@@ -190,7 +190,7 @@ class World:
             try:
                 [uuid] = self.api.servers.create(
                     processes.USER, f'server{number}', 'least')
-                return uuid, (self._mine.accepted, time.monotonic() - start)
+                return uuid, (self._local.accepted, time.monotonic() - start)
             except (exception.DatabaseUnreachable,
                     exception.TransactionLost):
                 if time.monotonic() > deadline:
@@ -270,11 +270,11 @@ class AllKilled(Fault):
     program = ''
 
     def happen(self):
-        those = self.world.services(self.program)
-        for each in those:
+        services = self.world.services(self.program)
+        for each in services:
             each.kill()
         time.sleep(self.for_s)
-        start_all(those)
+        start_all(services)
         self.back = time.time()
 
     def measure(self):
@@ -298,14 +298,14 @@ class MessagesLost(Fault):
     conductors = 2
 
     def measure(self):
-        those = self.world.services('conductor')
-        for each in those:
+        services = self.world.services('conductor')
+        for each in services:
             each.kill()
         accepted = dict(call.result() for call in self.world.ask(
             self.servers, self.seconds))
         self.world.broker.kill()
         self.world.broker.start()
-        start_all(those[:self.conductors])
+        start_all(services[:self.conductors])
         back = time.time()
         self.world.wait_for(accepted)
         return {'back to ACTIVE': self.times(accepted, back)}
@@ -331,11 +331,11 @@ class BrokerFull(Fault):
         return {'create': [waited for _, waited in accepted.values()]}
 
 
-def start_all(those):
-    with futures.ThreadPoolExecutor(len(those)) as pool:
-        for started in [pool.submit(each.start) for each in those]:
+def start_all(services):
+    with futures.ThreadPoolExecutor(len(services)) as pool:
+        for started in [pool.submit(each.start) for each in services]:
             started.result()
-    for each in those:
+    for each in services:
         each.wait_for(r'has started as .*\n')
 
 

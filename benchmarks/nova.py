@@ -23,12 +23,12 @@ TOLERANCE = 1e-6
 
 
 def run(parameters, repeat):
-    said = cloud.document(parameters['cloud'])
-    asked = cloud.request_document(parameters['request'])
-    nova = ask_nova(said, asked, parameters.get('filters'))
+    hosts = cloud.document(parameters['cloud'])
+    request_document = cloud.request_document(parameters['request'])
+    nova = ask_nova(hosts, request_document, parameters.get('filters'))
     ours = decision.make(parameters.get('filters'))
-    table, located = cloud.table(said)
-    request = cloud.request(asked)
+    table, located = cloud.table(hosts)
+    request = cloud.request(request_document)
     samples = []
     for _ in range(repeat):
         samples.append(decision.timed(
@@ -37,15 +37,16 @@ def run(parameters, repeat):
     return {'decision': samples, 'nova': nova['samples']}
 
 
-def ask_nova(said, asked, names):
+def ask_nova(hosts, request_document, names):
     python = environment.make(environment.DEFAULT)
     script = pathlib.Path(__file__).parent / 'peers' / 'nova_decision.py'
     with tempfile.TemporaryDirectory() as directory:
-        hosts = pathlib.Path(directory) / 'hosts.json'
-        hosts.write_text(json.dumps(said), encoding='utf-8')
-        request = pathlib.Path(directory) / 'request.json'
-        request.write_text(json.dumps(asked), encoding='utf-8')
-        command = [python, script, hosts, request, '--repeat',
+        hosts_file = pathlib.Path(directory) / 'hosts.json'
+        hosts_file.write_text(json.dumps(hosts), encoding='utf-8')
+        request_file = pathlib.Path(directory) / 'request.json'
+        request_file.write_text(
+            json.dumps(request_document), encoding='utf-8')
+        command = [python, script, hosts_file, request_file, '--repeat',
                    str(NOVA_REPEAT)]
         if names:
             command += ['--filters', ','.join(names)]
@@ -65,7 +66,7 @@ def compare(nova, table, ranking):
             'Nova, not the same ones')
     theirs = [nova['weights'][name] for name in names]
     most = max(1.0, *map(abs, theirs))
-    worst = max(abs(mine - their) / most for mine, their
+    worst = max(abs(weight - nova_weight) / most for weight, nova_weight
                 in zip(ranking.weights, theirs))
     if worst > TOLERANCE:
         raise RuntimeError(f'a weight differs by {worst:.1e} of the greatest')

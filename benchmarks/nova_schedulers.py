@@ -96,10 +96,10 @@ def variables(kind):
 def fill_up(process):
     process.stdin.write('\n')
     process.stdin.flush()
-    said = read(process)
+    answer = read(process)
     return outcomes.Round(
-        [outcomes.Outcome(*each) for each in said['outcomes']],
-        said['places'], said['conflicts'], said['oversold'])
+        [outcomes.Outcome(*each) for each in answer['outcomes']],
+        answer['places'], answer['conflicts'], answer['oversold'])
 
 
 def read(process):

@@ -32,21 +32,21 @@ MANAGERS = ('ours', 'nova')
 
 def run(parameters, repeat):
     """Return the samples of both managers, and the figures."""
-    said = ask(parameters, repeat)
-    samples = {name: [each['whole'] for each in said[name]['samples']]
+    results = ask(parameters, repeat)
+    samples = {name: [each['whole'] for each in results[name]['samples']]
                for name in MANAGERS}
     medians = {name: statistics.median(times)
                for name, times in samples.items()}
     figures = {'nova over ours': medians['nova'] / medians['ours']}
     for name in MANAGERS:
         figures.update({f'{name}, {what}': value for what, value
-                        in figures_of(said[name]).items()})
+                        in figures_of(results[name]).items()})
     return samples, figures
 
 
-def figures_of(said):
+def figures_of(result):
     """Return the figures of a manager by name."""
-    samples = said['samples']
+    samples = result['samples']
     whole, placement, asked, beside = (
         sum(each[name] for each in samples)
         for name in ('whole', 'placement', 'requests', 'beside'))
@@ -54,8 +54,8 @@ def figures_of(said):
         'share of Placement': placement / whole,
         'requests to Placement': asked / len(samples),
         'requests to Placement beside': beside / len(samples),
-        'memory, MiB': said['memory'] / 2 ** 20,
-        'start to first answer, s': said['start'],
+        'memory, MiB': result['memory'] / 2 ** 20,
+        'start to first answer, s': result['start'],
     }
 
 

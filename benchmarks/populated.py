@@ -73,19 +73,19 @@ def fill(made, directory, hosts, cells):
             cell_mappings.create(connection, mapping, made.clock.now())
             mapping = next(each for each in cell_mappings.list_all(connection)
                            if each.uuid == mapping.uuid)
-        mine = range(number * hosts // cells, (number + 1) * hosts // cells)
-        names = [f'host{host}' for host in mine]
+        members = range(number * hosts // cells, (number + 1) * hosts // cells)
+        names = [f'host{host}' for host in members]
         with made.database.writer() as connection:
             host_mappings.create_missing(
                 connection, names, mapping.id, made.clock.now())
         with made.targets.database(mapping).writer() as connection:
-            fill_cell(connection, mine, made.clock.now())
+            fill_cell(connection, members, made.clock.now())
     fill_claims(made, hosts)
 
 
-def fill_cell(connection, mine, now):
-    for start in range(0, len(mine), CHUNK):
-        chunk = mine[start:start + CHUNK]
+def fill_cell(connection, members, now):
+    for start in range(0, len(members), CHUNK):
+        chunk = members[start:start + CHUNK]
         connection.execute(sa.insert(models.services), [
             {'created_at': now, 'uuid': str(uuid.uuid4()),
              'host': f'host{host}', 'binary': 'nova-compute',

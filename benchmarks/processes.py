@@ -250,11 +250,13 @@ class World:
         accepted = self._accepted.at
         if self._ahead:
             active = self._awaited[uuid] = threading.Event()
-            mine = vars(self._accepted).setdefault('mine', collections.deque())
-            mine.append(active)
-            if (len(mine) >= self._ahead
-                    and not mine.popleft().wait(builds.TIMEOUT_S)):
-                raise RuntimeError(f'before {uuid}, one is not ACTIVE')
+            pending = vars(self._accepted).setdefault(
+                'pending', collections.deque())
+            pending.append(active)
+            if (len(pending) >= self._ahead
+                    and not pending.popleft().wait(builds.TIMEOUT_S)):
+                raise RuntimeError(
+                    f'a server before server {uuid} is not ACTIVE')
         return uuid, accepted
 
     def _wait_for(self, calls):

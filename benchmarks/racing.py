@@ -84,15 +84,15 @@ def main(argv=None):
 
 def parse(argv):
     parser = argparse.ArgumentParser(
-        description='Check that those who race take exactly what there is.')
+        description='Check that concurrent claims use exactly the capacity.')
     parser.add_argument(
         'stores', nargs='*', metavar='STORE',
-        help=f'by default all that are installed ({", ".join(NAMES)})')
+        help=f'default: all installed stores ({", ".join(NAMES)})')
     for name, default, meaning in (
-            ('processes', 16, 'that claim at a time'),
-            ('claims', 10_000, 'of all of them together'),
-            ('clients', 64, 'that want the last place of a host'),
-            ('rounds', 10, 'with a last place each')):
+            ('processes', 16, 'processes that claim at the same time'),
+            ('claims', 10_000, 'claims of all processes together'),
+            ('clients', 64, 'clients that claim the last place of a host'),
+            ('rounds', 10, 'rounds with one last place each')):
         parser.add_argument(f'--{name}', type=int, default=default,
                             metavar='N', help=f'{meaning} ({default})')
     parser.add_argument('-f', '--format', choices=FORMATS, default='text')
@@ -130,7 +130,7 @@ def race(name, size):
         found |= {f'last_{what}': value
                   for what, value in last.found.items()}
         found['wrong'] = sorted({
-            *many.wrong, *last.wrong, *afterwards(store, many, last)})
+            *many.wrong, *last.wrong, *differences(store, many, last)})
         return found
 
 
@@ -152,11 +152,11 @@ class Race:
         """Create hosts with this number of free places; return them."""
         hosts = claiming.fill(self._store, count, places * (TAKEN + 1))
         for host in hosts:
-            take = base.Take(str(uuid.uuid4()), host, {
+            plain = base.PlainClaim(str(uuid.uuid4()), host, {
                 each: places * TAKEN * amount
                 for each, amount in claiming.DEMAND.items()})
-            self._store.claim([claiming.of(take)])
-            self.fillers.add(take.consumer)
+            self._store.claim([claiming.of(plain)])
+            self.fillers.add(plain.consumer)
         self.hosts += hosts
         self._places = dict.fromkeys(hosts, places)
         return hosts
@@ -173,39 +173,39 @@ class Race:
         start = time.perf_counter()
         for number, client in enumerate(self._clients):
             client.send(parts[number::len(self._clients)])
-        told, repeats = zip(*sum(claiming.receive(self._clients), []))
+        found, repeats = zip(*sum(claiming.receive(self._clients), []))
         seconds = time.perf_counter() - start
         self._observer.send('stop')
         [(worst, looks)] = claiming.receive([self._observer])
-        won = {each.consumer for each in told if each.taken}
+        won = {each.consumer for each in found if each.taken}
         self.winners |= won
         places = sum(self._places.values())
-        judged = outcomes.Round([*told], self._places, 0, worst).judged()
+        judged = outcomes.Round([*found], self._places, 0, worst).judged()
         self.wrong |= {what for what, count in judged.items() if count}
         if len(won) != places:
-            self.wrong.add(f'{len(won)} of {places} places were taken')
+            self.wrong.add(f'{len(won)} of {places} places were claimed')
         for what, value in {
-                'claims': len(told), 'places': places, 'taken': len(won),
+                'claims': len(found), 'places': places, 'taken': len(won),
                 **judged, 'repeats': sum(repeats), 'looks': looks,
                 'seconds': seconds}.items():
             self.found[what] = round(self.found.get(what, 0) + value, 1)
         return self.found
 
 
-def afterwards(store, *races):
+def differences(store, *races):
     """Yield the differences between the store and the clients' answers."""
     hosts = [host for each in races for host in each.hosts]
     for usage in store.usages(providers=hosts).usages:
         if usage.used != usage.capacity:
-            yield f'{usage.used} of {usage.capacity} is taken in the end'
+            yield f'usage at the end: {usage.used} of {usage.capacity}'
     if any(map(store.recount, hosts)):
-        yield 'figures are not what claims add up to'
-    told = set().union(*(each.winners | each.fillers for each in races))
+        yield 'the usage is not the sum of the claims'
+    granted = set().union(*(each.winners | each.fillers for each in races))
     listed = {consumer for page in listing.pages(store, PAGE)
               for consumer in page}
-    if listed != told:
-        yield (f'{len(told - listed)} who were told of a place have none, '
-               f'and {len(listed - told)} have one who were told of none')
+    if listed != granted:
+        yield (f'{len(granted - listed)} granted claims are missing, and '
+               f'{len(listed - granted)} claims exist that were not granted')
 
 
 # Processes and threads.
@@ -222,7 +222,7 @@ def started(name, count):
             yield (store, lambda: None,
                    stack.enter_context(threads(serve, store, count)),
                    *stack.enter_context(threads(
-                       look_out, lambda: excess(store), 1)))
+                       observe_usage, lambda: excess(store), 1)))
             return
         kind = stores.kind(name)
         address = stack.enter_context(kind.served())
@@ -240,7 +240,7 @@ def threads(function, given, count):
     with futures.ThreadPoolExecutor(count) as pool:
         pipes = [multiprocessing.Pipe() for _ in range(count)]
         for _, theirs in pipes:
-            pool.submit(calls.told, function, theirs, given)
+            pool.submit(calls.run_reporting, function, theirs, given)
         ours = [each for each, _ in pipes]
         try:
             for each in ours:
@@ -279,11 +279,11 @@ def claim_all(store, parts):
 
 def claim(store, host):
     """Return the outcome of a claim, and the number of repeats."""
-    take = base.Take(str(uuid.uuid4()), host, claiming.DEMAND)
+    plain = base.PlainClaim(str(uuid.uuid4()), host, claiming.DEMAND)
     start = time.perf_counter()
     for repeats in itertools.count():
         try:
-            store.claim([claiming.of(take)])
+            store.claim([claiming.of(plain)])
             taken = True
         except exception.ClaimRefused:
             taken = False
@@ -291,17 +291,17 @@ def claim(store, host):
             # The store gave up because other claims were faster.
             continue
         return outcomes.Outcome(
-            start, time.perf_counter(), host, taken, take.consumer), repeats
+            start, time.perf_counter(), host, taken, plain.consumer), repeats
 
 
 def observe(pipe, given):
     """Observe in a separate process."""
     name, address = given
     with stores.kind(name).observer(address) as oversold:
-        look_out(pipe, oversold)
+        observe_usage(pipe, oversold)
 
 
-def look_out(pipe, oversold):
+def observe_usage(pipe, oversold):
     """Look for oversold units between two messages; send the worst state."""
     pipe.send('ready')
     with contextlib.suppress(EOFError):

@@ -28,7 +28,7 @@ def run(parameters, repeat):
     text = json.dumps(message)
     read = serializer.Serializer().deserialize_entity
     if not isinstance(read(None, message), objects.RequestSpec):
-        raise RuntimeError('no request was read: this times nothing')
+        raise RuntimeError('the message is not a RequestSpec')
     samples = {'reading': [], 'floor': []}
     for _ in range(repeat):
         samples['reading'].append(

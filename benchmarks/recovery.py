@@ -80,19 +80,19 @@ AROUND_S = 5.0
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        description='Tell for how long claims wait while a server fails.')
+        description='Measure how long claims wait while a server fails.')
     parser.add_argument('kind', choices=KINDS)
     parser.add_argument(
         '--fault', choices=FAULTS, default='restart',
-        help='restart: all is killed and started again; kill, hang: one node '
-             'is, or is stopped for a while (default restart)')
+        help='restart: kill and restart the server; kill: kill one node; '
+             'hang: suspend one node for a while (default restart)')
     parser.add_argument('--clients', type=int, default=8, metavar='N')
     parser.add_argument(
         '--timeout', type=float, default=10.0, metavar='S',
-        help='of one request to etcd or Cassandra (default 10)')
+        help='timeout of a request to etcd or Cassandra (default 10)')
     parser.add_argument(
         '--lasts', type=float, default=30.0, metavar='S',
-        help='how long one that is stopped does nothing (default 30)')
+        help='how long a node is suspended (default 30)')
     args = parser.parse_args(argv)
     make, store = KINDS[args.kind]
     with make() as server, contextlib.ExitStack() as stack:

@@ -23,7 +23,7 @@ from cellsched.testing import builders
 from cellsched.weighers import registry as weighers
 
 
-class Watchful(rows.BaseHostFilter):
+class CountingFilter(rows.BaseHostFilter):
     """A filter as written for Nova, which also counts the hosts it sees."""
 
     def __init__(self):
@@ -39,20 +39,20 @@ def run(parameters, repeat):
     """Return the samples of the three decisions, in alternation."""
     table, located = cloud.table(cloud.document(parameters['cloud']))
     request = cloud.request(cloud.request_document(parameters['request']))
-    names, by_row = parameters['filters'], Watchful()
+    names, by_row = parameters['filters'], CountingFilter()
     floor = make(names)
     expected = decision.choose(floor, table, located, request, 1)
 
-    def left(made):
+    def passing(made):
         hosts = table.view(builders.NOW, located)
         return len(made.candidates(hosts, request))
 
     decisions = {
         'floor': (floor, 0),
-        f'last, sees {left(floor)} hosts': (
-            make(names, last=by_row), left(floor)),
-        f'first, sees {left(make([]))} hosts': (
-            make(names, first=by_row), left(make([])))}
+        f'last, sees {passing(floor)} hosts': (
+            make(names, last=by_row), passing(floor)),
+        f'first, sees {passing(make([]))} hosts': (
+            make(names, first=by_row), passing(make([])))}
     samples = {what: [] for what in decisions}
     for _ in range(repeat):
         for what, (made, seen) in decisions.items():

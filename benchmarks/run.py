@@ -56,17 +56,17 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description='Run benchmarks.')
     parser.add_argument(
         '--workload', action='append', metavar='NAME', default=[],
-        help='run only this one; may be given several times')
+        help='run only this workload; can be given several times')
     parser.add_argument(
         '--repeat', type=int, metavar='N',
-        help='run each so many times instead of what it says itself')
+        help='number of runs of each workload (default: its own "repeat")')
     parser.add_argument(
         '--parameter', action='append', metavar='NAME=VALUE', default=[],
-        help='run with this one, in YAML, instead of what a workload says')
+        help='override a parameter of the workloads, with a value in YAML')
     parser.add_argument(
         '-f', '--format', choices=('table', 'json'), default='table')
     parser.add_argument(
-        '--list', action='store_true', help='name the workloads and stop')
+        '--list', action='store_true', help='list the workloads and exit')
     args = parser.parse_args(argv)
     try:
         workloads = load(args.workload)
@@ -152,8 +152,8 @@ def check_bars(path, bars):
                 or not all(isinstance(value, (int, float))
                            for value in bar.values())):
             raise ValueError(
-                f'{path.name}: bars: expected what is timed, and of each '
-                f'numbers for {" or ".join(BARS)}')
+                f'{path.name}: bars: expected names of measurements, each '
+                f'with numbers for {" or ".join(BARS)}')
 
 
 def summaries(name, samples, bars):

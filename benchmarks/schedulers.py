@@ -85,8 +85,8 @@ def fill_up(store, schedulers, observer, size):
         claim.provider for claim in held.get(each.consumer, ())
     ] != [each.provider]]
     if wrong:
-        raise RuntimeError(f'{len(wrong)} servers do not hold what their '
-                           'clients were told')
+        raise RuntimeError(f'{len(wrong)} servers have other claims than '
+                           'their clients received')
     store.release(winners)
     places = {populated.node(host): PLACES - TAKEN
               for host in range(size.hosts)}
@@ -123,11 +123,12 @@ def answer(pipe, driver, store):
         while True:
             clients = pipe.recv()
             driver.loader.refresh(context.admin())
-            before = store.vain()
+            before = store.unsuccessful()
             with futures.ThreadPoolExecutor(clients) as pool:
                 found, gave_up = zip(*pool.map(
                     lambda _: ask_until_refused(driver), range(clients)))
-            pipe.send((sum(found, []), store.vain() - before, sum(gave_up)))
+            pipe.send((sum(found, []), store.unsuccessful() - before,
+                       sum(gave_up)))
 
 
 def repeat(stopped, task, interval_s):
@@ -145,10 +146,10 @@ def ask_until_refused(driver):
     found, gave_up = [], 0
     while not found or found[-1].taken:
         consumer = str(uuid.uuid4())
-        start, provider, is_told = time.perf_counter(), None, False
-        while not is_told:
+        start, provider, answered = time.perf_counter(), None, False
+        while not answered:
             try:
-                provider, is_told = ask(driver, consumer), True
+                provider, answered = ask(driver, consumer), True
             except exception.DatabaseUnreachable:
                 gave_up += 1
         found.append(outcomes.Outcome(

@@ -23,10 +23,10 @@ MARK = 'cellsched-requirements.txt'
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        description='Make the environment of the peers, print its python.')
+        description='Create the environment of the peers; print its Python.')
     parser.add_argument(
         '--directory', type=pathlib.Path, default=DEFAULT, metavar='DIR',
-        help=f'where to keep it (default {DEFAULT})')
+        help=f'directory of the environment (default {DEFAULT})')
     args = parser.parse_args(argv)
     try:
         print(make(args.directory))
@@ -51,7 +51,8 @@ def make(directory=DEFAULT):
     directory = pathlib.Path(directory).expanduser().resolve()
     checkout = HERE.parent.parent
     if directory == checkout or checkout in directory.parents:
-        raise ValueError(f'{directory}: expected a place outside {checkout}')
+        raise ValueError(
+            f'{directory}: expected a directory outside {checkout}')
     python = directory / 'bin' / 'python'
     directory.parent.mkdir(parents=True, exist_ok=True)
     with open(directory.parent / f'.{directory.name}.lock', 'w') as lock:
@@ -73,7 +74,8 @@ def fill(directory, python):
     if (directory.exists() and any(directory.iterdir())
             and not (directory / 'pyvenv.cfg').exists()):
         # The directory would be emptied.
-        raise ValueError(f'{directory}: expected an environment or nothing')
+        raise ValueError(
+            f'{directory}: expected an environment or an empty directory')
     venv.create(directory, clear=True)
     # Variables of a surrounding environment must not reach this one.
     env = {name: value for name, value in os.environ.items()

@@ -85,12 +85,12 @@ def load_hosts(path):
         where = f'{path}: hosts[{number}]'
         check(host, HOST, where)
         if host['host'] in names:
-            raise ValueError(f'{where}: host: {host["host"]} is there twice')
+            raise ValueError(f'{where}: host: duplicate name {host["host"]}')
         names.add(host['host'])
         for aggregate in host['aggregates']:
             if aggregate not in ids:
                 raise ValueError(
-                    f'{where}: aggregates: there is no {aggregate!r}')
+                    f'{where}: aggregates: unknown id {aggregate!r}')
     return contents
 
 
@@ -125,10 +125,10 @@ def load(path, fields):
 
 def check(values, fields, where):
     if not isinstance(values, dict):
-        raise ValueError(f'{where}: expected fields and values')
+        raise ValueError(f'{where}: expected an object')
     for name, kinds in fields.items():
         if name not in values:
-            raise ValueError(f'{where}: {name}: is missing')
+            raise ValueError(f'{where}: {name}: missing')
         kinds = kinds if isinstance(kinds, tuple) else (kinds,)
         value = values[name]
         if not isinstance(value, kinds) or (

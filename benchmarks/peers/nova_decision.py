@@ -91,18 +91,18 @@ def main(argv=None):
 
 
 def parse(argv):
-    parser = argparse.ArgumentParser(description='Time decisions of Nova.')
+    parser = argparse.ArgumentParser(description="Measure Nova's decisions.")
     parser.add_argument('hosts', metavar='HOSTS.json')
     parser.add_argument('request', metavar='REQUEST.json')
     parser.add_argument(
-        '--filters', metavar='NAME,NAME', help='default: as Nova has it')
+        '--filters', metavar='NAME,NAME', help="default: Nova's default")
     parser.add_argument(
         '--weighers', metavar='NAME,NAME', default='all',
         help='classes, or "all" (default)')
     parser.add_argument('--repeat', type=int, default=5, metavar='N')
     parser.add_argument(
         '--option', action='append', default=[], metavar='GROUP.NAME=VALUE',
-        help='set an option of Nova; may be given several times')
+        help='set an option of Nova; can be given several times')
     return parser.parse_args(argv)
 
 

@@ -55,16 +55,16 @@ INTERVAL_S = 0.02
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        description="Have Nova's schedulers give away the last places.")
+        description="Let Nova's schedulers claim the last places of hosts.")
     for name, default in (('hosts', 8), ('schedulers', 1), ('clients', 64)):
         parser.add_argument(f'--{name}', type=int, default=default)
-    parser.add_argument('--options', default='', help='those of Placement')
+    parser.add_argument('--options', default='', help='options of Placement')
     parser.add_argument(
         '--managers', type=lambda text: text.split(','), default=['nova'],
-        metavar='NAME,…', help='whose managers schedulers have, in turn '
+        metavar='NAME,…', help='managers of the schedulers, in turn '
         f'({", ".join(managers.NAMES)}; default nova)')
     parser.add_argument('--serve', metavar='FILE',
-                        help='be a scheduler with this configuration')
+                        help='run a scheduler with this configuration')
     args = parser.parse_args(argv)
     if not set(args.managers) <= set(managers.NAMES):
         parser.error(f'--managers: expected some of '
@@ -77,22 +77,22 @@ def run(args):
     """Run a round for each line of the input."""
     hosts = make_hosts(args.hosts)
     with contextlib.ExitStack() as stack:
-        there = stack.enter_context(deployment.deployed(
+        deployed = stack.enter_context(deployment.deployed(
             hosts, options=args.options))
         # On slow machines too, only a lack of capacity must refuse a claim.
-        with open(there.conf, 'a', encoding='utf-8') as file:
+        with open(deployed.conf, 'a', encoding='utf-8') as file:
             file.write('[cellsched]\nclaim_timeout = 300\n')
         workers = [stack.enter_context(worker(
-            there.conf, args.managers[number % len(args.managers)],
+            deployed.conf, args.managers[number % len(args.managers)],
             len(range(number, args.clients, args.schedulers))))
             for number in range(args.schedulers)]
         for each in workers:
-            hear(each)
-        say({'version': f'Nova {version.version_string()}, '
-                        f'{there.placement.version()}, '
-                        f'{there.postgres.version()}'})
+            receive(each)
+        send({'version': f'Nova {version.version_string()}, '
+                         f'{deployed.placement.version()}, '
+                         f'{deployed.postgres.version()}'})
         for _ in sys.stdin:
-            say(fill_up(workers, there.postgres.url('placement'), hosts))
+            send(fill_up(workers, deployed.postgres.url('placement'), hosts))
 
 
 def make_hosts(count):
@@ -117,14 +117,14 @@ def worker(file, manager, clients):
             process.wait(60)
 
 
-def hear(process):
+def receive(process):
     line = process.stdout.readline()
     if not line:
         raise RuntimeError(f'a scheduler failed with {process.wait()}')
     return json.loads(line)
 
 
-def say(what):
+def send(what):
     print(json.dumps(what), flush=True)
 
 
@@ -132,15 +132,15 @@ def ask(workers, word):
     for each in workers:
         each.stdin.write(f'{word}\n')
         each.stdin.flush()
-    return [hear(each) for each in workers]
+    return [receive(each) for each in workers]
 
 
 def fill_up(workers, database, hosts):
     with observed(database) as seen:
-        said = ask(workers, 'go')
-    ask(workers, 'give back')
-    return {'outcomes': sum((each['outcomes'] for each in said), []),
-            'conflicts': sum(each['conflicts'] for each in said),
+        answers = ask(workers, 'go')
+    ask(workers, 'release')
+    return {'outcomes': sum((each['outcomes'] for each in answers), []),
+            'conflicts': sum(each['conflicts'] for each in answers),
             'places': {host['uuid']: PLACES - TAKEN
                        for members in hosts for host in members},
             # The amounts of allocations are whole numbers.
@@ -178,15 +178,15 @@ def serve(args):
     manager = managers.start(args.managers[0])
     conflicts = count_conflicts(manager.placement_client)
     ctxt = context.RequestContext('user', 'project', is_admin=True)
-    say('ready')
+    send('ready')
     taken = []
     for line in sys.stdin:
-        if line.strip() == 'give back':
+        if line.strip() == 'release':
             for consumer in taken:
                 manager.placement_client.delete_allocation_for_instance(
                     ctxt, consumer, force=True)
             taken = []
-            say('done')
+            send('done')
             continue
         conflicts.clear()
         with futures.ThreadPoolExecutor(args.clients) as pool:
@@ -194,7 +194,7 @@ def serve(args):
                 lambda _: ask_until_refused(manager, ctxt),
                 range(args.clients)), [])
         taken = [consumer for *_, got, consumer in found if got]
-        say({'outcomes': found, 'conflicts': len(conflicts)})
+        send({'outcomes': found, 'conflicts': len(conflicts)})
 
 
 def count_conflicts(client):

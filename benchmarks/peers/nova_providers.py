@@ -25,14 +25,14 @@ import nova_select
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        description='Time select_destinations of Nova over given hosts.')
+        description="Measure Nova's select_destinations on given hosts.")
     parser.add_argument('file', type=pathlib.Path)
     parser.add_argument('--repeat', type=int, default=3, metavar='N',
                         help='samples of each request (default 3)')
     parser.add_argument(
         '--placement-results', type=int, default=1000, metavar='N',
-        help='candidates to ask for at most (1000 as Nova does)')
-    return nova_select.tell(run, parser.parse_args(argv))
+        help="limit of allocation candidates (default 1000, as in Nova)")
+    return nova_select.print_result(run, parser.parse_args(argv))
 
 
 def run(args):

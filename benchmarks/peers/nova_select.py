@@ -36,10 +36,10 @@ import managers
 
 
 def main(argv=None):
-    return tell(run, parse(argv))
+    return print_result(run, parse(argv))
 
 
-def tell(function, args):
+def print_result(function, args):
     """Print the result of a function as JSON; return the exit status."""
     logging.basicConfig(level=logging.ERROR)
     try:
@@ -56,14 +56,14 @@ def tell(function, args):
 
 def parse(argv):
     parser = argparse.ArgumentParser(
-        description='Time select_destinations of Nova with Placement.')
+        description="Measure Nova's select_destinations with Placement.")
     for name, default, meaning in (
             ('hosts', 10000, 'hosts'), ('cells', 80, 'cells'),
             ('instances', 1, 'servers in a request'),
             ('repeat', 5, 'samples'),
             ('reading', 0, 'samples of reading the states of all hosts'),
             ('placement-results', 1000,
-             'candidates to ask for at most (1000 as Nova does)')):
+             "limit of allocation candidates")):
         parser.add_argument(
             f'--{name}', type=int, default=default, metavar='N',
             help=f'{meaning} (default {default})')
@@ -119,11 +119,11 @@ def select(manager, count, **flavor):
         return_alternates=True)
     elapsed = time.perf_counter() - start
     if len(selections) != count:
-        raise RuntimeError(f'{len(selections)} of {count} have a host')
+        raise RuntimeError(f'{len(selections)} of {count} servers have a host')
     for consumer in uuids:
         if not manager.placement_client.delete_allocation_for_instance(
                 ctxt, consumer, force=True):
-            raise RuntimeError(f'{consumer} had no allocation')
+            raise RuntimeError(f'server {consumer} had no allocation')
     return elapsed, [hosts[0].service_host for hosts in selections]
 
 
@@ -136,7 +136,7 @@ def read(manager, hosts):
         ctxt, uuids, None))
     elapsed = time.perf_counter() - start
     if len(states) != len(uuids):
-        raise RuntimeError(f'{len(states)} of {len(uuids)} were read')
+        raise RuntimeError(f'{len(states)} of {len(uuids)} hosts were read')
     return elapsed
 
 

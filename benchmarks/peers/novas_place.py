@@ -39,7 +39,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def main(argv=None):
     parser = argparse.ArgumentParser(
-        description='Time select_destinations of both managers.')
+        description='Measure select_destinations of both managers.')
     for name, default, meaning in (
             ('hosts', 10000, 'hosts'), ('cells', 80, 'cells'),
             ('instances', 1, 'servers in a request'),
@@ -53,7 +53,7 @@ def main(argv=None):
     for name, value in vars(args).items():
         if value < 1:
             parser.error(f'--{name}: expected a number above 0')
-    return nova_select.tell(run, args)
+    return nova_select.print_result(run, args)
 
 
 def run(args):
@@ -64,10 +64,10 @@ def run(args):
                        + (turn < args.ours % args.turns)
                        for turn in range(args.turns)]}
     with contextlib.ExitStack() as stack:
-        there = stack.enter_context(deployment.deployed(hosts))
+        deployed = stack.enter_context(deployment.deployed(hosts))
         # They start and take turns in this order.
         started = {name: stack.enter_context(
-            Manager(name, there.conf, args)) for name in managers.NAMES}
+            Manager(name, deployed.conf, args)) for name in managers.NAMES}
         for turn in range(args.turns):
             for name, manager in started.items():
                 manager.take_turn(counts[name][turn])
@@ -88,7 +88,7 @@ class Manager(contextlib.AbstractContextManager):
              '--instances', str(args.instances)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
-            self._hear()
+            self._receive()
             self.start_s = time.perf_counter() - began_at
         except BaseException:
             self.__exit__()
@@ -123,13 +123,13 @@ class Manager(contextlib.AbstractContextManager):
     def _ask(self, count):
         self._process.stdin.write(f'{count}\n')
         self._process.stdin.flush()
-        return self._hear()
+        return self._receive()
 
-    def _hear(self):
+    def _receive(self):
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(
-                f'a manager ended with {self._process.wait()}')
+                f'a manager exited with code {self._process.wait()}')
         return json.loads(line)
 
 

@@ -27,12 +27,12 @@ import nova_select
 
 def main():
     parser = argparse.ArgumentParser(
-        description='Time requests to a manager, as the input says.')
+        description='Measure requests to a manager; the input has numbers.')
     parser.add_argument('name', choices=managers.NAMES)
     parser.add_argument('file', type=pathlib.Path)
     for name in 'hosts', 'cells', 'instances':
         parser.add_argument(f'--{name}', type=int, required=True)
-    return nova_select.tell(run, parser.parse_args())
+    return nova_select.print_result(run, parser.parse_args())
 
 
 def run(args):
@@ -42,10 +42,10 @@ def run(args):
         args.name, contents.make_hosts(args.hosts, args.cells))
     calls = PlacementCalls(manager.placement_client)
     nova_select.select(manager, args.instances)
-    say([])
+    send([])
     count = 0
     for line in sys.stdin:
-        say([sample(manager, calls, args.instances)
+        send([sample(manager, calls, args.instances)
              for _ in range(int(line))])
         count += int(line)
     return count
@@ -57,7 +57,7 @@ def sample(manager, calls, instances):
     return {'whole': whole, **counted}
 
 
-def say(what):
+def send(what):
     print(json.dumps(what), flush=True)
 
 
@@ -70,7 +70,7 @@ class PlacementCalls:
 
     def __init__(self, client):
         self._lock = threading.Lock()
-        self._mine = threading.get_ident()
+        self._thread = threading.get_ident()
         self._seconds, self._requests, self._beside = 0.0, 0, 0
         # DELETE is left out: allocations are deleted only between samples.
         for name in ('get', 'post', 'put'):
@@ -98,7 +98,7 @@ class PlacementCalls:
 
     def _count(self, elapsed_s):
         with self._lock:
-            if threading.get_ident() == self._mine:
+            if threading.get_ident() == self._thread:
                 self._seconds += elapsed_s
                 self._requests += 1
             else:

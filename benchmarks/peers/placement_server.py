@@ -17,7 +17,7 @@ import servers
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument('--options', default='', help='those of Placement')
+    parser.add_argument('--options', default='', help='options of Placement')
     args = parser.parse_args()
     with servers.placement(options=args.options) as (_, postgres, placement):
         print(json.dumps({

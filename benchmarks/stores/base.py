@@ -16,7 +16,7 @@ PROJECT, USER = 'a' * 32, 'b' * 32
 
 
 @dataclasses.dataclass(frozen=True)
-class Take:
+class PlainClaim:
     """The amounts that a new consumer claims from a provider."""
 
     consumer: str
@@ -86,14 +86,14 @@ class Plain(abc.ABC):
         self.lost = 0
 
     @abc.abstractmethod
-    def take(self, takes):
+    def claim(self, takes):
         """Claim all of them, in one transaction if the server has these.
 
         :raises Refused: one does not fit
         """
 
     @abc.abstractmethod
-    def give_back(self, takes):
+    def release(self, takes):
         """Release them; this is not timed."""
 
     def close(self):
@@ -128,7 +128,7 @@ class CountingClaims:
         self.outcomes.append(True)
         return new
 
-    def vain(self):
+    def unsuccessful(self):
         """Return the number of attempts that were lost or refused."""
         return self.lost() + self.outcomes.count(False)
 
@@ -142,12 +142,12 @@ def watch(client_class, notice):
     """
     send = client_class.send
 
-    def told(self, request):
+    def observed(self, request):
         answer = send(self, request)
         notice(request, answer)
         return answer
 
-    client_class.send = told
+    client_class.send = observed
 
     def end():
         client_class.send = send

@@ -100,7 +100,7 @@ class Plain(base.Plain):
         self._session = self._cluster.connect(place.keyspace)
         self.execute = self._session.execute
 
-    def take(self, takes):
+    def claim(self, takes):
         for take in takes:
             seen = self.execute(READ, [take.provider]).one()
             while (seen := self._set(take, seen)) is not None:
@@ -120,7 +120,7 @@ class Plain(base.Plain):
         found = self.execute(batch).one()
         return None if found[0] else found
 
-    def give_back(self, takes):
+    def release(self, takes):
         """Do nothing: the rows are not read, and the capacity suffices."""
 
     def close(self):

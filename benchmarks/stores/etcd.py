@@ -71,7 +71,7 @@ class Plain(base.Plain):
             port=address['port'], timeout=60, api_path='/v3/')
         self._claim = None
 
-    def take(self, takes):
+    def claim(self, takes):
         for take in takes:
             if self._claim is None:
                 self._claim = self._learned(take.resources)
@@ -106,7 +106,7 @@ class Plain(base.Plain):
             parts.claims.release([consumer])
         return consumer.encode(), provider.encode(), ops
 
-    def give_back(self, takes):
+    def release(self, takes):
         """Do nothing: the keys are not read."""
 
 

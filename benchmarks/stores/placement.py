@@ -57,8 +57,8 @@ class Placement(base.Kind):
                 line = process.stdout.readline()
                 if not line:
                     raise RuntimeError('Placement does not start')
-                said = json.loads(line)
-                yield {**said, 'options': OPTIONS.format(url=said['url'])}
+                answer = json.loads(line)
+                yield {**answer, 'options': OPTIONS.format(url=answer['url'])}
             finally:
                 process.stdin.close()
                 process.wait(120)
@@ -114,7 +114,7 @@ class Plain(base.Plain):
         self._session = requests.Session()
         self._session.headers.update(HEADERS)
 
-    def take(self, takes):
+    def claim(self, takes):
         for take in takes:
             while not self._has_taken(take):
                 self.lost += 1
@@ -132,7 +132,7 @@ class Plain(base.Plain):
         answer.raise_for_status()
         return True
 
-    def give_back(self, takes):
+    def release(self, takes):
         for take in takes:
             self._session.delete(
                 f'{self._url}/allocations/{take.consumer}').raise_for_status()

@@ -191,7 +191,7 @@ class Plain(base.Plain):
         self._connection = kind.connect(address)
         self._cursor = self._connection.cursor()
 
-    def take(self, takes):
+    def claim(self, takes):
         while True:
             try:
                 self._kind.begin(self._cursor)
@@ -223,7 +223,7 @@ class Plain(base.Plain):
         self._execute(MOVE, lane)
         self._execute(NOTE, 1, lane, lane, take.provider)
 
-    def give_back(self, takes):
+    def release(self, takes):
         self._kind.begin(self._cursor)
         for take in sorted(takes, key=lambda take: take.provider):
             self._execute(DELETE, take.consumer)
