@@ -12,8 +12,8 @@ from cellsched.audit import claims as audit_claims
 from cellsched.audit import facts
 from cellsched.audit import repairs
 from cellsched.cells import maintenance
-from cellsched.conductor import lost_builds
 from cellsched.conductor import recoverer
+from cellsched.conductor import stalled_builds
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
@@ -153,7 +153,7 @@ class EmbeddedConductor:
                 parts.database, self.task, options.build_lease,
                 parts.builders, options.recovery_threads,
                 new_uuid=parts.new_uuid).run, options.recovery_interval),
-            (_lost_builds(parts).run, options.cast_check_interval),
+            (_stalled_builds(parts).run, options.cast_check_interval),
             (leaked.run, options.claims_check_interval),
             *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)]
 
@@ -182,15 +182,15 @@ def _task(
         notifier=parts.task_notifier)
 
 
-def _lost_builds(parts: ConductorParts) -> lost_builds.LostBuilds:
+def _stalled_builds(parts: ConductorParts) -> stalled_builds.StalledBuilds:
     conf = parts.conf
-    return lost_builds.LostBuilds(
+    return stalled_builds.StalledBuilds(
         parts.database, parts.cells, parts.gatherer, parts.targets,
         parts.compute,
         conductor_rpc.ConductorAPIs(
             conf.conductor.send_retries, conf.upgrade_levels.conductor,
             conductor_rpc.BUILD_INSTANCES),
-        lost_builds.RetryPolicy(
+        stalled_builds.RetryPolicy(
             conf.conductor.cast_timeout, conf.conductor.cast_attempts,
             conf.service_down_time), parts.builders)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from cellsched.conductor import network_leftovers
+from cellsched.conductor import network_cleanup
 from cellsched.conductor import service as conductor_service
-from cellsched.conductor import stranded_moves
+from cellsched.conductor import stalled_migrations
 from cellsched.conductor.tasks import build_instances
 from cellsched.conductor.tasks import move
 from cellsched.db import cell as cell_schema
@@ -63,10 +63,10 @@ def conductor(
         cell_schema.SCHEMA.check(parts.cell_database)
         endpoints.append(conductor_service.CellConductor(
             _build_instances(parts)))
-        periodic.append((network_leftovers.NetworkLeftovers(
+        periodic.append((network_cleanup.NetworkCleanup(
             parts.cell_database, _freeing(parts)).run,
             conf.conductor.network_sweep_interval))
-        periodic += _stranded_moves(parts)
+        periodic += _stalled_migrations(parts)
         parts.claims.check()
     return service.Service(parts, [rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints)],
@@ -86,13 +86,13 @@ def _moving(parts: ConductorServiceParts) -> conductor_service.MovingConductor:
         parts.task_notifier, parts.reached))
 
 
-def _stranded_moves(
+def _stalled_migrations(
     parts: ConductorServiceParts
 ) -> list[tuple[Callable[[], None], float]]:
     """Return what a conductor of a cell does of its own, and how often."""
     conf = parts.conf
     deadline_s = conf.conductor.move_deadline
-    return [(stranded_moves.StrandedMoves(
+    return [(stalled_migrations.StalledMigrations(
         parts.cell_database, parts.compute.get(parts.transports.get()),
         parts.claims, conf.host, deadline_s,
         conf.service_down_time).run, deadline_s / _LOOKS)]

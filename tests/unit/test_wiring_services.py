@@ -244,10 +244,10 @@ class TestRunning(assembling.AssemblyTestCase):
             self.assertEqual(endpoints, [
                 type(each).__name__ for each in server.dispatcher.endpoints
                 if type(each).__name__ != 'BaseAPI'])
-            above = ['Leases', 'Recoverer', 'LostBuilds', 'LeakedClaims']
+            above = ['Leases', 'Recoverer', 'StalledBuilds', 'LeakedClaims']
             self.assertEqual(
                 above * ('api' in databases_)
-                + ['NetworkLeftovers', 'StrandedMoves']
+                + ['NetworkCleanup', 'StalledMigrations']
                 * ('cell' in databases_),
                 [type(each[0].__self__).__name__
                  for each in service._periodic])

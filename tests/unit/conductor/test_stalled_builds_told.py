@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hosts and conductors are told of builds, and how long they have."""
 
-from cellsched.conductor import lost_builds
+from cellsched.conductor import stalled_builds
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message
 from cellsched.db.cell import models
@@ -12,14 +12,14 @@ from tests.unit.conductor import lost
 class TestRetryPolicy(base.base.TestCase):
 
     def test_time_doubles_with_each_try_up_to_a_bound(self):
-        policy = lost_builds.RetryPolicy(10, 9, 90)
+        policy = stalled_builds.RetryPolicy(10, 9, 90)
 
         self.assertEqual(
             [0, 10, 30, 70, 70, 70],
             [policy.more_s(casts) for casts in range(6)])
 
 
-class TestTold(lost.LostBuildsTestCase):
+class TestTold(lost.StalledBuildsTestCase):
 
     def test_conductor_is_told_of_the_whole_build(self):
         message = build_message.BuildMessage.read(self.kept)

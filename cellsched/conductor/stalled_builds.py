@@ -63,7 +63,7 @@ class _Found:
     is_host_up: bool
 
 
-class LostBuilds:
+class StalledBuilds:
     """Tells compute hosts again, or has a cell's conductor try the next one.
 
     In every cell: what a host was told of and did not begin is told again,

@@ -36,7 +36,7 @@ class HoldingExecutor(futurist.SynchronousExecutor):
         return future
 
 
-class TestRaces(lost.LostBuildsTestCase):
+class TestRaces(lost.StalledBuildsTestCase):
 
     def run_late(self, meanwhile):
         self.make_lost(executor=LateExecutor(meanwhile)).run()
@@ -116,15 +116,15 @@ class TestRaces(lost.LostBuildsTestCase):
 
     def test_cell_that_is_worked_on_is_not_looked_at_again(self):
         executor = HoldingExecutor()
-        lost_builds = self.make_lost(executor=executor)
+        stalled_builds = self.make_lost(executor=executor)
         for _ in range(3):
             self.wait()
-            lost_builds.run()
+            stalled_builds.run()
         [work] = executor.held
 
         work()
 
         self.assertEqual([('a1', self.uuid)], self.sent())
         self.wait(1000)
-        lost_builds.run()
+        stalled_builds.run()
         self.assertEqual(2, len(executor.held))

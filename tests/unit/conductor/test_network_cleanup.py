@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of servers that ended are taken back."""
 
-from cellsched.conductor import network_leftovers
+from cellsched.conductor import network_cleanup
 from cellsched import context
 from cellsched.db.cell import instances
 from cellsched.network import deallocation
@@ -15,13 +15,13 @@ from tests.unit.network import networks
 USER = context.member('user', 'project')
 
 
-class TestNetworkLeftovers(base.TestCase):
+class TestNetworkCleanup(base.TestCase):
 
     def setUp(self):
         super().setUp()
         self.cell = self.useFixture(databases.CellDatabase()).database
         self.network = networks.make(fake.FakeNetworks)
-        self.leftovers = network_leftovers.NetworkLeftovers(
+        self.leftovers = network_cleanup.NetworkCleanup(
             self.cell, deallocation.NetworkDeallocation(
                 self.network, self.cell, clock.FakeClock()), batch=2)
 

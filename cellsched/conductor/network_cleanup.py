@@ -11,7 +11,7 @@ from cellsched.network import deallocation
 LOG = log.getLogger(__name__)
 
 
-class NetworkLeftovers:
+class NetworkCleanup:
     """Finds servers of a cell that ended and still may have networks.
 
     A server that waits for a host is deleted by the API alone, which knows no

@@ -24,7 +24,7 @@ _Tell = Callable[
     [context.RequestContext, str, objects.Instance, str], None]
 
 
-class StrandedMoves:
+class StalledMigrations:
     """Finds moves of a cell that nobody works on, and ends them.
 
     The server's row says how. If it is where it was, the move is given up and

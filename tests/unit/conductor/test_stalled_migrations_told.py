@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which hosts are told of moves that are ended, and of what."""
 
-from cellsched.conductor import stranded_moves
+from cellsched.conductor import stalled_migrations
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
@@ -16,10 +16,10 @@ class TestCase(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.stranded = self.make_stranded()
+        self.stalled = self.make_stalled()
 
-    def make_stranded(self, **options):
-        return stranded_moves.StrandedMoves(
+    def make_stalled(self, **options):
+        return stalled_migrations.StalledMigrations(
             self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
             DOWN_S, **options)
 
@@ -113,7 +113,7 @@ class TestHosts(TestCase):
             self.clock.advance(DEADLINE_S + 1)
             self.report()
             self.clock.advance(late_s)
-            self.stranded.run()
+            self.stalled.run()
 
             self.assertEqual(expected, len(self.told))
             self.compute.sent.clear()
@@ -121,7 +121,7 @@ class TestHosts(TestCase):
     def test_host_that_shelves_is_told_again_when_it_is_due(self):
         self.accept(server_moves.SHELVE, dest_compute=None)
         self.run_late()
-        self.stranded.run()
+        self.stalled.run()
         self.assertEqual(1, len(self.told))
 
         self.run_late()
@@ -160,11 +160,11 @@ class TestLimits(TestCase):
     def test_so_many_moves_are_looked_at_each_time(self):
         for _ in range(3):
             self.accept(ask=False, status=server_moves.FINISHED)
-        stranded = self.make_stranded(moves_max=2)
+        stalled = self.make_stalled(moves_max=2)
 
         self.run_late(stranded)
         self.assertEqual(2, len(self.told))
-        stranded.run()
+        stalled.run()
         self.assertEqual(3, len(self.told))
 
     def test_late_claims_are_looked_for_as_long_as_a_move_may_take(self):
@@ -180,7 +180,7 @@ class TestLimits(TestCase):
                 mover.moves.consumer(self.uuid), self.there, {'VCPU': 1})])
             self.clock.advance(seconds)
 
-            self.stranded.run()
+            self.stalled.run()
 
             self.assertEqual(places, self.places)
             self.claims.release([mover.moves.consumer(self.uuid)])

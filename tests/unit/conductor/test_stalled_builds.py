@@ -20,7 +20,7 @@ from tests.unit.db import samples
 PATIENCE = lost.PATIENCE
 
 
-class TestLostBuilds(lost.LostBuildsTestCase):
+class TestStalledBuilds(lost.StalledBuildsTestCase):
 
     def test_host_that_was_told_just_now_has_its_time(self):
         self.clock.advance(59)

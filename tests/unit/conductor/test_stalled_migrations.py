@@ -4,7 +4,7 @@
 from amqp import exceptions as amqp_exc
 
 from cellsched.claims import moves
-from cellsched.conductor import stranded_moves
+from cellsched.conductor import stalled_migrations
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
@@ -15,18 +15,18 @@ from tests.unit.db import samples
 DEADLINE_S = 600
 
 
-class TestStrandedMoves(mover.MoverTestCase):
+class TestStalledMigrations(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.stranded = stranded_moves.StrandedMoves(
+        self.stalled = stalled_migrations.StalledMigrations(
             self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
             60)
 
     def run_late(self, late_s=DEADLINE_S + 1):
         self.clock.advance(late_s)
         self.report()
-        self.stranded.run()
+        self.stalled.run()
 
     def report(self, host='host1'):
         with self.cell.writer() as connection:
@@ -79,7 +79,7 @@ class TestStrandedMoves(mover.MoverTestCase):
             self.run_late(late_s)
             self.assertEqual(expected, self.sent())
         self.clock.advance(DEADLINE_S + 1)
-        self.stranded.run()
+        self.stalled.run()
         self.assertEqual([], self.sent())
 
     def test_server_that_is_shelved_goes_on(self):
