@@ -12,8 +12,7 @@ from cellsched.audit import claims as audit_claims
 from cellsched.audit import facts
 from cellsched.audit import repairs
 from cellsched.cells import maintenance
-from cellsched.conductor import recoverer
-from cellsched.conductor import stalled_builds
+from cellsched.conductor import recovery
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.context import RequestContext
 from cellsched.db import api as api_schema
@@ -149,7 +148,7 @@ class EmbeddedConductor:
             reader, parts.targets, parts.cell0, parts.clock, parts.conf.host))
         return [
             (self.task.leases.renew, options.build_lease / _RENEWALS),
-            (recoverer.Recoverer(
+            (recovery.Recoverer(
                 parts.database, self.task, options.build_lease,
                 parts.builders, options.recovery_threads,
                 new_uuid=parts.new_uuid).run, options.recovery_interval),
@@ -182,15 +181,15 @@ def _task(
         notifier=parts.task_notifier)
 
 
-def _stalled_builds(parts: ConductorParts) -> stalled_builds.StalledBuilds:
+def _stalled_builds(parts: ConductorParts) -> recovery.StalledBuilds:
     conf = parts.conf
-    return stalled_builds.StalledBuilds(
+    return recovery.StalledBuilds(
         parts.database, parts.cells, parts.gatherer, parts.targets,
         parts.compute,
         conductor_rpc.ConductorAPIs(
             conf.conductor.send_retries, conf.upgrade_levels.conductor,
             conductor_rpc.BUILD_INSTANCES),
-        stalled_builds.RetryPolicy(
+        recovery.RetryPolicy(
             conf.conductor.cast_timeout, conf.conductor.cast_attempts,
             conf.service_down_time), parts.builders)
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from cellsched.conductor import network_cleanup
+from cellsched.conductor import cell_recovery
 from cellsched.conductor import service as conductor_service
-from cellsched.conductor import stalled_migrations
 from cellsched.conductor.tasks import build_instances
 from cellsched.conductor.tasks import move
 from cellsched.db import cell as cell_schema
@@ -63,7 +62,7 @@ def conductor(
         cell_schema.SCHEMA.check(parts.cell_database)
         endpoints.append(conductor_service.CellConductor(
             _build_instances(parts)))
-        periodic.append((network_cleanup.NetworkCleanup(
+        periodic.append((cell_recovery.NetworkCleanup(
             parts.cell_database, _freeing(parts)).run,
             conf.conductor.network_sweep_interval))
         periodic += _stalled_migrations(parts)
@@ -92,7 +91,7 @@ def _stalled_migrations(
     """Return what a conductor of a cell does of its own, and how often."""
     conf = parts.conf
     deadline_s = conf.conductor.move_deadline
-    return [(stalled_migrations.StalledMigrations(
+    return [(cell_recovery.StalledMigrations(
         parts.cell_database, parts.compute.get(parts.transports.get()),
         parts.claims, conf.host, deadline_s,
         conf.service_down_time).run, deadline_s / _LOOKS)]

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched import clock
-from cellsched.conductor import recoverer
+from cellsched.conductor import recovery
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched import context
 from cellsched.db.api import models as api_models
@@ -303,7 +303,7 @@ class TestCase(base.TestCase):
 
     def recover(self, late_s: float = 0, **parts: Any) -> None:
         """Take up what lies about, as a conductor does at that time."""
-        recoverer.Recoverer(
+        recovery.Recoverer(
             self.later(late_s).database, self.task(late_s=late_s, **parts),
             60, futurist.SynchronousExecutor()).run()
 

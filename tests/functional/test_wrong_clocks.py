@@ -7,7 +7,7 @@ import futurist
 import sqlalchemy as sa
 
 from cellsched.clock import Clock
-from cellsched.conductor import recoverer
+from cellsched.conductor import recovery
 from cellsched.db.api import models
 from cellsched.db.cell import services
 from cellsched.db import session
@@ -184,7 +184,7 @@ class TestWrongClocks(base.TestCase):
         """Have a conductor that is ahead look for what lies about."""
         parts = self.world.parts(self.world.conf('api'), WRONG_S)
         self.addCleanup(parts.close)
-        recoverer.Recoverer(
+        recovery.Recoverer(
             parts.database, self.task(clock=parts.clock), 60,
             futurist.SynchronousExecutor()).run()
         self.seen = self.tries([uuid])

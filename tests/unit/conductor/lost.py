@@ -6,14 +6,14 @@ from concurrent import futures
 import futurist
 
 from cellsched.cells import gather
-from cellsched.conductor import stalled_builds
+from cellsched.conductor import recovery
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import services
 from cellsched.testing import clients
 from tests.unit.conductor import base
 from tests.unit.db import samples
 
-PATIENCE = stalled_builds.RetryPolicy(timeout_s=60, casts=3, down_s=90)
+PATIENCE = recovery.RetryPolicy(timeout_s=60, casts=3, down_s=90)
 
 
 class StalledBuildsTestCase(base.TestCase):
@@ -33,7 +33,7 @@ class StalledBuildsTestCase(base.TestCase):
         self.compute.clients.clear()
 
     def make_lost(self, **options):
-        return stalled_builds.StalledBuilds(
+        return recovery.StalledBuilds(
             self.database, self.registry(), self.gatherer, self.targets,
             self.compute, self.conductors, PATIENCE, **{
                 'executor': futurist.SynchronousExecutor(), **options})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of servers that ended are taken back."""
 
-from cellsched.conductor import network_cleanup
+from cellsched.conductor import cell_recovery
 from cellsched import context
 from cellsched.db.cell import instances
 from cellsched.network import deallocation
@@ -21,7 +21,7 @@ class TestNetworkCleanup(base.TestCase):
         super().setUp()
         self.cell = self.useFixture(databases.CellDatabase()).database
         self.network = networks.make(fake.FakeNetworks)
-        self.leftovers = network_cleanup.NetworkCleanup(
+        self.leftovers = cell_recovery.NetworkCleanup(
             self.cell, deallocation.NetworkDeallocation(
                 self.network, self.cell, clock.FakeClock()), batch=2)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hosts and conductors are told of builds, and how long they have."""
 
-from cellsched.conductor import stalled_builds
+from cellsched.conductor import recovery
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message
 from cellsched.db.cell import models
@@ -12,7 +12,7 @@ from tests.unit.conductor import lost
 class TestRetryPolicy(base.base.TestCase):
 
     def test_time_doubles_with_each_try_up_to_a_bound(self):
-        policy = stalled_builds.RetryPolicy(10, 9, 90)
+        policy = recovery.RetryPolicy(10, 9, 90)
 
         self.assertEqual(
             [0, 10, 30, 70, 70, 70],

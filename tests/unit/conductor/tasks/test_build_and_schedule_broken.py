@@ -3,7 +3,7 @@
 
 import futurist
 
-from cellsched.conductor import recoverer
+from cellsched.conductor import recovery
 from cellsched.db.api import build_requests
 from cellsched.db.cell import instances
 from tests.unit.conductor import base
@@ -19,7 +19,7 @@ class TestBroken(base.TestCase):
 
     def recover(self):
         self.clock.advance(base.LEASE_S)
-        recoverer.Recoverer(
+        recovery.Recoverer(
             self.database, self.task(), base.LEASE_S,
             futurist.SynchronousExecutor()).run()
 

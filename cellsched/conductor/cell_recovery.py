@@ -10,10 +10,12 @@ from cellsched.claims import base as claims_base
 from cellsched.claims import moves
 from cellsched import context
 from cellsched.db.cell import instances
+from cellsched.db.cell import networks
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
+from cellsched.network import deallocation
 from cellsched import objects
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import delivery
@@ -134,3 +136,38 @@ class StalledMigrations:
         except delivery.ERRORS as exc:
             LOG.warning('Could not cast to host %s for instance %s: %s', host,
                         move.instance_uuid, delivery.describe(exc))
+
+
+class NetworkCleanup:
+    """Finds servers of a cell that ended and still may have networks.
+
+    A server that waits for a host is deleted by the API alone, which knows no
+    networks of cells. Others were left behind by who died, or by a plug-in
+    that failed. Several conductors may do this at the same time.
+
+    :param database: the cell's database
+    :param batch: servers to read at once
+    """
+
+    def __init__(
+        self, database: session.Database,
+        networks_: deallocation.NetworkDeallocation, batch: int = 100,
+    ) -> None:
+        self._database = database
+        self._networks = networks_
+        self._batch = batch
+
+    def run(self) -> None:
+        """Free what is found; what fails is found again the next time."""
+        after = ''
+        while True:
+            with self._database.reader() as connection:
+                found = networks.list_to_free(
+                    connection, self._batch, after)
+            if not found:
+                return
+            for instance in found:
+                LOG.info('Deallocating networks of ended instance %s',
+                         instance.uuid)
+                self._networks.free(context.of_owner(instance), instance)
+            after = found[-1].uuid

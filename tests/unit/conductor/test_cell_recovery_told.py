@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which hosts are told of moves that are ended, and of what."""
 
-from cellsched.conductor import stalled_migrations
+from cellsched.conductor import cell_recovery
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
@@ -19,7 +19,7 @@ class TestCase(mover.MoverTestCase):
         self.stalled = self.make_stalled()
 
     def make_stalled(self, **options):
-        return stalled_migrations.StalledMigrations(
+        return cell_recovery.StalledMigrations(
             self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
             DOWN_S, **options)
 

@@ -4,7 +4,7 @@
 from amqp import exceptions as amqp_exc
 
 from cellsched.claims import moves
-from cellsched.conductor import stalled_migrations
+from cellsched.conductor import cell_recovery
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
@@ -19,7 +19,7 @@ class TestStalledMigrations(mover.MoverTestCase):
 
     def setUp(self):
         super().setUp()
-        self.stalled = stalled_migrations.StalledMigrations(
+        self.stalled = cell_recovery.StalledMigrations(
             self.cell, self.compute, self.claims, 'conductor', DEADLINE_S,
             60)
 

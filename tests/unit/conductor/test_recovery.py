@@ -7,7 +7,7 @@ import threading
 import futurist
 import sqlalchemy as sa
 
-from cellsched.conductor import recoverer
+from cellsched.conductor import recovery
 from cellsched.conductor.tasks import leases
 from cellsched.conductor.tasks import retries
 from cellsched.db.api import build_requests
@@ -38,7 +38,7 @@ class Task:
 class TestRecoverer(base.TestCase):
 
     def run_with(self, task, **options):
-        recoverer.Recoverer(
+        recovery.Recoverer(
             self.database, task, base.LEASE_S, **{
                 'executor': futurist.SynchronousExecutor(), **options}).run()
         return task
