@@ -97,7 +97,7 @@ class Cell0:
         """
         return self._targets.database(self._cells.cell0())
 
-    def exhume(self, database: session.Database, uuids: Iterable[str]) -> None:
+    def remove(self, database: session.Database, uuids: Iterable[str]) -> None:
         """Remove what lies here of servers that are built anew.
 
         May be done again, and must be done before they have a cell.

@@ -14,7 +14,7 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.conductor.tasks import build_and_schedule
-from cellsched.conductor.tasks import retries
+from cellsched.conductor.tasks import lease
 from cellsched import context
 from cellsched.context import admin
 from cellsched.context import RequestContext
@@ -78,18 +78,18 @@ class Recoverer:
         Returns when all of it is done or under way, and does not wait for
         the last of it.
         """
-        for attempt in self._task.retries.take_due():
+        for attempt in self._task.retries.pop_due():
             self._begin(attempt)
         for attempt in self._claimed():
             self._begin(attempt)
 
-    def _begin(self, attempt: retries.Attempt) -> None:
+    def _begin(self, attempt: lease.Attempt) -> None:
         while len(self._under_way) >= self._at_once:
             _, self._under_way = futures.wait(
                 self._under_way, return_when=futures.FIRST_COMPLETED)
         self._under_way.add(self._executor.submit(self._try, attempt))
 
-    def _claimed(self) -> Iterator[retries.Attempt]:
+    def _claimed(self) -> Iterator[lease.Attempt]:
         """Yield overdue batches, leased so that no other conductor begins."""
         after = 0
         while True:
@@ -110,7 +110,7 @@ class Recoverer:
 
     def _claim(
         self, batches: list[list[str]], due: request_leases.LeaseDeadline
-    ) -> Iterator[retries.Attempt]:
+    ) -> Iterator[lease.Attempt]:
         owner = self._new_uuid()
         with self._database.writer() as connection:
             claimed = request_leases.claim(
@@ -120,9 +120,9 @@ class Recoverer:
         for batch in claimed:
             LOG.warning('Resuming the interrupted builds of instances %s',
                         batch)
-            yield retries.Attempt(context.admin(), batch, owner)
+            yield lease.Attempt(context.admin(), batch, owner)
 
-    def _try(self, attempt: retries.Attempt) -> None:
+    def _try(self, attempt: lease.Attempt) -> None:
         try:
             self._task.attempt(attempt)
         except Exception:

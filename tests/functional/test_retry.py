@@ -10,7 +10,7 @@ from tests.functional import base
 from tests.unit import racing
 
 #: What is done for a server that is tried again, in turn.
-RETRYING = ('Accept', 'Tell', 'Lease', 'Exhume', 'Select', 'Schedule',
+RETRYING = ('Accept', 'Tell', 'Lease', 'RemoveFromCell0', 'Select', 'Schedule',
             'FindCell', 'Decide', 'WriteRows', 'Release', 'Cast', 'Begin',
             'Spawn', 'Finish')
 

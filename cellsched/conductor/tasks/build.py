@@ -8,49 +8,63 @@ import dataclasses
 import enum
 from typing import TypeAlias
 
-from cellsched.conductor.tasks import retries
+import oslo_messaging
+
 from cellsched.context import RequestContext
+from cellsched import exception
 from cellsched import objects
+from cellsched.rpc import delivery
+
+#: Errors after which the same build may succeed later, or from another
+#: conductor.
+_TRANSIENT: tuple[type[Exception], ...] = (
+    exception.BrokerRefused, exception.CellUnreachable,
+    exception.DatabaseUnreachable, exception.DeadlineExceeded,
+    exception.HostsInDoubt, exception.TransactionLost,
+    oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout,
+    *delivery.BROKER_ERRORS)
+
+_TRANSIENT_NAMES = frozenset(each.__name__ for each in _TRANSIENT)
 
 
 class Outcome(enum.Enum):
     """The end that a build came to in a task."""
 
     #: It has none yet, and goes on.
-    GOING_ON = 'going on'
+    IN_PROGRESS = 'going on'
     #: It failed for good, and is buried with the reason when it is undone.
     FAILED = 'failed'
     #: What it failed of passes: it is tried again soon, until it is too late.
-    PUT_OFF = 'put off'
+    RETRY = 'put off'
     #: It failed and an undo failed too: what became of it is found out later.
-    UNCLEAR = 'unclear'
+    UNKNOWN = 'unclear'
     #: Its user deleted it.
     DELETED = 'deleted'
     #: It is left as it is: somebody else works on it or did, or it ended in
     #: its cell.
     FINISHED = 'finished'
     #: Who finished it decided on another cell than this try.
-    ELSEWHERE = 'elsewhere'
+    BUILT_ELSEWHERE = 'elsewhere'
 
 
-_LOST = frozenset({Outcome.DELETED, Outcome.FINISHED, Outcome.ELSEWHERE})
+_LOST = frozenset({Outcome.DELETED, Outcome.FINISHED, Outcome.BUILT_ELSEWHERE})
 
 #: What may follow on each outcome besides itself. What was settled outside of
 #: this task is looked up again by the fence, so it has the last word.
 TRANSITIONS: Mapping[Outcome, frozenset[Outcome]] = {
-    Outcome.GOING_ON: _LOST | {Outcome.FAILED, Outcome.PUT_OFF},
-    Outcome.FAILED: _LOST | {Outcome.UNCLEAR},
+    Outcome.IN_PROGRESS: _LOST | {Outcome.FAILED, Outcome.RETRY},
+    Outcome.FAILED: _LOST | {Outcome.UNKNOWN},
     # It fails for good with others of its batch.
-    Outcome.PUT_OFF: _LOST | {Outcome.UNCLEAR, Outcome.FAILED},
-    Outcome.UNCLEAR: frozenset(),
+    Outcome.RETRY: _LOST | {Outcome.UNKNOWN, Outcome.FAILED},
+    Outcome.UNKNOWN: frozenset(),
     # It is left to the host that it came to.
     Outcome.DELETED: frozenset({Outcome.FINISHED}),
-    Outcome.FINISHED: frozenset({Outcome.DELETED, Outcome.ELSEWHERE}),
-    Outcome.ELSEWHERE: frozenset(),
+    Outcome.FINISHED: frozenset({Outcome.DELETED, Outcome.BUILT_ELSEWHERE}),
+    Outcome.BUILT_ELSEWHERE: frozenset(),
 }
 
 
-class OutcomeSettled(Exception):
+class OutcomeConflict(Exception):
     """A step would have overwritten what became of a build."""
 
     def __init__(self, uuid: str, settled: Outcome, refused: Outcome) -> None:
@@ -91,7 +105,7 @@ class Build:
     reason: Exception | None = dataclasses.field(default=None, init=False)
     uuid: str = dataclasses.field(init=False)
     _outcome: Outcome = dataclasses.field(
-        default=Outcome.GOING_ON, init=False)
+        default=Outcome.IN_PROGRESS, init=False)
 
     def __post_init__(self) -> None:
         self.uuid = self.request.instance_uuid
@@ -111,7 +125,7 @@ class Build:
 
     @property
     def ended(self) -> bool:
-        return self._outcome is not Outcome.GOING_ON
+        return self._outcome is not Outcome.IN_PROGRESS
 
     @property
     def deleted(self) -> bool:
@@ -120,7 +134,7 @@ class Build:
     @property
     def finished(self) -> bool:
         """Return whether nothing of it is to be undone here."""
-        return self._outcome in (Outcome.FINISHED, Outcome.ELSEWHERE)
+        return self._outcome in (Outcome.FINISHED, Outcome.BUILT_ELSEWHERE)
 
     @property
     def to_bury(self) -> bool:
@@ -128,9 +142,9 @@ class Build:
         return self._outcome is Outcome.FAILED
 
     @property
-    def to_try_again(self) -> bool:
+    def to_retry(self) -> bool:
         """Return whether it failed, and is left for a later try."""
-        return self._outcome in (Outcome.PUT_OFF, Outcome.UNCLEAR)
+        return self._outcome in (Outcome.RETRY, Outcome.UNKNOWN)
 
     def end(self, outcome: Outcome, reason: Exception | None = None) -> None:
         """Give the build an outcome; the first reason is kept.
@@ -139,13 +153,13 @@ class Build:
         """
         if outcome is not self._outcome and (
                 outcome not in TRANSITIONS[self._outcome]):
-            raise OutcomeSettled(self.uuid, self._outcome, outcome)
+            raise OutcomeConflict(self.uuid, self._outcome, outcome)
         self._outcome = outcome
         self.reason = self.reason or reason
 
     def fail(self, reason: Exception) -> None:
         """End the build, to be tried again if what it failed of passes."""
-        self.end(Outcome.PUT_OFF if retries.passes(reason)
+        self.end(Outcome.RETRY if is_transient(reason)
                  else Outcome.FAILED, reason)
 
 
@@ -187,14 +201,14 @@ class Batch:
         They are all tried again later, or none of them.
         """
         failed = [build for build in self.builds
-                  if build.to_bury or build.to_try_again]
+                  if build.to_bury or build.to_retry]
         left = len(self.builds) - len(failed)
         if left >= min(self.least, len(self.builds)):
             return
         first = next((build for build in failed if build.to_bury), failed[0])
-        outcome = Outcome.FAILED if first.to_bury else Outcome.PUT_OFF
+        outcome = Outcome.FAILED if first.to_bury else Outcome.RETRY
         for build in self.builds:
-            if build.outcome in (Outcome.GOING_ON, Outcome.PUT_OFF):
+            if build.outcome in (Outcome.IN_PROGRESS, Outcome.RETRY):
                 build.end(outcome, first.reason)
 
 
@@ -202,10 +216,10 @@ class Batch:
 CellBuilds: TypeAlias = tuple[objects.CellMapping, list[Build]]
 
 
-def going_on(builds: Iterable[Build]) -> list[Build]:
+def in_progress(builds: Iterable[Build]) -> list[Build]:
     """Return the builds that have no outcome yet."""
     return [build for build in builds
-            if build._outcome is Outcome.GOING_ON]
+            if build._outcome is Outcome.IN_PROGRESS]
 
 
 def by_cell(builds: Sequence[Build]) -> list[CellBuilds]:
@@ -236,3 +250,13 @@ def _grouped(
         if cell is not None:
             groups.setdefault(cell.id, (cell, []))[1].append(build)
     return [group for _, group in sorted(groups.items())]
+
+
+def is_transient(exc: BaseException) -> bool:
+    """Return whether what failed of an error may be tried again.
+
+    What another service failed of counts too, in whatever form it is told.
+    """
+    return isinstance(exc, _TRANSIENT) or (
+        isinstance(exc, oslo_messaging.RemoteError)
+        and exception.kind_of(exc) in _TRANSIENT_NAMES)

@@ -22,18 +22,15 @@ from cellsched.conductor.tasks.build import Batch
 from cellsched.conductor.tasks.build import Build
 from cellsched.conductor.tasks.build import by_any_cell
 from cellsched.conductor.tasks.build import by_cell
+from cellsched.conductor.tasks.build import is_transient
 from cellsched.conductor.tasks.build import Outcome
-from cellsched.conductor.tasks.leases import Leases
-from cellsched.conductor.tasks.retries import Attempt
-from cellsched.conductor.tasks.retries import passes
-from cellsched.conductor.tasks.retries import Retries
+from cellsched.conductor.tasks.lease import Attempt
+from cellsched.conductor.tasks.lease import Leases
+from cellsched.conductor.tasks.lease import renew
+from cellsched.conductor.tasks.lease import resolve_lost
+from cellsched.conductor.tasks.lease import Retries
 from cellsched.conductor.tasks import saga
-from cellsched.conductor.tasks.steps import cast
 from cellsched.conductor.tasks.steps import decide
-from cellsched.conductor.tasks.steps import exhume
-from cellsched.conductor.tasks.steps import expire
-from cellsched.conductor.tasks.steps import find_cell
-from cellsched.conductor.tasks.steps import ownership
 from cellsched.conductor.tasks.steps import release
 from cellsched.conductor.tasks.steps import schedule
 from cellsched.conductor.tasks.steps import write_rows
@@ -148,7 +145,7 @@ class BuildAndSchedule:
             left = self._put_off(
                 attempt, lease, self._build(attempt.context, lease))
         except Exception as exc:
-            if passes(exc):
+            if is_transient(exc):
                 left = self._put_off(attempt, lease, [
                     entry.request.instance_uuid for entry in lease.leased
                 ] or attempt.uuids)
@@ -158,7 +155,7 @@ class BuildAndSchedule:
                         delivery.describe(exc))
         finally:
             for owner in filter(None, (attempt.owner, lease.owner)):
-                self.leases.let_go(
+                self.leases.release(
                     [uuid for uuid in attempt.uuids if uuid not in left],
                     owner)
 
@@ -170,7 +167,7 @@ class BuildAndSchedule:
         again = dataclasses.replace(
             attempt, uuids=uuids,
             owner=lease.owner if lease.leased else attempt.owner)
-        return uuids if uuids and self.retries.put_off(again) else ()
+        return uuids if uuids and self.retries.defer(again) else ()
 
     def _build(
         self, context: RequestContext, lease: '_Lease'
@@ -197,7 +194,7 @@ class BuildAndSchedule:
             context, [build for build in builds if build.to_bury],
             lease.owner)
         self._reached('Bury')
-        again = [build for build in builds if build.to_try_again]
+        again = [build for build in builds if build.to_retry]
         self._explain(again)
         LOG.info('Of %d builds %d were handed to compute hosts',
                  len(builds), len(gone_on))
@@ -252,16 +249,16 @@ class BuildAndSchedule:
         open nobody can take up what is ours, however slowly it is undone.
         """
         with self._database.writer() as connection:
-            mine = ownership.renew(
+            mine = renew(
                 connection, builds,
                 self._database.timestamp() + self._limits.lease_s)
-            ownership.end_lost(connection, [
+            resolve_lost(connection, [
                 build for build in builds if build not in mine])
             self._leave_begun([build for build in builds if build.deleted])
             yield connection
         self._purge([
             build for build in builds
-            if build.outcome is Outcome.ELSEWHERE])
+            if build.outcome is Outcome.BUILT_ELSEWHERE])
 
     def _leave_begun(self, builds: Sequence[Build]) -> None:
         """Leave deleted servers to their hosts where they came to one.
@@ -302,15 +299,15 @@ class BuildAndSchedule:
         every moment and a conductor that dies leaves the request to another.
         """
         return [
-            expire.Expire(
+            schedule.Expire(
                 self._database, self._limits.deadline_s,
                 self._limits.attempts),
-            exhume.Exhume(
+            schedule.RemoveFromCell0(
                 self._database, self._cell0, self._limits.lease_s),
             schedule.Schedule(
                 self._database, self._scheduler, self._claims,
                 self._limits.fenced),
-            find_cell.FindCell(self._database, self._claims),
+            decide.FindCell(self._database, self._claims),
             decide.Decide(
                 self._database, self._targets, self._clock,
                 self._limits.lease_s),
@@ -319,7 +316,7 @@ class BuildAndSchedule:
                 self._limits.lease_s, self._notifier, self._limits.joined),
             release.Release(
                 self._database, self._targets, self._quotas, self._clock),
-            cast.Cast(
+            release.Cast(
                 self._targets, self._compute, self._claims, self._clock,
                 self._host, self._notifier),
         ]
@@ -335,11 +332,11 @@ class BuildAndSchedule:
                         connection, uuids, faults.message_of(reason),
                         batch[0].owner, again=False)
             except Exception as exc:
-                LOG.log(logging.WARNING if passes(exc)
+                LOG.log(logging.WARNING if is_transient(exc)
                         else logging.ERROR,
                         '%s cannot say why they failed: %s', uuids,
                         delivery.describe(exc),
-                        exc_info=not passes(exc))
+                        exc_info=not is_transient(exc))
 
     def _bury(
         self, context: RequestContext, builds: list[Build],

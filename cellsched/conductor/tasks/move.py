@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 import dataclasses
+from typing import Any
 from typing import Protocol
 
 from oslo_log import log
@@ -10,7 +11,7 @@ from oslo_log import log
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched.conductor.tasks import move_request
+from cellsched.conductor.tasks.steps import schedule
 from cellsched.context import RequestContext
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
@@ -132,7 +133,7 @@ class Move:
             self._give_up(context, work, exc)
 
     def _move(self, context: RequestContext, work: MoveWork) -> None:
-        work.spec = move_request.read(self._database, work.instance)
+        work.spec = read(self._database, work.instance)
         selection = None if work.stays else self._select(context, work)
         self._reached('MoveSelect')
         if not self._decide(work, selection):
@@ -179,9 +180,9 @@ class Move:
         self, context: RequestContext, work: MoveWork
     ) -> objects.Selection:
         assert work.spec is not None
-        move_request.with_image(work.spec, work.image_ref)
+        with_image(work.spec, work.image_ref)
         [[selection, *_]] = self._scheduler.select_destinations(
-            context, move_request.restrict(
+            context, restrict(
                 work.spec, work.cell, work.move, work.host),
             [work.instance.uuid])
         if selection.cell_uuid != work.cell.uuid:
@@ -229,7 +230,7 @@ class Move:
         with self._database.writer() as connection:
             request_specs.save(
                 connection, work.instance.uuid,
-                move_request.saved(work.spec), self._database.now())
+                saved(work.spec), self._database.now())
 
     def _cast(self, context: RequestContext, work: MoveWork) -> None:
         aimed = self._targets.aim(context, work.cell)
@@ -257,3 +258,66 @@ class Move:
         self._moving.give_up(
             self._targets.database(work.cell), work.move, reason, tell=tell)
         self._reached('MoveGiveUp')
+
+
+def read(
+    database: session.Database, instance: objects.Instance
+) -> objects.RequestSpec:
+    """Return what was asked for a server, as it is to be asked again.
+
+    Its image is the one that it has now, and its group has the members that
+    it has now.
+
+    :param database: the API database
+    :raises cellsched.exception.InstanceMappingNotFound: nothing was asked
+    """
+    with database.reader() as connection:
+        primitive = request_specs.get(connection, instance.uuid)
+        if primitive is None:
+            raise exception.InstanceMappingNotFound(uuid=instance.uuid)
+        spec: objects.RequestSpec = objects.RequestSpec.obj_from_primitive(
+            primitive)
+        spec.instance_uuid, spec.num_instances = instance.uuid, 1
+        with_image(spec, instance.image_ref)
+        if spec.get('instance_group') is not None:
+            schedule.read_group(connection, spec)
+    return spec
+
+
+def with_image(spec: objects.RequestSpec, image_ref: str | None) -> None:
+    """Have a request ask for an image; what is known of it stays."""
+    image = spec.get('image')
+    if (image.get('id') if image else None) != image_ref:
+        spec.image = objects.ImageMeta(id=image_ref) if image_ref else None
+
+
+def restrict(
+    spec: objects.RequestSpec, cell: objects.CellMapping,
+    move: server_moves.Migration, host: str | None,
+) -> objects.RequestSpec:
+    """Return a request for a place in the server's own cell.
+
+    :param host: the only one that will do; by default any other than the one
+        that is left
+    """
+    asked = objects.RequestSpec.obj_from_primitive(spec.obj_to_primitive())
+    destination = objects.Destination(
+        cell=cell, allow_cross_cell_move=False)
+    if move.migration_type == server_moves.REBUILD:
+        destination.host = move.source_compute
+        destination.node = move.source_node
+    elif host is not None:
+        destination.host = host
+    asked.requested_destination = destination
+    asked.ignore_hosts = ([move.source_compute] if move.kind.leaves else None)
+    asked.force_hosts = asked.force_nodes = asked.retry = None
+    return asked
+
+
+def saved(spec: objects.RequestSpec) -> dict[str, Any]:
+    """Return a request as it is kept: the members of its group are not."""
+    primitive: dict[str, Any] = spec.obj_to_primitive()
+    group = primitive['nova_object.data'].get('instance_group')
+    if group is not None:
+        group['nova_object.data']['members'] = []
+    return primitive

@@ -17,9 +17,9 @@ from cellsched import batching
 from cellsched import clock
 from cellsched.conductor.tasks.build import Batch
 from cellsched.conductor.tasks.build import Build
-from cellsched.conductor.tasks.build import going_on
+from cellsched.conductor.tasks.build import in_progress
+from cellsched.conductor.tasks.build import is_transient
 from cellsched.conductor.tasks.build import Outcome
-from cellsched.conductor.tasks import retries
 from cellsched import exception
 from cellsched.rpc import delivery
 
@@ -40,7 +40,7 @@ class Step(abc.ABC):
     #: Whether builds that come after it are past all undoing.
     final = False
     #: Whether it is done at once for all batches that have come to it.
-    joint = False
+    batched = False
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Step(abc.ABC):
             nobody else take up these builds until all of it is undone
         """
 
-    def undone(self, builds: Sequence[Build]) -> None:
+    def after_undo(self, builds: Sequence[Build]) -> None:
         """Do what cannot be done while that transaction is open."""
 
 
@@ -73,7 +73,7 @@ Fence: TypeAlias = Callable[
 
 
 @dataclasses.dataclass(eq=False)
-class _Course:
+class _BatchProgress:
     """A batch on its way through the steps.
 
     :param live: its builds that go on
@@ -90,7 +90,7 @@ class _Course:
     place: int = 0
 
     def __post_init__(self) -> None:
-        self.wanted = going_on(self.live)
+        self.wanted = in_progress(self.live)
 
     def settle(self, step: Step) -> None:
         """Find out who goes on from a step that was done."""
@@ -117,7 +117,7 @@ class Runner:
     ) -> None:
         self._steps = steps
         self._together = batching.GroupCommit(
-            self._pass_joint, at_once, make_lock)
+            self._run_batched, at_once, make_lock)
 
     def run(
         self, batch: Batch, fence: Fence = contextlib.nullcontext,
@@ -133,12 +133,12 @@ class Runner:
         :param reached: is told what was done, by the name of the step
         :returns: the builds that went through every step
         """
-        course = _Course(batch, [*batch.builds], reached)
+        course = _BatchProgress(batch, [*batch.builds], reached)
         for build in batch.builds:
             build.batch = batch
         while course.live and course.place < len(self._steps):
             step = self._steps[course.place]
-            if step.joint:
+            if step.batched:
                 self._together.do(course)
             else:
                 _pass(step, [course])
@@ -149,15 +149,15 @@ class Runner:
                 course.ended = ()
         return course.live
 
-    def _pass_joint(self, courses: Sequence[_Course]) -> None:
+    def _run_batched(self, courses: Sequence[_BatchProgress]) -> None:
         for place, step in enumerate(self._steps):
             there = [course for course in courses if course.place == place
                      and course.live and not course.ended]
-            if there and step.joint:
+            if there and step.batched:
                 _pass(step, there)
 
 
-def _pass(step: Step, courses: Sequence[_Course]) -> None:
+def _pass(step: Step, courses: Sequence[_BatchProgress]) -> None:
     """Take batches one step on; each on its own where that fails."""
     wanted = [build for course in courses for build in course.wanted]
     try:
@@ -165,7 +165,7 @@ def _pass(step: Step, courses: Sequence[_Course]) -> None:
     except Exception as exc:
         if len(courses) > 1:
             for course in courses:
-                course.wanted = going_on(course.wanted)
+                course.wanted = in_progress(course.wanted)
                 _pass(step, [course])
             return
         _fail(step, wanted, exc)
@@ -181,12 +181,12 @@ def _fail(step: Step, builds: Sequence[Build], exc: Exception) -> None:
         # What was asked for is wrong, and not what is done here.
         LOG.info('Step %s refused %s: %s', step.name, uuids,
                  exc.format_message())
-    elif retries.passes(exc):
+    elif is_transient(exc):
         LOG.warning('Step %s failed for %s: %s', step.name, uuids,
                     delivery.describe(exc))
     else:
         LOG.exception('Step %s failed for %s', step.name, uuids)
-    for build in going_on(builds):
+    for build in in_progress(builds):
         build.fail(exc)
 
 
@@ -200,7 +200,7 @@ def _do(step: Step, builds: Sequence[Build]) -> None:
             if not left:
                 raise
             LOG.info('Step %s is done again: %s', step.name, exc)
-            builds = going_on(builds)
+            builds = in_progress(builds)
 
 
 def _undo(
@@ -218,14 +218,15 @@ def _undo(
                     step.undo(connection, batch)
         for step, batch in batches:
             if batch:
-                step.undone(batch)
+                step.after_undo(batch)
     except Exception as exc:
         # Steps before the one that could not be undone stay done: what they
         # hold protects what is left of it.
-        LOG.log(logging.WARNING if retries.passes(exc) else logging.ERROR,
+        transient = is_transient(exc)
+        LOG.log(logging.WARNING if transient else logging.ERROR,
                 'Undoing the builds of %s failed; they are left to a later '
                 'try: %s', [build.uuid for build in builds],
-                delivery.describe(exc), exc_info=not retries.passes(exc))
+                delivery.describe(exc), exc_info=not transient)
         for build in builds:
-            if build.to_bury or build.to_try_again:
-                build.end(Outcome.UNCLEAR)
+            if build.to_bury or build.to_retry:
+                build.end(Outcome.UNKNOWN)

@@ -218,7 +218,7 @@ def renew(
     return set(mine)
 
 
-def mark_exhumed(connection: sa.Connection, uuids: Iterable[str]) -> None:
+def mark_unburied(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Say that nothing lies in cell0 any more of requests that are held."""
     for chunk in statements.chunks(uuids):
         connection.execute(

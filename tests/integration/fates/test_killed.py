@@ -6,8 +6,8 @@ from tests.integration.fates import world
 from tests import profile
 
 #: What a conductor has done, in order, when it dies.
-STEPS = ('Lease', 'Expire', 'Exhume', 'Schedule', 'FindCell', 'Decide',
-         'WriteRows', 'Release', 'Cast')
+STEPS = ('Lease', 'Expire', 'RemoveFromCell0', 'Schedule', 'FindCell',
+         'Decide', 'WriteRows', 'Release', 'Cast')
 
 #: The same for a build that fits nowhere.
 STEPS_OF_BURIAL = ('Schedule', 'undone Schedule', 'Bury')

@@ -102,7 +102,7 @@ class TestRevision(test_servers.ServersTestCase):
             def writer():
                 with database.writer() as connection:
                     yield connection
-                cell0.exhume(database, [self.uuid])
+                cell0.remove(database, [self.uuid])
                 request = self.read(
                     self.database, build_requests.get, self.uuid)
                 cell0.bury(self.context, [request.instance],

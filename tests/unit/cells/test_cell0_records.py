@@ -260,13 +260,13 @@ class TestRecord(RecordCase):
         self.assertIsNone(self.read(self.grave, instances.get, made.uuid))
         self.assertIsNotNone(self.request_of(made.uuid))
 
-    def test_exhumed_is_what_is_not_deleted(self):
+    def test_removed_is_what_is_not_deleted(self):
         made, deleted = self.accept(), self.accept()
         self.bury(made, deleted)
         self.write(self.grave, instances.delete, deleted.uuid, samples.NOW)
 
         for _ in range(2):
-            self.cell0.exhume(
+            self.cell0.remove(
                 self.cell0.database(), [made.uuid, deleted.uuid])
 
         self.assertEqual([deleted.uuid], self.read(

@@ -9,7 +9,7 @@ from cellsched import exception
 from cellsched import objects
 from tests.unit.cells import base
 from tests.unit.db import samples
-from tests.unit.notify import told
+from tests.unit.notify import recorder
 from tests.unit.notify import wire
 
 REASON = exception.NoValidHost(reason='There are none.')
@@ -24,7 +24,7 @@ class TestTold(base.TestCase):
         self.grave = self.targets.database(self.add_cell0())
         #: Is called when something is told.
         self.hear = lambda: None
-        self.told = self.useFixture(told.Told(
+        self.told = self.useFixture(recorder.NotificationRecorder(
             hear=lambda event: self.hear()))
         self.cell0 = cell0.Cell0(
             self.database, self.cells, self.targets, self.clock, 'conductor',

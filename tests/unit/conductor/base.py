@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A test of what conductors do: an API, cells, a store, and no messages."""
 
+from concurrent import futures
+
 import futurist
 from oslo_config import cfg
 import sqlalchemy as sa
@@ -13,6 +15,8 @@ from cellsched.cells import registry
 from cellsched.cells import target
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
+from cellsched.conductor import recovery
+from cellsched.conductor.tasks.build import Build
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import saga as tasks
 from cellsched import context
@@ -20,8 +24,10 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import instance_faults
 from cellsched.db.cell import models
+from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import servers as listing
@@ -43,6 +49,11 @@ SIZE = {'VCPU': 1, 'MEMORY_MB': 512}
 CELLS = {'cell1': ['a1', 'a2', 'a3'], 'cell2': ['b1', 'b2']}
 
 LEASE_S = 60
+
+#: Names under which conductors lease requests.
+ME, OTHER = 'me', 'other'
+
+RETRY_POLICY = recovery.RetryPolicy(timeout_s=60, casts=3, down_s=90)
 
 #: By how much the clocks of conductors are ahead.
 WRONG_S = 600
@@ -127,8 +138,8 @@ class TestCase(base.TestCase):
         class Task(build_and_schedule.BuildAndSchedule):
 
             def _make_steps(self):
-                expire, exhume, *steps = super()._make_steps()
-                return [expire, exhume, *steps[:place], Between(),
+                expire, remove, *steps = super()._make_steps()
+                return [expire, remove, *steps[:place], Between(),
                         *steps[place:]]
 
         return self.task(kind=Task)
@@ -267,3 +278,126 @@ class TestCase(base.TestCase):
             ([], None, False, None),
             (live, self.mapped(uuid), self.requested(uuid),
              self.holds(uuid)))
+
+
+#: What a conductor has done when so many steps are behind it.
+DONE = ('lease', 'schedule', 'find the cell', 'decide', 'write rows',
+        'delete the request', 'cast')
+
+#: From here on the server is in its cell.
+REQUEST_GONE = DONE.index('delete the request')
+
+
+class Death(BaseException):
+    """What a process dies of; nothing of it is cleaned up."""
+
+
+def die():
+    raise Death
+
+
+def fail():
+    raise exception.ClaimConflict(consumer='secret')
+
+
+class StepTestCase(TestCase):
+
+    def builds(self, hosts, owner=ME, **fields):
+        """Return builds that were leased and placed, one on each host."""
+        uuids = self.accept(len(hosts), **fields)
+        leased = self.lease(uuids, owner)
+        builds = [Build(entry.request, entry.spec, USER, owner)
+                  for entry in leased]
+        for build, host in zip(builds, hosts):
+            build.selections = [self.selection(host)]
+            build.cell = next(
+                self.cells[cell] for cell, there in CELLS.items()
+                if host in there)
+        return builds
+
+    def lease(self, uuids, owner):
+        now = self.clock.timestamp()
+        with self.database.writer() as connection:
+            return build_requests.lease(
+                connection, uuids, owner, now, now + LEASE_S)
+
+    def leased_until(self, build):
+        """Return seconds since the epoch."""
+        table = api_models.build_requests
+        with self.database.reader() as connection:
+            return connection.execute(
+                sa.select(table.c.lease_expires_at).where(
+                    table.c.instance_uuid == build.uuid)).scalar_one()
+
+    def decide(self, uuid, cell):
+        with self.database.writer() as connection:
+            instance_mappings.decide(
+                connection, [uuid], self.cells[cell].id, self.clock.now())
+
+    def do(self, step, builds):
+        step.do(builds)
+
+    def undo(self, step, builds):
+        with self.database.writer() as connection:
+            step.undo(connection, builds)
+
+
+class StalledBuildsTestCase(TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conductors = clients.FakeConductorAPIs()
+        self.cell = self.targets.database(self.cells['cell1'])
+        executor = futures.ThreadPoolExecutor(2)
+        self.addCleanup(executor.shutdown)
+        self.gatherer = gather.Gatherer(
+            executor, self.targets, self.clock, 60)
+        self.stalled = self.make_stalled()
+        self.report('a1')
+        [self.uuid] = self.accept()
+        self.task().run(USER, [self.uuid])
+        self.compute.clients.clear()
+
+    def make_stalled(self, **options):
+        return recovery.StalledBuilds(
+            self.database, self.registry(), self.gatherer, self.targets,
+            self.compute, self.conductors, RETRY_POLICY, **{
+                'executor': futurist.SynchronousExecutor(), **options})
+
+    def report(self, host):
+        with self.cell.writer() as connection:
+            services.report(
+                connection, samples.uuids(1)[0], host, services.COMPUTE,
+                'compute', self.clock.now())
+
+    def wait(self, seconds=61):
+        """Let time pass; the host reports meanwhile."""
+        self.clock.advance(seconds)
+        self.report('a1')
+
+    def put(self, **values):
+        with self.cell.writer() as connection:
+            samples.put(connection, self.uuid, values, self.clock.now())
+
+    @property
+    def kept(self):
+        with self.cell.reader() as connection:
+            return build_casts.get(connection, self.uuid)
+
+    @property
+    def handed_on(self):
+        """What conductors of cells are told."""
+        return [each.arguments for client in self.conductors.clients.values()
+                for each in client.sent]
+
+    def assertHandedOn(self, tried=1):
+        row = self.row(self.uuid)
+        self.assertEqual(('building', None, None), (
+            row.vm_state, row.task_state, row.host))
+        [told] = self.handed_on
+        self.assertEqual(
+            ([self.uuid], [['a2']], tried),
+            ([each.uuid for each in told['instances']],
+             [[each.service_host for each in hosts]
+              for hosts in told['host_lists']],
+             told['filter_properties']['retry']['num_attempts']))

@@ -2,16 +2,25 @@
 """Taking up builds that were left lying."""
 
 from concurrent import futures
+import dataclasses
 import threading
 
+from amqp import exceptions as amqp_exc
 import futurist
 import sqlalchemy as sa
 
 from cellsched.conductor import recovery
-from cellsched.conductor.tasks import leases
-from cellsched.conductor.tasks import retries
+from cellsched.conductor.tasks.lease import Attempt
+from cellsched.conductor.tasks.lease import Leases
+from cellsched.conductor.tasks.lease import Retries
 from cellsched.db.api import build_requests
-from cellsched.db.api import models
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import models as api_models
+from cellsched.db.cell import build_casts
+from cellsched.db.cell import build_message
+from cellsched.db.cell import instances
+from cellsched.db.cell import models
+from cellsched.db.cell import services
 from tests.unit.conductor import base
 from tests.unit.db import samples
 
@@ -20,8 +29,8 @@ class Task:
     """Notes which batches it is told to build; fails at some of them."""
 
     def __init__(self, case, fails_at=(), first=lambda uuids: None):
-        self.leases = leases.Leases(case.database, base.LEASE_S)
-        self.retries = retries.Retries(case.clock, 1.0, 3)
+        self.leases = Leases(case.database, base.LEASE_S)
+        self.retries = Retries(case.clock, 1.0, 3)
         self.batches = []
         self.attempts = []
         self.fails_at = fails_at
@@ -101,8 +110,8 @@ class TestRecoverer(base.TestCase):
         [sound] = self.accept()
         with self.database.writer() as connection:
             connection.execute(
-                sa.update(models.build_requests)
-                .where(models.build_requests.c.instance_uuid == broken)
+                sa.update(api_models.build_requests)
+                .where(api_models.build_requests.c.instance_uuid == broken)
                 .values(instance='what?'))
         self.clock.advance(base.LEASE_S)
 
@@ -189,7 +198,7 @@ class TestRecoverer(base.TestCase):
 
     def test_what_is_to_be_tried_again_is_tried_when_it_is_due(self):
         task = Task(self)
-        task.retries.put_off(retries.Attempt(base.USER, ['uuid']))
+        task.retries.defer(Attempt(base.USER, ['uuid']))
 
         self.run_with(task)
         self.assertEqual([], task.batches)
@@ -216,7 +225,7 @@ class TestRecoverer(base.TestCase):
             Task(self), new_uuid=lambda: 'owner').attempts
 
         self.assertEqual(['owner'] * 2, [each.owner for each in attempts])
-        table = models.build_requests
+        table = api_models.build_requests
         with self.database.reader() as connection:
             leases_ = connection.execute(sa.select(
                 table.c.lease_owner, table.c.lease_expires_at)).all()
@@ -231,3 +240,485 @@ class TestRecoverer(base.TestCase):
         self.run_with(self.task())
 
         self.assertBuilding('cell1', uuid)
+
+
+class LateExecutor(futurist.SynchronousExecutor):
+    """Lets something happen before what is found is worked on."""
+
+    def __init__(self, meanwhile):
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    def submit(self, *args, **kwargs):
+        self._meanwhile()
+        return super().submit(*args, **kwargs)
+
+
+class HoldingExecutor(futurist.SynchronousExecutor):
+    """Begins what it is given when it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = []
+
+    def submit(self, function, *args):
+        future = futurist.Future()
+        self.held.append(lambda: future.set_result(function(*args)))
+        return future
+
+
+class TestRaces(base.StalledBuildsTestCase):
+
+    def run_late(self, meanwhile):
+        self.make_stalled(executor=LateExecutor(meanwhile)).run()
+
+    def tell(self, cell=None):
+        """Do what another conductor does that tells a host again."""
+        database = cell or self.cell
+        with database.writer() as connection:
+            cast = build_casts.get(connection, self.uuid)
+            self.assertTrue(build_casts.tell_again(
+                connection, cast, self.clock.steady()))
+
+    def test_host_that_another_conductor_has_told_is_not_told_twice(self):
+        self.wait()
+
+        self.run_late(self.tell)
+
+        self.assertEqual([], self.sent())
+        self.assertEqual(2, self.kept.casts)
+
+    def test_build_that_another_conductor_has_handed_on_is_left_to_it(self):
+        self.clock.advance(base.RETRY_POLICY.down_s + 1)
+
+        self.run_late(self.tell)
+
+        self.assertEqual([], self.handed_on)
+        self.assertEqual('scheduling', self.row(self.uuid).task_state)
+
+    def test_build_that_its_host_begins_after_all_is_left_to_it(self):
+        self.clock.advance(base.RETRY_POLICY.down_s + 1)
+
+        self.run_late(lambda: self.put(
+            host='a1', node='node-a1', task_state='spawning'))
+
+        self.assertEqual([], self.handed_on)
+        row = self.row(self.uuid)
+        self.assertEqual(('a1', 'spawning'), (row.host, row.task_state))
+
+    def test_build_that_goes_to_another_host_meanwhile_is_left_to_it(self):
+        self.put(host='a1', node='node-a1', task_state='spawning')
+        self.clock.advance(base.RETRY_POLICY.down_s + 1)
+
+        self.run_late(lambda: self.put(host='a2', node='node-a2'))
+
+        self.assertEqual([], self.handed_on)
+        row = self.row(self.uuid)
+        self.assertEqual(('a2', 'spawning'), (row.host, row.task_state))
+
+    def test_build_of_which_another_try_is_counted_is_left_to_that(self):
+        self.clock.advance(base.RETRY_POLICY.down_s + 1)
+
+        self.run_late(lambda: self.put(build_attempts=2))
+
+        self.assertEqual([], self.handed_on)
+
+    def test_server_whose_row_is_gone_is_forgotten(self):
+        self.wait()
+        with self.cell.writer() as connection:
+            instances.purge(connection, [self.uuid])
+
+        self.stalled.run()
+
+        self.assertIsNone(self.kept)
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+
+    def test_build_that_another_conductor_removes_is_left_to_it(self):
+        elsewhere = self.targets.database(self.cells['cell2'])
+        with elsewhere.writer() as connection:
+            instances.create(connection, [samples.instance(self.uuid)],
+                             self.clock.now())
+            build_casts.create(connection, [dataclasses.replace(
+                self.kept, cast_at=self.clock.steady() - 100)])
+
+        self.run_late(lambda: self.tell(elsewhere))
+
+        self.assertEqual({'cell1', 'cell2'}, {*self.rows(self.uuid)})
+
+    def test_cell_that_is_worked_on_is_not_looked_at_again(self):
+        executor = HoldingExecutor()
+        stalled_builds = self.make_stalled(executor=executor)
+        for _ in range(3):
+            self.wait()
+            stalled_builds.run()
+        [work] = executor.held
+
+        work()
+
+        self.assertEqual([('a1', self.uuid)], self.sent())
+        self.wait(1000)
+        stalled_builds.run()
+        self.assertEqual(2, len(executor.held))
+
+
+PATIENCE = base.RETRY_POLICY
+
+
+class TestStalledBuilds(base.StalledBuildsTestCase):
+
+    def test_host_that_was_told_just_now_has_its_time(self):
+        self.clock.advance(59)
+
+        self.stalled.run()
+
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+
+    def test_host_that_did_not_begin_is_told_again(self):
+        self.wait()
+
+        self.stalled.run()
+        self.stalled.run()
+
+        self.assertEqual([('a1', self.uuid)], self.sent())
+        [client] = self.compute.clients.values()
+        message = build_message.BuildMessage.read(self.kept)
+        self.assertEqual(
+            message.filter_properties,
+            client.sent[0].arguments['filter_properties'])
+        self.assertEqual(2, self.kept.casts)
+
+    def test_host_that_cannot_be_told_again_is_told_later(self):
+        self.wait()
+        client = self.compute.get(
+            self.transports.get(self.cells['cell1'].transport_url))
+        client.failure = amqp_exc.AccessRefused('wrong password')
+
+        self.stalled.run()
+
+        self.assertIn('AccessRefused', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
+        client.failure = None
+        self.wait(2 * 61)
+        self.stalled.run()
+        self.assertEqual([('a1', self.uuid)], self.sent())
+
+    def test_host_has_twice_as_long_each_time(self):
+        self.wait()
+        self.stalled.run()
+        self.compute.clients.clear()
+
+        self.wait(119)
+        self.stalled.run()
+        self.assertEqual([], self.sent())
+
+        self.wait(2)
+        self.stalled.run()
+        self.assertEqual([('a1', self.uuid)], self.sent())
+
+    def test_full_page_is_followed_by_the_next_at_once(self):
+        self.stalled = self.make_stalled(page=2)
+        uuids = [self.uuid, *(self.accept()[0] for _ in range(4))]
+        for uuid in uuids[1:]:
+            self.claims.release(uuids)
+            self.task().run(base.USER, [uuid])
+        self.compute.clients.clear()
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertEqual(sorted(uuids), sorted(
+            uuid for _, uuid in self.sent()))
+
+    def test_another_host_is_tried_after_some_times(self):
+        for number in range(PATIENCE.casts):
+            self.wait(61 * 2 ** number)
+            self.stalled.run()
+
+        self.assertEqual(PATIENCE.casts - 1, len(self.sent()))
+        self.assertHandedOn()
+
+    def test_another_host_is_tried_where_the_first_one_is_down(self):
+        for state in (
+                {'task_state': 'scheduling'},
+                {'task_state': 'spawning', 'host': 'a1', 'node': 'n'}):
+            self.put(**state)
+            self.clock.advance(2 * PATIENCE.timeout_s + 1)
+
+            self.stalled.run()
+
+            self.assertHandedOn()
+            self.conductors.clients.clear()
+        self.assertEqual([], self.sent())
+
+    def test_host_that_is_forced_down_is_down(self):
+        self.wait()
+        with self.cell.writer() as connection:
+            services.set_forced_down(
+                connection, 'a1', True, self.clock.now())
+
+        self.stalled.run()
+
+        self.assertHandedOn()
+
+    def test_build_under_way_on_a_host_that_lives_is_left(self):
+        self.put(task_state='spawning', host='a1')
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+        self.assertEqual('spawning', self.row(self.uuid).task_state)
+        self.assertEqual(self.clock.steady(), self.kept.cast_at)
+
+    def test_conductor_that_was_lost_is_told_again(self):
+        self.put(task_state=None, build_attempts=2)
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertHandedOn(tried=2)
+
+    def test_try_that_was_counted_and_not_made_is_made(self):
+        self.put(build_attempts=2)
+        self.clock.advance(PATIENCE.down_s + 1)
+
+        self.stalled.run()
+
+        self.assertHandedOn(tried=2)
+
+    def test_what_has_ended_is_forgotten(self):
+        kept = self.kept
+        for values in ({'vm_state': 'active', 'task_state': None},
+                       {'vm_state': 'error', 'task_state': None},
+                       {'task_state': 'deleting'}, {'deleted': 1}):
+            self.put(**{'vm_state': 'building', **values})
+            with self.cell.writer() as connection:
+                build_casts.replace(connection, kept)
+            self.clock.advance(PATIENCE.down_s + 1)
+
+            self.stalled.run()
+
+            self.assertIsNone(self.kept, values)
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+
+    def test_build_whose_request_is_there_is_anothers(self):
+        builds = dict.fromkeys(self.accept(2))
+        with self.database.writer() as connection:
+            # Of one of them nobody has said yet where it is to be.
+            instance_mappings.decide(
+                connection, list(builds)[:1], self.cells['cell1'].id,
+                self.clock.now())
+        for uuid in builds:
+            with self.cell.writer() as connection:
+                instances.create(
+                    connection, [samples.instance(uuid)], self.clock.now())
+                build_casts.create(connection, [
+                    build_message.BuildMessage.first(
+                        [self.selection('a1')], None,
+                    ).kept(uuid, self.clock.steady() - 100)])
+                builds[uuid] = build_casts.get(connection, uuid)
+
+        self.stalled.run()
+
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+        for uuid, kept in builds.items():
+            self.assertEqual(['cell1'], [*self.rows(uuid)])
+            with self.cell.reader() as connection:
+                now = build_casts.get(connection, uuid)
+            # It was looked at, and nothing else.
+            self.assertEqual(
+                kept, dataclasses.replace(now, cast_at=kept.cast_at))
+
+    def test_build_whose_server_is_in_another_cell_is_removed(self):
+        elsewhere = self.targets.database(self.cells['cell2'])
+        with elsewhere.writer() as connection:
+            instances.create(connection, [samples.instance(self.uuid)],
+                             self.clock.now())
+            build_casts.create(connection, [
+                build_message.BuildMessage.first(
+                    [self.selection('b1')], None,
+                ).kept(self.uuid, self.clock.steady())])
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertEqual(['cell1'], [*self.rows(self.uuid)])
+        with elsewhere.reader() as connection:
+            self.assertIsNone(build_casts.get(connection, self.uuid))
+        self.assertEqual([('a1', self.uuid)], self.sent())
+
+    def assertRemovedAfter(self, change):
+        """The build goes after this change of the server's mapping."""
+        table = api_models.instance_mappings
+        with self.database.writer() as connection:
+            connection.execute(
+                change.where(table.c.instance_uuid == self.uuid))
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertEqual(({}, None), (self.rows(self.uuid), self.kept))
+        self.assertEqual(([], []), (self.sent(), self.handed_on))
+
+    def test_build_of_a_server_that_is_in_no_cell_is_removed(self):
+        self.assertRemovedAfter(
+            sa.update(api_models.instance_mappings).values(cell_id=None))
+
+    def test_build_of_a_server_that_is_not_mapped_is_removed(self):
+        self.assertRemovedAfter(sa.delete(api_models.instance_mappings))
+
+    def test_cell_that_does_not_answer_keeps_no_other_waiting(self):
+        with self.targets.database(
+                self.cells['cell2']).writer() as connection:
+            models.METADATA.drop_all(connection)
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertEqual([('a1', self.uuid)], self.sent())
+        cell = self.cells['cell2']
+        self.assertIn(f'Cell {cell.identity} is not asked for lost builds',
+                      self.logs.output)
+
+    def test_build_that_cannot_be_gone_on_with_keeps_no_other_waiting(self):
+        [other] = self.accept()
+        self.task().run(base.USER, [other])
+        self.compute.clients.clear()
+        with self.cell.writer() as connection:
+            connection.execute(
+                sa.update(models.build_casts)
+                .where(models.build_casts.c.instance_uuid == self.uuid)
+                .values(message='no JSON'))
+        self.wait()
+
+        self.stalled.run()
+
+        self.assertEqual([('a1', other)], self.sent())
+        self.assertIn(self.uuid, self.logs.output)
+
+
+class TestRetryPolicy(base.base.TestCase):
+
+    def test_time_doubles_with_each_try_up_to_a_bound(self):
+        policy = recovery.RetryPolicy(10, 9, 90)
+
+        self.assertEqual(
+            [0, 10, 30, 70, 70, 70],
+            [policy.more_s(casts) for casts in range(6)])
+
+
+class TestStalledBuildCasts(base.StalledBuildsTestCase):
+
+    def test_conductor_is_told_of_the_whole_build(self):
+        message = build_message.BuildMessage.read(self.kept)
+        self.clock.advance(base.RETRY_POLICY.down_s + 1)
+
+        self.stalled.run()
+
+        [client] = self.conductors.clients.values()
+        [sent] = client.sent
+        self.assertTrue(sent.context.is_admin)
+        self.assertEqual('build_instances', sent.method)
+        self.assertEqual(
+            message.request_spec.obj_to_primitive(),
+            sent.arguments['request_spec'].obj_to_primitive())
+        properties = dict(sent.arguments['filter_properties'])
+        retry = properties.pop('retry')
+        self.assertEqual(
+            ({'limits': message.filter_properties['limits']},
+             message.filter_properties['retry']['hosts'], 1),
+            (properties, retry['hosts'], retry['num_attempts']))
+        self.assertIn(self.uuid, retry['exc_reason'])
+        self.assertIn('its host did not take it up', retry['exc_reason'])
+
+    def test_each_is_told_in_its_own_cell(self):
+        self.clock.advance(base.RETRY_POLICY.down_s + 1)
+        self.stalled.run()
+        self.put(task_state='scheduling')
+        self.wait(121)
+        self.stalled.run()
+
+        transport = self.transports.get(self.cells['cell1'].transport_url)
+        self.assertEqual([transport], [*self.conductors.clients])
+        self.assertEqual([transport], [*self.compute.clients])
+        [sent] = self.compute.clients[transport].sent
+        self.assertTrue(sent.context.is_admin)
+
+    def test_conductor_that_was_told_has_longer_each_time(self):
+        self.clock.advance(base.RETRY_POLICY.down_s + 1)
+        self.stalled.run()
+
+        self.clock.advance(119)
+        self.stalled.run()
+        self.assertEqual(1, len(self.handed_on))
+
+        self.clock.advance(2)
+        self.stalled.run()
+        self.assertEqual(2, len(self.handed_on))
+        self.assertEqual(3, self.kept.casts)
+
+    def test_host_is_up_as_long_as_it_reported_lately(self):
+        for late_s, told, handed_on in (
+                (base.RETRY_POLICY.down_s - 1, 1, 0),
+                (base.RETRY_POLICY.down_s + 1, 0, 1)):
+            with self.cell.writer() as connection:
+                build_casts.replace(connection, self.original())
+            self.report('a1')
+            self.clock.advance(late_s)
+
+            self.stalled.run()
+
+            self.assertEqual((told, handed_on),
+                             (len(self.sent()), len(self.handed_on)))
+            self.compute.clients.clear()
+
+    def original(self):
+        return build_message.BuildMessage.first(
+            [self.selection('a1'), self.selection('a2')], None).kept(
+                self.uuid, self.clock.steady())
+
+    def test_builds_are_looked_at_a_page_at_a_time(self):
+        [other] = self.accept()
+        self.task().run(base.USER, [other])
+        self.compute.clients.clear()
+        self.wait()
+        looks = []
+
+        class Compute(type(self.compute)):
+
+            def get(this, transport):
+                # What is not on the first page counts as told of long ago.
+                with self.cell.reader() as connection:
+                    looks.append(build_casts.is_any_before(
+                        connection, self.clock.steady() - 60))
+                return super().get(transport)
+
+        self.compute = Compute()
+        self.make_stalled(page=1).run()
+
+        self.assertEqual([True, False], looks)
+        self.assertEqual(2, len(self.sent()))
+
+    def test_failure_of_a_cell_is_told_and_is_not_the_last(self):
+        self.wait()
+        table = models.build_casts
+        tell = self.compute.get
+
+        def fail(transport):
+            with self.cell.writer() as connection:
+                connection.exec_driver_sql(
+                    f'ALTER TABLE {table.name} RENAME TO away')
+            self.compute.get = tell
+            return tell(transport)
+
+        self.compute.get = fail
+        self.make_stalled(page=1).run()
+        self.assertIn('cell1', self.logs.output)
+        with self.cell.writer() as connection:
+            connection.exec_driver_sql(
+                f'ALTER TABLE away RENAME TO {table.name}')
+
+        self.wait(1000)
+        self.stalled.run()
+
+        self.assertEqual(2, len(self.sent()))

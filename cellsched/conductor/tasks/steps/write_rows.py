@@ -15,8 +15,8 @@ from cellsched.clock import Clock
 from cellsched.conductor.tasks.build import Build
 from cellsched.conductor.tasks.build import by_cell
 from cellsched.conductor.tasks.build import by_written_cell
+from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import saga
-from cellsched.conductor.tasks.steps import ownership
 from cellsched.db.cell import belongings
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message
@@ -65,10 +65,10 @@ class WriteRows(saga.Step):
                         self._write_together)
         if again:
             with self._database.writer() as connection:
-                mine = ownership.renew(
+                mine = lease.renew(
                     connection, again,
                     self._database.timestamp() + self._lease_s)
-                ownership.end_lost(connection, [
+                lease.resolve_lost(connection, [
                     build for build in again if build not in mine])
                 self._write_all([
                     build for build in again if build in mine], self._write)

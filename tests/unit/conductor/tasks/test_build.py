@@ -6,13 +6,14 @@ import itertools
 import oslo_messaging
 
 from cellsched.conductor.tasks import build as build_
+from cellsched.conductor.tasks import lease
 from cellsched import exception
 from cellsched import objects
 from tests.unit import base
 
 Outcome = build_.Outcome
 
-LOST = (Outcome.DELETED, Outcome.FINISHED, Outcome.ELSEWHERE)
+LOST = (Outcome.DELETED, Outcome.FINISHED, Outcome.BUILT_ELSEWHERE)
 
 
 def make(*outcomes):
@@ -26,28 +27,28 @@ def make(*outcomes):
 
 #: How a build comes to each outcome.
 WAYS = {
-    Outcome.GOING_ON: (),
-    Outcome.UNCLEAR: (Outcome.FAILED, Outcome.UNCLEAR),
+    Outcome.IN_PROGRESS: (),
+    Outcome.UNKNOWN: (Outcome.FAILED, Outcome.UNKNOWN),
     **{each: (each,) for each in (
-        Outcome.FAILED, Outcome.PUT_OFF, *LOST)}}
+        Outcome.FAILED, Outcome.RETRY, *LOST)}}
 
 
 class TestBuild(base.TestCase):
 
     def test_each_outcome_has_its_consequence(self):
         found = {
-            outcome: (build.ended, build.to_bury, build.to_try_again,
+            outcome: (build.ended, build.to_bury, build.to_retry,
                       build.deleted, build.finished)
             for outcome in Outcome for build in [make(*WAYS[outcome])]}
 
         self.assertEqual({
-            Outcome.GOING_ON: (False, False, False, False, False),
+            Outcome.IN_PROGRESS: (False, False, False, False, False),
             Outcome.FAILED: (True, True, False, False, False),
-            Outcome.PUT_OFF: (True, False, True, False, False),
-            Outcome.UNCLEAR: (True, False, True, False, False),
+            Outcome.RETRY: (True, False, True, False, False),
+            Outcome.UNKNOWN: (True, False, True, False, False),
             Outcome.DELETED: (True, False, False, True, False),
             Outcome.FINISHED: (True, False, False, False, True),
-            Outcome.ELSEWHERE: (True, False, False, False, True)}, found)
+            Outcome.BUILT_ELSEWHERE: (True, False, False, False, True)}, found)
 
     def test_what_the_table_has_not_is_refused(self):
         for before, after in itertools.product(Outcome, Outcome):
@@ -56,7 +57,7 @@ class TestBuild(base.TestCase):
                 build.end(after)
                 self.assertIs(after, build.outcome)
                 continue
-            with self.assertRaises(build_.OutcomeSettled) as raised:
+            with self.assertRaises(build_.OutcomeConflict) as raised:
                 build.end(after, ValueError())
             self.assertEqual(
                 ('uuid', before, after),
@@ -68,18 +69,18 @@ class TestBuild(base.TestCase):
     def test_no_step_fails_what_is_settled_elsewhere(self):
         for outcome in LOST:
             self.assertRaises(
-                build_.OutcomeSettled, make(outcome).fail, ValueError())
+                build_.OutcomeConflict, make(outcome).fail, ValueError())
 
     def test_first_reason_stays(self):
         build, first = make(), ValueError()
-        build.end(Outcome.PUT_OFF, first)
+        build.end(Outcome.RETRY, first)
         build.end(Outcome.FAILED, KeyError())
 
         self.assertIs(first, build.reason)
 
     def test_what_failed_of_what_passes_is_put_off(self):
         for reason, outcome in (
-                (oslo_messaging.MessagingTimeout(), Outcome.PUT_OFF),
+                (oslo_messaging.MessagingTimeout(), Outcome.RETRY),
                 (exception.NoValidHost(reason='Full.'), Outcome.FAILED)):
             build = make()
             build.fail(reason)
@@ -101,18 +102,39 @@ class TestBatch(base.TestCase):
     def test_too_few_have_one_outcome(self):
         for failed, others in (
                 ([Outcome.FAILED], Outcome.FAILED),
-                ([Outcome.PUT_OFF], Outcome.PUT_OFF),
-                ([Outcome.PUT_OFF, Outcome.FAILED], Outcome.FAILED)):
+                ([Outcome.RETRY], Outcome.RETRY),
+                ([Outcome.RETRY, Outcome.FAILED], Outcome.FAILED)):
             builds = [make(), *map(make, failed)]
             build_.Batch(builds, len(builds)).fail_together()
 
             self.assertEqual({others}, {each.outcome for each in builds})
 
     def test_what_could_not_be_undone_stays_so(self):
-        builds = [make(), make(Outcome.PUT_OFF), make(
-            Outcome.FAILED, Outcome.UNCLEAR)]
+        builds = [make(), make(Outcome.RETRY), make(
+            Outcome.FAILED, Outcome.UNKNOWN)]
         build_.Batch(builds, 3).fail_together()
 
         self.assertEqual(
-            [Outcome.PUT_OFF, Outcome.PUT_OFF, Outcome.UNCLEAR],
+            [Outcome.RETRY, Outcome.RETRY, Outcome.UNKNOWN],
             [each.outcome for each in builds])
+
+
+class TestPasses(base.TestCase):
+
+    def test_what_passes_is_told_from_what_does_not(self):
+        remote = type('DeadlineExceeded_Remote',
+                      (exception.DeadlineExceeded,), {})
+        for error, passing in (
+                (exception.DeadlineExceeded(late_s=600), True),
+                (remote(late_s=600), True),
+                (exception.HostsInDoubt(hosts=9, known=10), True),
+                (exception.CellUnreachable(cell='c', reason='r'), True),
+                (exception.TransactionLost(schema='API', reason='r'), True),
+                (oslo_messaging.MessagingTimeout(), True),
+                (oslo_messaging.RemoteError('MessagingTimeout'), True),
+                (oslo_messaging.RemoteError('DatabaseUnreachable'), True),
+                (oslo_messaging.RemoteError('KeyError'), False),
+                (exception.NoValidHost(reason=''), False),
+                (exception.PluginFailed(kind='Filter', plugin='p'), False),
+                (RuntimeError(), False)):
+            self.assertEqual(passing, lease.is_transient(error), repr(error))

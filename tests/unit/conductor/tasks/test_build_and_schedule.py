@@ -2,14 +2,27 @@
 """From accepted requests to builds in cells: every end that there is."""
 
 from concurrent import futures
+import copy
+import pathlib
 
 from amqp import exceptions as amqp_exc
+import futurist
 import oslo_messaging
+import sqlalchemy as sa
 
+from cellsched.cells import cell0
+from cellsched.claims import base as claims_base
+from cellsched.claims import sql
+from cellsched.conductor import recovery
+from cellsched.conductor.tasks import build_and_schedule
+from cellsched.conductor.tasks import lease
 from cellsched.db.api import build_requests
+from cellsched.db.api import models as api_models
+from cellsched.db.cell import instances
+from cellsched.db import session
 from cellsched import exception
+from cellsched.quota import noop
 from tests.unit.conductor import base
-from tests.unit.conductor.tasks import ends
 from tests.unit.db import samples
 
 
@@ -33,7 +46,7 @@ class TestBuildAndSchedule(base.TestCase):
                          [*self.rows(uuid)], self.requested(uuid),
                          len(self.sent())))
 
-        for place in range(len(ends.DONE)):
+        for place in range(len(base.DONE)):
             [uuid] = self.accept()
             self.compute.clients.clear()
             self.task_with(place, look).run(base.USER, [uuid])
@@ -118,17 +131,17 @@ class TestBuildAndSchedule(base.TestCase):
 class TestDeletion(base.TestCase):
 
     def test_deletion_before_the_request_goes_leaves_nothing(self):
-        for place in range(ends.REQUEST_GONE):
+        for place in range(base.REQUEST_GONE):
             [uuid] = self.accept()
 
             self.task_with(place, lambda: self.delete(uuid)).run(
                 base.USER, [uuid])
 
             self.assertLeftNothing(uuid)
-            self.assertEqual([], self.sent(), ends.DONE[place])
+            self.assertEqual([], self.sent(), base.DONE[place])
 
     def test_deletion_after_that_is_a_server_s(self):
-        for place in range(ends.REQUEST_GONE, len(ends.DONE)):
+        for place in range(base.REQUEST_GONE, len(base.DONE)):
             [uuid] = self.accept()
 
             self.task_with(place, lambda: self.delete(uuid)).run(
@@ -140,7 +153,7 @@ class TestDeletion(base.TestCase):
             self.assertIsNone(self.holds(uuid))
 
     def test_deletion_of_one_leaves_the_others_of_its_batch(self):
-        for place in range(ends.REQUEST_GONE):
+        for place in range(base.REQUEST_GONE):
             self.claims.release(uuid for _, uuid in self.sent())
             gone, kept = self.accept(2)
 
@@ -151,12 +164,12 @@ class TestDeletion(base.TestCase):
             self.assertBuilding('cell1', kept)
 
     def test_deletion_wins_over_a_failure(self):
-        for place in range(ends.REQUEST_GONE):
+        for place in range(base.REQUEST_GONE):
             [uuid] = self.accept()
 
             def both():
                 self.delete(uuid)
-                ends.fail()
+                base.fail()
 
             self.task_with(place, both).run(base.USER, [uuid])
 
@@ -166,10 +179,10 @@ class TestDeletion(base.TestCase):
 class TestFailure(base.TestCase):
 
     def test_failure_before_the_request_goes_is_buried(self):
-        for place in range(ends.REQUEST_GONE):
+        for place in range(base.REQUEST_GONE):
             uuids = self.accept(2)
 
-            self.task_with(place, ends.fail).run(base.USER, uuids)
+            self.task_with(place, base.fail).run(base.USER, uuids)
 
             for uuid in uuids:
                 self.assertBuried(uuid, 'holds another place')
@@ -321,3 +334,636 @@ class TestFailure(base.TestCase):
         self.assertEqual('error', self.row(uuid).vm_state)
         self.assertEqual(('cell1', False, None), (
             self.mapped(uuid), self.requested(uuid), self.holds(uuid)))
+
+
+class TestSharedFile(base.TestCase):
+    """A transaction on the API database keeps the claims from any other."""
+
+    def setUp(self):
+        super().setUp()
+        shared = session.Database(
+            self.database.url, 'claims', clock=self.clock)
+        self.addCleanup(shared.close)
+        self.claims = sql.SQLClaims(shared)
+        self.claims.sync()
+        for provider in self.providers.values():
+            self.claims.set_inventory(provider, {
+                name: claims_base.Inventory(4 * amount)
+                for name, amount in base.SIZE.items()})
+
+    def task(self, **options):
+        return super().task(limits=build_and_schedule.TaskLimits(
+            base.LEASE_S, fenced=False), **options)
+
+    def test_what_fails_holds_nothing_wherever_it_failed(self):
+        for place in range(1, base.REQUEST_GONE):
+            [uuid] = self.accept()
+
+            self.task_with(place, base.fail).run(base.USER, [uuid])
+
+            self.assertBuried(uuid, 'another place')
+
+    def test_what_its_user_deleted_holds_nothing(self):
+        [uuid] = self.accept()
+
+        self.task_with(base.DONE.index('schedule'), lambda: self.delete(
+            uuid)).run(base.USER, [uuid])
+
+        self.assertLeftNothing(uuid)
+
+    def test_what_another_one_finished_keeps_what_it_holds(self):
+        [uuid] = self.accept()
+
+        def next_one_first():
+            self.clock.advance(base.LEASE_S)
+            self.task().run(base.USER, [uuid])
+            base.fail()
+
+        self.task_with(base.DONE.index('schedule'), next_one_first).run(
+            base.USER, [uuid])
+
+        self.assertBuilding('cell1', uuid)
+
+
+class TestPurge(base.StepTestCase):
+
+    def test_cell_that_cannot_be_written_keeps_no_other(self):
+        first, second = builds = self.builds(['a1', 'b1'])
+        with self.targets.database(second.cell).writer() as connection:
+            instances.create(
+                connection, [samples.instance(second.uuid)], samples.NOW)
+        first.cell = copy.copy(first.cell)
+        first.cell.database_connection = 'sqlite:////nowhere/gone.sqlite'
+
+        self.task()._purge(builds)
+
+        self.assertIn(f"may have rows of ['{first.uuid}']", self.logs.output)
+        self.assertEqual({}, self.rows(second.uuid))
+
+
+class TestBurial(base.TestCase):
+
+    def lease(self, uuid):
+        self.clock.advance(base.LEASE_S * 2)
+        now = self.clock.timestamp()
+        with self.database.writer() as connection:
+            return build_requests.lease(
+                connection, [uuid], 'next', now, now + base.LEASE_S)
+
+    def task(self, **options):
+        return super().task(reached=self.reached, **options)
+
+    def reached(self, step):
+        if step.startswith('undone') and self.then:
+            self.then.pop()()
+
+    def fail(self, uuid, then):
+        """Have a build fail, and something done when that is undone."""
+        self.then = [then]
+        self.task_with(1, base.fail).run(base.USER, [uuid])
+        self.assertEqual([], self.then)
+
+    def test_what_another_one_leases_since_is_left_to_it(self):
+        [uuid] = self.accept()
+        leased = []
+
+        self.fail(uuid, lambda: leased.extend(self.lease(uuid)))
+
+        self.assertEqual(1, len(leased))
+        self.assertEqual(
+            ({}, None, True),
+            (self.rows(uuid), self.mapped(uuid), self.requested(uuid)))
+
+    def test_what_another_one_finished_since_is_not_buried(self):
+        [uuid] = self.accept()
+
+        def next_one():
+            self.clock.advance(base.LEASE_S * 2)
+            self.task().run(base.USER, [uuid])
+
+        self.fail(uuid, next_one)
+
+        self.assertBuilding('cell1', uuid)
+
+    def test_what_nobody_leases_since_is_buried_however_late(self):
+        [uuid] = self.accept()
+
+        self.fail(uuid, lambda: self.clock.advance(base.LEASE_S * 2))
+
+        self.assertBuried(uuid, 'another place')
+
+
+class TestRecovery(base.TestCase):
+
+    def run_late(self, uuids, **options):
+        self.clock.advance(base.LEASE_S)
+        self.task(**options).run(base.USER, uuids)
+
+    def test_build_is_finished_wherever_its_conductor_died(self):
+        for place in range(base.REQUEST_GONE):
+            self.claims.release(uuid for _, uuid in self.sent())
+            [uuid] = self.accept()
+            self.assertRaises(base.Death, self.task_with(
+                place, base.die).run, base.USER, [uuid])
+            self.assertTrue(self.requested(uuid))
+
+            self.run_late([uuid])
+
+            self.assertBuilding('cell1', uuid)
+
+    def test_build_that_goes_elsewhere_leaves_nothing_where_it_was(self):
+        for place in range(base.REQUEST_GONE):
+            self.chosen = ['b1']
+            [uuid] = self.accept()
+            self.assertRaises(base.Death, self.task_with(
+                place, base.die).run, base.USER, [uuid])
+
+            self.claims.release([uuid])
+            self.chosen = ['a1']
+            self.run_late([uuid])
+
+            self.assertBuilding('cell1', uuid)
+            self.claims.release([uuid])
+
+    def test_build_that_fits_nowhere_any_more_is_buried(self):
+        for place in range(base.REQUEST_GONE):
+            self.chosen = ['b1']
+            [uuid] = self.accept()
+            self.assertRaises(base.Death, self.task_with(
+                place, base.die).run, base.USER, [uuid])
+
+            self.clock.advance(base.LEASE_S)
+            self.task_with(1, base.fail).run(base.USER, [uuid])
+
+            self.assertBuried(uuid, 'holds another place')
+
+    def test_build_waits_for_the_cell_that_may_have_it(self):
+        self.chosen = ['b1']
+        [uuid] = self.accept()
+        self.assertRaises(base.Death, self.task_with(
+            base.DONE.index('write rows'), base.die).run, base.USER, [uuid])
+        self.claims.release([uuid])
+        self.chosen = ['a1']
+
+        self.break_cell('cell2')
+        self.run_late([uuid])
+        self.run_late([uuid])
+        self.assertEqual(
+            (['cell2'], 'cell2', True),
+            ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid)))
+
+        self.mend_cell('cell2')
+        self.run_late([uuid])
+        self.assertBuilding('cell1', uuid)
+
+    def test_burial_waits_for_cell0(self):
+        self.break_cell('cell0')
+        [uuid] = self.accept()
+        self.task_with(0, base.fail).run(base.USER, [uuid])
+        self.assertEqual(({}, True), (self.rows(uuid), self.requested(uuid)))
+
+        self.mend_cell('cell0')
+        self.clock.advance(base.LEASE_S)
+        self.task_with(0, base.fail).run(base.USER, [uuid])
+
+        self.assertBuried(uuid, 'holds another place')
+
+    def test_half_a_burial_does_not_keep_a_build_from_its_cell(self):
+        self.break_cell('cell0')
+        [uuid] = self.accept()
+        self.task_with(0, base.fail).run(base.USER, [uuid])
+
+        self.mend_cell('cell0')
+        self.run_late([uuid])
+
+        self.assertBuilding('cell1', uuid)
+
+    def test_burial_without_a_cell0_waits_too(self):
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.delete(api_models.cell_mappings)
+                .where(api_models.cell_mappings.c.name == 'cell0'))
+        [uuid] = self.accept()
+
+        self.task_with(0, base.fail).run(base.USER, [uuid])
+
+        self.assertTrue(self.requested(uuid))
+        self.assertIsNone(self.holds(uuid))
+
+    def test_slow_conductor_undoes_nothing_of_the_next_one(self):
+        for place in range(base.REQUEST_GONE):
+            self.claims.release(uuid for _, uuid in self.sent())
+            [uuid] = self.accept()
+
+            def next_one_first():
+                self.run_late([uuid])
+                base.fail()
+
+            self.task_with(place, next_one_first).run(base.USER, [uuid])
+
+            self.assertBuilding('cell1', uuid)
+
+    def test_slow_conductor_builds_nothing_that_the_next_one_buried(self):
+        late = self.task_with(1, base.fail)
+        for place in range(base.DONE.index('write rows')):
+            [uuid] = self.accept()
+
+            def next_one_first():
+                self.clock.advance(base.LEASE_S)
+                late.run(base.USER, [uuid])
+
+            self.task_with(place, next_one_first).run(base.USER, [uuid])
+
+            self.assertEqual(
+                (['cell0'], 'cell0', False),
+                ([*self.rows(uuid)], self.mapped(uuid), self.requested(uuid)))
+            self.assertEqual([], self.sent())
+
+    def test_nobody_takes_up_what_is_being_undone_however_slowly(self):
+        [uuid] = self.accept()
+        task = self.task_with(1, lambda: (
+            self.clock.advance(base.LEASE_S * 2), base.fail()))
+        taken, after_undo = [], []
+        release = self.claims.release
+
+        def lease():
+            with self.database.writer() as connection:
+                taken.append(build_requests.lease(
+                    connection, [uuid], 'next', self.clock.timestamp(),
+                    self.clock.timestamp() + 1))
+            self.assertEqual([[uuid]], after_undo)
+
+        def look(consumers):
+            self.clock.advance(base.LEASE_S * 2)
+            waiting.append(threads.submit(lease))
+            # It waits for the transaction that this is done in.
+            self.assertRaises(
+                futures.TimeoutError, waiting[0].result, 0.2)
+            after_undo.append(list(consumers))
+            release(consumers)
+
+        waiting = []
+        with futures.ThreadPoolExecutor(1) as threads:
+            self.claims.release = look
+            task.run(base.USER, [uuid])
+            waiting[0].result(60)
+
+        # Whoever was first, it is not built, for its claim is gone.
+        self.assertEqual(1, len(taken))
+        self.assertIsNone(self.holds(uuid))
+        self.assertEqual([], self.sent())
+
+
+class TestRetries(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.asked = []
+
+    def silent(self, times):
+        """Have the scheduler claim and not answer, so many times."""
+        def answer(instance_uuids, **arguments):
+            chosen = self.answer(instance_uuids=instance_uuids, **arguments)
+            self.asked.append(instance_uuids)
+            if len(self.asked) <= times:
+                raise oslo_messaging.MessagingTimeout()
+            return chosen
+
+        self.scheduler.answer = answer
+
+    def limited(self, **limits):
+        return self.task(
+            limits=build_and_schedule.TaskLimits(base.LEASE_S, **limits))
+
+    def try_again(self, task, seconds):
+        """Let time pass, in which the conductor lives; do what is due."""
+        self.clock.advance(seconds)
+        task.leases.renew()
+        due = task.retries.pop_due()
+        for attempt in due:
+            task.attempt(attempt)
+        return len(due)
+
+    def free(self, uuids):
+        """Return what another conductor could take up."""
+        now = self.clock.steady()
+        with self.database.writer() as connection:
+            return [each.request.instance_uuid
+                    for each in build_requests.lease(
+                        connection, uuids, 'other', now, now + base.LEASE_S)]
+
+    def test_scheduler_that_is_silent_is_asked_again_in_the_same_try(self):
+        uuids = self.accept(2)
+        self.silent(times=1)
+        task = self.task()
+
+        task.run(base.USER, uuids)
+
+        self.assertEqual([uuids, uuids], self.asked)
+        for uuid in uuids:
+            self.assertBuilding('cell1', uuid)
+        self.assertEqual([], task.retries.pop_due())
+
+    def test_what_passes_is_tried_again_before_its_lease_has_run_out(self):
+        [uuid] = self.accept()
+        self.silent(times=2)
+        task = self.task()
+
+        task.run(base.USER, [uuid])
+        self.assertEqual(0, self.try_again(task, 0.5))
+        self.assertEqual({}, self.rows(uuid))
+        self.assertEqual(1, self.try_again(task, 0.5))
+
+        self.assertBuilding('cell1', uuid)
+
+    def test_what_waits_for_another_try_is_nobody_elses(self):
+        [uuid] = self.accept()
+        self.silent(times=4)
+        task = self.limited(retry_delay_s=base.LEASE_S - 1)
+
+        task.run(base.USER, [uuid])
+        for _ in range(2):
+            self.try_again(task, base.LEASE_S - 1)
+            self.assertEqual([], self.free([uuid]))
+
+    def test_what_was_tried_often_enough_is_anybodys(self):
+        [uuid] = self.accept()
+        self.silent(times=100)
+        task = self.limited(retries=2)
+
+        task.run(base.USER, [uuid])
+        self.assertEqual([1, 1, 0], [
+            self.try_again(task, seconds) for seconds in (1, 2, 4)])
+        self.try_again(task, base.LEASE_S)
+
+        self.assertEqual([uuid], self.free([uuid]))
+
+    def test_another_try_leaves_alone_what_another_conductor_has(self):
+        [uuid] = self.accept()
+        self.silent(times=2)
+        task = self.task()
+        task.run(base.USER, [uuid])
+        # This one is stopped, and does not say that it lives.
+        self.clock.advance(base.LEASE_S)
+        self.assertEqual([uuid], self.free([uuid]))
+
+        for attempt in task.retries.pop_due():
+            task.attempt(attempt)
+
+        self.assertEqual({}, self.rows(uuid))
+        self.clock.advance(base.LEASE_S - 1)
+        task.leases.renew()
+        self.clock.advance(1)
+        self.assertEqual([uuid], self.free([uuid]))
+
+    def test_part_of_a_batch_is_tried_again_alone(self):
+        self.chosen = ['b1']
+        here, there = self.accept(2)
+        self.break_cell('cell2')
+
+        def answer(instance_uuids, **arguments):
+            return [[self.selection({here: 'a1', there: 'b1'}[uuid])]
+                    for uuid in instance_uuids]
+
+        self.scheduler.answer = answer
+        for uuid, host in ((here, 'a1'), (there, 'b1')):
+            self.claims.claim(base.claims_base.of_selection(
+                uuid, self.selection(host)))
+        task = self.task()
+
+        task.run(base.USER, [here, there])
+
+        self.assertBuilding('cell1', here)
+        self.assertTrue(self.requested(there))
+        self.clock.advance(1)
+        [attempt] = task.retries.pop_due()
+        self.assertEqual([there], attempt.uuids)
+        self.mend_cell('cell2')
+        task.attempt(attempt)
+        self.assertBuilding('cell2', there)
+
+    def test_message_that_comes_while_the_database_is_away_is_kept(self):
+        uuids = self.accept(2)
+        there = pathlib.Path(
+            self.database.url.removeprefix('sqlite:///'))
+        gone = self.temporary_directory() / 'gone'
+        away = session.Database(
+            f'sqlite:///{gone}/{there.name}', 'API', clock=self.clock)
+        self.addCleanup(away.close)
+        task = self.task(database=away)
+
+        task.run(base.USER, uuids)
+        self.assertIn('DatabaseUnreachable', self.logs.output)
+        self.assertNotIn('Traceback', self.logs.output)
+        gone.symlink_to(there.parent)
+        self.assertEqual(1, self.try_again(task, 1))
+
+        for uuid in uuids:
+            self.assertBuilding('cell1', uuid)
+
+    def test_what_does_not_pass_is_not_tried_again(self):
+        [uuid] = self.accept()
+        task = self.task()
+        self.scheduler.answer = lambda **arguments: 1 / 0
+
+        task.run(base.USER, [uuid])
+
+        self.assertBuried(uuid, 'an error that operators find')
+        self.clock.advance(3600)
+        self.assertEqual([], task.retries.pop_due())
+
+    def test_lease_that_a_conductor_has_for_a_try_is_not_anothers(self):
+        """What a recoverer has claimed is built by it, and by nobody else."""
+        [uuid] = self.accept()
+        self.assertEqual([uuid], self.free([uuid]))
+
+        self.task().attempt(lease.Attempt(base.USER, [uuid], 'someone'))
+        self.assertEqual({}, self.rows(uuid))
+        self.task().attempt(lease.Attempt(base.USER, [uuid], 'other'))
+
+        self.assertBuilding('cell1', uuid)
+
+
+class TestReached(base.TestCase):
+
+    def reached(self):
+        steps = []
+        [uuid] = self.accept()
+        self.task(reached=steps.append).run(base.USER, [uuid])
+        return uuid, steps
+
+    def test_steps_of_a_build_are_told_in_their_order(self):
+        uuid, steps = self.reached()
+
+        self.assertBuilding('cell1', uuid)
+        self.assertEqual(
+            ['Lease', 'Expire', 'RemoveFromCell0', 'Schedule', 'FindCell',
+             'Decide', 'WriteRows', 'Release', 'Cast', 'Bury'], steps)
+
+    def test_steps_of_a_build_that_is_buried_are_told_to_the_end(self):
+        def refuse(**arguments):
+            raise exception.NoValidHost(reason='Full.')
+
+        self.scheduler.answer = refuse
+
+        uuid, steps = self.reached()
+
+        self.assertBuried(uuid, 'Full.')
+        self.assertEqual(['Lease', 'Expire', 'RemoveFromCell0', 'Schedule',
+                          'undone Schedule', 'Bury'], steps)
+
+
+class TestBroken(base.TestCase):
+
+    def spoil(self, uuid, table='build_requests', **values):
+        with self.database.writer() as connection:
+            samples.spoil(connection, uuid, table, **values)
+
+    def recover(self):
+        self.clock.advance(base.LEASE_S)
+        recovery.Recoverer(
+            self.database, self.task(), base.LEASE_S,
+            futurist.SynchronousExecutor()).run()
+
+    def break_in_turn(self):
+        """Yield builds of which each is broken in another way."""
+        for table, values, reason in (
+                ('build_requests', {'instance': 'nonsense'},
+                 'The build request of {} cannot be read.'),
+                ('request_specs', {'spec': '{}'},
+                 'The request specification of {} cannot be read.'),
+                ('request_specs', {},
+                 'The request specification of {} is missing.')):
+            [uuid] = self.accept()
+            self.spoil(uuid, table, **values)
+            yield uuid, reason.format(uuid)
+
+    def test_what_cannot_be_read_is_buried_with_the_reason(self):
+        for uuid, reason in self.break_in_turn():
+            self.task().run(base.USER, [uuid])
+
+            self.assertBuried(uuid, reason)
+            row = self.row(uuid)
+            self.assertEqual(('project', 'user'),
+                             (row.project_id, row.user_id))
+
+    def test_one_that_lost_its_mapping_too_keeps_no_other(self):
+        [uuid], [other] = self.accept(), self.accept()
+        self.spoil(uuid, instance='nonsense')
+        self.spoil(uuid, 'instance_mappings')
+
+        self.task().run(base.USER, [uuid, other])
+
+        self.assertEqual({}, self.rows(uuid))
+        self.assertEqual([self.mapped(other)], list(self.rows(other)))
+
+    def test_recoverer_buries_what_was_leased_and_forgotten(self):
+        for uuid, reason in self.break_in_turn():
+            now = self.clock.timestamp()
+            with self.database.writer() as connection:
+                build_requests.lease(
+                    connection, [uuid], 'dead', now, now + base.LEASE_S)
+
+            self.recover()
+
+            self.assertBuried(uuid, reason)
+
+    def test_what_is_broken_since_an_earlier_try_is_undone(self):
+        for place in range(base.REQUEST_GONE):
+            [uuid] = self.accept()
+            self.assertRaises(base.Death, self.task_with(
+                place, base.die).run, base.USER, [uuid])
+            self.spoil(uuid, 'request_specs')
+
+            self.recover()
+
+            self.assertBuried(uuid, 'is missing')
+
+    def test_others_of_the_batch_are_built(self):
+        broken, whole = self.accept(2)
+        self.spoil(broken, 'request_specs')
+
+        self.task().run(base.USER, [broken, whole])
+
+        self.assertBuilding('cell1', whole)
+        self.assertEqual(['cell0'], [*self.rows(broken)])
+
+    def test_batch_that_is_to_be_whole_is_buried_with_it(self):
+        uuids = samples.uuids(2)
+        samples.accept(self.database, uuids, self.clock.now(), min_count=2)
+        self.spoil(uuids[0], 'request_specs')
+
+        self.task().run(base.USER, uuids)
+
+        for uuid in uuids:
+            self.assertBuried(uuid, f'{uuids[0]} is missing')
+
+    def test_user_can_delete_what_cannot_be_read(self):
+        for uuid, _ in self.break_in_turn():
+            self.delete(uuid)
+
+            self.assertLeftNothing(uuid)
+
+    def test_user_can_delete_what_was_being_built(self):
+        for place in range(base.REQUEST_GONE):
+            [uuid] = self.accept()
+            self.assertRaises(base.Death, self.task_with(
+                place, base.die).run, base.USER, [uuid])
+            self.spoil(uuid, instance='nonsense')
+
+            self.delete(uuid)
+
+            self.assertFalse(self.requested(uuid))
+            self.assertIsNone(self.holds(uuid))
+            for name in self.rows(uuid):
+                database = self.targets.database(self.cells[name])
+                with database.reader() as connection:
+                    self.assertIsNone(instances.get(connection, uuid))
+
+
+class Cell0(cell0.Cell0):
+    """Notes how many are buried at once."""
+
+    def bury(self, context, instances, *args):
+        self.buried.append([each.uuid for each in instances])
+        return super().bury(context, instances, *args)
+
+
+class Quotas(noop.NoopQuotaDriver):
+    """Refuses each build for a reason of its own."""
+
+    def admit_all(self, connection, batches):
+        return {build.uuid: exception.OverQuota(
+            overs='instances', req=1, used=number, allowed=9)
+            for batch in batches for number, build in enumerate(batch.builds)}
+
+
+class TestBurialTogether(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell0 = Cell0(self.database, self.registry(), self.targets,
+                           self.clock, 'conductor')
+        self.cell0.buried = []
+
+    def task(self, **options):
+        return super().task(cell0=self.cell0, **options)
+
+    def test_those_of_one_reason_are_buried_at_once(self):
+        uuids = self.accept(3)
+
+        self.task_with(1, base.fail).run(base.USER, uuids)
+
+        self.assertEqual([uuids], self.cell0.buried)
+        for uuid in uuids:
+            self.assertBuried(uuid, 'another place')
+
+    def test_those_of_another_reason_are_buried_with_them(self):
+        """One that is left, and tried again alone, could be built alone."""
+        uuids = self.accept(2)
+
+        self.task(quotas=Quotas(None, None)).run(base.USER, uuids)
+
+        self.assertEqual([uuids], self.cell0.buried)
+        for number, uuid in enumerate(uuids):
+            self.assertBuried(uuid, f'but already used {number}')

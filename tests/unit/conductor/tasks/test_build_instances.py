@@ -10,10 +10,14 @@ from cellsched.db.cell import build_casts
 from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched import exception
+from cellsched.network import deallocation
+from cellsched.network import fake
 from cellsched import objects
 from cellsched.testing import builders
 from tests.unit.conductor import base
 from tests.unit.db import samples
+from tests.unit.network import networks
+from tests.unit.notify import recorder
 
 ATTEMPTS_MAX = 3
 
@@ -289,3 +293,101 @@ class TestBuildInstances(base.TestCase):
             [[self.selection('a1')], [self.selection('a2')]])
 
         self.assertEqual([('a1', self.uuid), ('a2', other)], self.sent())
+
+
+class TestNetworks(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell = self.targets.database(self.cells['cell1'])
+        self.network = networks.make(fake.FakeNetworks)
+        self.task = build_instances.BuildInstances(
+            self.cell, self.compute.get('cell1'), self.claims, self.clock,
+            'conductor', 3, free=deallocation.NetworkDeallocation(
+                self.network, self.cell, self.clock).free)
+        self.instance = samples.instance(
+            samples.uuids(1)[0], build_attempts=1, task_state=None)
+        with self.cell.writer() as connection:
+            instances.create(connection, [self.instance], self.clock.now())
+            instances.update(connection, self.instance.uuid,
+                             {'network_allocated': True}, self.clock.now())
+        self.network.allocate_for_instance(
+            base.USER, self.instance, None, 'a9')
+
+    def try_next(self, *hosts):
+        self.task.run(
+            base.USER, [self.instance],
+            {'retry': {'num_attempts': 1, 'hosts': [['a9', 'a9']]}},
+            objects.RequestSpec(), [[self.selection(host) for host in hosts]])
+
+    def allocated(self):
+        return (self.row(self.instance.uuid).network_allocated,
+                self.instance.uuid in self.network.allocated())
+
+    def test_build_that_goes_on_keeps_them(self):
+        self.try_next('a1')
+
+        self.assertEqual((True, True), self.allocated())
+
+    def test_build_that_is_given_up_has_none(self):
+        self.try_next()
+
+        self.assertEqual('error', self.row(self.instance.uuid).vm_state)
+        self.assertEqual((False, False), self.allocated())
+
+    def test_row_says_what_could_not_be_taken_back(self):
+        self.network.fail('deallocate', 1)
+
+        self.try_next()
+
+        self.assertEqual('error', self.row(self.instance.uuid).vm_state)
+        self.assertEqual((True, True), self.allocated())
+
+    def test_message_that_comes_late_takes_nothing(self):
+        with self.cell.writer() as connection:
+            samples.put(connection, self.instance.uuid, {
+                'vm_state': 'active', 'host': 'a1'})
+
+        self.try_next()
+
+        self.assertEqual((True, True), self.allocated())
+
+
+FAILED = 'compute_task.build_instances.error'
+
+
+class TestNotifications(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.told = self.useFixture(recorder.NotificationRecorder())
+        self.cell = self.targets.database(self.cells['cell1'])
+        self.task = build_instances.BuildInstances(
+            self.cell, self.compute.get('cell1'), self.claims, self.clock,
+            'conductor', 3, self.told.notifier)
+        [self.uuid] = samples.uuids(1)
+        with self.cell.writer() as connection:
+            instances.create(connection, [samples.instance(
+                self.uuid, build_attempts=1, task_state=None)],
+                self.clock.now())
+
+    def try_next(self, *hosts):
+        self.task.run(
+            base.USER, [samples.instance(self.uuid)],
+            {'retry': {'num_attempts': 1, 'hosts': []}},
+            objects.RequestSpec(), [[self.selection(host) for host in hosts]])
+
+    def test_build_without_alternates_is_told_once(self):
+        for _ in range(2):
+            self.try_next()
+
+        [(event, data)] = self.told.all()
+        self.assertEqual((FAILED, self.uuid), (event, data['instance_uuid']))
+        self.assertEqual(
+            'MaxRetriesExceeded',
+            data['reason']['nova_object.data']['exception'])
+
+    def test_build_that_goes_on_is_not_told(self):
+        self.try_next('a1')
+
+        self.assertEqual([], self.told.events())

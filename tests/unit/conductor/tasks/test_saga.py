@@ -33,10 +33,10 @@ class Step(tasks.Step):
     name = ''
 
     def __init__(
-        self, name, notes, doing=None, undoing=None, joint=False
+        self, name, notes, doing=None, undoing=None, batched=False
     ):
         self.name = name
-        self.joint = joint
+        self.batched = batched
         self.notes = notes
         self.doing = doing
         self.undoing = undoing
@@ -178,7 +178,7 @@ class TestRun(base.TestCase):
 
         self.assertEqual(['do 1 abc', 'do 2 abc'], self.notes)
         self.assertEqual(
-            [Outcome.UNCLEAR] * 3, [build.outcome for build in self.builds])
+            [Outcome.UNKNOWN] * 3, [build.outcome for build in self.builds])
         self.assertFalse(self.a.to_bury)
 
     def test_undo_that_fails_keeps_the_steps_before_it(self):
@@ -189,7 +189,7 @@ class TestRun(base.TestCase):
         self.assertEqual(
             ['do 1 abc', 'do 2 abc', 'do 3 abc', 'undo 3 b', 'undo 2 b',
              'do 4 ac'], self.notes)
-        self.assertIs(Outcome.UNCLEAR, self.b.outcome)
+        self.assertIs(Outcome.UNKNOWN, self.b.outcome)
         self.assertFalse(self.b.to_bury)
         self.assertFalse(self.a.ended)
 
@@ -226,17 +226,17 @@ class TestRun(base.TestCase):
         self.assertEqual(
             ['do 1 abc', 'do 2 abc', 'undo 2 abc', 'undo 1 abc'], self.notes)
         for build in self.builds:
-            self.assertIs(Outcome.PUT_OFF, build.outcome)
+            self.assertIs(Outcome.RETRY, build.outcome)
 
     def test_too_few_are_put_off_together(self):
         self.run_steps(
-            self.step('1', end('b', Outcome.PUT_OFF, Failure())), least=3)
+            self.step('1', end('b', Outcome.RETRY, Failure())), least=3)
 
         self.assertEqual([False] * 3, [each.to_bury for each in self.builds])
 
     def test_none_is_put_off_where_one_failed_for_good(self):
         def doing(builds):
-            end('a', Outcome.PUT_OFF, Failure())(builds)
+            end('a', Outcome.RETRY, Failure())(builds)
             end('b', reason=Failure())(builds)
 
         self.run_steps(self.step('1', doing), least=3)
@@ -283,8 +283,8 @@ class TestJointSteps(base.TestCase):
         self.pool = futures.ThreadPoolExecutor(8)
         self.addCleanup(self.pool.shutdown)
 
-    def joint(self, name, doing=None, undoing=None):
-        return Step(name, self.notes, doing, undoing, joint=True)
+    def batched(self, name, doing=None, undoing=None):
+        return Step(name, self.notes, doing, undoing, batched=True)
 
     def wait(self, builds):
         """Have the first batch wait until all others have come."""
@@ -297,7 +297,7 @@ class TestJointSteps(base.TestCase):
 
         :returns: those that went through every step
         """
-        runner = tasks.Runner([self.joint('0', self.wait), *steps])
+        runner = tasks.Runner([self.batched('0', self.wait), *steps])
         first, *others = [build_.Batch([
             build_.Build(objects.BuildRequest(instance_uuid=uuid), None,
                          CONTEXT) for uuid in each], least) for each in names]
@@ -322,14 +322,14 @@ class TestJointSteps(base.TestCase):
 
     def test_batches_that_come_meanwhile_are_taken_on_together(self):
         self.assertEqual(
-            'abcd', self.race(self.joint('1'), self.joint('2')))
+            'abcd', self.race(self.batched('1'), self.batched('2')))
 
         self.assertEqual(['do 0 a', 'do 1 a', 'do 2 a'], self.notes[:3])
         self.assertEqual(
             ['do 0 bcd', 'do 1 bcd', 'do 2 bcd'], self.joined())
 
     def test_each_goes_on_alone_where_a_step_is_its_own(self):
-        self.race(self.joint('1'), Step('2', self.notes))
+        self.race(self.batched('1'), Step('2', self.notes))
 
         self.assertEqual(
             ['do 0 bcd', 'do 1 bcd', 'do 2 bc', 'do 2 d'],
@@ -337,7 +337,7 @@ class TestJointSteps(base.TestCase):
 
     def test_what_ends_is_undone_before_its_batch_goes_on(self):
         self.assertEqual('acd', self.race(
-            self.joint('1', end('b', reason=Failure())), self.joint('2')))
+            self.batched('1', end('b', reason=Failure())), self.batched('2')))
 
         joined = self.joined()
         self.assertIn('do 2 d', joined)
@@ -347,7 +347,7 @@ class TestJointSteps(base.TestCase):
 
     def test_batch_that_is_too_small_ends_alone(self):
         self.assertEqual('ad', self.race(
-            self.joint('1', end('b', reason=Failure())), self.joint('2'),
+            self.batched('1', end('b', reason=Failure())), self.batched('2'),
             least=2))
 
         self.assertIn('do 2 d', self.joined())
@@ -359,7 +359,7 @@ class TestJointSteps(base.TestCase):
                 raise Failure
 
         self.assertEqual(
-            'abc', self.race(self.joint('1', doing), self.joint('2')))
+            'abc', self.race(self.batched('1', doing), self.batched('2')))
 
         self.assertEqual(
             ['do 0 bcd', 'do 1 bc', 'do 1 bcd', 'do 1 d', 'do 2 bc',
@@ -372,14 +372,14 @@ class TestJointSteps(base.TestCase):
             if len(builds) > 1 and losses:
                 raise losses.pop()
 
-        self.assertEqual('abcd', self.race(self.joint('1', doing)))
+        self.assertEqual('abcd', self.race(self.batched('1', doing)))
 
         self.assertEqual(['do 0 bcd', *['do 1 bcd'] * 3], self.joined())
 
     def test_each_batch_is_told_of_each_step(self):
         reached = []
 
-        self.race(self.joint('1'), reached=reached.append)
+        self.race(self.batched('1'), reached=reached.append)
 
         self.assertEqual(['0', '1', '0', '0', '1', '1'], reached)
 
@@ -391,5 +391,5 @@ class TestJointSteps(base.TestCase):
             if len(builds) > 1:
                 raise Death
 
-        self.assertRaises(Death, self.race, self.joint('1', doing))
+        self.assertRaises(Death, self.race, self.batched('1', doing))
         self.assertEqual(['do 0 bcd', 'do 1 bcd'], self.joined())

@@ -103,7 +103,7 @@ class TestKept(RequestCase):
         [kept] = request.block_device_mappings
         self.assertEqual(device.obj_to_primitive(), kept.obj_to_primitive())
         self.assertTrue(request.buried)
-        self.write(build_requests.mark_exhumed, [uuid])
+        self.write(build_requests.mark_unburied, [uuid])
         self.assertFalse(self.read(build_requests.get, uuid).buried)
 
     def test_tags_that_were_all_removed_are_none(self):

@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asking the scheduler, once for a batch."""
 
+import sqlalchemy as sa
+
+from cellsched.cells import cell0
+from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks.build import Batch
+from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks.steps import schedule
+from cellsched.db.api import build_requests
+from cellsched.db.api import instance_groups
+from cellsched.db.api import models
+from cellsched.db.cell import instances
 from cellsched import exception
+from cellsched import objects
 from tests.unit.conductor import base
-from tests.unit.conductor.tasks import leased
+from tests.unit.db import samples
 
 
-class TestSchedule(leased.StepTestCase):
+class TestSchedule(base.StepTestCase):
 
     def setUp(self):
         super().setUp()
@@ -119,3 +129,282 @@ class TestSchedule(leased.StepTestCase):
         self.do(self.step(), self.batch)
 
         self.assertTrue(all(build.reason for build in self.batch))
+
+
+class TestAlternates(base.TestCase):
+
+    owner = {'project_id': 'p', 'user_id': 'u'}
+
+    def setUp(self):
+        super().setUp()
+        [self.uuid] = samples.uuids(1)
+        self.claim('a1')
+        self.hosts = [self.selection(host) for host in ('a2', 'a3')]
+        self.alternates = schedule.Alternates(self.claims)
+
+    def claim(self, host):
+        self.claims.claim(claims_base.of_selection(
+            self.uuid, self.selection(host)))
+
+    def claim_first(self):
+        chosen = self.alternates.claim_first(
+            objects.Instance(uuid=self.uuid, **self.owner), self.hosts, None)
+        return chosen and chosen.service_host
+
+    def test_first_one_with_room_is_claimed_in_place_of_the_last(self):
+        for expected in 'a2', 'a3':
+            self.assertEqual((expected, expected),
+                             (self.claim_first(), self.holds(self.uuid)))
+        self.assertEqual((None, None, []), (
+            self.claim_first(), self.holds(self.uuid), self.hosts))
+
+    def test_it_is_claimed_for_the_project_and_user_of_the_server(self):
+        for owner, expected in (
+                (self.owner, ('p', 'u')), ({}, (None, None)),
+                ({'project_id': '', 'user_id': None}, (None, None))):
+            self.owner = owner
+            self.hosts = [self.selection('a2')]
+            self.claim_first()
+
+            [held] = self.claims.claims_of([self.uuid])[self.uuid]
+            self.assertEqual(expected, (held.project_id, held.user_id))
+
+    def test_host_with_room_is_claimed_once(self):
+        claim, made = self.claims.claim, []
+
+        def claimed(claims):
+            made.append([each.consumer for each in claims])
+            return claim(claims)
+
+        self.claims.claim = claimed
+        self.claim_first()
+
+        self.assertEqual([[self.uuid]], made)
+
+    def test_claim_of_a_scheduler_that_is_late_goes(self):
+        # It comes after what was held was given back.
+        release, late = self.claims.release, ['a1'] * 3
+
+        def released(uuids):
+            release(uuids)
+            if late:
+                self.claim(late.pop())
+
+        self.claims.release = released
+
+        self.assertEqual(('a2', 'a2'),
+                         (self.claim_first(), self.holds(self.uuid)))
+
+    def test_schedulers_that_claim_all_the_time_end_it(self):
+        release = self.claims.release
+
+        def released(uuids):
+            release(uuids)
+            self.claim('a1')
+
+        self.claims.release = released
+
+        self.assertRaises(exception.ClaimConflict, self.claim_first)
+
+
+DEADLINE_S, ATTEMPTS = 600, 3
+
+
+class TestExpire(base.StepTestCase):
+
+    def failed(self, waited_s, tries):
+        [build] = self.builds(['a1'])
+        build.tries = tries
+        self.clock.advance(waited_s)
+
+        self.do(schedule.Expire(
+            self.database, DEADLINE_S, ATTEMPTS), [build])
+
+        return build.reason
+
+    def test_build_is_given_up_when_it_is_old_and_was_tried(self):
+        reason = self.failed(DEADLINE_S + 1, ATTEMPTS + 1)
+
+        self.assertIsInstance(reason, exception.BuildDeadlineExceeded)
+        self.assertEqual(
+            'The build was given up after 600 seconds and 3 attempts. It did '
+            'not end.', reason.format_message())
+
+    def test_clock_that_jumps_ahead_gives_nothing_up(self):
+        self.assertIsNone(self.failed(DEADLINE_S * 100, ATTEMPTS))
+
+    def test_build_that_is_tried_often_has_its_time(self):
+        self.assertIsNone(self.failed(DEADLINE_S, ATTEMPTS * 10))
+
+    def test_build_that_never_comes_to_an_end_is_buried(self):
+        task = self.task(limits=build_and_schedule.TaskLimits(
+            base.LEASE_S, DEADLINE_S, ATTEMPTS))
+        [uuid] = self.accept()
+        self.break_cell('cell1')
+        for _ in range(DEADLINE_S // base.LEASE_S + 1):
+            task.run(base.USER, [uuid])
+            self.assertTrue(self.requested(uuid))
+            self.clock.advance(base.LEASE_S + 1)
+            with self.database.reader() as connection:
+                failure = build_requests.get(connection, uuid).failure
+            self.assertTrue(failure)
+        self.mend_cell('cell1')
+
+        task.run(base.USER, [uuid])
+
+        self.assertBuried(uuid, 'given up after 600 seconds')
+        self.assertIn(failure, self.reason(uuid))
+
+
+class TestRemoveFromCell0(base.StepTestCase):
+
+    def step(self):
+        return schedule.RemoveFromCell0(
+            self.database, cell0.Cell0(
+                self.database, self.registry(), self.targets, self.clock,
+                'conductor'), base.LEASE_S)
+
+    def buried(self, count):
+        """Return builds of which the first ones were retried."""
+        batch = self.builds(['a1'] * 3)
+        for build in batch[:count]:
+            build.request.buried = True
+        with self.targets.database(self.cells['cell0']).writer() as found:
+            instances.create(
+                found, [build.instance for build in batch], self.clock.now())
+        return batch
+
+    def say_buried(self):
+        with self.database.writer() as connection:
+            connection.execute(
+                sa.update(models.build_requests).values(buried=True))
+
+    def said_buried(self, batch):
+        with self.database.reader() as connection:
+            return [build_requests.get(connection, build.uuid).buried
+                    for build in batch]
+
+    def lying(self, batch):
+        return [bool(self.rows(build.uuid)) for build in batch]
+
+    def test_what_was_retried_is_removed_however_often(self):
+        batch = self.buried(2)
+
+        for _ in range(2):
+            self.do(self.step(), batch)
+            self.assertEqual([False, False, True], self.lying(batch))
+            self.assertFalse(any(build.ended for build in batch))
+
+    def test_nobody_else_takes_it_up_for_a_lease_from_then_on(self):
+        batch = self.buried(1)
+        self.clock.advance(base.LEASE_S / 2)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual(
+            [base.LEASE_S, base.LEASE_S / 2, base.LEASE_S / 2],
+            [self.leased_until(build) - self.clock.timestamp()
+             for build in batch])
+
+    def test_it_is_done_once(self):
+        batch = self.buried(1)
+        self.say_buried()
+
+        self.do(self.step(), batch)
+
+        self.assertEqual([False, True, True], self.said_buried(batch))
+
+    def test_record_that_another_made_since_stays(self):
+        batch = self.buried(3)
+        self.clock.advance(base.LEASE_S)
+        self.lease([batch[0].uuid], base.OTHER)
+        self.delete(batch[1].uuid)
+
+        self.do(self.step(), batch)
+
+        self.assertEqual([True, True, False], self.lying(batch))
+        self.assertEqual([True, False, False],
+                         [build.finished for build in batch])
+        self.assertTrue(batch[1].deleted)
+
+    def test_cell0_that_cannot_be_written_fails_the_step(self):
+        batch = self.buried(2)
+        self.say_buried()
+        self.break_cell('cell0')
+
+        self.assertRaises(
+            sa.exc.OperationalError, self.do, self.step(), batch)
+
+        self.mend_cell('cell0')
+        self.assertEqual([True] * 3, self.lying(batch))
+        self.assertEqual([True] * 3, self.said_buried(batch))
+
+
+class TestScheduleInGroups(base.StepTestCase):
+
+    def setUp(self):
+        super().setUp()
+        group = objects.InstanceGroup(
+            uuid=samples.uuids(1)[0], name='group', project_id='project',
+            user_id='user', policy='anti-affinity', rules={'spread': 'az'})
+        with self.database.writer() as connection:
+            instance_groups.create(connection, group, samples.NOW)
+            self.group = instance_groups.get(connection, group.uuid)
+        self.batch = self.builds(['a1'] * 2)
+        for build in self.batch:
+            build.spec.instance_group = self.group
+            build.spec.scheduler_hints = {
+                'group': [self.group.uuid], 'other': ['x']}
+        self.uuids = sorted(samples.uuids(2))
+        self.add(self.uuids)
+
+    def add(self, uuids):
+        with self.database.writer() as connection:
+            instance_groups.add_members(
+                connection, self.group.id, uuids, samples.NOW)
+
+    def schedule(self):
+        """Schedule the batch; return the last request."""
+        self.do(schedule.Schedule(
+            self.database, self.scheduler, self.claims), self.batch)
+        return self.scheduler.sent[-1].arguments['spec_obj']
+
+    def test_members_are_those_of_now(self):
+        group = self.schedule().instance_group
+
+        self.assertEqual(
+            (self.group.uuid, 'anti-affinity', {'spread': 'az'}, self.uuids),
+            (group.uuid, group.policy, group.rules, group.members))
+
+    def test_members_are_read_again_for_each_request(self):
+        # The first answer says that only one fits, the second places it.
+        answer = self.answer
+        [late] = samples.uuids(1)
+
+        def refuse(**arguments):
+            self.add([late])
+            self.scheduler.answer = answer
+            raise exception.NoValidHost(reason='Full.', placed=1)
+
+        self.scheduler.answer = refuse
+
+        self.assertEqual(
+            [*self.uuids, late], self.schedule().instance_group.members)
+
+    def test_group_that_was_deleted_is_left_out(self):
+        with self.database.writer() as connection:
+            instance_groups.delete(connection, self.group.uuid)
+
+        spec = self.schedule()
+
+        self.assertIsNone(spec.instance_group)
+        self.assertEqual({'other': ['x']}, spec.scheduler_hints)
+
+    def test_request_without_a_group_stays_without(self):
+        for build in self.batch:
+            build.spec.instance_group = None
+
+        spec = self.schedule()
+
+        self.assertIsNone(spec.instance_group)
+        self.assertEqual([self.group.uuid], spec.hint('group'))

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing servers into their cells, however often."""
 
+from concurrent import futures
+import threading
+
 import sqlalchemy as sa
 
-from cellsched.conductor.tasks.steps import find_cell
+from cellsched.conductor.tasks.build import Build
+from cellsched.conductor.tasks.build import Outcome
+from cellsched.conductor.tasks.steps import decide
 from cellsched.conductor.tasks.steps import write_rows
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import models
 from cellsched import exception
 from cellsched import objects
 from tests.unit.conductor import base
-from tests.unit.conductor.tasks import leased
+from tests.unit.notify import recorder
 
 
-class TestWriteRows(leased.StepTestCase):
+class TestWriteRows(base.StepTestCase):
 
     def step(self):
         return write_rows.WriteRows(
@@ -112,7 +117,7 @@ class TestWriteRows(leased.StepTestCase):
         one, other, third = batch = self.builds(['a1', 'b1', 'a2'])
         for build in batch:
             build.cell = None
-        self.do(find_cell.FindCell(self.database, self.claims), batch)
+        self.do(decide.FindCell(self.database, self.claims), batch)
 
         self.do(self.step(), batch)
 
@@ -121,3 +126,172 @@ class TestWriteRows(leased.StepTestCase):
         for build in (one, third):
             self.assertIsNone(build.reason)
             self.assertEqual(['cell1'], [*self.rows(build.uuid)])
+
+
+ME, OTHER = base.ME, base.OTHER
+
+
+class TestWriteRowsAgain(base.StepTestCase):
+    """A conductor wrote a build and died; the next one has leased it."""
+
+    def setUp(self):
+        super().setUp()
+        [earlier] = self.builds(['a1'], OTHER)
+        self.uuid = earlier.uuid
+        self.step().do([earlier])
+        self.clock.advance(base.LEASE_S)
+        [entry] = self.lease([self.uuid], ME)
+        self.build = Build(
+            entry.request, entry.spec, base.USER, ME, tries=entry.tries,
+            selections=[self.selection('a2')], cell=self.cells['cell1'],
+            earlier=self.cells['cell1'])
+        self.assertTrue(self.build.again)
+
+    def step(self):
+        return write_rows.WriteRows(
+            self.database, self.targets, self.clock, base.LEASE_S)
+
+    def test_who_writes_again_has_the_whole_lease_before_it(self):
+        self.clock.advance(base.LEASE_S - 1)
+        self.do(self.step(), [self.build])
+
+        self.clock.advance(base.LEASE_S - 1)
+        self.assertEqual([], self.lease([self.uuid], OTHER))
+        self.clock.advance(1)
+        self.assertEqual(1, len(self.lease([self.uuid], OTHER)))
+
+    def test_row_is_that_of_the_new_host(self):
+        self.do(self.step(), [self.build])
+
+        self.assertEqual('zone-a2', self.row(self.uuid).availability_zone)
+
+    def test_who_lost_the_lease_writes_nothing(self):
+        self.clock.advance(base.LEASE_S)
+        self.lease([self.uuid], OTHER)
+
+        self.do(self.step(), [self.build])
+
+        self.assertEqual((True, False, None), (
+            self.build.finished, self.build.deleted, self.build.reason))
+        self.assertEqual('zone-a1', self.row(self.uuid).availability_zone)
+
+    def test_what_its_user_deleted_is_not_written(self):
+        self.delete(self.uuid)
+
+        self.do(self.step(), [self.build])
+
+        self.assertTrue(self.build.deleted)
+        self.assertEqual('zone-a1', self.row(self.uuid).availability_zone)
+
+    def test_nobody_takes_it_up_while_it_is_written(self):
+        """Else it could be of another one, and handed over already."""
+        waiting, written = [], []
+        database = self.targets.database
+
+        def lease():
+            self.lease([self.uuid], OTHER)
+            written.append(self.row(self.uuid).availability_zone)
+
+        def slow(cell):
+            if not waiting:
+                self.clock.advance(base.LEASE_S * 2)
+                waiting.append(threads.submit(lease))
+                # It waits for the transaction that this is done in.
+                futures.wait(waiting, 0.2)
+            return database(cell)
+
+        self.targets.database = slow
+        with futures.ThreadPoolExecutor(1) as threads:
+            self.do(self.step(), [self.build])
+            waiting[0].result(60)
+
+        self.assertEqual(['zone-a2'], written)
+
+
+DEADLINE_S = 60
+
+
+class TestWriteRowsTogether(base.StepTestCase):
+
+    def test_builds_that_wait_for_the_same_cell_are_written_together(self):
+        step = write_rows.WriteRows(
+            self.database, self.targets, self.clock, base.LEASE_S)
+        batches = [self.builds(['a1']) for _ in range(4)]
+        begun, go_on, times = threading.Event(), threading.Event(), []
+        database = self.targets.database
+
+        def slow(cell):
+            times.append(cell.name)
+            begun.set()
+            go_on.wait(DEADLINE_S)
+            return database(cell)
+
+        self.targets.database = slow
+        with futures.ThreadPoolExecutor(4) as threads:
+            self.addCleanup(go_on.set)
+            first = threads.submit(step.do, batches[0])
+            begun.wait(DEADLINE_S)
+            others = [threads.submit(step.do, batch) for batch in batches[1:]]
+            [waiting] = step._waiting.values()
+            while len(waiting._waiting) + len(times) < 4:
+                futures.wait(others, 0.001)
+            go_on.set()
+            futures.wait([first, *others], DEADLINE_S)
+
+        self.assertEqual(2, len(times))
+        for [build] in batches:
+            self.assertIsNone(build.reason)
+            self.assertEqual(['cell1'], [*self.rows(build.uuid)])
+
+
+class TestWriteRowsNotifications(base.StepTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.told = self.useFixture(recorder.NotificationRecorder('vm_state'))
+        self.rows_step = write_rows.WriteRows(
+            self.database, self.targets, self.wrong_clock,
+            base.LEASE_S,
+            self.told.notifier)
+
+    def test_new_server_is_told(self):
+        batch = self.builds(['a1', 'b1'])
+
+        self.do(self.rows_step, batch)
+
+        self.assertEqual(['instance.update'] * 2, self.told.events())
+        self.assertEqual({build.uuid for build in batch},
+                         {data['uuid'] for _, data in self.told.all()})
+        for _, data in self.told.all():
+            self.assertEqual(
+                (None, 'building'),
+                tuple(data['state_update']['nova_object.data'][name]
+                      for name in ('old_state', 'state')))
+            self.assertIn('zone-', data['availability_zone'])
+
+    def test_server_of_a_cell_that_cannot_be_written_is_not_told(self):
+        broken, other = batch = self.builds(['a1', 'b1'])
+        self.break_cell('cell1')
+        broken.cell = self.mapping('cell1')
+
+        self.do(self.rows_step, batch)
+
+        self.assertEqual([other.uuid],
+                         [data['uuid'] for _, data in self.told.all()])
+
+    def test_server_that_its_user_deleted_goes_in_two_words(self):
+        deleted, failed = batch = self.builds(['a1', 'a2'])
+        self.do(self.rows_step, batch)
+        deleted.end(Outcome.DELETED)
+        seen = []
+        self.told.hear = lambda event: seen.append(
+            (event, self.row(deleted.uuid).vm_state))
+
+        self.undo(self.rows_step, batch)
+
+        self.assertEqual([('instance.delete.start', 'building'),
+                          ('instance.delete.end', 'deleted')], seen)
+        self.assertEqual([deleted.uuid] * 2, [
+            data['uuid'] for event, data in self.told.all()
+            if event.startswith('instance.delete')])
+        self.assertEqual({}, self.rows(failed.uuid))

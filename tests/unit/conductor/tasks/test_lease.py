@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The leases of a process: longer for as long as it lives."""
 
-from cellsched.conductor.tasks import leases
+from cellsched.conductor.tasks import lease
+from cellsched.conductor.tasks.lease import Leases
+from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db import session
+from cellsched.testing import clock
+from tests.unit.base import TestCase
 from tests.unit.conductor import base
 
 
@@ -11,7 +15,7 @@ class TestLeases(base.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.leases = leases.Leases(self.database, base.LEASE_S)
+        self.leases = Leases(self.database, base.LEASE_S)
 
     def lease(self, uuids, owner):
         """Return those of these that are free for somebody, who has them."""
@@ -37,7 +41,7 @@ class TestLeases(base.TestCase):
         self.lease(uuids, 'mine')
         self.leases.hold(dict.fromkeys(uuids, 'mine'))
 
-        self.leases.let_go(uuids[:1], 'mine')
+        self.leases.release(uuids[:1], 'mine')
         self.clock.advance(base.LEASE_S - 1)
         self.leases.renew()
         self.clock.advance(1)
@@ -50,7 +54,7 @@ class TestLeases(base.TestCase):
         self.leases.hold({uuids[0]: 'last try'})
         self.leases.hold({uuids[0]: 'next try'})
 
-        self.leases.let_go(uuids, 'last try')
+        self.leases.release(uuids, 'last try')
         self.clock.advance(base.LEASE_S - 1)
         self.leases.renew()
         self.clock.advance(1)
@@ -76,4 +80,61 @@ class TestLeases(base.TestCase):
             f'sqlite:///{self.temporary_directory()}/gone/x', 'API',
             clock=self.clock)
 
-        leases.Leases(nowhere, base.LEASE_S).renew()
+        Leases(nowhere, base.LEASE_S).renew()
+
+
+USER = context.member('user', 'project')
+
+
+class TestRetries(TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.clock = clock.FakeClock()
+        self.retries = lease.Retries(self.clock, 1.0, 3)
+
+    def defer(self, name, number=0):
+        return self.retries.defer(
+            lease.Attempt(USER, [name], 'owner', number))
+
+    def due(self):
+        return [(each.uuids, each.number) for each in self.retries.pop_due()]
+
+    def test_batch_waits_for_its_time_and_is_given_once(self):
+        self.assertTrue(self.defer('a'))
+
+        self.clock.advance(0.9)
+        self.assertEqual([], self.due())
+        self.clock.advance(0.1)
+        self.assertEqual([(['a'], 1)], self.due())
+        self.assertEqual([], self.due())
+
+    def test_each_try_waits_twice_as_long(self):
+        for number, seconds in enumerate((1, 2, 4)):
+            self.defer('a', number)
+            self.clock.advance(seconds - 0.1)
+            self.assertEqual([], self.due(), number)
+            self.clock.advance(0.1)
+            self.assertEqual([(['a'], number + 1)], self.due())
+
+    def test_batch_that_was_tried_often_enough_is_anybodys(self):
+        self.assertFalse(self.defer('a', 3))
+
+        self.clock.advance(3600)
+        self.assertEqual([], self.due())
+
+    def test_first_due_is_given_first(self):
+        self.defer('later', 1)
+        self.defer('sooner', 0)
+        self.clock.advance(2)
+
+        self.assertEqual(
+            [['sooner'], ['later']], [uuids for uuids, _ in self.due()])
+
+    def test_no_more_wait_than_there_is_room_for(self):
+        for number in range(lease.WAITING_MAX):
+            self.defer(str(number))
+
+        self.assertFalse(self.defer('too many'))
+        self.clock.advance(1)
+        self.assertEqual(lease.WAITING_MAX, len(self.due()))

@@ -9,7 +9,7 @@ from cellsched.notify import task_notifier
 from cellsched.rpc import transport
 
 
-class Told(fixtures.Fixture):
+class NotificationRecorder(fixtures.Fixture):
     """Has a ``notifier`` and what it told, in the versioned form.
 
     :param hear: is called with the type of each event, as it is told; may be
