@@ -11,6 +11,7 @@ import fnmatch
 import functools
 import pathlib
 import re
+import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -353,16 +354,34 @@ def places(text):
 
 
 def files(*suffixes):
-    """Yield the files of the tree, without what tools have made."""
-    directories = [ROOT]
+    """Return the files that git tracks, or all of an export.
+
+    What a reader tries out in the checkout is no part of it.
+    """
+    # In a worktree .git is a file; git refuses a checkout of another user.
+    try:
+        listed = subprocess.run(
+            ['git', '--git-dir', '.git', 'ls-files', '-z'], cwd=ROOT,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
+            text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        paths = _exported()
+    else:
+        # One that was deleted is listed until that is committed.
+        paths = [path for path in map(ROOT.joinpath, listed.split('\0'))
+                 if path.is_file()]
+    return [path for path in paths
+            if not suffixes or path.suffix in suffixes]
+
+
+def _exported():
+    """Return the files of the tree, without what tools have made."""
+    found, directories = [], [ROOT]
     while directories:
-        # In a worktree .git is a file.
         for path in sorted(path for path in directories.pop().iterdir()
                            if not MADE.fullmatch(path.name)):
-            if path.is_dir():
-                directories.append(path)
-            elif not suffixes or path.suffix in suffixes:
-                yield path
+            (directories if path.is_dir() else found).append(path)
+    return found
 
 
 def sources():
