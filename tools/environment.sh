@@ -33,13 +33,36 @@ make_environment() {
         return
     fi
     : >"$half_made"
-    printf 'Installing into %s …\n' "$environment" >&2
-    install_project "$wanted" >&2 ||
+    show "Installing into $environment" install_project "$wanted" ||
         die 'the installation failed; what pip said is above'
     # What tests need includes what the project needs.
     printf '%s\n' "$state" >"$environment/.installed-project"
     printf '%s\n' "$state" >"$stamp"
     rm -f "$half_made"
+}
+
+# show WHAT COMMAND…: say what is done, and on a terminal for how long
+show() {
+    local what=$1 begin=$SECONDS ticker='' status=0
+    shift
+    printf '%s …' "$what" >&2
+    if [ -t 2 ]; then
+        # It ends with this shell, however that comes about.
+        while kill -0 "$$" 2>/dev/null; do
+            printf '\r%s … %s s ' "$what" $((SECONDS - begin)) >&2
+            sleep 1
+        done &
+        ticker=$!
+    else
+        printf '\n' >&2
+    fi
+    "$@" >&2 || status=$?
+    if [ -n "$ticker" ]; then
+        kill "$ticker" 2>/dev/null || true
+        wait "$ticker" 2>/dev/null || true
+        printf '\n' >&2
+    fi
+    return $status
 }
 
 create_environment() {
@@ -53,7 +76,7 @@ create_environment() {
     rm -rf "$environment"
     mkdir "$environment"
     : >"$half_made"
-    "$python" -m venv "$environment" >&2 ||
+    show "Making $environment" "$python" -m venv "$environment" ||
         die "$python cannot make an environment in $environment"
 }
 
