@@ -15,7 +15,7 @@ from cellsched.rpc import client
 from cellsched.rpc import local
 
 #: Until a delivery that is not answered is given up.
-TIMEOUT_S = 80
+TIMEOUT_S = 600
 
 #: Deliveries that may be waited for at a time.
 _WAITING_MAX = 300

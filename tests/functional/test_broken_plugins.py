@@ -23,7 +23,7 @@ from tests.unit import installing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 
 
 class TestInstalled(base.TestCase):

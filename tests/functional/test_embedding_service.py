@@ -13,7 +13,7 @@ from tests.unit import base
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / 'examples' / 'embedding_service'
 
-TIMEOUT_S = 200
+TIMEOUT_S = 600
 
 
 class TestEmbeddingService(base.TestCase):

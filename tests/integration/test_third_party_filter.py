@@ -24,7 +24,7 @@ EXAMPLE = ROOT / 'examples' / 'third_party_filter'
 README = ROOT / 'README.rst'
 PAGE = ROOT / 'doc/source/user/filter.rst'
 
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 
 _BLOCK = re.compile(
     r'^\.\. code-block:: (\w+)\n\n((?:   .*\n|\n)+)', re.MULTILINE)

@@ -13,7 +13,7 @@ from cellsched.wiring import services as assembly
 from tests.unit import base
 from tests.unit.db import samples
 
-DEADLINE_S = 30
+DEADLINE_S = 600
 
 
 SERVICES = (assembly.scheduler, assembly.conductor, assembly.compute)

@@ -22,7 +22,7 @@ class TestTogether(base.TestCase):
         self.batches.append(sorted(items))
         if len(self.batches) == 1:
             self.begun.set()
-            self.assertTrue(self.go_on.wait(60))
+            self.assertTrue(self.go_on.wait(600))
 
     def wait_for(self, number):
         """Wait until so many threads wait for their turn."""
@@ -34,7 +34,7 @@ class TestTogether(base.TestCase):
         self.jointly = batching.GroupCommit(work)
         first, *others = items
         asked = [self.pool.submit(self.jointly.do, first)]
-        self.assertTrue(self.begun.wait(60))
+        self.assertTrue(self.begun.wait(600))
         asked += [self.pool.submit(self.jointly.do, item) for item in others]
         self.wait_for(len(others))
         self.go_on.set()
@@ -77,7 +77,7 @@ class TestTogether(base.TestCase):
     def test_several_work_at_a_time_if_they_may(self):
         both = threading.Barrier(2)
         jointly = batching.GroupCommit(
-            lambda items: both.wait(60), at_once=2)
+            lambda items: both.wait(600), at_once=2)
 
         self.assertEqual([None, None], [
             each.exception(60) for each in

@@ -36,6 +36,6 @@ class TestCmd(base.TestCase):
                        if name != 'OPENBLAS_NUM_THREADS'}
         ended = subprocess.run(
             [sys.executable, '-c', code], env={**environment, **variables},
-            capture_output=True, text=True, timeout=120)
+            capture_output=True, text=True, timeout=600)
         self.assertEqual('', ended.stderr)
         return ended.stdout

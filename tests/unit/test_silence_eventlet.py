@@ -17,7 +17,7 @@ ENTRANCES = ('cellsched.wiring.services', 'cellsched.cmd.launch',
 #: What an old release of webob has Python warn of; it is not of eventlet.
 CGI = "'cgi' is"
 
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 
 
 class TestImportWarnings(base.TestCase):

@@ -23,7 +23,7 @@ class TestReader(base.TestCase):
 
         def slow(context, cell):
             if cell.name == 'cell1':
-                released.wait(60)
+                released.wait(600)
             return aim(context, cell)
 
         self.targets.aim = slow

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 #: Longer than any command takes; one that runs so long has failed.
-TIMEOUT_S = 120
+TIMEOUT_S = 600
 
 
 def run(module, *argv, before='', **options):

@@ -43,7 +43,7 @@ class TestCompute(services.ServiceTestCase):
 
         # It starts at once when the first one is gone, however that went.
         first.signal(signal.SIGKILL)
-        first.popen.wait(60)
+        first.popen.wait(600)
         again = self.start('compute', **options)
         again.until('has started as host1')
         self.assertEqual(0, again.stop(), again.output)

@@ -23,7 +23,7 @@ class Endpoint:
 
     def work(self, context):
         print('begun', flush=True)
-        stopping.wait(60)
+        stopping.wait(600)
         print('done', flush=True)
 
 
@@ -50,7 +50,7 @@ class Impatient(assembly.Service):
 
     def start(self):
         os.kill(os.getpid(), signal.SIGTERM)
-        stopping.wait(60)
+        stopping.wait(600)
 
 
 class Refused(assembly.Service):
@@ -95,14 +95,14 @@ class TestLaunch(services.ServiceTestCase):
     def test_signal_while_it_starts_ends_it(self):
         service = self.run_code('Impatient', 1)
 
-        self.assertEqual(0, service.popen.wait(60), service.output)
+        self.assertEqual(0, service.popen.wait(600), service.output)
 
         self.assertNotIn('Traceback', service.output)
 
     def test_broker_that_refuses_while_it_starts_costs_a_line(self):
         service = self.run_code('Refused', 1)
 
-        self.assertEqual(1, service.popen.wait(60), service.output)
+        self.assertEqual(1, service.popen.wait(600), service.output)
 
         self.assertEqual(
             1, service.output.count('service: AccessRefused: '))

@@ -22,7 +22,7 @@ class Handler(logging.Handler):
         self.go_on.set()
 
     def emit(self, record):
-        self.go_on.wait(60)
+        self.go_on.wait(600)
         self.lines.append(self.format(record))
         self.threads.add(threading.get_ident())
 

@@ -25,7 +25,7 @@ from tests.unit.db import samples
 
 USER = context.member('user', 'project')
 
-DEADLINE_S = 30
+DEADLINE_S = 600
 
 
 class Driver(fake.FakeDriver):

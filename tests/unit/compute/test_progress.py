@@ -27,7 +27,7 @@ class Database(session.Database):
 
     def writer(self):
         self.begun += 1
-        self.may_begin.wait(60)
+        self.may_begin.wait(600)
         return super().writer()
 
 

@@ -14,7 +14,7 @@ from tests.unit.hosts import loading
 from tests.unit.hosts import world
 from tests.unit import racing
 
-DEADLINE_S = 30
+DEADLINE_S = 600
 
 
 class TestReading(loading.LoaderTestCase):

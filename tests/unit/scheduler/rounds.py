@@ -8,7 +8,7 @@ from cellsched.claims import memory
 from cellsched import exception
 
 #: Until threads that wait for each other are given up.
-DEADLINE_S = 60.0
+DEADLINE_S = 600
 
 
 class Rounds(memory.MemoryClaims):

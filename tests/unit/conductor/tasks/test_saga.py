@@ -290,7 +290,7 @@ class TestJointSteps(base.TestCase):
         """Have the first batch wait until all others have come."""
         if not self.begun.is_set():
             self.begun.set()
-            self.assertTrue(self.go_on.wait(60))
+            self.assertTrue(self.go_on.wait(600))
 
     def race(self, *steps, names=('a', 'bc', 'd'), least=1, **options):
         """Run a batch of builds for each name, all at the same time.
@@ -302,7 +302,7 @@ class TestJointSteps(base.TestCase):
             build_.Build(objects.BuildRequest(instance_uuid=uuid), None,
                          CONTEXT) for uuid in each], least) for each in names]
         asked = [self.pool.submit(runner.run, first, **options)]
-        self.assertTrue(self.begun.wait(60))
+        self.assertTrue(self.begun.wait(600))
         asked += [self.pool.submit(runner.run, each, **options)
                   for each in others]
         while len(runner._together._waiting) < len(others):

@@ -9,7 +9,7 @@ from tests.unit import base
 from tests.unit.db import samples
 from tests.unit import racing
 
-DEADLINE_S = 30
+DEADLINE_S = 600
 
 PROVIDER, OTHER = samples.uuids(2)
 

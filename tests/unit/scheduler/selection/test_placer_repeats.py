@@ -12,7 +12,7 @@ from tests.unit.db import samples
 from tests.unit.hosts import world
 from tests.unit.scheduler import schedulers
 
-DEADLINE_S = 60
+DEADLINE_S = 600
 
 
 class Event(threading.Event):
