@@ -151,7 +151,7 @@ class TestRecoverer(base.TestCase):
 
         with futures.ThreadPoolExecutor(3) as executor:
             task = self.run_with(
-                Task(self, first=lambda batch: all_there.wait(60)),
+                Task(self, first=lambda batch: all_there.wait(600)),
                 executor=executor)
 
         self.assertEqual(3, len(task.batches))
@@ -165,7 +165,7 @@ class TestRecoverer(base.TestCase):
 
         def build(batch):
             begun.release()
-            go_on.acquire(timeout=60)
+            go_on.acquire(timeout=600)
 
         task = Task(self, first=build)
         with (futures.ThreadPoolExecutor(4) as executor,
@@ -173,7 +173,7 @@ class TestRecoverer(base.TestCase):
             looks = looking.submit(
                 self.run_with, task, executor=executor, at_once=2)
             for _ in range(2):
-                self.assertTrue(begun.acquire(timeout=60))
+                self.assertTrue(begun.acquire(timeout=600))
             futures.wait([looks], 0.05)
             self.assertFalse(begun.acquire(blocking=False))
             go_on.release(4)
