@@ -29,7 +29,7 @@ import uuid
 import oslo_messaging
 from oslo_messaging.rpc import dispatcher
 
-import populated
+import host_databases
 import reading
 
 from cellsched import clock
@@ -76,7 +76,7 @@ def run(parameters, repeat):
             servers.PostgreSQL, durable=True)).url('api'))
         options = OPTIONS.format(
             quorum=QUORUM[parameters.get('queues', 'classic')])
-        parts = stack.enter_context(populated.parts(
+        parts = stack.enter_context(host_databases.parts(
             parameters['hosts'], parameters['cells'], database, options))
         directory = pathlib.Path(parts.conf.config_file[0]).parent
         broker = directory / 'broker.conf'

@@ -13,8 +13,8 @@ import subprocess
 import uuid
 
 import decision
+import host_databases
 from peers import environment
-import populated
 
 from cellsched import context
 from cellsched.scheduler.drivers import filter_scheduler
@@ -33,7 +33,7 @@ def ours(parameters, repeat):
     from peers import servers
     with servers.postgresql() as (_, server):
         url = server.create('api').replace('+psycopg2:', '+psycopg:')
-        with populated.parts(
+        with host_databases.parts(
                 parameters['hosts'], parameters['cells'], url) as parts:
             driver = filter_scheduler.FilterScheduler(parts.conf, parts)
             driver.loader.refresh(context.admin())

@@ -25,7 +25,7 @@ from cellsched.listing import query
 from cellsched import objects
 from cellsched.wiring import services as assembly
 from peers import environment
-from peers import listed
+from peers import server_rows
 
 #: The number of Nova's listings.
 NOVA_REPEAT = 3
@@ -33,14 +33,14 @@ NOVA_REPEAT = 3
 
 def run(parameters, repeat):
     cells, servers = parameters['cells'], parameters['servers']
-    asked = query.ServerQuery(limit=parameters['limit'])
+    page_query = query.ServerQuery(limit=parameters['limit'])
     samples = []
     with tempfile.TemporaryDirectory() as path, parts(
-            pathlib.Path(path), listed.rows(cells, servers)) as made:
-        made.listing.list(context.admin(), asked)
+            pathlib.Path(path), server_rows.rows(cells, servers)) as made:
+        made.listing.list(context.admin(), page_query)
         for _ in range(repeat):
             began = time.perf_counter()
-            page = made.listing.list(context.admin(), asked)
+            page = made.listing.list(context.admin(), page_query)
             samples.append(time.perf_counter() - began)
             check(page, parameters)
     if not parameters.get('nova'):
@@ -102,6 +102,6 @@ def fill(made, template, path, servers):
         cell_mappings.create(connection, mapping, made.clock.now())
     with made.databases.get(mapping.database_connection, 'cell').writer(
             ) as connection:
-        for start in range(0, len(servers), listed.CHUNK):
+        for start in range(0, len(servers), server_rows.CHUNK):
             connection.execute(models.instances.insert(),
-                               servers[start:start + listed.CHUNK])
+                               servers[start:start + server_rows.CHUNK])

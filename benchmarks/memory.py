@@ -8,7 +8,7 @@ production. The printed milliseconds are bytes per host divided by 1000.
 import gc
 import tracemalloc
 
-import populated
+import host_databases
 
 from cellsched import context
 from cellsched.scheduler.drivers import filter_scheduler
@@ -17,7 +17,8 @@ from cellsched.scheduler.drivers import filter_scheduler
 def run(parameters, repeat):
     """Return the bytes per host, in millionths of a second."""
     samples = []
-    with populated.parts(parameters['hosts'], parameters['cells']) as parts:
+    with host_databases.parts(
+            parameters['hosts'], parameters['cells']) as parts:
         for _ in range(repeat):
             driver = filter_scheduler.FilterScheduler(parts.conf, parts)
             gc.collect()

@@ -47,12 +47,12 @@ def run(parameters, repeat):
 def figures_of(result):
     """Return the figures of a manager by name."""
     samples = result['samples']
-    whole, placement, asked, beside = (
+    whole, placement, requests, beside = (
         sum(each[name] for each in samples)
         for name in ('whole', 'placement', 'requests', 'beside'))
     return {
         'share of Placement': placement / whole,
-        'requests to Placement': asked / len(samples),
+        'requests to Placement': requests / len(samples),
         'requests to Placement beside': beside / len(samples),
         'memory, MiB': result['memory'] / 2 ** 20,
         'start to first answer, s': result['start'],

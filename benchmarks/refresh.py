@@ -9,7 +9,7 @@ the compute node and the service, like the report of an agent.
 import datetime
 import time
 
-import populated
+import host_databases
 import sqlalchemy as sa
 
 from cellsched import context
@@ -19,7 +19,8 @@ from cellsched.scheduler.drivers import filter_scheduler
 
 def run(parameters, repeat):
     samples = {f'{count} changed': [] for count in parameters['changed']}
-    with populated.parts(parameters['hosts'], parameters['cells']) as parts:
+    with host_databases.parts(
+            parameters['hosts'], parameters['cells']) as parts:
         loader = filter_scheduler.FilterScheduler(parts.conf, parts).loader
         start = time.perf_counter()
         loader.refresh(context.admin())

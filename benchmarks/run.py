@@ -21,6 +21,7 @@ import argparse
 import importlib
 import json
 import math
+import operator
 import os
 import pathlib
 import platform
@@ -190,17 +191,12 @@ def values(name, figures, bars):
 
 def judge(line, bar):
     """Return the text of a bar with its result, or None without a bar."""
-    met = {'per_second': lambda found, asked: found >= asked,
-           'p99_ms': lambda found, asked: found <= asked,
-           'floors': lambda found, asked: found <= asked,
-           'above_floor_ms': lambda found, asked: found <= asked,
-           'p99_medians': lambda found, asked: found <= asked,
-           'at_least': lambda found, asked: found >= asked,
-           'at_most': lambda found, asked: found <= asked}
+    met = {name: operator.ge if name in ('per_second', 'at_least')
+           else operator.le for name in BARS}
     return '; '.join(
-        f'{BARS[name].format(asked)}: '
-        f'{"met" if met[name](line[name], asked) else "MISSED"}'
-        for name, asked in bar.items()) or None
+        f'{BARS[name].format(limit)}: '
+        f'{"met" if met[name](line[name], limit) else "MISSED"}'
+        for name, limit in bar.items()) or None
 
 
 def percentile(times, percent):
@@ -219,9 +215,9 @@ def show_json(results, figures):
 def show_table(results, figures):
     table = rich.table.Table(box=rich.box.ASCII2)
     for name in results[0] if results else ():
-        left = name in ('workload', 'what', 'bar')
+        is_text = name in ('workload', 'what', 'bar')
         table.add_column(name.replace('_ms', ', ms').replace('_', ' '),
-                         justify='left' if left else 'right', no_wrap=True)
+                         justify='left' if is_text else 'right', no_wrap=True)
     for result in results:
         table.add_row(*('' if value is None else str(value)
                         for value in result.values()))

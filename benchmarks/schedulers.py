@@ -15,8 +15,8 @@ import uuid
 import calls
 from claims import observe
 from claims import receive
+import host_databases
 import outcomes
-import populated
 import stores
 from stores import base
 
@@ -54,11 +54,11 @@ def running(name, size):
     kind = stores.kind(name)
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(kind.served())
-        parts = stack.enter_context(populated.parts(
+        parts = stack.enter_context(host_databases.parts(
             size.hosts, CELLS, options=OPTIONS + address['options']))
         for host in range(size.hosts):
             parts.claims.claim([claims.Claim(
-                str(uuid.uuid4()), populated.node(host),
+                str(uuid.uuid4()), host_databases.node(host),
                 {each: TAKEN * amount for each, amount in DEMAND.items()})])
         kind.settle(address)
         files = [str(each) for each in parts.conf.config_file]
@@ -88,7 +88,7 @@ def fill_up(store, schedulers, observer, size):
         raise RuntimeError(f'{len(wrong)} servers have other claims than '
                            'their clients received')
     store.release(winners)
-    places = {populated.node(host): PLACES - TAKEN
+    places = {host_databases.node(host): PLACES - TAKEN
               for host in range(size.hosts)}
     return outcomes.Round(
         every, places, sum(conflicts), seen, sum(gave_up))

@@ -35,8 +35,8 @@ import sqlalchemy
 import deployment
 import managers
 import nova_select
-import oversold
 import servers
+import usage_queries
 
 #: Servers that fit on a host, and the number of them at the start.
 PLACES, TAKEN = 256, 230
@@ -158,7 +158,7 @@ def observed(database):
             while True:
                 last = stopped.is_set()
                 seen.append(float(connection.execute(
-                    sqlalchemy.text(oversold.OVERSOLD)).scalar_one()))
+                    sqlalchemy.text(usage_queries.OVERSOLD)).scalar_one()))
                 if last:
                     return
                 stopped.wait(INTERVAL_S)

@@ -2,9 +2,9 @@
 """Measure Nova's listing of the servers of several cells; print a JSON list.
 
 Run this with the Python that ``environment.py`` prints. The databases are
-SQLite files with Nova's tables. The servers are those of ``listed.py``. They
-have no faults, tags or metadata, and only their rows are read, which is an
-advantage for Nova.
+SQLite files with Nova's tables. The servers are those of ``server_rows.py``.
+They have no faults, tags or metadata, and only their rows are read, which is
+an advantage for Nova.
 """
 
 import native  # noqa: F401
@@ -29,7 +29,7 @@ from nova import objects
 import oslo_messaging
 import sqlalchemy
 
-import listed
+import server_rows
 
 CONF = config.CONF
 
@@ -43,7 +43,7 @@ def main():
     count = args.parameters['cells'] * args.parameters['servers']
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as path:
-        prepare(pathlib.Path(path), listed.rows(
+        prepare(pathlib.Path(path), server_rows.rows(
             args.parameters['cells'], args.parameters['servers']))
         page(limit)
         samples = []
@@ -75,10 +75,10 @@ def prepare(directory, cells):
         engine = sqlalchemy.create_engine(url)
         models.BASE.metadata.create_all(engine)
         with engine.begin() as connection:
-            for start in range(0, len(servers), listed.CHUNK):
+            for start in range(0, len(servers), server_rows.CHUNK):
                 connection.execute(
                     models.Instance.__table__.insert(),
-                    servers[start:start + listed.CHUNK])
+                    servers[start:start + server_rows.CHUNK])
         engine.dispose()
         objects.CellMapping(
             context.get_admin_context(), uuid=str(uuid.uuid4()),

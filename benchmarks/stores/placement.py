@@ -10,7 +10,7 @@ import sys
 import psycopg2
 import requests
 
-from peers.oversold import OVERSOLD
+from peers.usage_queries import OVERSOLD
 from stores import base
 
 # The test suite has the code to find out what is installed.
