@@ -16,7 +16,7 @@ from cellsched.claims import moves
 from cellsched.context import RequestContext
 from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
-from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
@@ -238,7 +238,7 @@ class Moves(facet.ServerFacet):
                 self._new_uuid(), uuid, kind, source_compute=row.host,
                 source_node=row.node)
             server_moves.create(connection, move, aimed, now)
-            instance_actions.create_all(
+            instance_history.create_all(
                 connection, {uuid: aimed}, what.action, now)
         return _Accepted(move, row.vm_state)
 

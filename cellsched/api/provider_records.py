@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cellsched.claims import base as claims
 from cellsched.db.api import shared_providers
-from cellsched.db.cell import providers
+from cellsched.db.cell import compute_nodes
 from cellsched.objects import resources
 
 #: Kinds of providers: a compute node; what is below one; and what the hosts
@@ -80,7 +80,7 @@ class ProviderPage:
 
 
 def of_nodes(
-    nodes: Iterable[providers.RootRow], cell: str
+    nodes: Iterable[compute_nodes.RootRow], cell: str
 ) -> list[ProviderRecord]:
     """Return the nodes of a cell and what is below them."""
     found = []

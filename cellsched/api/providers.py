@@ -24,7 +24,7 @@ from cellsched.context import admin
 from cellsched.context import RequestContext
 from cellsched.db.api import aggregates
 from cellsched.db.api import shared_providers
-from cellsched.db.cell import providers as cell_providers
+from cellsched.db.cell import compute_nodes
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import server
@@ -330,7 +330,7 @@ def _check_name(name: Any) -> None:
             expected=f'one that does not look like a uuid, as {name} does')
 
 
-def _read(aimed: RequestContext) -> list[cell_providers.RootRow]:
+def _read(aimed: RequestContext) -> list[compute_nodes.RootRow]:
     assert aimed.cell is not None
     with aimed.cell.database.reader() as connection:
-        return cell_providers.list_all(connection)
+        return compute_nodes.list_all(connection)

@@ -8,9 +8,8 @@ from cellsched.clock import Clock
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
-from cellsched.db.cell import block_devices
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
-from cellsched.db.cell import tags
 from cellsched.db import session
 from cellsched import exception
 from cellsched.listing import server
@@ -75,8 +74,9 @@ class Retry:
         # Not before the mapping is held: its user may have changed it.
         with database.reader() as in_cell0:
             instance = instances.get(in_cell0, uuid)
-            names = tags.get_many(in_cell0, [uuid]).get(uuid, [])
-            devices = block_devices.get_many(in_cell0, [uuid]).get(uuid)
+            names = instance_children.get_tags(in_cell0, [uuid]).get(uuid, [])
+            devices = instance_children.get_block_devices(
+                in_cell0, [uuid]).get(uuid)
         if instance is None:
             raise exception.InstanceNotFound(uuid=uuid)
         instance.vm_state, instance.task_state = 'building', 'scheduling'

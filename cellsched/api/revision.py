@@ -10,7 +10,7 @@ from cellsched.cells import target
 from cellsched.clock import Clock
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.cell import belongings
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
@@ -62,7 +62,7 @@ class Revision:
         def in_cell(connection: Any, now: datetime.datetime) -> bool:
             there = bool(instances.lock(connection, [uuid]))
             if there:
-                belongings.replace_tags(connection, uuid, tags)
+                instance_children.replace_tags(connection, uuid, tags)
             return there
 
         self._change(uuid, in_request, in_cell)

@@ -14,8 +14,8 @@ from cellsched.cells import gather
 from cellsched.context import RequestContext
 from cellsched.db.api import instance_groups
 from cellsched.db.api import request_specs
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import on_host
-from cellsched.db.cell import server_history as queries
 from cellsched.db import session
 from cellsched.listing import pages
 from cellsched.listing.server import Server
@@ -118,8 +118,8 @@ class Details(facet.ServerFacet):
             with pages.database(aimed).reader() as connection:
                 instance = on_host.get(connection, uuid)
                 return (None if instance is None else instance.get('flavor'),
-                        queries.faults(connection, uuid),
-                        queries.migrations(
+                        instance_history.faults(connection, uuid),
+                        instance_history.migrations(
                             connection, {'instance_uuid': [uuid]}))
 
         gathered = self._gatherer.gather(context, [cell], read)

@@ -14,7 +14,7 @@ from cellsched.api import validation
 from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.context import RequestContext
-from cellsched.db.cell import server_history as queries
+from cellsched.db.cell import instance_history
 from cellsched import exception
 from cellsched.listing.server import name_of
 from cellsched.listing import servers as listing
@@ -128,7 +128,7 @@ class ServerHistory(facet.ServerFacet):
             cells = [each for each in cells
                      if cell is not None and each.uuid == cell.uuid]
         found, down = self._gather(
-            context, cells, lambda aimed: queries.migrations(
+            context, cells, lambda aimed: instance_history.migrations(
                 aimed, matches, host, limit))
         records = [migration(row, cell, bool(context.is_admin))
                    for cell, row in found]
@@ -151,7 +151,7 @@ class ServerHistory(facet.ServerFacet):
         _, cell = self._reader.get(context, server)
         found, down = self._gather(
             context, [] if cell is None else [cell],
-            lambda aimed: queries.actions(aimed, server))
+            lambda aimed: instance_history.actions(aimed, server))
         if down:
             raise exception.CellUnreachable(
                 cell=down[0], reason='it knows what was done with the server')

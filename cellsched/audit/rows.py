@@ -18,8 +18,7 @@ from cellsched.clock import Clock
 from cellsched import context
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import audit_queries
-from cellsched.db.cell import instance_actions
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
@@ -81,7 +80,7 @@ class RowRepairs:
             if connection is not None and instances.transit(
                     connection, facts.uuid, revert.transition, now,
                     host=row.host):
-                instance_faults.record(
+                instance_history.record(
                     connection, facts.uuid, exception.TaskAbandoned(
                         uuid=facts.uuid, task=revert.task), self._host, now)
 
@@ -112,11 +111,11 @@ class RowRepairs:
             if connection is None:
                 return
             if finding.kind == 'no-reason':
-                instance_faults.record(
+                instance_history.record(
                     connection, facts.uuid,
                     exception.ReasonUnknown(uuid=facts.uuid), self._host, now)
             else:
-                instance_actions.create_all(
+                instance_history.create_all(
                     connection, {facts.uuid: context.admin()}, 'create',
                     now, message='Error')
 

@@ -17,9 +17,8 @@ from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_rows
-from cellsched.db.cell import belongings
-from cellsched.db.cell import instance_actions
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_children
+from cellsched.db.cell import instance_history
 from cellsched.db.cell.instances import create
 from cellsched.db.cell.instances import delete
 from cellsched.db.cell.instances import lock
@@ -84,7 +83,7 @@ class Cell0:
         except Exception as exc:
             for each, uuids in _by_reason(all_, all_):
                 self.explain(
-                    uuids, exc, owner, instance_faults.message_of(each))
+                    uuids, exc, owner, instance_history.message_of(each))
             raise
 
     def database(self) -> session.Database:
@@ -155,13 +154,13 @@ class Cell0:
             instance.host = instance.node = None
         new = create(
             connection, [request.instance for request in requests], now)
-        belongings.add(
+        instance_children.add(
             connection, [burial.requests[uuid] for uuid in new], now)
         for uuid in new:
-            instance_faults.record(
+            instance_history.record(
                 connection, uuid, burial.reasons[uuid], self._host, now)
         for reason, those in _by_reason(burial.reasons, new):
-            instance_actions.create_failed(
+            instance_history.create_failed(
                 connection, those, 'create', EVENT, burial.context, now,
                 reason, self._host)
         return new
@@ -209,7 +208,7 @@ class Cell0:
             if changed or lost:
                 with database.writer() as in_cell0:
                     for uuid in changed:
-                        belongings.correct(
+                        instance_children.correct(
                             in_cell0, burial.requests[uuid],
                             self._clock.now())
                     self._take_back(in_cell0, lost)

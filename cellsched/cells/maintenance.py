@@ -17,7 +17,6 @@ from cellsched.db.api import instance_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import on_host
-from cellsched.db import same_database
 from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
@@ -147,7 +146,7 @@ class CellMaintenance:
         """Return whether a database is known to be a cell's."""
         try:
             with self._targets.connected_once(cell) as there:
-                return same_database.is_same(database, there)
+                return session.is_same_database(database, there)
         except (exception.DatabaseError,
                 exception.ConfigurationInvalid) as exc:
             LOG.warning('Whether cell %s has the same database is not known: '

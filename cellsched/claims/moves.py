@@ -15,8 +15,7 @@ from uuid import uuid5
 from oslo_log import log
 
 from cellsched.claims import base
-from cellsched.db.cell import instance_actions
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db import session
@@ -83,11 +82,11 @@ class MoveClaims:
                 instances.transit(
                     connection, uuid, revert or move.kind.revert, now,
                     host=move.source_compute)
-                instance_faults.record(
+                instance_history.record(
                     connection, uuid, reason, self._host, now,
                     move.migration_type)
             if ended:
-                instance_actions.fail(
+                instance_history.fail(
                     connection, uuid, move.kind.action, move.migration_type,
                     now, reason, self._host)
             self._settle(connection, uuid)
@@ -118,7 +117,7 @@ class MoveClaims:
                 self._claims.transfer(consumer(uuid), uuid)
             server_moves.advance(
                 connection, move.uuid, [server_moves.MOVED], after, now)
-            instance_actions.finish(
+            instance_history.finish(
                 connection, uuid, move.kind.action, now)
             self._settle(connection, uuid)
         return True

@@ -18,7 +18,6 @@ from cellsched.compute import progress
 from cellsched.context import of_owner
 from cellsched.context import RequestContext
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import build_message
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import instances
 from cellsched.db.cell import on_host
@@ -88,7 +87,7 @@ class Agent:
         limits: Mapping[str, Any], host_list: Sequence[objects.Selection],
     ) -> None:
         """Build a server, or hand it on to another host of the cell."""
-        message = build_message.BuildMessage(
+        message = build_casts.BuildMessage(
             objects.Selection(service_host=self._host, nodename=node),
             host_list, request_spec, filter_properties)
         # Who waits for its turn has begun nothing, and can be deleted.
@@ -176,7 +175,7 @@ class Agent:
 
     def _build(
         self, context: RequestContext, instance: objects.Instance,
-        message: build_message.BuildMessage, had_networks: bool,
+        message: build_casts.BuildMessage, had_networks: bool,
         again: bool = False,
     ) -> None:
         """Build what has begun.
@@ -228,7 +227,7 @@ class Agent:
 
     def _hand_on(
         self, context: RequestContext, instance: objects.Instance,
-        message: build_message.BuildMessage, reason: Exception,
+        message: build_casts.BuildMessage, reason: Exception,
     ) -> None:
         """Have a conductor of the cell try the build elsewhere.
 
@@ -392,7 +391,7 @@ class Agent:
                 uuid=uuid, reason='it was interrupted, and what its host was '
                 'told is lost'))
             return
-        message = build_message.BuildMessage.read(cast)
+        message = build_casts.BuildMessage.read(cast)
         providers = {message.chosen.compute_node_uuid, *(
             child.uuid for child in child_providers.load(
                 here[1] if here else None))}

@@ -7,7 +7,7 @@ from typing import Any
 from oslo_log import log
 
 from cellsched.clock import Clock
-from cellsched.db.cell import agent_runs
+from cellsched.db.cell import services
 from cellsched.db import session
 from cellsched import exception
 
@@ -44,10 +44,10 @@ class HostName:
         """
         if self._run is None:
             self._kept_at = self._clock.monotonic()
-            self._run = write(agent_runs.begin, self._host)
+            self._run = write(services.begin, self._host)
 
     def keep(
-        self, seen: agent_runs.Seen, write: Callable[..., Any]
+        self, seen: services.Seen, write: Callable[..., Any]
     ) -> bool:
         """Make sure that the name is still ours; return whether it was not.
 
@@ -69,7 +69,7 @@ class HostName:
         return not kept
 
     def _take_back(self, connection: Any, silent_s: float) -> None:
-        run = agent_runs.lock(connection, self._host)
+        run = services.lock(connection, self._host)
         assert self._run is not None
         if run is not None and run != self._run:
             if run < self._run or silent_s > self._down_s:
@@ -77,4 +77,4 @@ class HostName:
                     host=self._host, by='another agent of this cell')
             LOG.warning('Another agent has started as %s, which this one is; '
                         'it has to end', self._host)
-        agent_runs.take(connection, self._host, self._run)
+        services.take(connection, self._host, self._run)

@@ -10,7 +10,7 @@ from typing import Any
 
 from cellsched import batching
 from cellsched.clock import Clock
-from cellsched.db.cell import build_message
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
 from cellsched.db.cell import networks
 from cellsched.db import session
@@ -56,7 +56,7 @@ class _News:
     """
 
     uuid: str
-    message: build_message.BuildMessage | None = None
+    message: build_casts.BuildMessage | None = None
     #: Whether the build was as expected, and now is as it was to be.
     went: bool = False
     had_networks: bool = False
@@ -101,7 +101,7 @@ class ProgressReports:
             self._say, make_lock=clock.lock)
 
     def begin(
-        self, uuid: str, message: build_message.BuildMessage
+        self, uuid: str, message: build_casts.BuildMessage
     ) -> bool | None:
         """Begin, if that is due; return whether it may have had networks.
 

@@ -20,9 +20,8 @@ from cellsched.compute import host_name
 from cellsched.compute import progress
 from cellsched.compute.provider_config import ProviderConfig
 from cellsched.compute import stats
-from cellsched.db.cell import agent_runs
 from cellsched.db.cell import compute_nodes
-from cellsched.db.cell import image_properties
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
 from cellsched.db.cell import services
 from cellsched.db import session
@@ -110,7 +109,7 @@ class Tracker:
             servers = instances.count_states(connection, self._conf.host)
             if servers != self._servers:
                 # They need not be looked at while no server changes.
-                self._images = image_properties.count(
+                self._images = instance_children.count_image_properties(
                     connection, self._conf.host)
                 self._servers = servers
         for node, resources in nodes.items():
@@ -129,7 +128,7 @@ class Tracker:
         if self._name is None:
             return
         with self._database.reader() as connection:
-            seen = agent_runs.look(connection, self._conf.host)
+            seen = services.look(connection, self._conf.host)
         if self._name.keep(seen, self._write):
             # Somebody else may have said what it has.
             self._told.clear()

@@ -22,7 +22,6 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_leases
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db.cell import services
 from cellsched.db.cell import states
@@ -312,7 +311,7 @@ class StalledBuilds:
                 LOG.warning('Casting to host %s again for instance %s, whose '
                             'build it did not begin', cast.host,
                             cast.instance_uuid)
-                message = build_message.BuildMessage.read(cast)
+                message = build_casts.BuildMessage.read(cast)
                 self._compute.get(
                     aimed.cell.transport).build_and_run_instance(
                         aimed, instance=instance, **message.arguments())
@@ -366,7 +365,7 @@ class StalledBuilds:
         LOG.warning('Rescheduling the build of instance %s, which host %s '
                     'did not begin',
                     instance.uuid, cast.host)
-        message = build_message.BuildMessage.read(cast)
+        message = build_casts.BuildMessage.read(cast)
         reason = exception.BuildFailed(
             uuid=instance.uuid, reason='its host did not take it up')
         self._conductors.get(aimed.cell.transport).build_instances(

@@ -4,6 +4,8 @@
 from collections.abc import Mapping
 import itertools
 import logging
+import os
+import traceback
 from typing import Any
 
 from oslo_db import exception as db_exc
@@ -15,10 +17,8 @@ from sqlalchemy import pool
 
 from cellsched.clock import Clock
 from cellsched.db import guarded_statements
-from cellsched.db import liveness
 from cellsched.db import mysql
 from cellsched.db import postgresql
-from cellsched.db import tracing
 from cellsched import exception
 from cellsched import urls
 
@@ -64,7 +64,7 @@ def open_(
     # here, cost each transaction some of its time.
     event.listen(engine, 'handle_error', exc_filters.handler, retval=True)
     if options.get('connection_trace'):
-        tracing.listen(engine)
+        comment_statements(engine)
     _connect(engine, options.get('max_retries', 1),
              options.get('retry_interval', 1), clock)
     return engine
@@ -126,7 +126,7 @@ def _server(
         hide_parameters=True,
         # What was used last has prepared and read most.
         pool_use_lifo=True, **arguments)
-    liveness.listen(engine, clock)
+    replace_dead_connections(engine, clock)
     if engine.dialect.name == 'postgresql':
         # The first listener that raises decides, so these precede oslo.db's.
         guarded_statements.listen(engine)
@@ -200,3 +200,73 @@ def _connect(
             LOG.warning('Connection to the %s database failed; trying again '
                         'in %s s', engine.dialect.name, interval_s)
             clock.sleep(interval_s)
+
+
+#: Seconds for which a connection that was used is taken to be alive.
+TRUSTED_S = 1.0
+
+_PID, _USED_AT = 'cellsched_pid', 'cellsched_used_at'
+
+
+def replace_dead_connections(engine: sa.Engine, clock: Clock) -> None:
+    """Have an engine check connections that were idle before it gives them.
+
+    ``pool_pre_ping`` checks each connection each time, which is a round trip
+    for each transaction. Here one that was used within ``TRUSTED_S`` is not
+    asked. If it was lost meanwhile, the transaction that finds out fails.
+
+    Where one connection is lost, the server has most likely been restarted,
+    and all that are older are replaced without being asked.
+    """
+    dialect = engine.dialect
+
+    def connect(connection: Any, record: Any) -> None:
+        record.info[_PID] = os.getpid()
+        record.info[_USED_AT] = clock.monotonic()
+
+    def checkout(connection: Any, record: Any, proxy: Any) -> None:
+        if record.info[_PID] != os.getpid():
+            raise sa.exc.DisconnectionError(
+                'it was opened before this process was forked')
+        if clock.monotonic() - record.info[_USED_AT] < TRUSTED_S:
+            return
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as exc:
+            raise sa.exc.InvalidatePoolError(str(exc)) from exc
+
+    def checkin(connection: Any, record: Any) -> None:
+        record.info[_USED_AT] = clock.monotonic()
+
+    event.listen(engine, 'connect', connect)
+    event.listen(engine, 'checkout', checkout)
+    event.listen(engine, 'checkin', checkin)
+
+
+#: Calls that are named, the innermost first.
+_CALLS_MAX = 3
+
+
+def comment_statements(engine: sa.Engine) -> None:
+    """Have an engine add a comment to each statement, for the server's log."""
+    def before_cursor_execute(
+        connection: sa.Connection, cursor: Any, statement: str,
+        parameters: Any, context: Any, many: bool,
+    ) -> tuple[str, Any]:
+        return f'{statement}  -- {_calls()}', parameters
+
+    event.listen(
+        engine, 'before_cursor_execute', before_cursor_execute, retval=True)
+
+
+def _calls() -> str:
+    """Return the innermost calls outside of SQLAlchemy and this module."""
+    frames = ((frame.f_globals.get('__name__', ''), frame.f_code.co_name, line)
+              for frame, line in traceback.walk_stack(None))
+    # Names of modules hold nothing that a driver takes for a parameter.
+    return '; '.join(
+        f'{module}.{function}:{line}'
+        for module, function, line in itertools.islice((
+            each for each in frames
+            if each[0] != __name__
+            and each[0].partition('.')[0] != 'sqlalchemy'), _CALLS_MAX))

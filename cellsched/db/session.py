@@ -24,8 +24,8 @@ import sqlalchemy as sa
 from cellsched.clock import Clock
 from cellsched.db import engines
 from cellsched.db import guarded_statements
+from cellsched.db import mysql
 from cellsched.db import postgresql
-from cellsched.db import server_clock
 from cellsched import exception
 from cellsched import urls
 
@@ -98,7 +98,7 @@ class Database:
         self._engine: sa.Engine | None = None
         self._clock = clock
         self.server_clock = (None if url.startswith('sqlite') else
-                             server_clock.ServerClock(clock))
+                             ServerClock(clock))
 
     def __repr__(self) -> str:
         return f'Database({self.schema}, {urls.mask(self.url)})'
@@ -390,3 +390,94 @@ class Databases:
             for database in self._open.values():
                 database.close()
             self._open.clear()
+
+
+#: Seconds for which an answer of the server is gone on from.
+SPACING_S = 10.0
+
+#: Queries for the seconds since the epoch, whatever the session's time zone.
+QUERIES = {
+    'postgresql':
+        'SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8)',
+    **dict.fromkeys(
+        mysql.DIALECTS,
+        "SELECT timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))"
+        ' / 1e6'),
+}
+
+
+class ServerClock:
+    """Tells a server's time by what it said and what passed since.
+
+    What passed is measured by the process's monotonic clock, which no step of
+    its wall clock moves. The error is half of the round trip at most. May be
+    used by several threads.
+
+    :param clock: the process's own
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        #: When the server was asked, and by how much it is ahead of the
+        #: monotonic clock.
+        self._said: tuple[float, float] | None = None
+
+    def ask(self, connection: sa.Connection) -> float:
+        """Return seconds since the epoch; ask the server if that is due.
+
+        :param connection: in no transaction; it is left in none
+        """
+        began = self._clock.monotonic()
+        if self._said is None or began - self._said[0] >= SPACING_S:
+            query = QUERIES[connection.dialect.name]
+            said = float(connection.exec_driver_sql(query).scalar_one())
+            ended = self._clock.monotonic()
+            self._said = ended, said - (began + ended) / 2
+            # SQLAlchemy takes what reads for the begin of a transaction.
+            connection.rollback()
+        return self._clock.monotonic() + self._said[1]
+
+    def timestamp(self) -> float | None:
+        """Return seconds since the epoch, or None before it was asked."""
+        if self._said is None:
+            return None
+        return self._clock.monotonic() + self._said[1]
+
+
+#: Kind of the advisory locks that this takes; the rest of their name is the
+#: number of the connection, so that nobody else takes them.
+_LOCK = 2_017_030_817
+
+
+def is_same_database(first: Database, second: Database) -> bool:
+    """Return whether two databases are one; both are connected to.
+
+    Of servers a lock tells, which one connection takes and the other one
+    finds taken. Nothing is written.
+
+    :raises cellsched.exception.DatabaseUnreachable: one does not answer
+    """
+    urls = [sa.make_url(database.url) for database in (first, second)]
+    backends = {url.get_backend_name() for url in urls}
+    if len(backends) > 1:
+        return False
+    if backends == {'sqlite'}:
+        paths = [url.database and pathlib.Path(url.database).resolve()
+                 for url in urls]
+        return paths[0] == paths[1]
+    if urls[0].database != urls[1].database:
+        return False
+    with first.writer() as one, second.writer() as other:
+        if backends == {'postgresql'}:
+            # These are of one database, and go with their transactions.
+            take = sa.select(sa.func.pg_try_advisory_xact_lock(
+                _LOCK, one.scalar(sa.select(sa.func.pg_backend_pid()))))
+            one.execute(take)
+            return not other.scalar(take)
+        number = one.scalar(sa.select(sa.func.connection_id()))
+        name = f'cellsched-{_LOCK}-{number}'
+        one.execute(sa.select(sa.func.get_lock(name, 0)))
+        try:
+            return not other.scalar(sa.select(sa.func.is_free_lock(name)))
+        finally:
+            one.execute(sa.select(sa.func.release_lock(name)))

@@ -11,10 +11,10 @@ from oslo_log import log
 
 from cellsched.cells import gather
 from cellsched.context import RequestContext
-from cellsched.db.api import instance_mapping_list
-from cellsched.db.cell import instance_faults
+from cellsched.db.api import instance_mappings
+from cellsched.db.cell.instance_children import get_tags
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instance_list
-from cellsched.db.cell.tags import get_many
 from cellsched.db import session
 from cellsched.db import sort_order
 from cellsched import exception
@@ -192,9 +192,9 @@ class PageReader:
         self, connection: Any, source: _CellServers
     ) -> Sequence[Any]:
         """Return what mappings tell of the servers of a cell."""
-        if not self._wanted.by(instance_mapping_list.COLUMNS):
+        if not self._wanted.by(instance_mappings.COLUMNS):
             return []
-        return instance_mapping_list.page(
+        return instance_mappings.page(
             connection, source.cell.id, self._order, self._wanted.matches,
             source.after, self._size)
 
@@ -239,8 +239,8 @@ def read_page(
     with database.reader() as connection:
         rows = instance_list.page(connection, wanted, order, after, limit)
         uuids = [row[0] for row in rows]
-        tags = get_many(connection, uuids)
-        reasons = instance_faults.latest(connection, [
+        tags = get_tags(connection, uuids)
+        reasons = instance_history.latest(connection, [
             row[0] for row in rows if row[_VM_STATE] == 'error'])
     return instance_list.sort_values(order, rows), [
         server.Server.of_row(

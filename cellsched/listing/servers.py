@@ -9,7 +9,6 @@ from cellsched.cells import gather
 from cellsched.cells import registry
 from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
-from cellsched.db.api import instance_mapping_list
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instance_list
 from cellsched.db import session
@@ -101,7 +100,7 @@ class ServerListing:
                  else None)
         with self._database.reader() as connection:
             requests = build_requests.list_all(connection, asked, uuids)
-            only = (instance_mapping_list.cells(connection, asked)
+            only = (instance_mappings.cells(connection, asked)
                     if asked and self._policy.per_project_cells else None)
         cells = [cell for cell in self._cells.all()
                  if only is None or cell.id in only]
@@ -137,7 +136,7 @@ class ServerListing:
         """Return what the mapping of a server tells."""
         with self._database.reader() as connection:
             return server.Server.unknown(
-                instance_mapping_list.get(connection, uuid),
+                instance_mappings.get(connection, uuid),
                 server.name_of(cell))
 
     def _place_of(
@@ -154,7 +153,7 @@ class ServerListing:
             if mapping is None or mapping.cell_mapping is None or not visible(
                     context, mapping.project_id):
                 raise exception.MarkerNotFound(marker=uuid)
-            known = instance_mapping_list.values(connection, uuid, order)
+            known = instance_mappings.values(connection, uuid, order)
         cell = mapping.cell_mapping
         gathered = self._gatherer.gather(
             context, [cell], lambda aimed: _values_there(

@@ -29,7 +29,6 @@ from cellsched.claims.sql import transactions
 from cellsched.claims import validation
 from cellsched.db import feed
 from cellsched.db import guarded_statements
-from cellsched.db import same_database
 from cellsched.db import session
 from cellsched.db.statements import chunks
 from cellsched import exception
@@ -168,7 +167,7 @@ class SQLClaims(base.ClaimStore):
     def same_backend(self, other: base.ClaimStore) -> bool:
         return isinstance(other, SQLClaims) and (
             other._database is self._database
-            or same_database.is_same(self._database, other._database))
+            or session.is_same_database(self._database, other._database))
 
     def set_inventory(
         self, provider: str, inventory: Mapping[str, base.Inventory]

@@ -38,7 +38,7 @@ from cellsched.context import RequestContext
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_rows
-from cellsched.db.cell import instance_faults as faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched.notify import task_notifier
@@ -329,7 +329,7 @@ class BuildAndSchedule:
             try:
                 with self._database.writer() as connection:
                     build_requests.explain(
-                        connection, uuids, faults.message_of(reason),
+                        connection, uuids, instance_history.message_of(reason),
                         batch[0].owner, again=False)
             except Exception as exc:
                 LOG.log(logging.WARNING if is_transient(exc)

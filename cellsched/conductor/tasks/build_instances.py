@@ -13,7 +13,6 @@ from cellsched.clock import Clock
 from cellsched.conductor.tasks.steps import schedule
 from cellsched.context import RequestContext
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import build_message
 from cellsched.db.cell.instances import fail
 from cellsched.db.cell.instances import get
 from cellsched.db.cell.instances import lock
@@ -119,7 +118,7 @@ class BuildInstances:
         retry['num_attempts'] = tried + 1
         retry['hosts'] = [*retry['hosts'],
                           [chosen.service_host, chosen.nodename]]
-        message = build_message.BuildMessage(chosen, hosts, spec, {
+        message = build_casts.BuildMessage(chosen, hosts, spec, {
             **properties, 'retry': retry,
             'limits': chosen.to_dict()['limits']})
         self._keep(message, instance.uuid)
@@ -132,7 +131,7 @@ class BuildInstances:
                         delivery.describe(exc))
 
     def _keep(
-        self, message: build_message.BuildMessage, uuid: str
+        self, message: build_casts.BuildMessage, uuid: str
     ) -> None:
         """Keep what the host is told, unless the build has ended."""
         with self._database.writer() as connection:

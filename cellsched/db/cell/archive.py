@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from cellsched.db.cell import audit_queries
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import models
-from cellsched.db.cell import tags
 from cellsched.db import statements
 
 _TABLE = models.instances
@@ -110,7 +110,7 @@ def move_servers(
             _LOCK, {'these': chunk, 'before': before}).scalars())
         if not locked:
             continue
-        tags.delete(connection, locked)
+        instance_children.delete_tags(connection, locked)
         for table in (_EVENTS, *_CHILDREN, _TABLE):
             moved[table.name] += _move(connection, table, locked)
     return +moved

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
@@ -235,5 +235,5 @@ def _reasons(
 ) -> tuple[dict[str, str], set[str]]:
     if not uuids:
         return {}, set()
-    return instance_faults.latest(connection, uuids), set(
+    return instance_history.latest(connection, uuids), set(
         connection.execute(_FAILED, {'these': uuids}).scalars())

@@ -13,14 +13,11 @@ from typing import NamedTuple
 from oslo_serialization import jsonutils
 import sqlalchemy as sa
 
-from cellsched.db.cell import block_devices
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import image_properties
-from cellsched.db.cell import instance_actions
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_children
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import states
-from cellsched.db.cell import tags
 from cellsched.db import statements
 from cellsched import objects
 
@@ -101,7 +98,7 @@ def create(
             {'created_at': now, 'instance_uuid': instance.uuid, 'deleted': 0,
              'flavor': texts.get(id(instance.get('flavor')))}
             for instance in new])
-        image_properties.create(connection, {
+        instance_children.create_image_properties(connection, {
             instance.uuid: properties for instance in new
             if (properties := (images or {}).get(instance.uuid))}, now)
     return [instance.uuid for instance in new]
@@ -173,7 +170,7 @@ def update(
         raise ValueError('a state is changed by transit')
     changed = bool(_change(connection, uuid, None, values, now, expected))
     if changed and 'image_ref' in values:
-        image_properties.forget(connection, uuid)
+        instance_children.delete_image_properties(connection, uuid)
     return changed
 
 
@@ -312,7 +309,7 @@ def fail(
         connection, uuid, transition, now, {'host': None, 'node': None},
         **expected)
     if failed:
-        instance_faults.record(connection, uuid, reason, by, now)
+        instance_history.record(connection, uuid, reason, by, now)
     return failed
 
 
@@ -329,16 +326,16 @@ def delete(
         {'deleted': True, 'deleted_at': now, 'terminated_at': now},
         **expected)
     if deleted:
-        tags.delete(connection, [uuid])
-        block_devices.mark_deleted(connection, [uuid], now)
+        instance_children.delete_tags(connection, [uuid])
+        instance_children.mark_block_devices_deleted(connection, [uuid], now)
     return deleted
 
 
 def purge(connection: sa.Connection, uuids: Iterable[str]) -> None:
     """Remove every trace of servers that are not to have existed."""
     for chunk in statements.chunks(uuids):
-        instance_actions.delete_events(connection, chunk)
-        tags.delete(connection, chunk)
+        instance_history.delete_events(connection, chunk)
+        instance_children.delete_tags(connection, chunk)
         build_casts.drop(connection, chunk)
         for child in _CHILDREN:
             connection.execute(

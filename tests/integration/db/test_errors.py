@@ -9,7 +9,7 @@ from oslo_db import exception as db_exc
 import sqlalchemy as sa
 
 from cellsched.clock import Clock
-from cellsched.db import liveness
+from cellsched.db import engines
 from cellsched.db import session
 from cellsched import exception
 from cellsched.testing import clock
@@ -125,7 +125,7 @@ class ErrorTests:
 
     def test_connections_of_a_server_that_restarted_are_replaced(self):
         self.clock = clock.FakeClock()
-        for idle_s, failures in ((0, 1), (liveness.TRUSTED_S, 0)):
+        for idle_s, failures in ((0, 1), (engines.TRUSTED_S, 0)):
             database = self.open(max_pool_size=3)
             for process in self.processes(database):
                 self.end(process)

@@ -7,7 +7,6 @@ from cellsched.claims.sql import schema as claims
 from cellsched import clock
 from cellsched.db import api
 from cellsched.db import cell
-from cellsched.db import same_database
 from cellsched.db import session
 from cellsched import exception
 from tests.integration import base
@@ -81,9 +80,9 @@ class MigrationTests:
             another = session.Database(url, 'cell', clock=clock.Clock())
             self.addCleanup(another.close)
             self.assertEqual(
-                expected, same_database.is_same(here, another), url)
+                expected, session.is_same_database(here, another), url)
             self.assertEqual(
-                expected, same_database.is_same(another, here), url)
+                expected, session.is_same_database(another, here), url)
 
     def test_databases_of_one_name_on_two_servers_are_two(self):
         one = self.open('same', cell.SCHEMA)
@@ -92,7 +91,7 @@ class MigrationTests:
             self.own(self.kind).url('same'), 'cell', clock=clock.Clock())
         self.addCleanup(other.close)
 
-        self.assertFalse(same_database.is_same(one, other))
+        self.assertFalse(session.is_same_database(one, other))
 
 
 class TestOnPostgreSQL(MigrationTests, base.TestCase):

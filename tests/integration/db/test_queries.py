@@ -9,7 +9,6 @@ from tests.unit.db.api import test_aggregates
 from tests.unit.db.api import test_archive as test_api_archive
 from tests.unit.db.api import test_audit_queries as test_api_queries
 from tests.unit.db.api import test_build_requests
-from tests.unit.db.api import test_build_requests_revised as test_revised
 from tests.unit.db.api import test_cell_mappings
 from tests.unit.db.api import test_decisions
 from tests.unit.db.api import test_flavors
@@ -20,15 +19,12 @@ from tests.unit.db.api import test_request_leases
 from tests.unit.db.api import test_request_specs
 from tests.unit.db.cell import test_archive as test_cell_archive
 from tests.unit.db.cell import test_audit_queries as test_cell_queries
-from tests.unit.db.cell import test_belongings
-from tests.unit.db.cell import test_block_devices
 from tests.unit.db.cell import test_compute_nodes
 from tests.unit.db.cell import test_hosts
-from tests.unit.db.cell import test_instance_actions
-from tests.unit.db.cell import test_instance_faults
+from tests.unit.db.cell import test_instance_children
+from tests.unit.db.cell import test_instance_history
 from tests.unit.db.cell import test_instances
 from tests.unit.db.cell import test_services
-from tests.unit.db.cell import test_tags
 from tests.unit.db import test_statements
 
 
@@ -79,11 +75,11 @@ class TestExtend(base.APITestCase, test_request_leases.TestExtend):
     pass
 
 
-class TestRevise(base.APITestCase, test_revised.TestRevise):
+class TestRevise(base.APITestCase, test_build_requests.TestRevise):
     pass
 
 
-class TestKept(base.APITestCase, test_revised.TestKept):
+class TestKept(base.APITestCase, test_build_requests.TestKept):
     pass
 
 
@@ -126,16 +122,16 @@ class TestRequestSpecs(
 
 
 class TestBelongings(
-        base.CellTestCase, test_belongings.TestBelongings):
+        base.CellTestCase, test_instance_children.TestBelongings):
     pass
 
 
 class TestBlockDevices(
-        base.CellTestCase, test_block_devices.TestBlockDevices):
+        base.CellTestCase, test_instance_children.TestBlockDevices):
     pass
 
 
-class TestTags(base.CellTestCase, test_tags.TestTags):
+class TestTags(base.CellTestCase, test_instance_children.TestTags):
     pass
 
 
@@ -149,12 +145,12 @@ class TestHostChanges(base.CellTestCase, test_hosts.TestChanges):
 
 
 class TestInstanceActions(
-        base.CellTestCase, test_instance_actions.TestInstanceActions):
+        base.CellTestCase, test_instance_history.TestInstanceActions):
     pass
 
 
 class TestInstanceFaults(
-        base.CellTestCase, test_instance_faults.TestInstanceFaults):
+        base.CellTestCase, test_instance_history.TestInstanceFaults):
     pass
 
 

@@ -6,7 +6,7 @@ import contextlib
 from cellsched.cells.cell0 import Cell0
 from cellsched import context
 from cellsched.db.api import build_requests
-from cellsched.db.cell import tags
+from cellsched.db.cell import instance_children
 from cellsched import exception
 from tests.unit.api import hostile
 from tests.unit.api import test_servers
@@ -47,7 +47,8 @@ class TestRevision(test_servers.ServersTestCase):
             self.assertEqual(('new', ('c',)), self.told())
             self.assertEqual(
                 {self.uuid: ['c']},
-                self.read(self.targets.database(cell), tags.get_many,
+                self.read(self.targets.database(cell),
+                          instance_children.get_tags,
                           [self.uuid]))
 
     def test_server_that_went_meanwhile_is_not_found(self):
@@ -60,7 +61,8 @@ class TestRevision(test_servers.ServersTestCase):
                               revision.set_tags, self.uuid, ['x'])
             self.decide(self.uuid, self.cell)
         self.assertEqual({}, self.read(
-            self.targets.database(self.cell), tags.get_many, [self.uuid]))
+            self.targets.database(self.cell), instance_children.get_tags,
+            [self.uuid]))
 
     def test_server_that_is_retried_meanwhile_keeps_the_change(self):
         cell0 = self.cells.cell0()

@@ -20,8 +20,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
-from cellsched.db.cell import instance_actions
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
@@ -190,7 +189,7 @@ class TestCase(base.TestCase):
 
     def reason(self, uuid, cell):
         return self.read(
-            self.cell(cell), instance_faults.latest, [uuid]).get(uuid)
+            self.cell(cell), instance_history.latest, [uuid]).get(uuid)
 
     def running(self, cell='cell1', host='a1'):
         """Return a server as it is to be."""
@@ -210,11 +209,11 @@ class TestCase(base.TestCase):
         self.put_row(uuid, cell, vm_state='error', task_state=None)
         with self.cell(cell).writer() as connection:
             if fault:
-                instance_faults.record(
+                instance_history.record(
                     connection, uuid, exception.NoValidHost(reason='Full.'),
                     'host', samples.NOW)
             if action:
-                instance_actions.create_all(
+                instance_history.create_all(
                     connection, {uuid: context.admin()}, 'create',
                     samples.NOW, 'Error')
         self.forget(uuid)

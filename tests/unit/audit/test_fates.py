@@ -4,7 +4,7 @@ from cellsched.claims import moves
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from tests.unit.audit import base
 from tests.unit.db import samples
@@ -214,7 +214,7 @@ class TestUndecided(base.TestCase):
         self.assertMends(('S2', 'no-fate', uuid, ''))
 
         self.assertEqual({'cell0'}, self.rows(uuid))
-        [reason] = self.read(self.cell('cell0'), instance_faults.latest,
+        [reason] = self.read(self.cell('cell0'), instance_history.latest,
                              [uuid]).values()
         self.assertIn('lost', reason)
         self.assertEqual({}, self.claims.claims_of([uuid]))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from cellsched.audit import reasons
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from tests.unit.audit import base
 from tests.unit.audit import known
 from tests.unit.db import samples
@@ -14,13 +14,13 @@ class TestReasons(base.TestCase):
 
         self.assertMends(('S13', 'no-reason', uuid, 'cell1'))
 
-        [reason] = self.read(self.cell('cell1'), instance_faults.latest,
+        [reason] = self.read(self.cell('cell1'), instance_history.latest,
                              [uuid]).values()
         self.assertIn('nobody recorded why', reason)
 
     def test_fault_without_a_text_says_nothing(self):
         uuid = self.failed('cell2', fault=False)
-        table = instance_faults.models.instance_faults
+        table = instance_history.models.instance_faults
         with self.cell('cell2').writer() as connection:
             connection.execute(table.insert().values(
                 instance_uuid=uuid, code=500, message=' ', deleted=0,

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from cellsched.cells import cell0
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched import exception
@@ -76,7 +76,7 @@ class TestCell0(base.TestCase):
         self.assertEqual(
             dict.fromkeys(
                 uuids, 'No valid host was found. There are none.'),
-            self.read(self.grave, instance_faults.latest, uuids))
+            self.read(self.grave, instance_history.latest, uuids))
 
     def test_fault_and_action_say_who_and_in_which_request(self):
         made = self.accept(1)

@@ -9,11 +9,10 @@ import sqlalchemy as sa
 from cellsched.cells import cell0
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
-from cellsched.db.cell import block_devices
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_children
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
-from cellsched.db.cell import tags
 from cellsched import exception
 from cellsched import objects
 from tests.unit.cells import test_cell0
@@ -58,7 +57,8 @@ class RecordCase(test_cell0.base.TestCase):
         """Return the name, tags and number of faults of a record."""
         instance = self.read(self.grave, instances.get, uuid)
         return (instance.display_name,
-                self.read(self.grave, tags.get_many, [uuid]).get(uuid, []),
+                self.read(self.grave, instance_children.get_tags,
+                          [uuid]).get(uuid, []),
                 self.count(models.instance_faults, uuid))
 
     def count(self, table, uuid):
@@ -90,7 +90,8 @@ class TestRecord(RecordCase):
 
         self.assertEqual(('server', ['a'], 1), self.lying(made.uuid))
         [device] = self.read(
-            self.grave, block_devices.get_many, [made.uuid])[made.uuid]
+            self.grave, instance_children.get_block_devices,
+            [made.uuid])[made.uuid]
         self.assertEqual('v', device.volume_id)
         events = models.instance_actions_events
         [event] = self.read(self.grave, lambda connection: connection.execute(
@@ -209,7 +210,7 @@ class TestRecord(RecordCase):
 
         self.assertEqual(('renamed', ['a'], 1), self.lying(uuid))
         self.assertIn('Later.', self.read(
-            self.grave, instance_faults.latest, [uuid])[uuid])
+            self.grave, instance_history.latest, [uuid])[uuid])
 
     def take_up(self, uuid):
         """Lease a request as one whose lease has run out."""
@@ -233,14 +234,14 @@ class TestRecord(RecordCase):
         made = self.accept()
         self.write(self.grave, instances.create, [samples.instance(
             made.uuid, display_name='old', vm_state='error')], samples.NOW)
-        self.write(self.grave, instance_faults.record, made.uuid,
+        self.write(self.grave, instance_history.record, made.uuid,
                    KeyError('old'), 'h', samples.NOW)
 
         self.bury(made)
 
         self.assertEqual(('server', ['a'], 1), self.lying(made.uuid))
         self.assertIn('There are none.', self.read(
-            self.grave, instance_faults.latest, [made.uuid])[made.uuid])
+            self.grave, instance_history.latest, [made.uuid])[made.uuid])
 
     def test_deleted_row_keeps_the_record_away(self):
         made = self.accept()

@@ -5,7 +5,6 @@ import sqlalchemy as sa
 
 from cellsched.cells import discovery
 from cellsched.db.api import host_mappings
-from cellsched.db.cell import agent_runs
 from cellsched.db.cell import compute_nodes
 from cellsched.db.cell import services
 from cellsched import exception
@@ -123,7 +122,7 @@ class TestAdopt(DiscoveryCase):
 
         self.assertEqual(
             {'a': True, 'b': False},
-            {host: self.read(database, agent_runs.look, host).foreign
+            {host: self.read(database, services.look, host).foreign
              for host in ('a', 'b')})
         # It is asked about until it has a name of its own.
         self.assertEqual(['a'], self.unmapped(self.west))

@@ -4,7 +4,7 @@
 import sqlalchemy as sa
 
 from cellsched.claims import moves
-from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched import exception
@@ -65,14 +65,14 @@ class TestMoving(mover.MoverTestCase):
 
     def test_action_is_marked_as_failed_once(self):
         with self.cell.writer() as connection:
-            instance_actions.create_all(
+            instance_history.create_all(
                 connection, {self.uuid: agents.USER}, 'migrate',
                 self.clock.now())
         self.give_up(self.accept())
 
         with self.cell.reader() as connection:
             [row] = connection.execute(
-                instance_actions._TABLE.select()).all()
+                instance_history._TABLE.select()).all()
         self.assertEqual(('Error', self.clock.now()),
                          (row.message, row.finish_time))
 

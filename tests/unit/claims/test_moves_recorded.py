@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from cellsched.claims import base as claims_base
 from cellsched.claims import moves
-from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched import exception
@@ -27,7 +27,7 @@ class TestRecorded(mover.MoverTestCase):
         """Have a move accepted whose action is recorded, with another one."""
         with self.cell.writer() as connection:
             for action in server_moves.KINDS[kind].action, 'other':
-                instance_actions.create_all(
+                instance_history.create_all(
                     connection, {self.uuid: agents.USER}, action,
                     self.clock.now())
         return self.accept(kind, **fields)

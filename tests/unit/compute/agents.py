@@ -11,7 +11,7 @@ from cellsched.claims import memory
 from cellsched.compute import agent
 from cellsched.compute import progress
 from cellsched import context
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.network import fake as fake_network
@@ -125,7 +125,7 @@ class AgentTestCase(base.TestCase):
     @property
     def fault(self):
         with self.cell.reader() as connection:
-            return instance_faults.latest(
+            return instance_history.latest(
                 connection, [self.uuid]).get(self.uuid)
 
     @property

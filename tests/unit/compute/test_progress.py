@@ -5,7 +5,7 @@ from concurrent import futures
 import threading
 
 from cellsched.compute import progress
-from cellsched.db.cell import build_message
+from cellsched.db.cell import build_casts
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
@@ -58,7 +58,7 @@ class ProgressCase(base.TestCase):
 
     def begin(self, instance, tried=1, node='node1'):
         return self.progress.begin(
-            instance.uuid, build_message.BuildMessage(
+            instance.uuid, build_casts.BuildMessage(
                 objects.Selection(service_host='host1', nodename=node), [],
                 None, {'retry': {'num_attempts': tried}}))
 

@@ -25,7 +25,7 @@ from cellsched.db.api import host_mappings
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import models
 from cellsched.db.cell import services
 from cellsched.db import session
@@ -225,7 +225,7 @@ class TestCase(base.TestCase):
         """Return what a user reads of why it failed."""
         [name] = self.rows(uuid)
         with self.targets.database(self.cells[name]).reader() as connection:
-            return instance_faults.latest(connection, [uuid])[uuid]
+            return instance_history.latest(connection, [uuid])[uuid]
 
     def mapped(self, uuid):
         """Return the name of the cell that was decided on."""

@@ -17,7 +17,6 @@ from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models as api_models
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import services
@@ -381,7 +380,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
 
         self.assertEqual([('a1', self.uuid)], self.sent())
         [client] = self.compute.clients.values()
-        message = build_message.BuildMessage.read(self.kept)
+        message = build_casts.BuildMessage.read(self.kept)
         self.assertEqual(
             message.filter_properties,
             client.sent[0].arguments['filter_properties'])
@@ -513,7 +512,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
                 instances.create(
                     connection, [samples.instance(uuid)], self.clock.now())
                 build_casts.create(connection, [
-                    build_message.BuildMessage.first(
+                    build_casts.BuildMessage.first(
                         [self.selection('a1')], None,
                     ).kept(uuid, self.clock.steady() - 100)])
                 builds[uuid] = build_casts.get(connection, uuid)
@@ -535,7 +534,7 @@ class TestStalledBuilds(base.StalledBuildsTestCase):
             instances.create(connection, [samples.instance(self.uuid)],
                              self.clock.now())
             build_casts.create(connection, [
-                build_message.BuildMessage.first(
+                build_casts.BuildMessage.first(
                     [self.selection('b1')], None,
                 ).kept(self.uuid, self.clock.steady())])
         self.wait()
@@ -610,7 +609,7 @@ class TestRetryPolicy(base.base.TestCase):
 class TestStalledBuildCasts(base.StalledBuildsTestCase):
 
     def test_conductor_is_told_of_the_whole_build(self):
-        message = build_message.BuildMessage.read(self.kept)
+        message = build_casts.BuildMessage.read(self.kept)
         self.clock.advance(base.RETRY_POLICY.down_s + 1)
 
         self.stalled.run()
@@ -673,7 +672,7 @@ class TestStalledBuildCasts(base.StalledBuildsTestCase):
             self.compute.clients.clear()
 
     def original(self):
-        return build_message.BuildMessage.first(
+        return build_casts.BuildMessage.first(
             [self.selection('a1'), self.selection('a2')], None).kept(
                 self.uuid, self.clock.steady())
 

@@ -5,7 +5,7 @@ import contextlib
 
 import sqlalchemy as sa
 
-from cellsched.db import server_clock
+from cellsched.db import session
 
 
 @contextlib.contextmanager
@@ -18,7 +18,7 @@ def recorded(database):
 
     def listen(connection, cursor, text, parameters, context, many):
         if not (text.startswith('BEGIN')
-                or text in server_clock.QUERIES.values()):
+                or text in session.QUERIES.values()):
             statements.append((text, parameters))
 
     sa.event.listen(database.engine, 'before_cursor_execute', listen)

@@ -17,6 +17,7 @@ from cellsched import clock
 from cellsched.conf import loader
 from cellsched.db import session
 from cellsched import exception
+from cellsched.testing.clock import FakeClock
 from tests.unit import base
 from tests.unit.db import recording
 
@@ -382,3 +383,76 @@ class TestEngineOptions(base.TestCase):
         self.assertEqual(23, self.options(text)['max_pool_size'])
         self.assertEqual(
             0, self.options(text, 'api_database')['max_pool_size'])
+
+
+#: By how much the server is ahead of the process.
+AHEAD_S = 600.0
+
+
+class Server:
+    """A connection to a server that has a clock, and counts questions."""
+
+    def __init__(self, own, delay_s=0.0):
+        self.clock = own
+        self.ahead_s = AHEAD_S
+        self.delay_s = delay_s
+        self.questions = 0
+        self.dialect = self
+        self.name = 'postgresql'
+
+    def exec_driver_sql(self, query):
+        self.questions += 1
+        self.clock.advance(self.delay_s / 2)
+        said = self.clock.timestamp() + self.ahead_s
+        self.clock.advance(self.delay_s / 2)
+        return Answer(said)
+
+    def rollback(self):
+        pass
+
+
+class Answer:
+
+    def __init__(self, said):
+        self.said = said
+
+    def scalar_one(self):
+        return self.said
+
+
+class TestServerClock(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.own = FakeClock()
+        self.clock = session.ServerClock(self.own)
+
+    def test_nothing_is_known_before_the_server_was_asked(self):
+        self.assertIsNone(self.clock.timestamp())
+
+    def test_time_is_the_servers_and_goes_on(self):
+        self.clock.ask(Server(self.own))
+        self.own.advance(5)
+
+        self.assertAlmostEqual(
+            self.own.timestamp() + AHEAD_S, self.clock.timestamp(), 3)
+
+    def test_time_on_the_way_is_halved(self):
+        self.clock.ask(Server(self.own, delay_s=4.0))
+
+        self.assertAlmostEqual(
+            self.own.timestamp() + AHEAD_S, self.clock.timestamp(), 3)
+
+    def test_server_is_asked_again_when_it_was_not_for_long(self):
+        server = Server(self.own)
+        for _ in range(3):
+            self.clock.ask(server)
+        self.assertEqual(1, server.questions)
+        server.ahead_s = -AHEAD_S
+        self.own.advance(session.SPACING_S)
+
+        self.clock.ask(server)
+
+        self.assertEqual(2, server.questions)
+        self.assertAlmostEqual(
+            self.own.timestamp() - AHEAD_S, self.clock.timestamp(), 3)

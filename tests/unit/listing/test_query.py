@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries: what they show, and what is refused."""
 
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instance_list
-from cellsched.db.cell import tags
 from cellsched import exception
 from cellsched.listing import query
 from tests.unit.db import samples
@@ -44,7 +44,8 @@ class TestFilters(base.TestCase):
             self.assertEqual(set(), self.shown(**filters), filters)
 
     def test_tags_are_all_or_any_or_none_of_some(self):
-        self.write(self.targets.database(self.cell1), tags.create_all,
+        self.write(self.targets.database(self.cell1),
+                   instance_children.create_tags,
                    {self.built: ['a', 'b']})
         for filters, shown in (
                 ({'tags': 'a,b'}, True), ({'tags': ['a', 'c']}, False),

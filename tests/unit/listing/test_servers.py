@@ -12,9 +12,9 @@ from cellsched import context
 from cellsched.db.api import build_requests
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import models
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_children
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
-from cellsched.db.cell import tags
 from cellsched import exception
 from cellsched import objects
 from tests.unit.db import samples
@@ -82,7 +82,7 @@ class TestServers(base.TestCase):
         for uuid, cell in ((failed, self.cell0), (mended, self.cell1)):
             for text in 'First.', 'Last.':
                 self.write(
-                    self.targets.database(cell), instance_faults.record, uuid,
+                    self.targets.database(cell), instance_history.record, uuid,
                     exception.NoValidHost(reason=text), 'host', samples.NOW)
 
         reasons = {failed: 'No valid host was found. Last.', mended: ''}
@@ -125,7 +125,8 @@ class TestServers(base.TestCase):
         [built], [buried] = self.put(self.cell1), self.put(self.cell0)
         for cell, uuid, tag in ((self.cell1, built, 'b'),
                                 (self.cell0, buried, 'c')):
-            self.write(self.targets.database(cell), tags.create_all,
+            self.write(self.targets.database(cell),
+                       instance_children.create_tags,
                        {uuid: [tag]})
 
         wanted = {waiting: ('w',), built: ('b',), buried: ('c',)}

@@ -16,8 +16,8 @@ from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import saga
 from cellsched import context
 from cellsched.db.api import build_requests
-from cellsched.db.cell import belongings
-from cellsched.db.cell import build_message
+from cellsched.db.cell import build_casts
+from cellsched.db.cell import instance_children
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
@@ -117,7 +117,7 @@ class Release(saga.Step):
         try:
             with self._targets.database(cell).writer() as connection:
                 for build in builds:
-                    belongings.correct(
+                    instance_children.correct(
                         connection, build.request, self._clock.now())
         except exception.TransactionLost:
             raise
@@ -202,7 +202,7 @@ class Cast(saga.Step):
         self, aimed: context.RequestContext, build: Build
     ) -> None:
         assert aimed.cell is not None
-        message = build_message.BuildMessage.first(
+        message = build_casts.BuildMessage.first(
             build.selections, build.spec)
         self._compute.get(aimed.cell.transport).build_and_run_instance(
             aimed, instance=build.instance, **message.arguments())

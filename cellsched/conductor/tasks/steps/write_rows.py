@@ -17,10 +17,9 @@ from cellsched.conductor.tasks.build import by_cell
 from cellsched.conductor.tasks.build import by_written_cell
 from cellsched.conductor.tasks import lease
 from cellsched.conductor.tasks import saga
-from cellsched.db.cell import belongings
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import build_message
-from cellsched.db.cell import instance_actions
+from cellsched.db.cell import instance_children
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db import session
 from cellsched import exception
@@ -129,14 +128,14 @@ class WriteRows(saga.Step):
                 connection, servers, now, {
                     build.uuid: build.spec.image_properties()
                     for build in builds}))
-            belongings.add(
+            instance_children.add(
                 connection, [build.request for build in builds
                              if build.uuid in new], now)
             build_casts.create(connection, [
-                build_message.BuildMessage.first(
+                build_casts.BuildMessage.first(
                     build.selections, build.spec).kept(build.uuid, told_at)
                 for build in builds])
-            instance_actions.create_all(
+            instance_history.create_all(
                 connection, {build.uuid: build.context for build in builds
                              if build.uuid in new}, 'create', now)
         for build, server in zip(builds, servers, strict=True):

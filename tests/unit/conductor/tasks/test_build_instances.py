@@ -7,7 +7,6 @@ import oslo_messaging
 from cellsched.claims import base as claims_base
 from cellsched.conductor.tasks import build_instances
 from cellsched.db.cell import build_casts
-from cellsched.db.cell import build_message
 from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched.network import deallocation
@@ -207,7 +206,7 @@ class TestBuildInstances(base.TestCase):
 
     def kept(self):
         with self.cell.reader() as connection:
-            return build_message.BuildMessage.read(
+            return build_casts.BuildMessage.read(
                 build_casts.get(connection, self.uuid))
 
     def test_what_an_agent_is_told_is_kept(self):
@@ -288,7 +287,7 @@ class TestBuildInstances(base.TestCase):
         self.task.run(
             base.USER,
             [samples.instance(self.uuid), samples.instance(other)],
-            build_message.BuildMessage.first(
+            build_casts.BuildMessage.first(
                 [self.selection('a3')], None).filter_properties, None,
             [[self.selection('a1')], [self.selection('a2')]])
 

@@ -12,7 +12,7 @@ from cellsched.conductor.tasks import move
 from cellsched.db.api import instance_groups
 from cellsched.db.api import instance_mappings
 from cellsched.db.api import request_specs
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
@@ -254,7 +254,7 @@ class TestMove(base.TestCase):
             self.now(move).status, self.notifier.told))
         with self.writer() as connection:
             self.assertEqual(
-                {}, instance_faults.latest(connection, [self.uuid]))
+                {}, instance_history.latest(connection, [self.uuid]))
 
     def test_rebuild_of_the_same_image_asks_nobody(self):
         move = self.moved(server_moves.REBUILD)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for host aggregates."""
 
+import itertools
+
 from cellsched.db.api import aggregates
 from cellsched import exception
 from tests.unit.db.api import base
 from tests.unit.db.api import following
+from tests.unit.db import meanwhile
 from tests.unit.db import recording
 
 
@@ -190,3 +193,25 @@ class TestChanges(following.Tests, base.TestCase):
 
         self.assertEqual((30, 30), (len(names), count))
         self.assertEqual(4, len(statements))
+
+
+class TestChangesMeanwhile(following.Writing, base.TestCase):
+
+    def test_nothing_is_missed_between_one_reading_and_the_next(self):
+        numbers = itertools.count()
+        one = self.create('one', ['a'])
+
+        def change():
+            number = str(next(numbers))
+            self.set_metadata(one, {'number': number})
+            self.delete(self.create(f'{number} goes', []))
+            self.create(f'{number} stays', ['b'])
+
+        follower = following.Follower(self.database)
+        for _ in range(3):
+            with meanwhile.between_statements(self.database, change):
+                follower.poll()
+            follower.poll()
+            newcomer = following.Follower(self.database)
+            newcomer.poll()
+            self.assertEqual(newcomer.aggregates, follower.aggregates)

@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for builds that were accepted and have no cell yet."""
 
+import copy
 import functools
+import json
 
+import hypothesis
+from hypothesis import strategies
 from oslo_db import exception as db_exc
 
 from cellsched.db.api import build_requests
+from cellsched.db.api import request_leases
+from cellsched.db.api import request_specs
 from cellsched.db import statements
+from cellsched import exception
+from cellsched import objects
 from tests.unit.db.api import base
 from tests.unit.db import samples
 from tests.unit import racing
@@ -258,3 +266,284 @@ class TestLease(BuildRequestCase):
             self.assertEqual(10, sum(map(len, leased)))
             self.assertEqual(
                 set(uuids), {uuid for each in leased for uuid in each})
+
+
+_VALUES = strategies.sampled_from([
+    None, True, -1, 2 ** 70, 1e400, float('nan'), '', 'text', '\0', [], [[]],
+    {}, {'': None}, {'nova_object.name': 'Flavor'}])
+
+
+class BrokenCase(base.TestCase):
+
+    def accept(self, count=1, **options):
+        uuids = samples.uuids(count)
+        samples.accept(self.database, uuids, **options)
+        return uuids
+
+    def spoil(self, uuid, table='build_requests', **values):
+        self.write(samples.spoil, uuid, table, **values)
+
+    def lease(self, uuids):
+        return {each.request.instance_uuid: each for each in self.write(
+            build_requests.lease, uuids, 'me', 1000.0, 1060.0)}
+
+
+class TestLeasing(BrokenCase):
+
+    def test_request_that_cannot_be_read_is_leased_as_broken(self):
+        for column in 'instance', 'tags', 'block_device_mappings':
+            for text in samples.UNREADABLE[1:]:
+                broken, whole = self.accept(2)
+                self.spoil(broken, **{column: text})
+
+                leased = self.lease([broken, whole])
+
+                if column == 'instance' or text != 'null':
+                    self.assertEqual(
+                        ('build request', 'cannot be read'),
+                        (leased[broken].broken.what,
+                         leased[broken].broken.problem), (column, text[:99]))
+                self.assertIsNone(leased[whole].broken)
+                self.assertEqual('server', leased[
+                    whole].request.instance.display_name)
+
+    def test_request_without_any_text_is_leased_as_broken(self):
+        broken, = self.accept()
+        self.spoil(broken, instance=None)
+
+        self.assertEqual('cannot be read',
+                         self.lease([broken])[broken].broken.problem)
+
+    def test_request_without_specification_is_leased_as_broken(self):
+        broken, whole = self.accept(2)
+        self.spoil(broken, 'request_specs')
+
+        leased = self.lease([broken, whole])
+
+        self.assertEqual(
+            ('request specification', 'is missing'),
+            (leased[broken].broken.what, leased[broken].broken.problem))
+        self.assertEqual(broken, leased[broken].spec.instance_uuid)
+        self.assertIsNone(leased[whole].broken)
+
+    def test_specification_that_cannot_be_read_is_leased_as_broken(self):
+        for text in samples.UNREADABLE:
+            broken, whole = self.accept(2)
+            self.spoil(broken, 'request_specs', spec=text)
+
+            leased = self.lease([broken, whole])
+
+            self.assertEqual('cannot be read', leased[broken].broken.problem)
+            self.assertIsNone(leased[whole].broken)
+
+    def test_what_is_like_a_broken_one_is_broken_too(self):
+        # What they have in common is read once.
+        uuids = self.accept(3)
+        for uuid in uuids:
+            spec = self.read(request_specs.get, uuid)
+            spec['nova_object.data']['flavor'] = 'small'
+            self.spoil(uuid, 'request_specs', spec=json.dumps(spec))
+
+        self.assertEqual(
+            3, sum(each.broken is not None
+                   for each in self.lease(uuids).values()))
+
+    @hypothesis.given(strategies.lists(strategies.tuples(
+        strategies.sampled_from(['nova_object.data', 'nova_object.name',
+                                 'nova_object.version',
+                                 'nova_object.namespace', 'flavor',
+                                 'created_at', 'vcpus']),
+        _VALUES), min_size=1, max_size=3))
+    def test_whatever_a_text_says_others_are_leased(self, changes):
+        broken, whole = self.accept(2)
+        for table, column in (('build_requests', 'instance'),
+                              ('request_specs', 'spec')):
+            said = samples.instance(broken).obj_to_primitive()
+            for name, value in changes:
+                part = (said if name.startswith('nova_object')
+                        else said['nova_object.data'])
+                if isinstance(part, dict):
+                    part[name] = copy.deepcopy(value)
+            self.spoil(broken, table, **{column: json.dumps(said)})
+
+        leased = self.lease([broken, whole])
+
+        self.assertEqual({broken, whole}, {*leased})
+        self.assertIsNone(leased[whole].broken)
+
+
+class TestReading(BrokenCase):
+
+    def test_columns_tell_of_a_request_that_cannot_be_read(self):
+        broken, = self.accept(project_id='theirs')
+        self.spoil(broken, instance='nonsense')
+
+        request = self.read(build_requests.get, broken)
+
+        self.assertEqual(
+            ('theirs', 'building', samples.NOW),
+            (request.project_id, request.instance.vm_state,
+             request.instance.created_at))
+        self.assertEqual(
+            f'The build request of {broken} cannot be read.',
+            request.failure)
+
+    def test_what_it_failed_of_before_is_told_first(self):
+        broken, = self.accept()
+        self.spoil(broken, instance='nonsense', failure='No cell0.')
+
+        self.assertEqual('No cell0.',
+                         self.read(build_requests.get, broken).failure)
+
+    def test_list_has_what_can_be_read_and_what_cannot(self):
+        uuids = self.accept(3)
+        self.spoil(uuids[1], instance='nonsense')
+
+        self.assertEqual(
+            uuids, [each.instance_uuid for each in self.read(
+                build_requests.list_all)])
+
+    def test_user_cannot_change_what_cannot_be_read(self):
+        broken, = self.accept()
+        self.spoil(broken, instance='nonsense')
+
+        self.assertRaises(
+            exception.RequestUnreadable, self.write, build_requests.revise,
+            broken, lambda request: None)
+
+    def test_batch_is_found_beside_one_that_cannot_be_read(self):
+        due = request_leases.LeaseDeadline(1e10, samples.LATER)
+        for text in (*samples.UNREADABLE, None):
+            batch = self.accept(3, reservation_id='r-1')
+            self.spoil(batch[1], instance=text)
+
+            self.assertEqual(
+                [[batch[0], batch[2]], [batch[1]]],
+                self.read(request_leases.list_batches, batch, due))
+            self.write(build_requests.delete, batch)
+
+
+class RequestCase(base.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.uuids = samples.uuids(3)
+        samples.accept(self.database, self.uuids)
+
+    def revise(self, uuid, name='new', tags=('a',)):
+        def change(request):
+            request.instance.display_name = name
+            request.tags = objects.TagList.made(uuid, tags)
+
+        return self.write(build_requests.revise, uuid, change)
+
+    def lease(self, owner='me', now=0):
+        return self.write(
+            build_requests.lease, self.uuids, owner, now, now + 60)
+
+    def read_all(self):
+        return {each.request.instance_uuid: each for each
+                in self.read(build_requests.read, self.uuids)}
+
+
+class TestRevise(RequestCase):
+
+    def test_change_is_what_is_read_from_now_on(self):
+        uuid = self.uuids[0]
+
+        self.assertTrue(self.revise(uuid))
+
+        request = self.read(build_requests.get, uuid)
+        self.assertEqual(('new', ['a']), (
+            request.instance.display_name, request.tag_names))
+        self.assertEqual([1, 0, 0], [
+            self.read_all()[each].revision for each in self.uuids])
+        self.assertEqual([1, 0, 0], [each.revision for each in self.lease()])
+
+    def test_request_that_is_gone_is_not_changed(self):
+        self.write(build_requests.delete, self.uuids)
+
+        self.assertFalse(self.revise(self.uuids[0]))
+        self.assertEqual([], self.read(build_requests.read, self.uuids))
+
+    def test_no_change_of_several_is_lost(self):
+        uuid = self.uuids[0]
+
+        def tag(name):
+            def change(request):
+                request.tags = objects.TagList.made(
+                    uuid, [*request.tag_names, name])
+
+            return lambda: self.write(build_requests.revise, uuid, change)
+
+        racing.race(*map(tag, 'abcdef'))
+
+        found = self.read_all()[uuid]
+        self.assertEqual('abcdef', ''.join(sorted(found.request.tag_names)))
+        self.assertEqual(6, found.revision)
+
+    def test_only_what_is_as_it_was_read_is_deleted(self):
+        self.lease()
+        revisions = {uuid: 0 for uuid in self.uuids[:2]}
+        self.revise(self.uuids[0])
+        self.revise(self.uuids[2])
+
+        def delete(owner, revisions):
+            return self.write(build_requests.delete, self.uuids, owner,
+                              revisions)
+
+        self.assertEqual(set(), delete('other', revisions))
+        self.assertEqual({self.uuids[1]}, delete('me', revisions))
+        self.assertEqual({self.uuids[0]}, delete('me', {
+            self.uuids[0]: 1, self.uuids[2]: 0}))
+        self.assertEqual([self.uuids[2]], [*self.read_all()])
+
+
+class TestKept(RequestCase):
+
+    def test_belongings_are_kept_as_they_were_accepted(self):
+        uuid, = samples.uuids(1)
+        device = objects.BlockDeviceMapping(
+            uuid=uuid, instance_uuid=uuid, source_type='blank')
+        self.write(build_requests.create, [objects.BuildRequest(
+            instance_uuid=uuid, project_id='p', buried=True,
+            instance=samples.instance(uuid),
+            tags=objects.TagList.made(uuid, ['b', 'a']),
+            block_device_mappings=objects.BlockDeviceMappingList(
+                objects=[device]))], samples.NOW)
+
+        request = self.read(build_requests.get, uuid)
+
+        self.assertEqual(['b', 'a'], request.tag_names)
+        [kept] = request.block_device_mappings
+        self.assertEqual(device.obj_to_primitive(), kept.obj_to_primitive())
+        self.assertTrue(request.buried)
+        self.write(build_requests.mark_unburied, [uuid])
+        self.assertFalse(self.read(build_requests.get, uuid).buried)
+
+    def test_tags_that_were_all_removed_are_none(self):
+        self.revise(self.uuids[0], tags=[])
+
+        self.assertEqual(
+            [], self.read(build_requests.get, self.uuids[0]).tag_names)
+
+    def test_failure_is_said_by_who_leases_the_request(self):
+        self.lease('me')
+
+        self.write(build_requests.explain, self.uuids, 'x', 'other')
+        self.assertEqual({None}, {
+            each.request.failure for each in self.read_all().values()})
+        self.write(build_requests.explain, self.uuids[:1], 'because', 'me')
+        self.assertEqual(['because', None, None], [
+            each.request.failure for each in self.read_all().values()])
+
+    def test_held_are_those_of_the_owner(self):
+        self.lease('me')
+
+        self.assertEqual(dict.fromkeys(self.uuids, 0), self.write(
+            build_requests.held, dict.fromkeys(self.uuids, 'me')))
+        self.assertEqual({}, self.write(
+            build_requests.held, dict.fromkeys(self.uuids, 'other')))
+        self.assertEqual(dict.fromkeys(self.uuids, 0), self.write(
+            build_requests.held, dict.fromkeys(self.uuids)))
+        self.assertEqual({}, self.write(build_requests.held, {}))

@@ -7,16 +7,14 @@ import sqlalchemy as sa
 
 from cellsched import context
 from cellsched.db.cell import archive
-from cellsched.db.cell import block_devices
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import hosts
-from cellsched.db.cell import instance_actions
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_children
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import models
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
-from cellsched.db.cell import tags
 from cellsched import exception
 from cellsched import objects
 from tests.unit.db.cell import base
@@ -38,15 +36,16 @@ class ArchiveCase(base.TestCase):
             instances.create(
                 connection, [samples.instance(uuid)], NOW,
                 {uuid: {'os': 'any'}})
-            instance_actions.create_failed(
+            instance_history.create_failed(
                 connection, [uuid], 'create', 'build', context.admin(), NOW,
                 exception.TaskAbandoned(uuid=uuid, task='build'), 'host')
-            instance_faults.record(
+            instance_history.record(
                 connection, uuid, exception.ReasonUnknown(uuid=uuid), 'host',
                 NOW)
-            block_devices.create_all(connection, [objects.BlockDeviceMapping(
-                instance_uuid=uuid, source_type='blank',
-                destination_type='volume')], NOW)
+            instance_children.create_block_devices(
+                connection, [objects.BlockDeviceMapping(
+                    instance_uuid=uuid, source_type='blank',
+                    destination_type='volume')], NOW)
             server_moves.create(connection, server_moves.Migration(
                 samples.uuids(1)[0], uuid, 'migration', status='done'),
                 context.admin(), NOW)
@@ -153,7 +152,7 @@ class TestServers(ArchiveCase):
 
         self.write(archive.move_servers, [uuid], END)
 
-        self.assertEqual({}, self.read(tags.get_many, [uuid]))
+        self.assertEqual({}, self.read(instance_children.get_tags, [uuid]))
 
     def test_broken_off_move_leaves_all_where_it_was(self):
         uuid = self.make()
@@ -200,7 +199,7 @@ class TestOthers(ArchiveCase):
 
     def test_detached_devices_go_and_their_server_stays(self):
         uuid = self.make(deleted=None)
-        self.write(block_devices.mark_deleted, [uuid], LATER)
+        self.write(instance_children.mark_block_devices_deleted, [uuid], LATER)
 
         moved = self.write(archive.move_rows, END, 10)
 

@@ -4,8 +4,7 @@ from cellsched import context
 from cellsched.db.cell import audit_queries
 from cellsched.db.cell import build_casts
 from cellsched.db.cell import compute_nodes
-from cellsched.db.cell import instance_actions
-from cellsched.db.cell import instance_faults
+from cellsched.db.cell import instance_history
 from cellsched.db.cell import instances
 from cellsched.db.cell import server_moves
 from cellsched.db.cell import services
@@ -129,9 +128,9 @@ class TestSurveying(base.TestCase):
 
         for reason in 'First.', 'Last.':
             self.write(
-                instance_faults.record, uuid,
+                instance_history.record, uuid,
                 exception.NoValidHost(reason=reason), 'host', samples.NOW)
-        self.write(instance_actions.create_all, {uuid: context.admin()},
+        self.write(instance_history.create_all, {uuid: context.admin()},
                    'create', samples.NOW, 'Error')
 
         self.assertIn('Last.', self.row(uuid).reason)
@@ -144,7 +143,7 @@ class TestSurveying(base.TestCase):
         nobody = context.admin()
         nobody.request_id = None
         for who, message in (context.admin(), None), (nobody, 'Error'):
-            self.write(instance_actions.create_all, {uuid: who}, 'create',
+            self.write(instance_history.create_all, {uuid: who}, 'create',
                        samples.NOW, message)
 
         self.assertFalse(self.row(uuid).failed_action)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The message that has a host build a server, and what a cell keeps of it."""
 
-from cellsched.db.cell import build_message
+from cellsched.db.cell import build_casts
 from cellsched import objects
 from tests.unit import base
 from tests.unit.db import samples
@@ -16,7 +16,7 @@ def place(host):
 class TestBuildMessage(base.TestCase):
 
     def message(self, **properties):
-        return build_message.BuildMessage(
+        return build_casts.BuildMessage(
             place('host1'), [], None, properties)
 
     def test_without_a_word_of_retries_nothing_else_may_be_tried(self):
@@ -43,7 +43,7 @@ class TestBuildMessage(base.TestCase):
         places = [place('host1'), place('host2')]
         spec = objects.RequestSpec(requested_networks=['one'])
 
-        message = build_message.BuildMessage.first(places, spec)
+        message = build_casts.BuildMessage.first(places, spec)
 
         self.assertEqual(
             {'host': 'host1', 'node': 'node of host1', 'request_spec': spec,
@@ -56,11 +56,11 @@ class TestBuildMessage(base.TestCase):
 
     def test_cell_keeps_what_the_message_was(self):
         for spec in (None, objects.RequestSpec(requested_networks=['one'])):
-            message = build_message.BuildMessage.first(
+            message = build_casts.BuildMessage.first(
                 list(map(place, ('host1', 'host2', 'host3'))), spec)
 
             cast = message.kept('uuid', 5.0)
-            read = build_message.BuildMessage.read(cast)
+            read = build_casts.BuildMessage.read(cast)
 
             self.assertEqual(('uuid', 'host1', 'node of host1', 5.0), (
                 cast.instance_uuid, cast.host, cast.node, cast.cast_at))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries for what changed of the hosts of a cell."""
 
+import itertools
+
 import sqlalchemy as sa
 
 from cellsched.db.cell import compute_nodes
@@ -10,6 +12,7 @@ from cellsched.db.cell import services
 from cellsched.objects import child_providers
 from tests.unit.db.cell import base
 from tests.unit.db.cell import following
+from tests.unit.db import meanwhile
 from tests.unit.db import recording
 from tests.unit.db import samples
 
@@ -278,3 +281,35 @@ class TestCost(following.Writing, base.TestCase):
             self.report('host3')
 
         self.assertEqual(2, len(statements), statements)
+
+
+class TestChangesMeanwhile(following.Writing, base.TestCase):
+
+    def test_nothing_is_missed_between_one_reading_and_the_next(self):
+        numbers = itertools.count()
+
+        def report():
+            self.save('a', 'one', next(numbers))
+            self.report('b')
+            self.save('c', f'node{next(numbers)}', 1)
+
+        report()
+        follower = following.Follower(self.database)
+        for _ in range(3):
+            with meanwhile.between_statements(self.database, report):
+                follower.poll()
+            follower.poll()
+            newcomer = following.Follower(self.database)
+            newcomer.poll()
+            self.assertEqual(newcomer.nodes, follower.nodes)
+            self.assertEqual(newcomer.services, follower.services)
+
+    def test_token_that_was_read_before_is_what_to_go_on_from(self):
+        self.save('a', 'one', 8)
+        before = hosts.token(self.database)
+        self.save('a', 'one', 16)
+
+        changes = self.read(hosts.changes, None, before)
+
+        self.assertEqual(before, changes.token)
+        self.assertEqual([16], [row.vcpus for row in changes.nodes])

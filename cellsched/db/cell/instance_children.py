@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Child rows of instances: tags, block devices, image properties."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from cellsched.db.cell import instances
+from cellsched.db.cell import models
+from cellsched.db import statements
+from cellsched import objects
+
+
+def add(
+    connection: sa.Connection, requests: Iterable[objects.BuildRequest],
+    now: datetime.datetime,
+) -> None:
+    """Add what goes with rows that are new, as their requests have it."""
+    requests = list(requests)
+    create_tags(connection, {
+        request.instance_uuid: request.tag_names for request in requests})
+    create_block_devices(connection, [
+        device for request in requests
+        for device in request.get('block_device_mappings') or ()], now)
+
+
+def correct(
+    connection: sa.Connection, request: objects.BuildRequest,
+    now: datetime.datetime,
+) -> None:
+    """Bring a row up to what its user has changed in the request since."""
+    uuid = request.instance_uuid
+    if instances.update(
+            connection, uuid,
+            {'display_name': request.instance.get('display_name')}, now):
+        replace_tags(connection, uuid, request.tag_names)
+
+
+def replace_tags(
+    connection: sa.Connection, uuid: str, names: Iterable[str]
+) -> None:
+    """Give a server these tags in place of those that it has."""
+    delete_tags(connection, [uuid])
+    create_tags(connection, {uuid: names})
+
+
+_TAGS = models.tags
+
+_TAGS_OF = sa.select(_TAGS.c.resource_id, _TAGS.c.tag).where(
+    statements.in_list(_TAGS.c.resource_id)).order_by(_TAGS.c.tag)
+
+
+def create_tags(
+    connection: sa.Connection, tags: Mapping[str, Iterable[str]]
+) -> None:
+    """Add the tags of servers that have none, by their uuids.
+
+    One that comes twice is added once: no build is to fail of it.
+    """
+    statements.insert_missing(connection, _TAGS.c.tag, [
+        {'resource_id': uuid, 'tag': tag}
+        for uuid, names in tags.items() for tag in names])
+
+
+def get_tags(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, list[str]]:
+    """Return the tags of servers, sorted; those without are left out."""
+    found: dict[str, list[str]] = {}
+    for chunk in statements.chunks(uuids):
+        for uuid, tag in connection.execute(_TAGS_OF, {'these': chunk}):
+            found.setdefault(uuid, []).append(tag)
+    return found
+
+
+def delete_tags(connection: sa.Connection, uuids: Iterable[str]) -> None:
+    """Remove every tag of servers."""
+    for chunk in statements.chunks(uuids):
+        connection.execute(
+            sa.delete(_TAGS).where(_TAGS.c.resource_id.in_(chunk)))
+
+
+_DEVICES = models.block_device_mapping
+
+#: The object's fields that are columns.
+_DEVICE_FIELDS = tuple(name for name in objects.BlockDeviceMapping.fields
+                       if name in _DEVICES.c and name != 'id')
+
+_DEVICES_OF = sa.select(_DEVICES).where(
+    statements.in_list(_DEVICES.c.instance_uuid), _DEVICES.c.deleted == 0
+).order_by(_DEVICES.c.id)
+
+
+def create_block_devices(
+    connection: sa.Connection,
+    devices: Iterable[objects.BlockDeviceMapping], now: datetime.datetime,
+) -> None:
+    """Add block devices, each of which names its server."""
+    rows = [
+        {'created_at': now, 'deleted': 0,
+         **{name: device.get(name) for name in _DEVICE_FIELDS},
+         'delete_on_termination': device.get('delete_on_termination', False)}
+        for device in devices]
+    if rows:
+        connection.execute(sa.insert(_DEVICES), rows)
+
+
+def get_block_devices(
+    connection: sa.Connection, uuids: Iterable[str]
+) -> dict[str, list[objects.BlockDeviceMapping]]:
+    """Return the block devices of servers; those without are left out."""
+    found: dict[str, list[objects.BlockDeviceMapping]] = {}
+    for chunk in statements.chunks(uuids):
+        for row in connection.execute(_DEVICES_OF, {'these': chunk}):
+            found.setdefault(row.instance_uuid, []).append(_from_row(row))
+    return found
+
+
+def mark_block_devices_deleted(
+    connection: sa.Connection, uuids: Iterable[str], now: datetime.datetime
+) -> None:
+    """Mark all block devices of servers as deleted."""
+    for chunk in statements.chunks(uuids):
+        connection.execute(
+            sa.update(_DEVICES).where(
+                _DEVICES.c.instance_uuid.in_(chunk), _DEVICES.c.deleted == 0)
+            .values(deleted=_DEVICES.c.id, deleted_at=now))
+
+
+def _from_row(row: sa.Row[Any]) -> objects.BlockDeviceMapping:
+    return objects.BlockDeviceMapping(
+        id=row.id, **{name: getattr(row, name) for name in _DEVICE_FIELDS})
+
+
+_PROPERTIES = models.instance_system_metadata
+_SERVERS = models.instances
+
+_PREFIX = 'image_'
+
+#: Of what Nova keeps with this prefix, what is no property.
+_PROPERTY_KEYS = frozenset(_PREFIX + name for name in (
+    'base_image_ref', 'container_format', 'disk_format', 'min_disk',
+    'min_ram'))
+
+#: Characters of a value that are kept.
+VALUE_MAX = 255
+
+_ADD_PROPERTIES = sa.insert(_PROPERTIES)
+
+_PROPERTY_COUNTS = (
+    sa.select(_SERVERS.c.node, _PROPERTIES.c.key, _PROPERTIES.c.value,
+              sa.func.count().label('servers'))
+    .join(_SERVERS, _SERVERS.c.uuid == _PROPERTIES.c.instance_uuid)
+    .where(_SERVERS.c.host == sa.bindparam('on'), _SERVERS.c.deleted == 0,
+           _PROPERTIES.c.deleted == 0,
+           _PROPERTIES.c.key.startswith(_PREFIX, autoescape=True))
+    .group_by(_SERVERS.c.node, _PROPERTIES.c.key, _PROPERTIES.c.value))
+
+
+def create_image_properties(
+    connection: sa.Connection, properties: Mapping[str, Mapping[str, Any]],
+    now: datetime.datetime,
+) -> None:
+    """Keep the properties of images.
+
+    :param properties: by the uuid of the server, then by name; longer ones
+        than Nova keeps are cut off
+    """
+    rows = [{'created_at': now, 'deleted': 0, 'instance_uuid': uuid,
+             'key': key, 'value': str(value)[:VALUE_MAX]}
+            for uuid, mine in properties.items()
+            for key, value in ((_PREFIX + name, value)
+                               for name, value in mine.items())
+            if len(key) <= VALUE_MAX]
+    if rows:
+        statements.insert_all(connection, _ADD_PROPERTIES, rows)
+
+
+def delete_image_properties(connection: sa.Connection, uuid: str) -> None:
+    """Forget the properties of a server's image, which has another one."""
+    connection.execute(sa.delete(_PROPERTIES).where(
+        _PROPERTIES.c.instance_uuid == uuid,
+        _PROPERTIES.c.key.startswith(_PREFIX, autoescape=True)))
+
+
+def count_image_properties(
+    connection: sa.Connection, host: str
+) -> Sequence[tuple[str | None, str, str, int]]:
+    """Return how many servers of a host have images that say the same.
+
+    :returns: node, name of the property, value and number of servers
+    """
+    return [(row.node, row.key.removeprefix(_PREFIX), row.value, row.servers)
+            for row in connection.execute(_PROPERTY_COUNTS, {'on': host})
+            if row.key not in _PROPERTY_KEYS and row.value is not None]
