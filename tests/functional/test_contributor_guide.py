@@ -6,6 +6,7 @@ import pkgutil
 import re
 
 import cellsched
+from cellsched.conductor.tasks.build import Outcome
 from tests.functional import base
 from tests.unit import tidy
 
@@ -58,3 +59,13 @@ class TestNames(base.TestCase):
         self.assertEqual(
             ['compute.outcomes', 'cells.gather.None_'],
             [name for name in names if not is_there(name)])
+
+
+class TestBuildFlow(base.TestCase):
+
+    def test_each_outcome_of_a_build_has_a_row(self):
+        text = (PAGES / 'build-flow.rst').read_text(encoding='utf-8')
+
+        self.assertEqual(
+            {each.name for each in Outcome} - {'IN_PROGRESS'},
+            set(re.findall(r'(?m)^``([A-Z_0-9]+)``  ', text)))
