@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands for people: ``cellsched`` and ``cellsched-manage``.
+"""Commands for operators: ``cellsched`` and ``cellsched-manage``.
 
-``app`` has the two applications, ``base`` what their commands share; the
-other modules have the commands, one module for each noun. To add a command,
-subclass one of ``base``, and name it in the entry points of ``cellsched.cli``
-or ``cellsched.manage``, with a dot where people type a space. A command is
-imported to show its one line of help, so what is dear is imported when it is
-run.
+``app`` has the two applications, ``base`` the base classes of commands and
+the decorators that declare commands, and ``backend`` the deployment that
+commands work on. Each other module has the commands for one noun. To add a
+command, declare it there and name it in the entry points of
+``cellsched.cli`` or ``cellsched.manage``, with a dot where a user types a
+space.
+
+The help of all commands imports the module of each command. So a command
+imports what takes long, such as SQLAlchemy or numpy, when it runs.
 """

@@ -55,6 +55,9 @@ DECISIONS = (plugins.CLAIMS, plugins.DRIVERS, plugins.FILTERS,
 TIMED_OUT = 1
 IN_ERROR = 2
 
+#: The longest timeout of commands that wait, a week.
+TIMEOUT_MAX_S = 604800
+
 #: Characters of a name or an id.
 _TEXT_MAX = 255
 
@@ -119,16 +122,16 @@ def whole(
 
     def number(text: str) -> int:
         digits = text.removeprefix('-')
-        if not (digits.isascii() and digits.isdigit()
-                and len(digits) <= _DIGITS_MAX):
+        if not (digits.isascii() and digits.isdigit()):
             raise argparse.ArgumentTypeError(
                 f'{text!a:.60} is not a number; expected a whole number'
                 f'{bounds}')
-        value = int(text)
-        if least is not None and not least <= value <= (most or 0):
+        if len(digits) > _DIGITS_MAX or (
+                least is not None and not least <= int(text) <= (most or 0)):
             raise argparse.ArgumentTypeError(
-                f'{value} is out of range; expected a whole number{bounds}')
-        return value
+                f'{text:.60} is out of range; expected a whole number'
+                f'{bounds}')
+        return int(text)
 
     return number
 
@@ -189,7 +192,8 @@ def invalid(
 ) -> exception.InvalidField:
     """Return the error of an option whose value is invalid."""
     return exception.InvalidField(
-        where='options', field=option, problem=problem, expected=expected)
+        f'{option}: {problem}; expected {expected}', where='options',
+        field=option, problem=problem, expected=expected)
 
 
 class Command(command.Command):

@@ -1,39 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room for more servers: ``cellsched capacity``."""
+"""Capacity for more servers: ``cellsched capacity``."""
 
 import argparse
 import pathlib
 from typing import Any
-from typing import TYPE_CHECKING
 
+from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched.cli import chart
-from cellsched.cli import host
-from cellsched.cli import request_options
-from cellsched import exception
+from cellsched.cli import decision
 
-if TYPE_CHECKING:
-    from cellsched.cli.app import Shell
-
-#: Exit code.
-FITS_NOWHERE = 2
-
-#: What the sum over all cells is called.
+#: The cell of the last row, which has the sums.
 _ALL = 'all cells'
 
 
 class ShowCapacity(base.Lister):
-    """Show how many more servers of one kind fit, in each cell and in all.
+    """Show how many more servers of one kind fit in each cell.
 
-    The enabled filters say which hosts take one, and these are as many as
-    there is room for there. What filters would say of the next ones does not
-    count, as where only so many may share a host. Each cell is counted as if
-    the others took nothing; where hosts of several cells share a provider,
-    such as a pool of storage, fewer fit in all than the sum.
+    The enabled filters select the hosts, and the number of servers that fit
+    on each of them is counted. The filters are not asked again for further
+    servers, so a filter that limits the servers on a host is ignored. Each
+    cell is counted as if the other cells were unused: if hosts of several
+    cells share a provider, such as a storage pool, fewer servers fit in all
+    cells than the sum.
 
-    A bar chart is drawn above the table on a terminal, or with ``--chart``.
-    ``--plot`` draws one into a file, and needs ``cellsched[plot]``. Ends with
-    2 if none fits.
+    On a terminal, or with ``--chart``, a bar chart is drawn above the table.
+    ``--plot`` draws a chart to a file, and requires ``cellsched[plot]``. Ends
+    with 2 if no server fits.
 
     Examples::
 
@@ -42,42 +35,37 @@ class ShowCapacity(base.Lister):
         cellsched capacity --snapshot hosts.json --vcpus 4 --ram 8192 -f csv
     """
 
+    app: Shell
+
     kinds = base.DECISIONS
-
-    app: 'Shell'
     columns = ('Cell', 'Hosts', 'Passing Hosts', 'Servers')
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        request_options.add_arguments(parser)
-        parser.add_argument('--chart', action='store_true',
-                            help='draw a bar chart')
-        parser.add_argument('--plot', metavar='FILE', type=pathlib.Path,
-                            help='draw one into this file, .png or .svg')
-        return parser
+    arguments = (
+        *decision.REQUEST,
+        base.flag('--chart', 'draw a bar chart'),
+        base.argument('--plot', metavar='FILE', type=pathlib.Path,
+                      help='draw a bar chart to this file, .png or .svg'))
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        # The help of all commands imports this module, and would import the
+        # scheduler.
+        from cellsched.cli import planning
+
         args = parsed_args
         if args.plot is not None:
             _check_plot(args.plot)
-        request = request_options.made(self.app, args)
-        snapshot = host.snapshot_of(self.app, args.snapshot)
-        found = self.app.deployment.room(snapshot, request)
-        cells = found.cells
-        names = {each.cell: snapshot.cells.get(each.cell, each.cell)
-                 for each in cells}
-        cells.sort(key=lambda each: names[each.cell])
-        rows = [(names[each.cell], *each[1:]) for each in cells]
-        total = (sum(each.hosts for each in cells),
-                 sum(each.passing for each in cells), found.servers)
-        if not total[-1]:
-            self.exit_code = FITS_NOWHERE
-            for each in found.rejections:
-                self.app.warn(f'{each.hosts} hosts: {each.reason}')
-        bars = [chart.Bar(names[each.cell], 'servers', each.servers, total[-1])
-                for each in cells]
+        found, cells = planning.room(self.app, args)
+        rows = sorted((cells.get(each.cell, each.cell), *each[1:])
+                      for each in found.cells)
+        total = (sum(each.hosts for each in found.cells),
+                 sum(each.passing for each in found.cells), found.servers)
+        if not found.servers:
+            self.exit_code = decision.FITS_NOWHERE
+            for rejection in found.rejections:
+                self.app.warn(f'{rejection.hosts} hosts: {rejection.reason}')
+        bars = [chart.Bar(name, 'servers', servers, found.servers)
+                for name, _, _, servers in rows]
         if args.chart or (
                 args.formatter == 'table' and self.app.stdout.isatty()):
             chart.draw(bars, self.app.stdout)
@@ -87,22 +75,22 @@ class ShowCapacity(base.Lister):
 
 
 def _check_plot(path: pathlib.Path) -> None:
-    """Make sure that a chart can be drawn, before anything is asked."""
+    """Make sure that a chart can be drawn, before the hosts are read."""
     if path.suffix not in ('.png', '.svg'):
-        raise exception.InvalidField(
-            where='options', field='--plot',
-            expected=f'a file whose name ends in .png or .svg, not '
-                     f'{str(path)!a:.80}')
+        raise base.invalid('--plot', f'{str(path)!a:.80} is no chart',
+                           'a file name that ends with .png or .svg')
     try:
+        # An optional extra.
         import matplotlib  # noqa: F401
     except ImportError:
-        raise exception.InvalidField(
-            where='options', field='--plot',
-            expected='matplotlib, which cellsched[plot] installs') from None
+        raise base.invalid(
+            '--plot', 'matplotlib is not installed',
+            'matplotlib, which cellsched[plot] installs') from None
 
 
 def _plot(bars: list[chart.Bar], path: pathlib.Path) -> None:
-    """Draw a chart into a file."""
+    """Draw a chart to a file."""
+    # An optional extra.
     from matplotlib import figure
 
     drawn = figure.Figure(
@@ -115,6 +103,6 @@ def _plot(bars: list[chart.Bar], path: pathlib.Path) -> None:
     try:
         drawn.savefig(path)
     except OSError as exc:
-        raise exception.InvalidField(
-            where='options', field='--plot',
-            expected=f'a file that can be written: {exc.strerror}') from None
+        raise base.invalid(
+            '--plot', f'{path} cannot be written: {exc.strerror}',
+            'a writable file') from None

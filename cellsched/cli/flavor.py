@@ -2,203 +2,130 @@
 """Flavors: ``cellsched flavor create|list|show|set|unset|delete``."""
 
 import argparse
-from typing import Any
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cellsched.cli.app import Shell
 from cellsched.cli import base
-from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli.app import Shell
     from cellsched import objects
 
-_SHOWN = ('id', 'name', 'ram', 'disk', 'ephemeral', 'swap', 'vcpus',
-          'properties')
+_COLUMNS: base.Columns = {
+    'id': 'flavorid', 'name': 'name', 'ram': 'memory_mb', 'disk': 'root_gb',
+    'ephemeral': 'ephemeral_gb', 'swap': 'swap', 'vcpus': 'vcpus',
+    'properties': lambda flavor: base.Pairs(
+        flavor.get('extra_specs') or {}).human_readable()}
+
+_FLAVOR = base.argument(
+    'flavor', metavar='FLAVOR', help='id or name of the flavor')
 
 
-class CreateFlavor(base.ShowOne):
-    """Create a flavor, a size that servers come in.
+@base.show(
+    base.argument('name', metavar='NAME', help='name of the flavor'),
+    base.argument('--id', metavar='ID', default='auto',
+                  help='id of the flavor; by default a new uuid'),
+    base.argument('--ram', metavar='MB', type=base.whole(), required=True,
+                  help='memory of a server'),
+    base.argument('--vcpus', metavar='NUMBER', type=base.whole(),
+                  required=True, help='virtual CPUs of a server'),
+    base.argument('--disk', metavar='GB', type=base.whole(), default=0,
+                  help='root disk of a server; by default 0'),
+    base.argument('--ephemeral', metavar='GB', type=base.whole(), default=0,
+                  help='ephemeral disk of a server; by default 0'),
+    base.argument('--swap', metavar='MB', type=base.whole(), default=0,
+                  help='swap space of a server; by default 0'),
+    columns=_COLUMNS)
+def create_flavor(app: Shell, args: argparse.Namespace) -> 'objects.Flavor':
+    """Create a flavor, which defines the size of servers.
 
     Example::
 
         cellsched flavor create m1.small --ram 2048 --vcpus 1 --disk 20
     """
-
-    app: 'Shell'
-    columns = _SHOWN
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('name', metavar='NAME', help='its name')
-        parser.add_argument(
-            '--id', metavar='ID', default='auto',
-            help='its id; by default, or with auto, one is made up')
-        for name, unit, what, required in (
-                ('--ram', 'MB', 'memory', True),
-                ('--vcpus', 'NUMBER', 'virtual CPUs', True),
-                ('--disk', 'GB', 'disk of the root file system', False),
-                ('--ephemeral', 'GB', 'ephemeral disk', False),
-                ('--swap', 'MB', 'swap space', False)):
-            parser.add_argument(
-                name, type=int, metavar=unit, required=required, default=0,
-                help=what if required else f'{what}; by default 0')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        args = parsed_args
-        flavor = self.app.api.flavors.create(
-            self.app.context(), args.name, args.vcpus, args.ram, args.disk,
-            args.ephemeral, args.swap, None if args.id == 'auto' else args.id)
-        return self.columns, _values(flavor)
+    return app.api.flavors.create(
+        app.context(), args.name, args.vcpus, args.ram, args.disk,
+        args.ephemeral, args.swap, None if args.id == 'auto' else args.id)
 
 
-class ListFlavors(base.Lister):
+@base.lister(columns={
+    'ID': 'flavorid', 'Name': 'name', 'RAM': 'memory_mb', 'Disk': 'root_gb',
+    'Ephemeral': 'ephemeral_gb', 'VCPUs': 'vcpus'})
+def list_flavors(
+    app: Shell, args: argparse.Namespace
+) -> 'Iterable[objects.Flavor]':
     """List all flavors.
 
     Example::
 
         cellsched flavor list -f json
     """
-
-    app: 'Shell'
-    columns = ('ID', 'Name', 'RAM', 'Disk', 'Ephemeral', 'VCPUs')
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        return self.columns, [
-            (flavor.flavorid, flavor.name, flavor.memory_mb, flavor.root_gb,
-             flavor.ephemeral_gb, flavor.vcpus)
-            for flavor in self.app.api.flavors.list_all(self.app.context())]
+    return app.api.flavors.list_all(app.context())
 
 
-class ShowFlavor(base.ShowOne):
+@base.show(_FLAVOR, columns=_COLUMNS)
+def show_flavor(app: Shell, args: argparse.Namespace) -> 'objects.Flavor':
     """Show a flavor.
 
     Example::
 
         cellsched flavor show m1.small
     """
-
-    app: 'Shell'
-    columns = _SHOWN
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('flavor', metavar='FLAVOR', help='its id or name')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        return self.columns, _values(
-            self.app.api.flavors.get(self.app.context(), parsed_args.flavor))
+    return app.api.flavors.get(app.context(), args.flavor)
 
 
-class SetFlavor(base.ShowOne):
-    """Set properties of a flavor, which Nova calls extra specs.
+@base.show(
+    _FLAVOR,
+    base.several('--property', 'KEY=VALUE', 'a property to set'),
+    base.flag('--no-property',
+              'remove all properties of the flavor before others are set'),
+    columns=_COLUMNS)
+def set_flavor(app: Shell, args: argparse.Namespace) -> 'objects.Flavor':
+    """Set properties of a flavor; in Nova they are the extra specs.
 
-    Servers that were built with it keep what it said then.
+    Servers keep the properties that the flavor had when they were built.
 
     Examples::
 
         cellsched flavor set m1.small --property hw:cpu_policy=shared
         cellsched flavor set m1.small --no-property --property quota:disk=1
     """
-
-    app: 'Shell'
-    columns = _SHOWN
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('flavor', metavar='FLAVOR', help='its id or name')
-        parser.add_argument(
-            '--property', metavar='KEY=VALUE', action='append', default=[],
-            help='a property to set; may be given several times')
-        parser.add_argument('--no-property', action='store_true',
-                            help='remove those that it has, first')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        args, flavors = parsed_args, self.app.api.flavors
-        specs: dict[str, str | None] = {}
-        if args.no_property:
-            specs = dict.fromkeys(
-                flavors.get(self.app.context(), args.flavor).get(
-                    'extra_specs') or {})
-        for text in args.property:
-            key, equals, value = text.partition('=')
-            if not equals:
-                raise exception.InvalidField(
-                    where='options', field='--property',
-                    expected=f'KEY=VALUE, not {text!a:.60}')
-            specs[key] = value
-        if not args.property and not args.no_property:
-            raise exception.InvalidField(
-                where='options', field='flavor set',
-                expected='--property or --no-property')
-        return self.columns, _values(
-            flavors.set_extra_specs(self.app.context(), args.flavor, specs))
+    flavors, specs = app.api.flavors, dict[str, str | None]()
+    if not args.property and not args.no_property:
+        raise base.invalid('flavor set', 'nothing to set',
+                           '--property or --no-property')
+    if args.no_property:
+        found = flavors.get(app.context(), args.flavor)
+        specs = dict.fromkeys(found.get('extra_specs') or {})
+    specs.update(base.pairs('--property', args.property))
+    return flavors.set_extra_specs(app.context(), args.flavor, specs)
 
 
-class UnsetFlavor(base.ShowOne):
+@base.show(
+    _FLAVOR,
+    base.argument('--property', metavar='KEY', action='append', required=True,
+                  help='a property to remove; may be repeated'),
+    columns=_COLUMNS)
+def unset_flavor(app: Shell, args: argparse.Namespace) -> 'objects.Flavor':
     """Remove properties of a flavor.
 
     Example::
 
         cellsched flavor unset m1.small --property hw:cpu_policy
     """
-
-    app: 'Shell'
-    columns = _SHOWN
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('flavor', metavar='FLAVOR', help='its id or name')
-        parser.add_argument(
-            '--property', metavar='KEY', action='append', required=True,
-            help='a property to remove; may be given several times')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        return self.columns, _values(self.app.api.flavors.set_extra_specs(
-            self.app.context(), parsed_args.flavor,
-            dict.fromkeys(parsed_args.property)))
+    return app.api.flavors.set_extra_specs(
+        app.context(), args.flavor, dict.fromkeys(args.property))
 
 
-class DeleteFlavor(base.ChangeCommand):
-    """Delete flavors; servers that were built with them stay.
+@base.change_each(
+    'deleted', 'flavor',
+    base.argument('flavors', metavar='FLAVOR', nargs='+',
+                  help='ids or names of the flavors'))
+def delete_flavor(app: Shell, args: argparse.Namespace, name: str) -> None:
+    """Delete flavors; their servers stay.
 
     Example::
 
         cellsched flavor delete m1.small m1.large
     """
-
-    app: 'Shell'
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('flavors', metavar='FLAVOR', nargs='+',
-                            help='their ids or names')
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        context = self.app.context()
-        _, code = self.change(
-            parsed_args.format, 'deleted', 'flavor', parsed_args.flavors,
-            lambda name: self.app.api.flavors.delete(context, name))
-        return code
-
-
-def _values(flavor: 'objects.Flavor') -> tuple[Any, ...]:
-    properties = ', '.join(
-        f'{name}={value!r}'
-        for name, value in sorted((flavor.get('extra_specs') or {}).items()))
-    return (flavor.flavorid, flavor.name, flavor.memory_mb, flavor.root_gb,
-            flavor.ephemeral_gb, flavor.swap, flavor.vcpus, properties)
+    app.api.flavors.delete(app.context(), name)

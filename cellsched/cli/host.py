@@ -1,39 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts: ``cellsched host list|show|export``."""
+"""Hosts: ``cellsched host list|show|export|set|drain|evacuate``."""
 
 import argparse
-from collections.abc import Iterable
-from collections.abc import Iterator
-import json
-import os
+from collections.abc import Callable
 import pathlib
-import tempfile
 from typing import Any
+from typing import ClassVar
 from typing import TYPE_CHECKING
 
-from cliff import columns
-
+from cellsched.cli.app import Shell
 from cellsched.cli import base
-from cellsched.cli import host_providers
+from cellsched.cli import progress
 from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli.app import App
-    from cellsched.cli.app import Shell
-    from cellsched.hosts.document import HostDocument
-
-#: The largest snapshot that is read.
-_BYTES_MAX = 1024 ** 3
+    from cellsched.api.host_drain import Departure
 
 _COLUMNS = ('Host', 'Node', 'Cell', 'Zone', 'State', 'Status', 'VCPU',
             'MEMORY_MB', 'DISK_GB', 'Instances')
+
+_AT_ONCE = 10
+_AT_ONCE_MAX = 100
+_TIMEOUT_S = 3600
+
+_SNAPSHOT = base.argument(
+    '--snapshot', metavar='FILE', type=pathlib.Path,
+    help='show the hosts of this file, written by cellsched host export')
 
 
 class ListHosts(base.Lister):
     """List the hosts that a scheduler knows.
 
-    Of each resource it shows what can still be claimed, and of how much in
-    all. A cell that does not answer is named, and its hosts are missing.
+    Each resource is shown as available/total. If a cell does not answer, a
+    warning names it and its hosts are missing.
 
     Examples::
 
@@ -41,76 +40,56 @@ class ListHosts(base.Lister):
         cellsched host list --snapshot hosts.json -f csv
     """
 
+    app: Shell
+
     kinds = base.DECISIONS
-
-    app: 'Shell'
+    arguments = (_SNAPSHOT,)
     columns = _COLUMNS
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _add_snapshot(super().get_parser(prog_name))
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        snapshot = snapshot_of(self.app, parsed_args.snapshot)
         return self.columns, [
-            tuple(row.values()) for row in sorted(
-                _rows(snapshot, range(len(snapshot.table)),
-                      self.app.conf.service_down_time),
-                key=lambda row: (row['Cell'], row['Host'], row['Node']))]
+            tuple(row.values()) for row in _snapshots().rows(
+                self.app, parsed_args.snapshot)]
 
 
 class ShowHost(base.ShowOne):
-    """Show a host, or a node of it, with all that filters can read.
+    """Show a host, or a node of a host, with all columns that filters read.
 
-    Its providers are what is below it, such as its devices, and what it
-    shares with others, with what is left of each. Agents' names of what is
-    below a host are not here; ``provider show`` has them.
+    Providers lists the child providers, such as devices, and the sharing
+    providers of the host, with the available amounts. Child providers are
+    shown without the names that agents give them; ``provider show`` has the
+    names.
 
     Example::
 
         cellsched host show n1
     """
 
+    app: Shell
+
     kinds = base.DECISIONS
-
-    app: 'Shell'
+    arguments = (
+        base.argument('name', metavar='NAME',
+                      help='name of the host or of the node'),
+        _SNAPSHOT)
     columns = (*_COLUMNS, 'Providers', 'Columns')
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('name', metavar='NAME',
-                            help='name of the host or of the node')
-        return _add_snapshot(parser)
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        snapshot = snapshot_of(self.app, parsed_args.snapshot)
-        table, name = snapshot.table, parsed_args.name
-        rows = [row for row, names in enumerate(zip(
-            table['nodename'], table['host'])) if name in names]
-        exact = [row for row in rows if table['nodename'][row] == name]
-        if not rows:
-            raise exception.NotFound(f'There is no host {name}.')
-        if len(exact or rows) > 1:
-            raise exception.Invalid(
-                f'Host {name} has several nodes; name one of: ' + ', '.join(
-                    sorted(table['nodename'][row] for row in rows)))
-        [row] = exact or rows
-        [shown] = _rows(snapshot, [row], self.app.conf.service_down_time)
-        providers = host_providers.of(table.view(snapshot.now), row)
-        return self.columns, (
-            *shown.values(), host_providers.HostProviders(providers),
-            _Values(_values(snapshot, row)))
+        return self.columns, tuple(_snapshots().row(
+            self.app, parsed_args.snapshot, parsed_args.name).values())
 
 
 class ExportHosts(base.Command):
-    """Write all that a scheduler knows of hosts to a file.
+    """Write the hosts that a scheduler knows to a file.
 
-    ``cellsched plan --snapshot`` decides on it, elsewhere and later. It is
-    JSON, has no credentials, and may be edited. A cell that does not answer
-    is named, and its hosts are missing.
+    ``cellsched plan --snapshot`` makes decisions on the file, on another
+    machine or at another time. The file is JSON, has no credentials, and may
+    be edited. If a cell does not answer, a warning names it and its hosts are
+    missing.
 
     Examples::
 
@@ -118,164 +97,146 @@ class ExportHosts(base.Command):
         cellsched host export - | gzip > hosts.json.gz
     """
 
+    app: Shell
+
     kinds = base.DECISIONS
-
-    app: 'Shell'
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            'file', metavar='FILE', nargs='?', default='-',
-            help='the file; - is standard output, as is none')
-        return parser
+    arguments = (base.argument(
+        'file', metavar='FILE', nargs='?', default='-',
+        help='the file to write; by default -, which is standard output'),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        snapshot = snapshot_of(self.app, None)
-        from cellsched.hosts.document import dump
-
-        document = dump(snapshot)
-        if parsed_args.file == '-':
-            _write(document, self.app.stdout)
-        else:
-            _save(document, pathlib.Path(parsed_args.file))
+        _snapshots().export(self.app, parsed_args.file)
 
 
-class _Values(columns.FormattableColumn[dict[str, Any]]):
-    """Columns; for people without those that tell of other providers."""
+@base.change_each(
+    'set', 'host',
+    base.argument('host', metavar='HOST', help='name of the host'),
+    base.exclusive(
+        base.flag('--enable', 'schedule new servers to the host again'),
+        base.flag('--disable', 'schedule no new servers to the host'),
+        required=True),
+    base.argument('--disable-reason', metavar='REASON',
+                  help='with --disable, the reason that is recorded'))
+def set_host(
+    app: Shell, args: argparse.Namespace, host: str
+) -> dict[str, str]:
+    """Disable a host for new servers, or enable it again.
 
-    def human_readable(self) -> str:
-        return '\n'.join(
-            f'{name}={value}'
-            for name, value in self.machine_readable().items()
-            if not host_providers.is_told(name))
+    The servers of the host stay; ``host drain`` migrates them.
 
+    Examples::
 
-def read(app: 'App', path: pathlib.Path) -> 'HostDocument':
-    """Return the snapshot in a file.
-
-    :raises cellsched.exception.InvalidField: names the field
+        cellsched host set host1 --disable --disable-reason "new disks"
+        cellsched host set host1 --enable
     """
-    from cellsched.hosts import column_providers
-    from cellsched.hosts.document import load
-    from cellsched.hosts.document import parse
-
-    try:
-        with path.open('rb') as file:
-            text = file.read(_BYTES_MAX + 1)
-    except OSError as exc:
-        raise exception.InvalidField(
-            where='options', field='--snapshot',
-            expected=f'a file that can be read: {exc.strerror}') from None
-    if len(text) > _BYTES_MAX:
-        raise exception.InvalidField(
-            where='snapshot', field='document',
-            expected=f'at most {_BYTES_MAX} bytes')
-    snapshot = load(
-        parse(text),
-        column_providers.load(),
-        app.conf.scheduler.cell_failure_half_life)
-    _warn(app, snapshot)
-    return snapshot
+    app.api.services.set(app.context(), host, 'nova-compute', args.disable,
+                         args.disable_reason)
+    return {'status': base.enabled_or_disabled(args.disable)}
 
 
-def snapshot_of(
-    app: 'Shell', path: pathlib.Path | None
-) -> 'HostDocument':
-    """Return the hosts of a file, or of the deployment as it is now."""
-    if path is not None:
-        return read(app, path)
-    snapshot = app.deployment.snapshot()
-    _warn(app, snapshot)
-    return snapshot
+class _MoveAll(base.Lister):
+    """A command that moves all servers of a host."""
 
+    app: Shell
 
-def _warn(app: 'App', snapshot: 'HostDocument') -> None:
-    for cell in snapshot.silent:
-        app.warn(f'warning: cell {cell} did not answer; its hosts are '
-                 'missing or old')
+    kinds = base.SERVERS
+    sends = True
+    columns = ('ID', 'Name', 'Outcome', 'Reason')
+    arguments: ClassVar[base.Arguments] = (
+        base.argument(
+            '--at-once', type=base.whole(1, _AT_ONCE_MAX), metavar='COUNT',
+            default=_AT_ONCE,
+            help=f'the number of servers to move at the same time, 1 to '
+                 f'{_AT_ONCE_MAX}; by default {_AT_ONCE}'),
+        base.argument(
+            '--timeout', type=base.whole(0, base.TIMEOUT_MAX_S),
+            metavar='SECONDS', default=_TIMEOUT_S,
+            help=f'the longest time to wait; by default {_TIMEOUT_S}'),
+        base.argument('host', metavar='HOST', help='name of the host'))
 
-
-def _rows(
-    snapshot: 'HostDocument', rows: Iterable[int], down_s: float
-) -> Iterator[dict[str, Any]]:
-    """Yield what is shown of hosts."""
-    table = snapshot.table
-    hosts = table.view(snapshot.now)
-    room = {name: hosts.room(name)
-            for name in ('VCPU', 'MEMORY_MB', 'DISK_GB')}
-    used = {
-        'VCPU': table['vcpus_used'],
-        'MEMORY_MB': table['unreserved_ram_mb'] - table['free_ram_mb'],
-        'DISK_GB': table['disk_mb_used'] // 1024}
-    for row in rows:
-        cell = hosts.value('cell', table['cell'][row])
-        down = (table['forced_down'][row]
-                or snapshot.now - table['last_seen_up'][row] > down_s)
-        yield {
-            'Host': table['host'][row], 'Node': table['nodename'][row],
-            'Cell': snapshot.cells.get(cell, cell),
-            'Zone': hosts.value(
-                'availability_zone', table['availability_zone'][row]),
-            'State': 'down' if down else 'up',
-            'Status': ('disabled' if table['service_disabled'][row]
-                       else 'enabled'),
-            **{name: f'{room[name][row]:.0f}/'
-                     f'{room[name][row] + used[name][row]:.0f}'
-               for name in room},
-            'Instances': int(table['num_instances'][row])}
-
-
-def _values(snapshot: 'HostDocument', row: int) -> dict[str, Any]:
-    """Return what a host's columns hold, as a snapshot has it."""
-    from cellsched.hosts import document as document_
-
-    columns = document_.dump(snapshot)['columns']
-    return {name: (said['values'][said['codes'][row]]
-                   if isinstance(said, dict) else said[row])
-            for name, said in columns.items()}
-
-
-def _save(document: dict[str, Any], path: pathlib.Path) -> None:
-    """Write a file whole or not at all.
-
-    A device or a pipe is written to as it is; a link goes on pointing there.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            with path.open('w', encoding='utf-8') as stream:
-                _write(document, stream)
-            return
-        path = path.resolve()
-        with tempfile.NamedTemporaryFile(
-                'w', encoding='utf-8', dir=path.parent, prefix=path.name,
-                delete=False) as file:
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        args = parsed_args
+        with progress.bar(
+                f'Emptying {args.host}', 0, self.app.stderr) as show:
             try:
-                _write(document, file)
-                file.flush()
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except OSError as exc:
-        raise exception.Invalid(
-            f'{path} cannot be written: {exc.strerror}') from None
+                found = self.move(args, show)
+            except KeyboardInterrupt:
+                raise exception.Invalid(
+                    'Interrupted. Moves in progress continue; run the command '
+                    f'again to move the other servers of {args.host}'
+                ) from None
+        outcomes = {each.outcome for each in found}
+        if 'stays' in outcomes:
+            self.exit_code = base.IN_ERROR
+        elif 'moving' in outcomes:
+            self.exit_code = base.TIMED_OUT
+        return self.columns, [
+            (each.uuid, each.name or '', each.outcome, each.reason)
+            for each in found]
+
+    def move(
+        self, args: argparse.Namespace, show: Callable[[int, int], None]
+    ) -> 'list[Departure]':
+        """Move the servers; return the outcome for each."""
+        raise NotImplementedError
 
 
-def _write(document: dict[str, Any], stream: Any) -> None:
-    """Write a column on each line, so that it can be edited."""
-    columns = document.pop('columns')
-    head = json.dumps(document, indent=1)[:-2]
-    stream.write(f'{head},\n "columns": {{')
-    for number, (name, values) in enumerate(columns.items()):
-        stream.write(f'{"," if number else ""}\n  {json.dumps(name)}: '
-                     f'{json.dumps(values)}')
-    stream.write('\n }\n}\n')
+class DrainHost(_MoveAll):
+    """Disable a host, and migrate its servers within their cell.
+
+    Ends when every server has moved or cannot move: with 2 if a server stays
+    on the host, and with 1 if the timeout has passed. If the command is run
+    again, it continues with the servers that are still on the host. The host
+    stays disabled until ``host set --enable``.
+
+    Example::
+
+        cellsched host drain host1 --reason "new disks" --at-once 4
+    """
+
+    arguments = (
+        base.argument('--reason', metavar='REASON', default='drain',
+                      help='the reason that is recorded; by default "drain"'),
+        *_MoveAll.arguments)
+
+    def move(
+        self, args: argparse.Namespace, show: Callable[[int, int], None]
+    ) -> 'list[Departure]':
+        return self.app.sending_api.host_drain.drain(
+            self.app.context(), args.host, args.at_once, args.timeout,
+            args.reason, show)
 
 
-def _add_snapshot(
-    parser: argparse.ArgumentParser
-) -> argparse.ArgumentParser:
-    parser.add_argument(
-        '--snapshot', metavar='FILE', type=pathlib.Path,
-        help='show the hosts of this file, from cellsched host export')
-    return parser
+class EvacuateHost(_MoveAll):
+    """Evacuate all servers of a failed host to other hosts of their cell.
+
+    The host must be down: its service has not reported for ``[DEFAULT]
+    service_down_time`` seconds, or ``service set --down`` has forced it down.
+    The command ends as ``host drain`` does.
+
+    Example::
+
+        cellsched host evacuate host1 --target-host host2
+    """
+
+    arguments = (
+        base.argument('--target-host', metavar='HOST',
+                      help='the host to move all servers to; by default the '
+                           'scheduler selects a host for each server'),
+        *_MoveAll.arguments)
+
+    def move(
+        self, args: argparse.Namespace, show: Callable[[int, int], None]
+    ) -> 'list[Departure]':
+        return self.app.sending_api.host_drain.evacuate(
+            self.app.context(), args.host, args.target_host, args.at_once,
+            args.timeout, show)
+
+
+def _snapshots() -> Any:
+    # The help of all commands imports this module, and would import numpy.
+    from cellsched.cli import host_snapshot
+
+    return host_snapshot

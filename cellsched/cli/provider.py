@@ -1,37 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resource providers: ``cellsched provider list|show|create|set|delete``.
+"""Resource providers, resource classes and traits.
 
-Agents report compute nodes and what is below them; the others are shared by
-the hosts of an aggregate, and are created here.
+``cellsched provider list|show|create|set|delete``, ``cellsched resource class
+list`` and ``cellsched trait list``. Agents report compute nodes and the
+providers below them. An operator creates the providers that the hosts of an
+aggregate share.
 """
 
 import argparse
+import collections
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import re
 from typing import Any
 from typing import TYPE_CHECKING
 
 from cliff import columns
+import os_resource_classes
 
+from cellsched.cli.app import Shell
 from cellsched.cli import base
-from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.api import provider_records
-    from cellsched.cli.app import Shell
+    from cellsched.api.provider_records import ProviderRecord
+
+_KINDS = (plugins.CLAIMS,)
 
 _RESOURCE = re.compile(r'([^:=]+)(?::([^:=]+))?=(.*)', re.DOTALL)
 
-#: A number that takes no time to read, however wrong it is.
+#: A number of bounded length, as the conversion of a long one takes long.
 _NUMBER = re.compile(r'-?[0-9]{1,20}(\.[0-9]{1,20})?')
 
 _RATIO = 'allocation_ratio'
 
 
-class _Inventories(columns.FormattableColumn[dict[str, dict[str, Any]]]):
-    """Fields by class; for people, what is taken of what may be taken."""
+class _Usage(columns.FormattableColumn[dict[str, dict[str, Any]]]):
+    """Inventories by class; a table shows usage and capacity of each."""
 
     def human_readable(self) -> str:
         return '\n'.join(
@@ -39,8 +45,8 @@ class _Inventories(columns.FormattableColumn[dict[str, dict[str, Any]]]):
             for name, fields in self.machine_readable().items())
 
 
-class _AllFields(columns.FormattableColumn[dict[str, dict[str, Any]]]):
-    """Fields by class, all of which people see too."""
+class _Inventories(columns.FormattableColumn[dict[str, dict[str, Any]]]):
+    """Inventories by class; a table shows all fields."""
 
     def human_readable(self) -> str:
         return '\n'.join(
@@ -50,81 +56,73 @@ class _AllFields(columns.FormattableColumn[dict[str, dict[str, Any]]]):
 
 
 class _Count(columns.FormattableColumn[list[str]]):
-    """Names; for people, how many there are."""
+    """Names; a table shows their number."""
 
     def human_readable(self) -> str:
         return str(len(self.machine_readable()))
 
 
-class _Lines(columns.FormattableColumn[list[str]]):
+def _fields(provider: 'ProviderRecord') -> dict[str, dict[str, Any]]:
+    return {
+        name: {**vars(usage.inventory), 'capacity': usage.inventory.capacity,
+               'used': usage.used}
+        for name, usage in provider.inventories.items()}
 
-    def human_readable(self) -> str:
-        return '\n'.join(self.machine_readable())
+
+_COLUMNS: base.Columns = {
+    'name': 'name', 'uuid': 'uuid', 'kind': 'kind',
+    'parent': base.or_empty('parent'), 'root': 'root',
+    'host': base.or_empty('host'), 'cell': base.or_empty('cell'),
+    'aggregate': base.or_empty('aggregate'), 'consumers': 'consumers',
+    'inventories': lambda each: _Inventories(_fields(each)),
+    'over_capacity': lambda each: base.Lines(each.over_capacity),
+    'traits': lambda each: base.Lines(sorted(each.traits))}
+
+_PROVIDER = base.argument(
+    'provider', metavar='PROVIDER', help='name or uuid of the provider')
+
+_CONTENTS = (
+    base.several(
+        '--resource', 'CLASS[:FIELD]=VALUE',
+        'the total of a resource class, or another field of its inventory: '
+        'reserved, allocation_ratio, min_unit, max_unit or step_size'),
+    base.several('--trait', 'TRAIT', 'a trait of the provider'))
 
 
-class ListProviders(base.Lister):
-    """List the resource providers: all that servers can take something of.
+@base.lister(
+    base.argument('--kind', metavar='KIND',
+                  help='list only providers of this kind: root, child or '
+                       'sharing'),
+    kinds=_KINDS, columns={
+        'Name': 'name', 'UUID': 'uuid', 'Kind': 'kind',
+        'Parent': base.or_empty('parent'), 'Root': 'root',
+        'Cell': base.or_empty('cell'), 'Aggregate': base.or_empty('aggregate'),
+        'Inventories': lambda each: _Usage(_fields(each)),
+        'Over Capacity': lambda each: base.Lines(each.over_capacity),
+        'Traits': lambda each: _Count(sorted(each.traits))})
+def list_providers(
+    app: Shell, args: argparse.Namespace
+) -> 'Iterable[ProviderRecord]':
+    """List the resource providers.
 
-    A root is a compute node, a child is a part of one, and a sharing provider
-    is shared by the hosts of an aggregate. Of each resource class it shows
-    what is taken and how much may be in all, and how many traits there are;
-    other formats than the table have all fields and names. Over capacity are
-    classes of which more is taken than there is since their inventory shrank;
-    servers keep what they have, and no more is given. A cell that does not
-    answer is named, and its providers are missing.
+    A root provider is a compute node, a child provider is a part of one, and
+    a sharing provider is shared by the hosts of an aggregate. The table shows
+    the usage and the capacity of each resource class, and the number of
+    traits; other formats have all fields and names. Over Capacity lists the
+    classes whose usage exceeds the capacity, because the inventory was
+    reduced; existing servers keep their share, and no more is allocated. If a
+    cell does not answer, a warning names it and its providers are missing.
 
     Examples::
 
         cellsched provider list
         cellsched provider list --kind sharing -f json
     """
-
-    kinds = (plugins.CLAIMS,)
-
-    app: 'Shell'
-    columns = ('Name', 'UUID', 'Kind', 'Parent', 'Root', 'Cell', 'Aggregate',
-               'Inventories', 'Over Capacity', 'Traits')
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--kind', metavar='KIND',
-            help='only those of this kind: root, child or sharing')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        return self.columns, [
-            (each.name, each.uuid, each.kind, each.parent or '', each.root,
-             each.cell or '', each.aggregate or '',
-             _Inventories(_fields(each)), _Lines(each.over_capacity),
-             _Count(sorted(each.traits)))
-            for each in read(self.app, parsed_args.kind)]
+    return _read(app, args.kind)
 
 
-class _One(base.ShowOne):
-    """A command that says what a provider is like in the end."""
-
-    kinds = (plugins.CLAIMS,)
-
-    app: 'Shell'
-    columns = ('name', 'uuid', 'kind', 'parent', 'root', 'host', 'cell',
-               'aggregate', 'consumers', 'inventories', 'over_capacity',
-               'traits')
-
-    def _values(
-        self, found: 'provider_records.ProviderRecord'
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        return self.columns, (
-            found.name, found.uuid, found.kind, found.parent or '',
-            found.root, found.host or '', found.cell or '',
-            found.aggregate or '', found.consumers,
-            _AllFields(_fields(found)), _Lines(found.over_capacity),
-            _Lines(sorted(found.traits)))
-
-
-class ShowProvider(_One):
+@base.show(_PROVIDER, columns=_COLUMNS, kinds=_KINDS)
+def show_provider(app: Shell, args: argparse.Namespace) -> 'ProviderRecord':
     """Show a resource provider.
 
     Examples::
@@ -132,22 +130,22 @@ class ShowProvider(_One):
         cellsched provider show node1
         cellsched provider show pool1 -f yaml
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _add_provider(super().get_parser(prog_name))
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        return self._values(self.app.api.providers.get(
-            self.app.context(), parsed_args.provider))
+    return app.api.providers.get(app.context(), args.provider)
 
 
-class CreateProvider(_One):
+@base.show(
+    base.argument('name', metavar='NAME', help='name of the provider'),
+    base.argument('--aggregate', metavar='AGGREGATE', required=True,
+                  help='id or name of the aggregate whose hosts share the '
+                       'provider'),
+    *_CONTENTS, columns=_COLUMNS, kinds=_KINDS)
+def create_provider(
+    app: Shell, args: argparse.Namespace
+) -> 'ProviderRecord':
     """Create a resource provider that the hosts of an aggregate share.
 
-    To create again what is there already, just as it is to be, changes
-    nothing, and finishes what was cut short.
+    If an identical provider exists, nothing changes, and a creation that was
+    interrupted is completed.
 
     Examples::
 
@@ -156,101 +154,120 @@ class CreateProvider(_One):
         cellsched provider create pool2 --aggregate rack2 \\
             --resource CUSTOM_LICENSE=20 --trait CUSTOM_LICENSED
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('name', metavar='NAME', help='its name')
-        parser.add_argument(
-            '--aggregate', metavar='AGGREGATE', required=True,
-            help='id or name of the aggregate whose hosts share it')
-        return _add_contents(parser)
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        return self._values(self.app.api.providers.create(
-            self.app.context(), parsed_args.name, parsed_args.aggregate,
-            _inventories(parsed_args.resource), parsed_args.trait))
+    return app.api.providers.create(
+        app.context(), args.name, args.aggregate, _inventories(args.resource),
+        args.trait)
 
 
-class SetProvider(_One):
+@base.show(
+    _PROVIDER,
+    base.argument('--name', metavar='NAME', help='new name of the provider'),
+    base.argument('--aggregate', metavar='AGGREGATE',
+                  help='id or name of the aggregate whose hosts share the '
+                       'provider'),
+    *_CONTENTS,
+    base.several('--no-resource', 'CLASS', 'a resource class to remove'),
+    base.several('--no-trait', 'TRAIT', 'a trait to remove'),
+    columns=_COLUMNS, kinds=_KINDS)
+def set_provider(app: Shell, args: argparse.Namespace) -> 'ProviderRecord':
     """Change a resource provider that the hosts of an aggregate share.
 
-    What is not named stays. What servers hold of it stays too, even where
-    there is less from now on; nothing more is claimed then.
+    Fields that are not named keep their values. Servers keep their
+    allocations even if the inventory becomes smaller; nothing more is
+    allocated then.
 
     Examples::
 
         cellsched provider set pool1 --resource DISK_GB=200000
         cellsched provider set pool1 --name pool9 --no-trait CUSTOM_SLOW
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _add_provider(super().get_parser(prog_name))
-        parser.add_argument('--name', metavar='NAME', help='its new name')
-        parser.add_argument(
-            '--aggregate', metavar='AGGREGATE',
-            help='id or name of the aggregate whose hosts share it')
-        _add_contents(parser)
-        parser.add_argument(
-            '--no-resource', metavar='CLASS', action='append', default=[],
-            help='a resource class of which there is nothing any more; there '
-                 'may be several')
-        parser.add_argument(
-            '--no-trait', metavar='TRAIT', action='append', default=[],
-            help='a trait to remove; there may be several')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        args = parsed_args
-        changes: dict[str, Mapping[str, Any] | None] = {
-            **_inventories(args.resource)}
-        for field, names, others in (
-                ('--no-resource', args.no_resource, changes),
-                ('--no-trait', args.no_trait, args.trait)):
-            for name in names:
-                if name in others:
-                    raise exception.InvalidField(
-                        where='options', field=field,
-                        expected=f'none that is set too, as {ascii(name)} is')
-        changes.update(dict.fromkeys(args.no_resource))
-        return self._values(self.app.api.providers.update(
-            self.app.context(), args.provider, args.name, args.aggregate,
-            changes, args.trait, args.no_trait))
+    changes: dict[str, Mapping[str, Any] | None] = {
+        **_inventories(args.resource)}
+    for option, removed, added in (
+            ('--no-resource', args.no_resource, changes),
+            ('--no-trait', args.no_trait, args.trait)):
+        for name in removed:
+            if name in added:
+                raise base.invalid(
+                    option, f'{name!a:.60} is both set and removed',
+                    'a name that is not set')
+    changes.update(dict.fromkeys(args.no_resource))
+    return app.api.providers.update(
+        app.context(), args.provider, args.name, args.aggregate, changes,
+        args.trait, args.no_trait)
 
 
-class DeleteProvider(base.ChangeCommand):
-    """Delete resource providers that are shared and of which nothing is held.
+@base.change_each(
+    'deleted', 'provider',
+    base.argument('providers', metavar='PROVIDER', nargs='+',
+                  help='names or uuids of the providers'),
+    kinds=_KINDS)
+def delete_provider(
+    app: Shell, args: argparse.Namespace, name: str
+) -> None:
+    """Delete sharing resource providers that have no allocations.
 
     Example::
 
         cellsched provider delete pool1 pool2
     """
-
-    kinds = (plugins.CLAIMS,)
-
-    app: 'Shell'
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('providers', metavar='PROVIDER', nargs='+',
-                            help='their names or uuids')
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        context = self.app.context()
-        _, code = self.change(
-            parsed_args.format, 'deleted', 'provider', parsed_args.providers,
-            lambda name: self.app.api.providers.delete(context, name))
-        return code
+    app.api.providers.delete(app.context(), name)
 
 
-def read(
-    app: 'Shell', kind: str | None = None
-) -> 'list[provider_records.ProviderRecord]':
-    """Return all providers; cells that do not answer are named."""
+@base.lister(kinds=_KINDS, columns={
+    'Name': lambda row: row[0], 'Unit': lambda row: _unit(row[0]),
+    'Providers': lambda row: row[1][0], 'Capacity': lambda row: row[1][1],
+    'Used': lambda row: row[1][2]})
+def list_resource_classes(
+    app: Shell, args: argparse.Namespace
+) -> Iterable[tuple[str, list[int]]]:
+    """List the resource classes with their total capacity and usage.
+
+    The list has the standard classes, and each custom class of a provider.
+    If a cell does not answer, its providers are not counted.
+
+    Example::
+
+        cellsched resource class list -f csv
+    """
+    sums = {name: [0, 0, 0] for name in os_resource_classes.STANDARDS}
+    for each in _read(app):
+        for name, usage in each.inventories.items():
+            amounts = (1, usage.inventory.capacity, usage.used)
+            sums[name] = [total + amount for total, amount in zip(
+                sums.get(name, (0, 0, 0)), amounts)]
+    return sorted(sums.items())
+
+
+@base.lister(
+    base.flag('--standard',
+              'add the standard traits that no provider has'),
+    kinds=_KINDS, columns={
+        'Name': lambda row: row[0], 'Providers': lambda row: row[1]})
+def list_traits(
+    app: Shell, args: argparse.Namespace
+) -> Iterable[tuple[str, int]]:
+    """List the traits of resource providers, and how many providers have each.
+
+    If a cell does not answer, its providers are not counted.
+
+    Examples::
+
+        cellsched trait list
+        cellsched trait list --standard -f csv
+    """
+    counts = collections.Counter(
+        name for each in _read(app) for name in each.traits)
+    if args.standard:
+        # To import it takes 20 ms, and the help of all commands would do so.
+        import os_traits
+
+        counts.update(dict.fromkeys(os_traits.get_traits(), 0))
+    return sorted(counts.items())
+
+
+def _read(app: Shell, kind: str | None = None) -> 'list[ProviderRecord]':
+    """Return all providers; warn of cells that do not answer."""
     page = app.api.providers.list(app.context(), kind)
     for cell in page.down_cells:
         app.warn(f'warning: cell {cell} did not answer; its resource '
@@ -258,60 +275,38 @@ def read(
     return page.providers
 
 
-def _fields(
-    found: 'provider_records.ProviderRecord'
-) -> dict[str, dict[str, Any]]:
-    return {
-        name: {**vars(has.inventory), 'capacity': has.inventory.capacity,
-               'used': has.used}
-        for name, has in found.inventories.items()}
+def _unit(name: str) -> str:
+    # The help of all commands imports this module, and would import numpy.
+    from cellsched.objects import resources
 
-
-def _add_provider(
-    parser: argparse.ArgumentParser
-) -> argparse.ArgumentParser:
-    parser.add_argument('provider', metavar='PROVIDER',
-                        help='its name or uuid')
-    return parser
-
-
-def _add_contents(
-    parser: argparse.ArgumentParser
-) -> argparse.ArgumentParser:
-    parser.add_argument(
-        '--resource', metavar='CLASS[:FIELD]=VALUE', action='append',
-        default=[],
-        help='how much there is of a resource class, or another field of its '
-             'inventory: reserved, allocation_ratio, min_unit, max_unit or '
-             'step_size; there may be several')
-    parser.add_argument(
-        '--trait', metavar='TRAIT', action='append', default=[],
-        help='a trait that it has; there may be several')
-    return parser
+    _, unit = resources.words(name)
+    return '' if unit == name else unit
 
 
 def _inventories(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return fields by class, as options say them."""
+    """Return the fields of inventories, by class, from options."""
     inventories: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        said = _RESOURCE.fullmatch(text)
-        name, field, value = said.groups() if said else ('', '', '')
+    for name, field, value, text in _split(texts):
         fields = inventories.setdefault(name, {})
-        field = field or 'total'
-        if not said or field in fields:
-            raise exception.InvalidField(
-                where='options', field='--resource',
-                expected='CLASS=TOTAL or CLASS:FIELD=VALUE, each once, not '
-                         f'{text!a:.60}')
-        fields[field] = _number(text, field, value)
+        if field in fields:
+            raise base.invalid(
+                '--resource', f'{text!a:.60} sets a field twice',
+                'each field of a class once')
+        number = _NUMBER.fullmatch(value)
+        if not number or (number[1] and field != _RATIO):
+            kind = 'number' if field == _RATIO else 'whole number'
+            raise base.invalid(
+                '--resource', f'{text!a:.60} has an invalid value',
+                f'a {kind} after the =')
+        fields[field] = float(value) if field == _RATIO else int(value)
     return inventories
 
 
-def _number(text: str, field: str, value: str) -> int | float:
-    said = _NUMBER.fullmatch(value)
-    if not said or (said[1] and field != _RATIO):
-        kind = 'number' if field == _RATIO else 'whole number'
-        raise exception.InvalidField(
-            where='options', field='--resource',
-            expected=f'a {kind} after the =, not {text!a:.60}')
-    return float(value) if field == _RATIO else int(value)
+def _split(texts: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
+    for text in texts:
+        found = _RESOURCE.fullmatch(text)
+        if found is None:
+            raise base.invalid(
+                '--resource', f'{text!a:.60} is not an inventory',
+                'CLASS=TOTAL or CLASS:FIELD=VALUE')
+        yield found[1], found[2] or 'total', found[3], text

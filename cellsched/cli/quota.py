@@ -2,53 +2,41 @@
 """Quotas: ``cellsched quota show|set|unset``."""
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
-from typing import ClassVar
-from typing import TYPE_CHECKING
 
+from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched import plugins
 
-if TYPE_CHECKING:
-    from cellsched.cli.app import Shell
+_KINDS = (plugins.QUOTA,)
 
-_COLUMNS = ('Resource', 'Limit', 'Used', 'Pending')
+_COLUMNS: base.Columns = {
+    'Resource': 'resource', 'Limit': 'limit', 'Used': 'used',
+    'Pending': 'pending'}
 
-_BY_CELL = ('Cell', 'Answers', 'Instances', 'Cores', 'RAM', 'Unsized')
+_BY_CELL: base.Columns = {
+    'Cell': 'cell', 'Answers': 'answers', 'Instances': 'usage.instances',
+    'Cores': 'usage.cores', 'RAM': 'usage.ram', 'Unsized': 'usage.unsized'}
 
-#: What can be set, and its unit.
-_RESOURCES = (('instances', 'NUMBER', 'servers'),
-              ('cores', 'NUMBER', 'virtual CPUs'),
-              ('ram', 'MB', 'memory'))
+_RESOURCES = ('instances', 'cores', 'ram')
 
-
-class _Quotas(base.Lister):
-    """A command that says how much a project may have in the end."""
-
-    kinds = (plugins.QUOTA,)
-
-    app: 'Shell'
-    columns: ClassVar[tuple[str, ...]] = _COLUMNS
-
-    def _values(
-        self, project: str, user: str | None
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        return self.columns, [
-            (quota.resource, quota.limit, quota.used, quota.pending)
-            for quota in self.app.api.quotas.get(
-                self.app.context(), project, user)]
+_PROJECT = base.argument(
+    '--project', metavar='ID', required=True, help='id of the project')
+_USER = base.argument(
+    '--user', metavar='ID', help='id of a user in the project')
 
 
-class ShowQuota(_Quotas):
-    """Show how much a project may have, and has.
+class ShowQuota(base.Lister):
+    """Show the limits and the usage of a project.
 
-    -1 is no limit. Pending is what servers are to hold that were accepted and
-    are not built yet. Servers in cell0 hold nothing.
+    A limit of -1 means no limit. Pending is the usage of servers that are
+    accepted and not yet built. Servers in cell0 use nothing.
 
-    By cell, it is also said whether the cell answers now. One that does not
-    is counted all the same, by what is known above the cells. Unsized are
-    servers that count for no cores and no memory, since whoever created them
-    did not tell their sizes.
+    With ``--by-cell``, Answers says whether the cell answers now. The usage
+    in a cell that does not answer is known to the API database. Unsized are
+    servers that count for no cores and no memory, because their sizes are not
+    recorded.
 
     Examples::
 
@@ -57,101 +45,81 @@ class ShowQuota(_Quotas):
         cellsched quota show --project web --by-cell
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--project', metavar='ID',
-            help='the project; by default that of --os-project-id')
-        what = parser.add_mutually_exclusive_group()
-        what.add_argument(
-            '--user', metavar='ID',
-            help='show what this user may have and has in the project')
-        what.add_argument(
-            '--by-cell', action='store_true',
-            help='show what the project has in each cell')
-        return parser
+    app: Shell
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        if parsed_args.by_cell:
-            self.columns = _BY_CELL  # type: ignore[misc]
-        return super().run(parsed_args)
+    kinds = _KINDS
+    arguments = (
+        base.argument('--project', metavar='ID',
+                      help='id of the project; by default --os-project-id'),
+        base.exclusive(
+            base.argument('--user', metavar='ID',
+                          help='show the limits and the usage of this user '
+                               'in the project'),
+            base.flag('--by-cell',
+                      'show the usage of the project in each cell')))
+
+    def columns_of(self, args: argparse.Namespace) -> tuple[str, ...]:
+        return tuple(_BY_CELL if args.by_cell else _COLUMNS)
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        context = self.app.context()
-        project = parsed_args.project
+        context, project = self.app.context(), parsed_args.project
         if project is None:
             project = context.project_id
-        if parsed_args.by_cell:
-            return self.columns, self._by_cell(context, project)
-        return self._values(project, parsed_args.user)
-
-    def _by_cell(self, context: Any, project: str) -> list[tuple[Any, ...]]:
+        if not parsed_args.by_cell:
+            return tuple(_COLUMNS), [
+                base.values(_COLUMNS, each) for each in
+                _quotas(self.app, project, parsed_args.user)]
         found = self.app.api.quotas.by_cell(context, project)
         for each in found:
             if not each.answers:
                 self.app.warn(
-                    f'warning: cell {each.cell} did not answer; its servers '
-                    'are counted by what is known of them')
-        return [(each.cell, each.answers, *each.usage) for each in found]
+                    f'warning: cell {each.cell} did not answer; the usage '
+                    'in it is taken from the API database')
+        return tuple(_BY_CELL), [
+            base.values(_BY_CELL, each) for each in found]
 
 
-class SetQuota(_Quotas):
-    """Set limits of a project, or of a user in it.
+@base.lister(
+    _PROJECT, _USER,
+    base.argument('--instances', type=base.whole(), metavar='NUMBER',
+                  help='limit of servers; -1 means no limit'),
+    base.argument('--cores', type=base.whole(), metavar='NUMBER',
+                  help='limit of virtual CPUs; -1 means no limit'),
+    base.argument('--ram', type=base.whole(), metavar='MB',
+                  help='limit of memory; -1 means no limit'),
+    columns=_COLUMNS, kinds=_KINDS)
+def set_quota(app: Shell, args: argparse.Namespace) -> Iterable[Any]:
+    """Set limits of a project, or of a user in a project.
 
-    What is not named keeps its limit. A user is held to the project's limits
-    too. Servers that are there already stay.
+    Other limits stay as they are. The limits of the project apply to each
+    user too. Existing servers stay.
 
     Examples::
 
         cellsched quota set --project web --instances 50 --cores -1
         cellsched quota set --project web --user alice --ram 16384
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _add_owner(super().get_parser(prog_name))
-        for name, unit, what in _RESOURCES:
-            parser.add_argument(f'--{name}', type=int, metavar=unit,
-                                help=f'the most {what}; -1 is no limit')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        limits = {name: getattr(parsed_args, name)
-                  for name, _, _ in _RESOURCES}
-        self.app.api.quotas.set(
-            self.app.context(), parsed_args.project,
-            {name: limit for name, limit in limits.items()
-             if limit is not None},
-            parsed_args.user)
-        return self._values(parsed_args.project, parsed_args.user)
+    limits = {name: getattr(args, name) for name in _RESOURCES
+              if getattr(args, name) is not None}
+    app.api.quotas.set(app.context(), args.project, limits, args.user)
+    return _quotas(app, args.project, args.user)
 
 
-class UnsetQuota(_Quotas):
-    """Let the default limits hold for a project, or for a user in it.
+@base.lister(_PROJECT, _USER, columns=_COLUMNS, kinds=_KINDS)
+def unset_quota(app: Shell, args: argparse.Namespace) -> Iterable[Any]:
+    """Reset a project, or a user in a project, to the default limits.
 
-    Without a user, the limits of the project's users go too.
+    Without ``--user``, the limits of the users of the project are reset too.
 
     Example::
 
         cellsched quota unset --project web
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        return _add_owner(super().get_parser(prog_name))
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        self.app.api.quotas.unset(
-            self.app.context(), parsed_args.project, parsed_args.user)
-        return self._values(parsed_args.project, parsed_args.user)
+    app.api.quotas.unset(app.context(), args.project, args.user)
+    return _quotas(app, args.project, args.user)
 
 
-def _add_owner(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument('--project', metavar='ID', required=True,
-                        help='the project')
-    parser.add_argument('--user', metavar='ID', help='a user in the project')
-    return parser
+def _quotas(app: Shell, project: str, user: str | None) -> Iterable[Any]:
+    return app.api.quotas.get(app.context(), project, user)

@@ -1,45 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: ``cellsched server create|delete``.
+"""Servers: ``cellsched server create|list|show|set|retry|delete``.
 
-``server_list`` lists them, ``server_show`` shows one; ``server_change`` has
-what else is done with them.
+``cellsched server event list`` and ``cellsched server migration list`` show
+their history. The module ``server_move`` has the moves.
 """
 
 import argparse
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import TYPE_CHECKING
 
+from cliff import columns
+
+from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched.cli import progress
-from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli import app
-    from cellsched.cli import server_watch
-    from cellsched.listing import server
+    from cellsched.api.server_details import ServerDetails
+    from cellsched.api.server_history import ActionRecord
+    from cellsched.api.server_history import MigrationRecord
+    from cellsched.cli.server_watch import Watch
+    from cellsched.listing.server import Server
 
-COLUMNS = ('ID', 'Name', 'Status', 'Cell', 'Host', 'Attempts', 'Reason')
+_COLUMNS: base.Columns = {
+    'ID': 'uuid', 'Name': base.or_empty('name'), 'Status': 'status',
+    'Cell': base.or_empty('cell'), 'Host': base.or_empty('host'),
+    'Attempts': 'attempts', 'Reason': 'reason'}
 
 _TIMEOUT_S = 300
 
-#: The longest that one may wait, a week.
-_TIMEOUT_MAX_S = 604800
-
-#: Exit codes.
-TIMED_OUT = 1
-IN_ERROR = 2
+#: The exit code of a command that a user interrupts.
 INTERRUPTED = 130
+
+_SERVER = base.argument('server', metavar='ID', help='id of the server')
+SERVERS = base.argument(
+    'servers', metavar='ID', nargs='+', help='ids of the servers')
+
+
+def wait_arguments(until: str) -> tuple[base.Argument, base.Argument]:
+    """Return the arguments of a command that can wait."""
+    return (
+        base.flag('--wait', f'wait {until}'),
+        base.argument(
+            '--timeout', type=base.whole(0, base.TIMEOUT_MAX_S),
+            metavar='SECONDS', default=_TIMEOUT_S,
+            help=f'with --wait, the longest time to wait; by default '
+                 f'{_TIMEOUT_S}'))
 
 
 class CreateServer(base.Lister):
-    """Create one or more servers.
+    """Create servers.
 
-    Shows them as they are accepted, or with ``--wait`` once each is built or
-    has failed. Ends with 2 if one that was waited for is in ERROR, and with 1
-    if they are not ready in time.
+    Shows the servers as they are accepted, or with ``--wait`` when each is
+    built or has failed. With ``--wait``, ends with 2 if a server is in ERROR,
+    and with 1 if the timeout has passed.
 
     Examples::
 
@@ -49,76 +67,297 @@ class CreateServer(base.Lister):
             --hint different_host=4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
 
+    app: Shell
+
     kinds = base.SERVERS
     sends = True
-
-    app: 'app.Shell'
-    columns = COLUMNS
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            'name', metavar='NAME',
-            help='its name; of several, each has its number added')
-        parser.add_argument('--flavor', metavar='FLAVOR', required=True,
-                            help='id or name of the flavor')
-        parser.add_argument('--image', metavar='IMAGE', help='id of the image')
-        parser.add_argument(
-            '--min', type=int, metavar='COUNT', default=1,
-            help='build none unless this many fit; by default 1')
-        parser.add_argument(
-            '--max', type=int, metavar='COUNT',
-            help='build as many as fit, up to this; by default as --min')
-        parser.add_argument('--availability-zone', metavar='ZONE',
-                            help='the zone to build in')
-        parser.add_argument(
-            '--hint', metavar='KEY=VALUE', action='append', default=[],
-            help='a scheduler hint; the same one may be given several values')
-        parser.add_argument(
-            '--tag', metavar='TAG', action='append', default=[],
-            help='a tag of each; may be given several times')
-        add_wait(parser, 'until each is built or has failed')
-        return parser
+    columns = tuple(_COLUMNS)
+    arguments = (
+        base.argument('name', metavar='NAME',
+                      help='name of the server; if there are several, each '
+                           'name ends with a number'),
+        base.argument('--flavor', metavar='FLAVOR', required=True,
+                      help='id or name of the flavor'),
+        base.argument('--image', metavar='IMAGE', help='id of the image'),
+        base.argument('--min', type=base.whole(), metavar='COUNT', default=1,
+                      help='build no server unless this many fit; by '
+                           'default 1'),
+        base.argument('--max', type=base.whole(), metavar='COUNT',
+                      help='build as many servers as fit, up to this number; '
+                           'by default the value of --min'),
+        base.argument('--availability-zone', metavar='ZONE',
+                      help='availability zone of the servers'),
+        base.several('--hint', 'KEY=VALUE',
+                     'a scheduler hint; one key may have several values'),
+        base.several('--tag', 'TAG', 'a tag of each server'),
+        *wait_arguments('until each server is built or has failed'))
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         args = parsed_args
-        check_wait(args)
-        hints = read_hints(args.hint)
         uuids = self.app.sending_api.servers.create(
             self.app.context(), args.name, args.flavor, args.image,
-            args.availability_zone, hints, args.min, args.max, args.tag)
+            args.availability_zone, read_hints(args.hint), args.min, args.max,
+            args.tag)
         watch = watching(self.app, uuids)
         if args.wait:
             self.exit_code = wait_until_built(self.app, watch, args.timeout)
         else:
             watch.look()
-        return self.columns, rows(watch.found.values())
+        return self.columns, [
+            base.values(_COLUMNS, each) for each in watch.found.values()]
+
+
+#: Filters of the API, each with its option, the name of the value, and the
+#: servers that it selects.
+_FILTERS: Mapping[str, tuple[str, str, str]] = {
+    'name': ('--name', 'TEXT', 'whose name contains this text'),
+    'status': ('--status', 'STATUS', 'in this status, such as ACTIVE, BUILD '
+               'or ERROR'),
+    'host': ('--host', 'HOST', 'on this host'),
+    'flavor': ('--flavor', 'FLAVOR', 'of this flavor, by id or name'),
+    'image': ('--image', 'IMAGE', 'of this image, by id'),
+    'project_id': ('--project', 'PROJECT', 'of this project'),
+    'user_id': ('--user', 'USER', 'of this user'),
+    'availability_zone': ('--availability-zone', 'ZONE',
+                          'in this availability zone'),
+    'tags': ('--tags', 'TAG,...', 'that have all these tags'),
+    'tags-any': ('--tags-any', 'TAG,...', 'that have one of these tags'),
+    'not-tags': ('--not-tags', 'TAG,...', 'that lack one of these tags'),
+    'not-tags-any': ('--not-tags-any', 'TAG,...',
+                     'that have none of these tags'),
+    'changes-since': ('--changes-since', 'TIME', 'that changed at or after '
+                      'this time, including deleted servers'),
+    'changes-before': ('--changes-before', 'TIME',
+                       'whose last change is before this time'),
+}
+
+
+@base.lister(
+    *(base.argument(option, dest=name, metavar=metavar,
+                    help=f'list only servers {selected}')
+      for name, (option, metavar, selected) in _FILTERS.items()),
+    base.flag('--deleted', 'list deleted servers'),
+    base.argument('--sort', metavar='KEY[:asc|:desc],...', default='',
+                  help='keys to sort by; descending by default'),
+    base.argument('--marker', metavar='ID',
+                  help='list the servers after this one'),
+    base.exclusive(
+        base.argument(
+            '--limit', type=base.whole(), metavar='COUNT',
+            help='list at most this many servers; the default, and the '
+                 'largest value, is [api] max_limit'),
+        base.flag('--all', 'list all servers, page by page')),
+    columns=_COLUMNS, kinds=base.SERVERS)
+def list_servers(
+    app: Shell, args: argparse.Namespace
+) -> 'Iterable[Server]':
+    """List servers, the newest first.
+
+    The order is the same in all cells. If a cell does not answer, a warning
+    names it, and its servers are listed with the status UNKNOWN.
+
+    Examples::
+
+        cellsched server list --limit 20 -f json
+        cellsched server list --status ERROR --sort project_id:asc,created_at
+        cellsched server list --all --changes-since 2026-01-31T00:00:00Z
+    """
+    filters: dict[str, Any] = {
+        name: value for name in _FILTERS
+        if (value := getattr(args, name)) is not None}
+    if args.deleted:
+        filters['deleted'] = True
+    keys, directions = [], []
+    for part in args.sort.split(',') if args.sort else ():
+        key, _, direction = part.partition(':')
+        keys.append(key)
+        directions.append(direction or 'desc')
+    context, marker = app.context(), args.marker
+    found, down = [], dict[str, None]()
+    while True:
+        page = app.api.servers.list(
+            context, filters, keys, directions, args.limit, marker)
+        found += page.servers
+        down.update(dict.fromkeys(page.down_cells))
+        if not (args.all and page.servers):
+            break
+        marker = page.servers[-1].uuid
+    for cell in down:
+        app.warn(f'warning: cell {cell} did not answer; the status of its '
+                 'servers is UNKNOWN')
+    return found
+
+
+class _Flavor(columns.FormattableColumn[dict[str, Any]]):
+
+    def human_readable(self) -> str:
+        flavor = self.machine_readable()
+        if not flavor:
+            return ''
+        return (f"{flavor['name']}: {flavor['vcpus']} VCPUs, {flavor['ram']} "
+                f"MB, {flavor['disk']} GB")
+
+
+class _Named(columns.FormattableColumn[dict[str, str]]):
+
+    def human_readable(self) -> str:
+        fields = self.machine_readable()
+        name, identity = fields.get('name'), fields.get('id', '')
+        return f'{name} ({identity})' if name else identity
+
+
+class _Faults(columns.FormattableColumn[list[dict[str, Any]]]):
+
+    def human_readable(self) -> str:
+        return '\n'.join(f"{each['created']} {each['message']}"
+                         for each in self.machine_readable())
+
+
+class _Moves(columns.FormattableColumn[list[dict[str, Any]]]):
+
+    def human_readable(self) -> str:
+        return '\n'.join(
+            f"{each['created']} {each['kind']} {each['source']} -> "
+            f"{each['dest']}: {each['status']}"
+            for each in self.machine_readable())
+
+
+def _flavor(details: 'ServerDetails') -> _Flavor:
+    flavor = details.flavor
+    return _Flavor({} if flavor is None else {
+        'name': flavor.get('name'), 'vcpus': flavor.get('vcpus'),
+        'ram': flavor.get('memory_mb'), 'disk': flavor.get('root_gb'),
+        'ephemeral': flavor.get('ephemeral_gb'), 'swap': flavor.get('swap'),
+        'extra_specs': dict(flavor.get('extra_specs') or {})})
+
+
+def _group(details: 'ServerDetails') -> _Named:
+    group = details.group
+    return _Named({} if group is None else {
+        'id': group.uuid, 'name': group.name})
+
+
+def _faults(details: 'ServerDetails') -> _Faults:
+    return _Faults([
+        {'code': fault.code, 'message': fault.message,
+         'details': fault.details, 'host': fault.host,
+         'created': base.shown(fault.created_at)}
+        for fault in details.faults])
+
+
+def _moves(details: 'ServerDetails') -> _Moves:
+    return _Moves([
+        {'id': move.uuid, 'kind': move.kind, 'status': move.status,
+         'source': move.source, 'dest': move.dest, 'reason': move.reason,
+         'created': base.shown(move.created_at),
+         'updated': base.shown(move.updated_at)}
+        for move in details.moves])
+
+
+_DETAILS: base.Columns = {
+    'id': 'server.uuid', 'name': 'server.name', 'status': 'server.status',
+    'task_state': 'server.task_state', 'cell': 'server.cell',
+    'host': 'server.host', 'availability_zone': 'server.availability_zone',
+    'flavor': _flavor, 'image': lambda details: _Named(dict(details.image)),
+    'server_group': _group, 'attempts': 'server.attempts',
+    'reason': 'server.reason', 'project_id': 'server.project_id',
+    'user_id': 'server.user_id',
+    'created': lambda details: base.shown(details.server.created_at),
+    'updated': lambda details: base.shown(details.server.updated_at),
+    'tags': lambda details: list(details.server.tags), 'faults': _faults,
+    'migrations': _moves}
+
+
+@base.show(_SERVER, columns=_DETAILS)
+def show_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
+    """Show a server with its flavor, image, group, faults and moves.
+
+    If the server is in ERROR, the reason is shown. If its cell does not
+    answer, the command shows the request for the server, and the status is
+    UNKNOWN.
+
+    Example::
+
+        cellsched server show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+    return app.api.details.get(app.context(), args.server)
+
+
+@base.show(
+    _SERVER,
+    base.argument('--name', metavar='NAME', help='new name of the server'),
+    base.several('--tag', 'TAG', 'a tag to add'),
+    base.flag('--no-tag', 'remove the present tags before others are added'),
+    columns=_DETAILS, kinds=base.SERVERS)
+def set_server(app: Shell, args: argparse.Namespace) -> 'ServerDetails':
+    """Rename or tag a server, in any state.
+
+    Examples::
+
+        cellsched server set 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --name web
+        cellsched server set 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e \\
+            --no-tag --tag blue --tag canary
+    """
+    if args.name is None and not args.tag and not args.no_tag:
+        raise base.invalid('server set', 'nothing to set',
+                           '--name, --tag or --no-tag')
+    context, servers = app.context(), app.api.servers
+    if args.tag or args.no_tag:
+        present = [] if args.no_tag else servers.get(context, args.server).tags
+        servers.set_tags(context, args.server, list(
+            dict.fromkeys([*present, *args.tag])))
+    if args.name is not None:
+        servers.update(context, args.server, name=args.name)
+    return app.api.details.get(context, args.server)
+
+
+class RetryServer(base.ChangeCommand):
+    """Build servers that are in cell0 again, with the same ids.
+
+    With ``--wait``, ends as ``server create`` does.
+
+    Example::
+
+        cellsched server retry 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
+    """
+
+    app: Shell
+
+    kinds = base.SERVERS
+    sends = True
+    arguments = (
+        SERVERS, *wait_arguments('until each server is built or has failed'))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        context = self.app.context()
+        servers = self.app.sending_api.servers
+        retried, code = self.change(
+            parsed_args.format, 'retrying', 'server', parsed_args.servers,
+            lambda uuid: servers.retry(context, uuid))
+        if parsed_args.wait and retried:
+            code = wait_until_built(
+                self.app, watching(self.app, retried),
+                parsed_args.timeout) or code
+        return code
 
 
 class DeleteServer(base.ChangeCommand):
-    """Delete servers, whatever is being done with them.
+    """Delete servers, in any state.
 
     Example::
 
         cellsched server delete 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --wait
     """
 
+    app: Shell
+
     kinds = base.SERVERS
     sends = True
-
-    app: 'app.Shell'
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('servers', metavar='ID', nargs='+',
-                            help='their ids')
-        add_wait(parser, 'until they are gone')
-        return parser
+    arguments = (SERVERS, *wait_arguments('until the servers are deleted'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        check_wait(parsed_args)
         context = self.app.context()
         deleted, code = self.change(
             parsed_args.format, 'deleting', 'server', parsed_args.servers,
@@ -126,85 +365,118 @@ class DeleteServer(base.ChangeCommand):
         if parsed_args.wait and deleted:
             code = wait_for(
                 self.app, watching(self.app, deleted), parsed_args.timeout,
-                'Deleting', _is_gone) or code
+                'Deleting',
+                lambda found: found.status == 'DELETED') or code
         return code
 
 
-def add_wait(parser: argparse.ArgumentParser, until: str) -> None:
-    """Add the options of waiting until something is so."""
-    parser.add_argument('--wait', action='store_true', help=f'wait {until}')
-    parser.add_argument(
-        '--timeout', type=int, metavar='SECONDS', default=_TIMEOUT_S,
-        help=f'with --wait, give up after this; by default {_TIMEOUT_S}')
+@base.lister(
+    base.argument('--server', metavar='ID',
+                  help='list only moves of this server'),
+    base.argument('--host', metavar='HOST',
+                  help='list only moves to or from this host'),
+    base.argument('--status', metavar='STATUS',
+                  help='list only moves in this status, such as migrating, '
+                       'done or error'),
+    base.argument('--type', metavar='TYPE',
+                  help='list only moves of this type: evacuation, migration, '
+                       'rebuild, shelve or unshelve'),
+    base.argument('--limit', type=base.whole(), metavar='COUNT', default=1000,
+                  help='list at most this many moves; by default 1000'),
+    columns={
+        'UUID': 'uuid', 'Server UUID': 'server', 'Cell': 'cell',
+        'Type': 'kind', 'Status': 'status',
+        'Source Compute': base.or_empty('source'),
+        'Dest Compute': base.or_empty('dest'),
+        'Created At': base.time('created_at'),
+        'Updated At': base.time('updated_at'), 'Reason': 'reason'})
+def list_migrations(
+    app: Shell, args: argparse.Namespace
+) -> 'Iterable[MigrationRecord]':
+    """List moves of servers, the newest first, and why some failed.
+
+    Examples::
+
+        cellsched server migration list --host host1 --status error
+        cellsched server migration list -f json \\
+            --server 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+    page = app.api.history.migrations(
+        app.context(), args.server, args.host, args.status, args.type,
+        args.limit)
+    for cell in page.down_cells:
+        app.warn(f'warning: cell {cell} did not answer; its moves are '
+                 'missing')
+    return page.migrations
 
 
-def check_wait(args: argparse.Namespace) -> None:
-    """Make sure that one can wait for so long."""
-    from cellsched.api import validation
+@base.lister(_SERVER, columns={
+    'Request ID': base.or_empty('request_id'), 'Action': 'action',
+    'Start Time': base.time('started_at'),
+    'Finish Time': base.time('finished_at'),
+    'Result': lambda each: 'Error' if each.failed else '',
+    'Reason': 'reason', 'Host': 'host', 'User ID': base.or_empty('user_id')})
+def list_events(
+    app: Shell, args: argparse.Namespace
+) -> 'Iterable[ActionRecord]':
+    """List the actions on a server, the newest first.
 
-    validation.check_count(
-        'options', '--timeout', args.timeout, _TIMEOUT_MAX_S, least=0)
+    Example::
+
+        cellsched server event list 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+    return app.api.history.actions(app.context(), args.server)
 
 
-def read_hints(pairs: Iterable[str]) -> dict[str, list[str]]:
+def read_hints(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Return scheduler hints from options.
+
+    :raises cellsched.exception.InvalidField: a value is not KEY=VALUE
+    """
     hints: dict[str, list[str]] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition('=')
+    for text in texts:
+        name, equals, value = text.partition('=')
         if not equals:
-            raise exception.InvalidField(
-                where='options', field='--hint',
-                expected=f'KEY=VALUE, not {ascii(pair)}')
+            raise base.invalid('--hint', f'{text!a:.80} has no value',
+                               'KEY=VALUE')
         hints.setdefault(name, []).append(value)
     return hints
 
 
-def watching(app: 'app.Shell', uuids: Sequence[str]) -> 'server_watch.Watch':
-    """Return what looks at servers."""
-    from cellsched.cli import server_watch
+def watching(app: Shell, uuids: Sequence[str]) -> 'Watch':
+    """Return a watch of servers."""
+    # The help of all commands imports this module, and would import the API.
+    from cellsched.cli.server_watch import Watch
 
-    return server_watch.Watch(app.api.servers, app.context(), uuids)
+    return Watch(app.api.servers, app.context(), uuids)
 
 
 def wait_for(
-    app: 'app.Shell', watch: 'server_watch.Watch', timeout_s: int, what: str,
-    settled: Callable[['server.Server'], bool],
+    app: Shell, watch: 'Watch', timeout_s: int, what: str,
+    is_done: Callable[['Server'], bool],
 ) -> int:
     """Wait for servers; return the exit code."""
     with progress.bar(what, len(watch.found), app.stderr) as advance:
-        left = watch.wait(settled, timeout_s, app.clock, advance)
-    if not left:
+        pending = watch.wait(is_done, timeout_s, app.clock, advance)
+    if not pending:
         return 0
     if watch.problem is not None:
         app.report(watch.problem)
-    app.warn(f'{what} {len(left)} of {len(watch.found)} servers is not done '
-             f'after {timeout_s} seconds')
-    return TIMED_OUT
+    app.warn(f'{what} {len(pending)} of {len(watch.found)} servers did not '
+             f'end within {timeout_s} seconds')
+    return base.TIMED_OUT
 
 
-def wait_until_built(
-    app: 'app.Shell', watch: 'server_watch.Watch', timeout_s: int
-) -> int:
+def wait_until_built(app: Shell, watch: 'Watch', timeout_s: int) -> int:
     """Wait until servers are built or have failed; return the exit code."""
     try:
-        code = wait_for(app, watch, timeout_s, 'Building', _is_settled)
+        code = wait_for(
+            app, watch, timeout_s, 'Building',
+            lambda found: found.status not in ('BUILD', 'UNKNOWN'))
     except KeyboardInterrupt:
-        # The servers are built all the same, so their ids are needed.
+        # The builds continue, so the command still shows the ids.
         return INTERRUPTED
     if not code and any(
             found.status == 'ERROR' for found in watch.found.values()):
-        return IN_ERROR
+        return base.IN_ERROR
     return code
-
-
-def _is_settled(found: 'server.Server') -> bool:
-    return found.status not in ('BUILD', 'UNKNOWN')
-
-
-def _is_gone(found: 'server.Server') -> bool:
-    return found.status == 'DELETED'
-
-
-def rows(servers: Iterable['server.Server']) -> list[tuple[Any, ...]]:
-    return [(found.uuid, found.name or '', found.status, found.cell or '',
-             found.host or '', found.attempts, found.reason)
-            for found in servers]

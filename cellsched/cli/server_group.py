@@ -6,28 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 from typing import TYPE_CHECKING
 
-from cliff import columns
-
+from cellsched.cli.app import Shell
 from cellsched.cli import base
-from cellsched import exception
 
 if TYPE_CHECKING:
-    from cellsched.cli.app import Shell
     from cellsched import objects
 
-_SHOWN = ('id', 'name', 'policy', 'rules', 'members', 'project_id', 'user_id')
-
-#: Digits of a number; to read a long one would take long.
+#: Digits of a number; to convert a very long one takes long.
 _DIGITS_MAX = 20
 
 
-class _List(columns.FormattableColumn[list[str]]):
-
-    def human_readable(self) -> str:
-        return '\n'.join(self.machine_readable())
-
-
-class _Rules(columns.FormattableColumn[dict[str, Any]]):
+class _Rules(base.Pairs):
+    """Rules; a table shows their texts without quotes."""
 
     def human_readable(self) -> str:
         return ', '.join(
@@ -35,13 +25,31 @@ class _Rules(columns.FormattableColumn[dict[str, Any]]):
             for name, value in sorted(self.machine_readable().items()))
 
 
-class CreateServerGroup(base.ShowOne):
-    """Create a group of servers that are placed with regard to each other.
+_COLUMNS: base.Columns = {
+    'id': 'uuid', 'name': 'name', 'policy': 'policy',
+    'rules': lambda group: _Rules(group.rules),
+    'members': lambda group: base.Lines(group.members),
+    'project_id': 'project_id', 'user_id': 'user_id'}
 
-    Servers join it when they are created with its id as the hint ``group``.
-    Rules are ``max_server_per_host``, for the policy ``anti-affinity``;
-    ``spread``, over ``cell``, ``az`` or ``host``; and ``max_skew``, by how
-    many servers two of these may differ.
+
+@base.show(
+    base.argument('name', metavar='NAME', help='name of the group'),
+    base.argument(
+        '--policy', metavar='POLICY',
+        help='affinity, anti-affinity, soft-affinity or soft-anti-affinity; '
+             'required unless there is a rule spread'),
+    base.several('--rule', 'KEY=VALUE', 'a rule of the policy'),
+    columns=_COLUMNS)
+def create_server_group(
+    app: Shell, args: argparse.Namespace
+) -> 'objects.InstanceGroup':
+    """Create a server group, which places servers together or apart.
+
+    A server joins the group if it is created with the hint ``group`` and the
+    id of the group. The rules are ``max_server_per_host``, only for the
+    policy ``anti-affinity``; ``spread``, over ``cell``, ``az`` or ``host``;
+    and ``max_skew``, the largest difference between the numbers of servers in
+    two of these.
 
     Examples::
 
@@ -52,119 +60,60 @@ class CreateServerGroup(base.ShowOne):
         cellsched server create db --flavor m1.small \\
             --hint group=4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
-
-    app: 'Shell'
-    columns = _SHOWN
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('name', metavar='NAME', help='its name')
-        parser.add_argument(
-            '--policy', metavar='POLICY',
-            help='affinity, anti-affinity, soft-affinity or '
-                 'soft-anti-affinity; needed unless there is a rule spread')
-        parser.add_argument(
-            '--rule', metavar='KEY=VALUE', action='append', default=[],
-            help='a rule; there may be several')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        args = parsed_args
-        return self.columns, _values(self.app.api.server_groups.create(
-            self.app.context(), args.name, args.policy, _rules(args.rule)))
+    rules = {
+        name: int(value) if (
+            value.isdecimal() and len(value) <= _DIGITS_MAX) else value
+        for name, value in base.pairs('--rule', args.rule).items()}
+    return app.api.server_groups.create(
+        app.context(), args.name, args.policy, rules)
 
 
-class ListServerGroups(base.Lister):
+@base.lister(
+    base.argument(
+        '--limit', type=base.whole(), metavar='COUNT',
+        help='list at most this many groups; the default, and the largest '
+             'value, is [api] max_limit'),
+    columns={
+        'ID': 'uuid', 'Name': 'name', 'Policy': base.or_empty('policy'),
+        'Rules': lambda group: _Rules(group.rules)})
+def list_server_groups(
+    app: Shell, args: argparse.Namespace
+) -> 'Iterable[objects.InstanceGroup]':
     """List server groups, the newest first.
 
     Example::
 
         cellsched server group list -f json
     """
-
-    app: 'Shell'
-    columns = ('ID', 'Name', 'Policy', 'Rules')
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--limit', type=int, metavar='COUNT',
-            help='list no more than this; by default, and at most, what '
-                 '[api] max_limit says')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        groups = self.app.api.server_groups.list_all(
-            self.app.context(), parsed_args.limit)
-        return self.columns, [
-            (group.uuid, group.name, group.policy or '', _Rules(group.rules))
-            for group in groups]
+    return app.api.server_groups.list_all(app.context(), args.limit)
 
 
-class ShowServerGroup(base.ShowOne):
+@base.show(
+    base.argument('group', metavar='ID', help='id of the group'),
+    columns=_COLUMNS)
+def show_server_group(
+    app: Shell, args: argparse.Namespace
+) -> 'objects.InstanceGroup':
     """Show a server group with its members.
 
     Example::
 
         cellsched server group show 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
-
-    app: 'Shell'
-    columns = _SHOWN
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('group', metavar='ID', help='its id')
-        return parser
-
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-        return self.columns, _values(self.app.api.server_groups.get(
-            self.app.context(), parsed_args.group))
+    return app.api.server_groups.get(app.context(), args.group)
 
 
-class DeleteServerGroup(base.ChangeCommand):
-    """Delete server groups; their servers stay, and stay where they are.
+@base.change_each(
+    'deleted', 'server group',
+    base.argument('groups', metavar='ID', nargs='+',
+                  help='ids of the groups'))
+def delete_server_group(
+    app: Shell, args: argparse.Namespace, uuid: str
+) -> Any:
+    """Delete server groups; their servers stay on their hosts.
 
     Example::
 
         cellsched server group delete 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
-
-    app: 'Shell'
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('groups', metavar='ID', nargs='+',
-                            help='their ids')
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        context = self.app.context()
-        _, code = self.change(
-            parsed_args.format, 'deleted', 'server group', parsed_args.groups,
-            lambda uuid: self.app.api.server_groups.delete(context, uuid))
-        return code
-
-
-def _rules(pairs: Iterable[str]) -> dict[str, Any]:
-    rules: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition('=')
-        if not equals or name in rules:
-            raise exception.InvalidField(
-                where='options', field='--rule',
-                expected=f'KEY=VALUE, each key once, not {ascii(pair)}')
-        short = value.isdecimal() and len(value) <= _DIGITS_MAX
-        rules[name] = int(value) if short else value
-    return rules
-
-
-def _values(group: 'objects.InstanceGroup') -> tuple[Any, ...]:
-    return (group.uuid, group.name, group.policy, _Rules(group.rules),
-            _List(group.members), group.project_id, group.user_id)
+    app.api.server_groups.delete(app.context(), uuid)

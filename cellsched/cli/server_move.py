@@ -6,42 +6,44 @@ from typing import Any
 from typing import ClassVar
 from typing import TYPE_CHECKING
 
+from cellsched.cli.app import Shell
 from cellsched.cli import base
 from cellsched.cli import server
 
 if TYPE_CHECKING:
-    from cellsched.api import moves
-    from cellsched.cli.app import Shell
-    from cellsched.listing import server as listed
+    from cellsched.api.moves import Moves
+    from cellsched.listing.server import Server
+
+_ARGUMENTS = (
+    server.SERVERS,
+    *server.wait_arguments('until the moves are complete or have failed'))
+
+_HOST = base.argument(
+    '--host', metavar='HOST',
+    help='the destination host; it must be in the same cell and pass the '
+         'filters')
 
 
 class _Move(base.ChangeCommand):
     """A command that moves servers, each within its cell."""
 
+    app: Shell
+
     kinds = base.SERVERS
     sends = True
+    arguments: ClassVar[base.Arguments] = _ARGUMENTS
 
-    app: 'Shell'
-
-    #: What is being done, for who waits.
+    #: The progress that the command shows.
     doing: ClassVar[str]
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('servers', metavar='ID', nargs='+',
-                            help='their ids')
-        server.add_wait(parser, 'until it is done or given up')
-        return parser
-
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        server.check_wait(parsed_args)
         context = self.app.context()
-        before: dict[str, listed.Server] = {}
+        before: dict[str, Server] = {}
 
         def begin(uuid: str) -> None:
-            was = self.app.api.servers.get(context, uuid)
+            found = self.app.api.servers.get(context, uuid)
             self.begin(self.app.api.moves, context, uuid, parsed_args)
-            before[uuid] = was
+            before[uuid] = found
 
         _, code = self.change(parsed_args.format, self.doing.lower(), 'server',
                               parsed_args.servers, begin)
@@ -50,52 +52,39 @@ class _Move(base.ChangeCommand):
         return code
 
     def begin(
-        self, moves: 'moves.Moves', context: Any, uuid: str,
+        self, moves: 'Moves', context: Any, uuid: str,
         args: argparse.Namespace,
     ) -> None:
-        """Have one server moved."""
+        """Begin the move of a server."""
         raise NotImplementedError
 
-    def is_done(
-        self, before: 'listed.Server', after: 'listed.Server'
-    ) -> bool:
-        """Return whether a server that is at rest again was moved."""
+    def is_done(self, before: 'Server', after: 'Server') -> bool:
+        """Return whether the move of a server without a task succeeded."""
         return after.status == 'ACTIVE' and after.host != before.host
 
-    def _wait(
-        self, before: 'dict[str, listed.Server]', timeout_s: int
-    ) -> int:
+    def _wait(self, before: 'dict[str, Server]', timeout_s: int) -> int:
         watch = server.watching(self.app, list(before))
         code = server.wait_for(
-            self.app, watch, timeout_s, self.doing, _is_at_rest)
+            self.app, watch, timeout_s, self.doing,
+            lambda found: (found.status != 'UNKNOWN'
+                           and found.task_state is None))
         if code:
             return code
         for uuid, after in watch.found.items():
             if not self.is_done(before[uuid], after):
                 where = f' on {after.host}' if after.host else ''
                 reason = f': {after.reason}' if after.reason else ''
-                self.app.warn(f'{self.doing} {uuid} was given up; it is '
+                self.app.warn(f'{self.doing} {uuid} failed; the server is '
                               f'{after.status}{where}{reason}')
-                code = server.IN_ERROR
+                code = base.IN_ERROR
         return code
 
 
-class _MoveTo(_Move):
-    """One that may name the host."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--host', metavar='HOST',
-            help='where to; it has to be in the same cell, and to suit')
-        return parser
-
-
 class RebuildServer(_Move):
-    """Build servers anew where they are; what was on their disks is gone.
+    """Rebuild servers on their hosts; the data on their disks is lost.
 
-    With another image, the host has to suit that image. A server that cannot
-    be built anew is in ERROR, and may be rebuilt once more.
+    If another image is given, the host must be suitable for it. A server
+    whose rebuild fails is in ERROR, and can be rebuilt again.
 
     Example::
 
@@ -104,32 +93,28 @@ class RebuildServer(_Move):
     """
 
     doing = 'Rebuilding'
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--image', metavar='IMAGE',
-            help='id of another image; by default they keep theirs')
-        return parser
+    arguments = (
+        *_ARGUMENTS,
+        base.argument('--image', metavar='IMAGE',
+                      help='id of another image; by default each server keeps '
+                           'its image'))
 
     def begin(
-        self, moves: 'moves.Moves', context: Any, uuid: str,
+        self, moves: 'Moves', context: Any, uuid: str,
         args: argparse.Namespace,
     ) -> None:
         moves.rebuild(context, uuid, args.image)
 
-    def is_done(
-        self, before: 'listed.Server', after: 'listed.Server'
-    ) -> bool:
+    def is_done(self, before: 'Server', after: 'Server') -> bool:
         return after.status == 'ACTIVE'
 
 
-class EvacuateServer(_MoveTo):
-    """Build servers whose host is down on another host of their cell.
+class EvacuateServer(_Move):
+    """Rebuild servers of a failed host on another host of their cell.
 
-    The host counts as down when its service was not heard for
-    ``[DEFAULT] service_down_time`` seconds, or is forced down. A server for
-    which there is no host is in ERROR, and may be evacuated once more.
+    A host is down if its service has not reported for ``[DEFAULT]
+    service_down_time`` seconds, or is forced down. A server for which no host
+    is found is in ERROR, and can be evacuated again.
 
     Example::
 
@@ -137,18 +122,19 @@ class EvacuateServer(_MoveTo):
     """
 
     doing = 'Evacuating'
+    arguments = (*_ARGUMENTS, _HOST)
 
     def begin(
-        self, moves: 'moves.Moves', context: Any, uuid: str,
+        self, moves: 'Moves', context: Any, uuid: str,
         args: argparse.Namespace,
     ) -> None:
         moves.evacuate(context, uuid, args.host)
 
 
-class MigrateServer(_MoveTo):
-    """Have servers go to other hosts of their cells.
+class MigrateServer(_Move):
+    """Migrate servers to other hosts of their cells.
 
-    A server for which there is no host stays where it is.
+    A server for which no host is found stays on its host.
 
     Example::
 
@@ -156,16 +142,17 @@ class MigrateServer(_MoveTo):
     """
 
     doing = 'Migrating'
+    arguments = (*_ARGUMENTS, _HOST)
 
     def begin(
-        self, moves: 'moves.Moves', context: Any, uuid: str,
+        self, moves: 'Moves', context: Any, uuid: str,
         args: argparse.Namespace,
     ) -> None:
         moves.migrate(context, uuid, args.host)
 
 
 class ShelveServer(_Move):
-    """Have servers leave their hosts, and keep them without one.
+    """Shelve servers: remove them from their hosts, and keep them.
 
     Example::
 
@@ -175,21 +162,19 @@ class ShelveServer(_Move):
     doing = 'Shelving'
 
     def begin(
-        self, moves: 'moves.Moves', context: Any, uuid: str,
+        self, moves: 'Moves', context: Any, uuid: str,
         args: argparse.Namespace,
     ) -> None:
         moves.shelve(context, uuid)
 
-    def is_done(
-        self, before: 'listed.Server', after: 'listed.Server'
-    ) -> bool:
+    def is_done(self, before: 'Server', after: 'Server') -> bool:
         return after.status == 'SHELVED_OFFLOADED'
 
 
 class UnshelveServer(_Move):
-    """Have servers that were shelved come back, to their cells.
+    """Restore shelved servers on hosts of their cells.
 
-    A server for which there is no host stays shelved.
+    A server for which no host is found stays shelved.
 
     Example::
 
@@ -199,11 +184,7 @@ class UnshelveServer(_Move):
     doing = 'Unshelving'
 
     def begin(
-        self, moves: 'moves.Moves', context: Any, uuid: str,
+        self, moves: 'Moves', context: Any, uuid: str,
         args: argparse.Namespace,
     ) -> None:
         moves.unshelve(context, uuid)
-
-
-def _is_at_rest(found: 'listed.Server') -> bool:
-    return found.status != 'UNKNOWN' and found.task_state is None

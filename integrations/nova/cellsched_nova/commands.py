@@ -10,12 +10,11 @@ from nova import monkey_patch
 
 from cellsched.cli import app
 from cellsched.cli import capacity
-from cellsched.cli import explain
+from cellsched.cli import decision
 from cellsched.cli import host
-from cellsched.cli import plan
 
 
-class Plan(plan.Plan):
+class Plan(decision.Plan):
     """Decide where servers of Nova's would go, and take nothing.
 
     Decides as the scheduler does, by what nova.conf enables, on the hosts as
@@ -55,7 +54,7 @@ class ShowCapacity(capacity.ShowCapacity):
     """
 
 
-class Explain(explain.Explain):
+class Explain(decision.Explain):
     """Show how cellsched-nova-scheduler decided on a server.
 
     Shows the way that the request went, how many hosts each filter left, and

@@ -8,7 +8,7 @@ import fixtures
 
 from cellsched.cli import app
 from cellsched.cli import base as cli_base
-from cellsched.cli import server_list
+from cellsched.cli import server
 from cellsched import exception
 from cellsched.testing import databases
 from tests.unit.cli import base
@@ -332,7 +332,7 @@ class TestCommands(base.CommandTestCase):
         found, _, _ = app.Commands('cellsched.cli').find_command(
             ['server', 'list'])
 
-        self.assertIs(server_list.ListServers, found)
+        self.assertIs(server.list_servers, found)
 
     def test_commands_are_named_as_people_type_them(self):
         manager = app.Commands('cellsched.manage')

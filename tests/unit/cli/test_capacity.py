@@ -3,7 +3,7 @@
 
 from unittest import mock
 
-from cellsched.cli import host
+from cellsched.cli import host_snapshot
 from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit.cli import base
@@ -23,7 +23,7 @@ class TestCapacity(base.CommandTestCase):
             free_ram_mb=[4096, 8192, 512], cell=['south', 'north', 'south'],
             availability_zone=['east', 'west', 'east'])
         with self.path.open('w') as file:
-            host._write(document.dump(document.HostDocument(
+            host_snapshot.write(document.dump(document.HostDocument(
                 hosts, builders.NOW, {'north': 'North', 'south': 'South'})),
                 file)
 
@@ -59,7 +59,7 @@ class TestCapacity(base.CommandTestCase):
             hosts, [{0}] * len(hosts), [groups.Provider((pool, 0))],
             cell=['south', *['north'] * (len(hosts) - 1)])
         with self.path.open('w') as file:
-            host._write(document.dump(document.HostDocument(
+            host_snapshot.write(document.dump(document.HostDocument(
                 table, builders.NOW, {'north': 'North'})), file)
 
     def test_what_cells_share_counts_once_in_all(self):
@@ -107,7 +107,7 @@ class TestCapacity(base.CommandTestCase):
         for argv, text in (
                 (('--plot', self.directory / 'room.pdf'), '.png or .svg'),
                 (('--plot', self.directory / 'no' / 'room.png'),
-                 'can be written'),
+                 'cannot be written'),
                 (('--group', 'x'), '--group'),
                 (('--ram', '0'), '--ram')):
             self.assertEnds(1, self.capacity(*argv), text)

@@ -4,11 +4,12 @@
 import json
 import os
 
-from cellsched.cli import host
+from cellsched.cli import host_snapshot
 from cellsched import exception
 from cellsched.hosts import document
 from cellsched.testing import builders
 from tests.unit.cli import base
+from tests.unit.cli import test_server
 from tests.unit.scheduler.decision import test_provider_groups
 
 
@@ -29,7 +30,7 @@ class TestHost(base.CommandTestCase):
             **columns)
         path = self.directory / 'hosts.json'
         with path.open('w') as file:
-            host._write(document.dump(document.HostDocument(
+            host_snapshot.write(document.dump(document.HostDocument(
                 hosts, builders.NOW, {builders.CELL: 'north'},
                 ['south'])), file)
         return path
@@ -77,7 +78,7 @@ class TestHost(base.CommandTestCase):
             [{0}, set()], [groups.Provider((9, 0), ['CUSTOM_S'])],
             host=['a', 'b'], nodename=['a', 'b'])
         with self.path.open('w') as file:
-            host._write(document.dump(document.HostDocument(
+            host_snapshot.write(document.dump(document.HostDocument(
                 hosts, builders.NOW, {})), file)
 
         def show(name, *options):
@@ -99,9 +100,9 @@ class TestHost(base.CommandTestCase):
         self.assertEqual(['CUSTOM_A', 'CUSTOM_B'], list(
             show('b', '-f', 'json').data['Providers'][0]['room']))
         out = show('a').out
-        for text in (f'1, {first}: 2 CUSTOM_A left; CUSTOM_S, CUSTOM_T',
-                     f'2, {second}: nothing left',
-                     'pool0, shared: 9 CUSTOM_A left; CUSTOM_S',
+        for text in (f'1, {first}: 2 CUSTOM_A available; CUSTOM_S, CUSTOM_T',
+                     f'2, {second}: nothing available',
+                     'pool0, shared: 9 CUSTOM_A available; CUSTOM_S',
                      'room:CUSTOM_A=1'):
             self.assertIn(text, out)
         self.assertNotIn('room:CUSTOM_A@1', out)
@@ -138,7 +139,7 @@ class TestHost(base.CommandTestCase):
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
 
-        host._save({'format': 'x', 'columns': {'host': ['a']}}, path)
+        host_snapshot._save({'format': 'x', 'columns': {'host': ['a']}}, path)
 
         self.assertEqual(['a'], json.loads(
             os.read(reader, 1000))['columns']['host'])
@@ -149,7 +150,7 @@ class TestHost(base.CommandTestCase):
         target.write_text('before')
         link.symlink_to(target)
 
-        host._save({'format': 'x', 'columns': {}}, link)
+        host_snapshot._save({'format': 'x', 'columns': {}}, link)
 
         self.assertTrue(link.is_symlink())
         self.assertEqual('x', json.loads(target.read_text())['format'])
@@ -157,7 +158,7 @@ class TestHost(base.CommandTestCase):
     def test_file_is_written_whole_or_not_at_all(self):
         self.path.write_text('before')
 
-        self.assertRaises(TypeError, host._save, {
+        self.assertRaises(TypeError, host_snapshot._save, {
             'format': 'x', 'columns': {'host': [object()]}}, self.path)
 
         self.assertEqual('before', self.path.read_text())
@@ -165,6 +166,82 @@ class TestHost(base.CommandTestCase):
             *self.directory.iterdir()})
 
         error = self.assertRaises(
-            exception.Invalid, host._save, {'columns': {}},
+            exception.Invalid, host_snapshot._save, {'columns': {}},
             self.directory / 'none' / 'x')
         self.assertIn('No such file', str(error))
+
+
+class TestHostChange(test_server.ServerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # A scheduler does so too, some time.
+        self.cloud.api.parts.discovery.discover()
+        [made] = self.create('web', '--flavor', 'small', '--wait').data
+        self.uuid, self.host = made['ID'], made['Host']
+        self.addCleanup(self.server, 'delete', self.uuid, '--wait')
+        for host in 'host1', 'host2':
+            self.addCleanup(self.run_host, 'set', host, '--enable')
+
+    def run_host(self, *argv):
+        return self.shell('host', *argv)
+
+    def status(self, host):
+        ran = self.shell('service', 'list', '--host', host, '-f', 'json')
+        [row] = ran.data
+        return row['Status'], row['Disabled Reason']
+
+    def test_host_is_disabled_and_enabled(self):
+        self.assertEqual(
+            base.Ran(0, 'Set host host1, status disabled\n', ''),
+            self.run_host('set', 'host1', '--disable', '--disable-reason',
+                          'new disks'))
+        self.assertEqual(('disabled', 'new disks'), self.status('host1'))
+        self.assertEqual(
+            [{'action': 'set', 'kind': 'host', 'name': 'host1',
+              'status': 'enabled'}],
+            self.run_host('set', 'host1', '--enable', '-f', 'json').data)
+        self.assertEqual(('enabled', ''), self.status('host1'))
+
+    def test_drained_host_has_no_servers_and_is_disabled(self):
+        ran = self.run_host('drain', self.host, '--reason', 'disks',
+                            '-f', 'json')
+
+        self.assertEqual(0, ran.code, ran.err)
+        self.assertEqual(
+            [{'ID': self.uuid, 'Name': 'web', 'Outcome': 'moved',
+              'Reason': ''}], ran.data)
+        self.assertEqual(('disabled', 'disks'), self.status(self.host))
+        self.assertNotEqual(self.host, self.server(
+            'show', self.uuid, '-f', 'json').data['host'])
+
+    def test_what_stays_ends_with_2_and_says_why(self):
+        ran = self.run_host('evacuate', self.host, '-f', 'json')
+
+        self.assertEqual(2, ran.code, ran.err)
+        [row] = ran.data
+        self.assertEqual('stays', row['Outcome'])
+        self.assertIn('forced down', row['Reason'])
+
+    def test_what_is_not_through_in_time_ends_with_1(self):
+        ran = self.run_host('drain', self.host, '--timeout', '0',
+                            '-f', 'json')
+
+        self.assertEqual((1, ['moving']), (
+            ran.code, [row['Outcome'] for row in ran.data]))
+        self.assertEqual(0, self.run_host('drain', self.host).code)
+
+    def test_bad_input_is_refused(self):
+        for argv, text in (
+                (('set', 'nix', '--disable'), 'nix'),
+                (('set', 'host1'), 'required'),
+                (('set', 'host1', '--enable', '--disable-reason', 'x'),
+                 'disabled_reason'),
+                (('drain', 'nix'), 'nix'),
+                (('drain', 'host1', '--at-once', '0'),
+                 '--at-once: 0 is out of range; expected a whole number from '
+                 '1 to 100'),
+                (('drain', 'host1', '--timeout', '-1'), '--timeout'),
+                (('evacuate', 'nix'), 'nix')):
+            self.assertEnds(1, self.run_host(*argv), text)
+        self.assertEqual(('enabled', ''), self.status('host1'))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os_resource_classes
+import os_traits
 import sqlalchemy as sa
 
 from cellsched.claims import base as claims
@@ -199,7 +201,7 @@ class TestProvider(ProviderTestCase):
                 (('set', 'pool1', '--resource', 'DISK_GB'), '--resource',
                  'CLASS=TOTAL'),
                 (('set', 'pool1', '--resource', 'DISK_GB=1', '--resource',
-                  'DISK_GB:total=2'), 'each once'),
+                  'DISK_GB:total=2'), 'twice'),
                 (('set', 'pool1', '--resource', 'DISK_GB=1.5'), '--resource',
                  'whole number'),
                 (('set', 'pool1', '--resource', f'DISK_GB={"9" * 5000}'),
@@ -214,7 +216,77 @@ class TestProvider(ProviderTestCase):
                  'DISK_GB.reserved', 'at most the total, 1000'),
                 (('set', 'pool1', '--trait', 'SSD'), 'traits', 'CUSTOM_'),
                 (('set', 'pool1', '--trait', 'CUSTOM_A', '--no-trait',
-                  'CUSTOM_A'), '--no-trait', 'set too'),
+                  'CUSTOM_A'), '--no-trait', 'both set and removed'),
                 (('set', 'pool1', '--resource', 'DISK_GB=1', '--no-resource',
-                  'DISK_GB'), '--no-resource', 'set too')):
+                  'DISK_GB'), '--no-resource', 'both set and removed')):
             self.assertEnds(1, self.provider(*argv), *texts)
+
+
+class TestResourceClass(ProviderTestCase):
+
+    def listed(self):
+        ran = self.shell('resource', 'class', 'list', '-f', 'json')
+        self.assertEqual(0, ran.code, ran.err)
+        return {each.pop('Name'): tuple(each.values()) for each in ran.data}
+
+    def test_standard_classes_are_listed_and_custom_ones_in_use(self):
+        self.assertEqual(set(os_resource_classes.STANDARDS),
+                         set(self.listed()))
+
+        self.create_pool('pool1', '--resource', 'CUSTOM_X=3')
+
+        self.assertEqual({'CUSTOM_X'}, {
+            *self.listed()} - {*os_resource_classes.STANDARDS})
+
+    def test_providers_are_added_up(self):
+        before = self.listed()
+        self.assertEqual(('', 0, 0, 0), before['PCPU'])
+        self.assertEqual(('', 1, 2, 0), before['VGPU'])
+        self.assertEqual(('', 2), before['VCPU'][:2])
+        self.assertEqual('MB', before['MEMORY_MB'][0])
+        self.assertEqual('kbit/s', before['NET_BW_EGR_KILOBIT_PER_SEC'][0])
+        unit, providers, capacity, used = before['DISK_GB']
+
+        made = self.create_pool()
+        self.create_pool('pool2', '--resource', 'DISK_GB:reserved=200')
+        self.claim(made['uuid'], DISK_GB=30)
+
+        self.assertEqual(
+            ('GB', providers + 2, capacity + 1800, used + 30),
+            self.listed()['DISK_GB'])
+
+    def test_cell_that_does_not_answer_is_named(self):
+        self.take_down_cell()
+
+        ran = self.shell('resource', 'class', 'list')
+
+        self.assertEqual(0, ran.code)
+        self.assertIn('cell1 did not answer', ran.err)
+
+
+class TestTrait(ProviderTestCase):
+
+    def listed(self, *argv):
+        ran = self.shell('trait', 'list', *argv, '-f', 'json')
+        self.assertEqual(0, ran.code, ran.err)
+        return {each['Name']: each['Providers'] for each in ran.data}
+
+    def test_traits_are_listed_with_the_number_of_their_providers(self):
+        self.create_pool('pool1', '--trait', 'CUSTOM_GPU')
+        self.create_pool('pool2', '--trait', 'STORAGE_DISK_SSD')
+
+        listed = self.listed()
+
+        self.assertEqual(
+            (2, 1, 2), tuple(listed[name] for name in (
+                'CUSTOM_GPU', 'STORAGE_DISK_SSD', 'COMPUTE_NODE')))
+        self.assertNotIn(0, listed.values())
+
+    def test_standard_ones_are_added(self):
+        listed = self.listed('--standard')
+
+        self.assertEqual({'CUSTOM_GPU'}, {*listed} - {*os_traits.get_traits()})
+        self.assertLess(100, len(listed))
+        self.assertEqual(0, listed['STORAGE_DISK_SSD'])
+        self.assertEqual(self.listed(), {
+            name: count for name, count in listed.items() if count})

@@ -226,7 +226,7 @@ class TestBadRequests(ServerTestCase):
         for option, value in (('--min', '0'), ('--max', '-1'),
                               ('--max', '1001'), ('--min', str(2 ** 70))):
             self.assertRefused(
-                ['x', '--flavor', 'small', option, value], '_count', value)
+                ['x', '--flavor', 'small', option, value], value)
 
     def test_minimum_above_the_maximum_is_refused(self):
         self.assertRefused(
@@ -321,3 +321,113 @@ class TestDownCells(base.CommandTestCase):
 
         self.assertEqual([], ran.data)
         self.assertEnds(0, ran, 'warning', '(lost)')
+
+
+class TestSet(ServerTestCase):
+
+    def made(self, *argv):
+        [found] = self.create('web', '--flavor', 'small', '--wait', *argv).data
+        return found['ID']
+
+    def shown(self, uuid):
+        return self.server('show', uuid, '-f', 'json').data
+
+    def test_server_is_created_with_its_tags(self):
+        self.assertEqual(['a', 'b'], self.shown(
+            self.made('--tag', 'b', '--tag', 'a', '--tag', 'b'))['tags'])
+
+    def test_server_is_renamed_and_keeps_its_tags(self):
+        uuid = self.made('--tag', 'a')
+
+        ran = self.server('set', uuid, '--name', 'other', '-f', 'json')
+
+        self.assertEqual((0, ''), (ran.code, ran.err))
+        found = self.shown(uuid)
+        self.assertEqual(found, ran.data)
+        self.assertEqual(('other', ['a']), (found['name'], found['tags']))
+
+    def test_tags_are_added_replaced_and_removed(self):
+        uuid = self.made('--tag', 'a')
+        for argv, tags in (
+                (['--tag', 'b'], ['a', 'b']),
+                (['--no-tag', '--tag', 'c'], ['c']), (['--no-tag'], [])):
+            self.assertEqual(0, self.server('set', uuid, *argv).code)
+            self.assertEqual(tags, self.shown(uuid)['tags'])
+
+    def test_what_cannot_be_set_is_refused(self):
+        uuid = self.made()
+        self.assertEnds(1, self.server('set', uuid), '--no-tag')
+        self.assertEnds(
+            1, self.server('set', uuid, '--tag', 'a,b'), 'tags', 'comma')
+        self.assertEnds(
+            1, self.server('set', uuid, '--name', 'x' * 256), 'name', '255')
+        self.assertEnds(
+            1, self.server('set', UNKNOWN, '--name', 'x'), UNKNOWN)
+
+
+class TestRetry(ServerTestCase):
+
+    def test_server_in_cell0_is_built_after_all(self):
+        ran = self.create('big', '--flavor', 'huge', '--wait')
+        self.assertEqual(2, ran.code)
+        [found] = ran.data
+        ran = self.server('retry', found['ID'], '--wait')
+        self.assertEqual(2, ran.code)
+
+        self.cloud.start_host(
+            'cell1', deployment.DeployedHost('host3', vcpus=2000))
+        ran = self.server('retry', found['ID'], '--wait')
+
+        self.assertEqual(
+            (0, f'Retrying server {found["ID"]}\n'), (ran.code, ran.out))
+        ran = self.server('show', found['ID'], '-f', 'json')
+        self.assertEqual(('ACTIVE', 'host3'),
+                         (ran.data['status'], ran.data['host']))
+
+    def test_server_that_is_not_there_is_refused_with_its_state(self):
+        [found] = self.create('web', '--flavor', 'small', '--wait').data
+
+        self.assertEnds(
+            1, self.server('retry', found['ID']), 'ACTIVE in cell1')
+        self.assertEnds(
+            1, self.server('retry', UNKNOWN), f'no server {UNKNOWN}')
+
+
+class TestServerHistory(ServerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        [made] = self.create('web', '--flavor', 'small', '--wait',
+                             '--availability-zone', 'zone2').data
+        self.uuid = made['ID']
+        self.addCleanup(self.server, 'delete', self.uuid, '--wait')
+        self.server('migrate', self.uuid, '--wait')
+
+    def test_moves_are_listed_with_their_ends(self):
+        for argv in ((), ('--server', self.uuid), ('--host', 'host2'),
+                     ('--status', 'error', '--type', 'migration')):
+            row, *_ = self.server('migration', 'list', *argv,
+                                  '-f', 'json').data
+            self.assertEqual(
+                (self.uuid, 'cell1', 'migration', 'error', 'host2', ''),
+                tuple(row[name] for name in (
+                    'Server UUID', 'Cell', 'Type', 'Status',
+                    'Source Compute', 'Dest Compute')))
+            self.assertIn('No valid host', row['Reason'])
+            self.assertRegex(row['Updated At'], '^20.*Z$')
+
+    def test_events_are_listed_with_their_ends(self):
+        move, create = self.server(
+            'event', 'list', self.uuid, '-f', 'json').data
+
+        self.assertEqual(('migrate', 'Error'),
+                         (move['Action'], move['Result']))
+        self.assertIn('No valid host', move['Reason'])
+        self.assertEqual(('create', ''), (create['Action'], create['Reason']))
+
+    def test_bad_input_is_refused(self):
+        for argv, text in (
+                (('migration', 'list', '--server', UNKNOWN), UNKNOWN),
+                (('migration', 'list', '--limit', '0'), 'limit'),
+                (('event', 'list', UNKNOWN), UNKNOWN)):
+            self.assertEnds(1, self.server(*argv), text)

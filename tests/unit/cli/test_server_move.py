@@ -33,8 +33,8 @@ class TestServerMove(test_server.ServerTestCase):
 
         ran = self.server('migrate', made['ID'], '--wait')
 
-        self.assertEnds(2, ran, f'{made["ID"]} was given up; it is ACTIVE on '
-                                'host2')
+        self.assertEnds(2, ran, f'{made["ID"]} failed; the server is ACTIVE '
+                                'on host2')
 
     def test_rebuilt_server_stays(self):
         ran = self.server(
