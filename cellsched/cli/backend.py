@@ -9,6 +9,7 @@ or a conductor takes longer than most commands.
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
@@ -23,6 +24,8 @@ from oslo_config import cfg
 from cellsched.api import validation
 from cellsched.cells.gather import Gathered
 from cellsched.cells.gather import Gatherer
+from cellsched.claims.base import Capability
+from cellsched.claims.base import ClaimStore
 from cellsched.cli.deployment import Planner
 from cellsched.cli.deployment import ReadDeployment
 from cellsched.cli import progress
@@ -31,7 +34,12 @@ from cellsched.conf import database
 from cellsched.conf import loader
 from cellsched.context import admin
 from cellsched.context import RequestContext
+from cellsched.db import api as api_schema
 from cellsched.db.api import decisions
+from cellsched.db import cell as cell_schema
+from cellsched.db.schema import Schema
+from cellsched.db.session import Database
+from cellsched import exception
 from cellsched import objects
 from cellsched.wiring.api import API
 from cellsched.wiring import command as assembly
@@ -39,6 +47,7 @@ from cellsched.wiring import command as assembly
 if TYPE_CHECKING:
     from cellsched.archive.archiver import Archiver
     from cellsched.audit import checks
+    from cellsched.claims.copying import ClaimCopier
     from cellsched import embedding
     from cellsched.hosts import document
     from cellsched.scheduler import planning
@@ -115,6 +124,34 @@ class Backend:
         """The deployment, for commands that only read."""
         return ConfiguredDeployment(self, self._stderr)
 
+    def problems(
+        self, foreign: Collection[str], connect: bool
+    ) -> Iterator[exception.CellschedException]:
+        """Yield the errors in the configuration.
+
+        :param foreign: groups of options of other programs
+        :param connect: whether to connect to databases and brokers
+        """
+        from cellsched.wiring import configuration
+        from cellsched.wiring import services
+
+        # 1. Errors in the files, and in the values that they set.
+        conf, found = loader.examine(self._options, foreign=foreign)
+        yield from found
+        yield from configuration.problems(conf)
+        if found:
+            return
+        # 2. Errors in URLs, and in what they name.
+        database.be_impatient(conf)
+        parts = services.Parts(conf, self._clock)
+        try:
+            invalid = list(configuration.url_problems(parts))
+            yield from invalid
+            if connect and not invalid:
+                yield from configuration.connection_problems(parts)
+        finally:
+            parts.close()
+
     def archiver(self) -> 'Archiver':
         """Return the archiver of deleted rows."""
         from cellsched.wiring import archiver
@@ -126,6 +163,89 @@ class Backend:
         from cellsched.wiring import auditor
 
         return auditor.auditor(self.conf, self.conductor_parts)
+
+    @property
+    def cell_schema(self) -> Schema:
+        """The schema of a cell's database."""
+        return cell_schema.SCHEMA
+
+    def api_schema(self) -> tuple[Schema, Database]:
+        """Return the schema of the API database, and the database."""
+        return api_schema.SCHEMA, self.parts.database
+
+    def claims_schema(self) -> tuple[Schema, Database]:
+        """Return the schema of the claim store ``sql``, and its database.
+
+        :raises cellsched.exception.ConfigurationInvalid: the store is another
+            one
+        """
+        from cellsched.claims import sql
+        from cellsched.claims.sql import schema
+
+        store = self.conf.claims.store
+        if store != 'sql':
+            raise exception.ConfigurationInvalid(
+                field='[claims] store',
+                problem=f'the store {store} has no schema', expected='sql')
+        return schema.SCHEMA, sql.database(self.conf, self.parts.databases)
+
+    def claims_are_shared(self) -> bool:
+        """Return whether other processes see the claim store."""
+        return Capability.SHARED in self.conductor_parts.claims.capabilities
+
+    def shared_claims(self) -> ClaimStore:
+        """Return the claim store, if other processes see it.
+
+        :raises cellsched.exception.ConfigurationInvalid: they do not
+        """
+        store = self.parts.claims
+        if Capability.SHARED not in store.capabilities:
+            raise exception.ConfigurationInvalid(
+                field='[claims] store',
+                problem=f'only one process sees the store '
+                        f'{self.conf.claims.store}',
+                expected='a store that other processes see')
+        return store
+
+    def copier(
+        self, target: 'Backend', target_name: str, batch: int
+    ) -> 'ClaimCopier':
+        """Return a copier of the claims of this deployment.
+
+        :param target: the deployment with the other claim store
+        :param target_name: the name of its configuration in errors
+        """
+        from cellsched.claims.copying import ClaimCopier
+
+        def store_of(backend: Backend, name: str) -> ClaimStore:
+            try:
+                store = backend.shared_claims()
+            except exception.ConfigurationInvalid as exc:
+                raise exception.ConfigurationInvalid(
+                    f'{name}: {exc.format_message()}') from exc
+            store.check()
+            return store
+
+        return ClaimCopier(store_of(self, 'the source'),
+                           store_of(target, target_name), batch)
+
+    def other(self, files: Sequence[str]) -> 'Backend':
+        """Return the deployment of other configuration files."""
+        return Backend([f'--config-file={file}' for file in files],
+                       self._kinds, self._sends, self._clock, self._stderr)
+
+    def durable_claims(self) -> ClaimStore:
+        """Return the claim store, if its claims outlive the process.
+
+        :raises cellsched.exception.ConfigurationInvalid: they do not
+        """
+        store, name = self.parts.claims, self.conf.claims.store
+        if Capability.DURABLE not in store.capabilities:
+            raise exception.ConfigurationInvalid(
+                field='[claims] store',
+                problem=f'the store {name} keeps claims only in its process',
+                expected='a durable store')
+        return store
 
     def context(self, project_id: str, user_id: str) -> RequestContext:
         """Return the context of an administrator.

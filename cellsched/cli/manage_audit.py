@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``cellsched-manage audit``: what must hold, checked and mended."""
+"""The audit of all databases: ``cellsched-manage audit``."""
 
 import argparse
-import math
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
 from cellsched.cli import progress
-from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.audit import findings
+    from cellsched.audit.findings import AuditReport
 
 #: Exit codes.
 FOUND = 1
@@ -22,27 +20,26 @@ _SETTLE_MAX_S = 3600
 
 
 class Audit(base.Lister):
-    """Check what must hold of every server, in all databases.
+    """Check the invariants of every server in all databases, and repair them.
 
-    Looks into the API database, all cells, cell0 and the claim store, for
-    what breaks an invariant: S1, no host gives more than it has; S2, each
-    server has one fate; S3, its mapping says where it is; S4, claims are
-    those of servers, of what these take; L1, somebody is at work on what has
-    not ended; S13, who failed is told why. What is wrong is looked at
-    again after --settle seconds, as it may have been on its way; what is
-    wrong both times is listed.
+    Reads the API database, all cells, cell0 and the claim store. The
+    invariants are S1, no host is over capacity; S2, each server is in one
+    place; S3, the mapping of a server names its cell; S4, each claim belongs
+    to a server and has its size; L1, a service works on each unfinished task;
+    S13, each failure has a reason. Violations are checked again after
+    --settle seconds, because a change may have been in progress; those found
+    both times are listed.
 
-    With --fix, what is safe to repair is repaired; the list says which. Two
-    servers of one id that both ran, for example, are left to a human, and
-    the list says what that one may do.
+    With --fix, the violations with a safe repair are repaired, and the list
+    names them. The others, such as two running servers with one id, need an
+    operator, and the list says what to do.
 
-    Claims of consumers that the API database does not know are of somebody
-    else, such as a Nova that only asks for hosts. They are counted, on
-    standard error, and left alone.
+    Claims of consumers that the API database does not know, such as those of
+    a Nova that only uses the scheduler, are counted on standard error and not
+    changed.
 
-    Ends with 0 if nothing is wrong, with 1 if something is wrong still, with
-    2 if all that was wrong is repaired, and with 3 if it could not be found
-    out.
+    Ends with 0 if there is no violation, with 1 if violations remain, with 2
+    if all violations are repaired, and with 3 after an error.
 
     Example::
 
@@ -50,34 +47,24 @@ class Audit(base.Lister):
     """
 
     kinds = (plugins.CLAIMS,)
-
     columns = ('Invariant', 'Kind', 'Of', 'Cell', 'Finding', 'Repair',
                'State')
     failure_code = FAILED
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--fix', action='store_true',
-                            help='repair what is safe to repair')
-        parser.add_argument(
-            '--settle', type=float, default=5.0, metavar='SECONDS',
-            help='look again after this time; 5 by default')
-        return parser
+    arguments = (
+        base.flag('--fix', 'make the repairs that are safe'),
+        base.argument('--settle', type=base.seconds(_SETTLE_MAX_S),
+                      default=5.0, metavar='SECONDS',
+                      help='check violations again after this time; by '
+                           'default 5'))
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        settle_s = parsed_args.settle
-        if not 0 <= settle_s <= _SETTLE_MAX_S or math.isnan(settle_s):
-            raise exception.InvalidField(
-                where='options', field='--settle',
-                expected=f'a number from 0 to {_SETTLE_MAX_S}, not '
-                         f'{settle_s}')
         auditor = self.app.backend.auditor()
         with progress.bar('auditing', auditor.size(),
                           self.app.stderr) as show:
-            report = auditor.run(settle_s, parsed_args.fix, show)
-        self._tell(report)
+            report = auditor.run(parsed_args.settle, parsed_args.fix, show)
+        self._warn(report)
         if report.left:
             self.exit_code = FOUND
         elif report.repaired:
@@ -89,18 +76,13 @@ class Audit(base.Lister):
                                  ('repaired', report.repaired))
             for each in found]
 
-    def _tell(self, report: 'findings.AuditReport') -> None:
-        from cellsched.claims import base as claims_base
-
-        claims = self.app.backend.conductor_parts.claims
-        if claims_base.Capability.SHARED in claims.capabilities:
-            if report.foreign:
-                self.app.warn(
-                    f'{report.foreign} consumers hold claims and are not '
-                    'known to the API database; they are left alone: '
-                    + ', '.join(report.examples)
-                    + (', …' if report.foreign > len(report.examples)
-                       else ''))
-            return
-        self.app.warn('the claim store is seen by one process only, so '
-                      'claims were not checked')
+    def _warn(self, report: 'AuditReport') -> None:
+        if not self.app.backend.claims_are_shared():
+            self.app.warn('the claims were not checked: only one process sees '
+                          'this claim store')
+        elif report.foreign:
+            more = ', …' if report.foreign > len(report.examples) else ''
+            self.app.warn(
+                f'{report.foreign} consumers hold claims and are not known '
+                'to the API database; they are not changed: '
+                f'{", ".join(report.examples)}{more}')

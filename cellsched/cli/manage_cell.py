@@ -2,59 +2,92 @@
 """Cells: ``cellsched-manage cell_v2 …``, as Nova's command of that name."""
 
 import argparse
+from collections.abc import Callable
 from typing import Any
-from typing import TYPE_CHECKING
 
+from cellsched.cli.app import App
 from cellsched.cli import base
 from cellsched import exception
 from cellsched import urls
-
-if TYPE_CHECKING:
-    from cellsched.cells.maintenance import CellMaintenance
-    from cellsched.cli import app
 
 #: Exit codes.
 NOTHING_NEW = 1
 DUPLICATE = 2
 
-IN_PS = 'URLs on a command line are seen by every user of the machine'
+#: Exit codes of ``update_cell``; 1 means that the cell does not exist.
+FAILED = 2
+DUPLICATE_URLS = 3
+BOTH = 4
+CELL0 = 5
+
+#: Exit codes of ``delete_cell``.
+IN_USE = {exception.CellInUse.HOSTS: 2, exception.CellInUse.SERVERS: 3,
+          exception.CellInUse.DELETED: 4}
+
+#: Exit codes of ``delete_host``.
+NO_HOST = 2
+OTHER_CELL = 3
+HAS_SERVERS = 4
+
+#: Exit codes of ``map_instances``.
+MORE = 1
+BAD_COUNT = 127
+NO_CELL = 255
+
+#: The largest number of servers of one run of ``map_instances``.
+_COUNT_MAX = 2 ** 31 - 1
+
+_HINTS = {
+    exception.CellInUse.HOSTS: 'cell_v2 delete_host unmaps one host, and '
+                               '--force unmaps all hosts',
+    exception.CellInUse.SERVERS: 'delete or move the servers first',
+    exception.CellInUse.DELETED: 'db archive_deleted_rows archives deleted '
+                                 'servers, and --force unmaps them',
+}
+
+_IN_PS = ('A URL on the command line is visible to every user of the machine; '
+          'one in a configuration file is not')
+
+_CELL_UUID = base.argument(
+    '--cell_uuid', metavar='UUID', required=True, help='uuid of the cell')
+
+_TRANSPORT = base.argument(
+    '--transport-url', metavar='URL',
+    help='URL of the broker of the cell; by default [DEFAULT] transport_url. '
+         f'{_IN_PS}')
 
 
 class MapCell0(base.Command):
-    """Map cell0, where servers go that could not be built.
+    """Map cell0, which has the servers whose builds failed.
 
-    It has a database and nothing else. Without ``--database_connection`` that
-    is the one beside ``[database] connection``, or where that is not set
-    beside ``[api_database] connection``, whose name has ``_cell0`` at its
-    end; of a SQLite file, before its extension. Where cell0 is mapped
-    already, nothing is changed. The database itself and its tables are made
-    by others: ``cellsched-manage db sync`` makes the tables.
+    cell0 has a database, and no broker or hosts. Without
+    ``--database_connection``, the name of its database is the name in
+    ``[database] connection``, or else in ``[api_database] connection``, with
+    ``_cell0`` added; in the name of a SQLite file, before the extension. If
+    cell0 is mapped, nothing changes. The command does not create the
+    database. ``cellsched-manage db sync`` creates the tables.
 
     Example::
 
         cellsched-manage --config-file api.conf cell_v2 map_cell0
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--database_connection', metavar='URL',
-            help=f'the database of cell0. {IN_PS}, those in configuration '
-                 'files are not')
-        return parser
+    arguments = (base.argument(
+        '--database_connection', metavar='URL',
+        help=f'URL of the database of cell0. {_IN_PS}'),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        map_cell0(self.app, parsed_args.database_connection)
+        _setup().map_cell0(self.app, parsed_args.database_connection)
 
 
 class CreateCell(base.Command):
-    """Map a cell: name the ways into it, its database and its broker.
+    """Map a cell: record the URLs of its database and its broker.
 
-    Without them on the command line, they are ``[database] connection`` and
-    ``[DEFAULT] transport_url`` of the configuration, so it is best run with
-    the configuration of the cell added. Ends with 1 if one is missing or is
-    no URL, and with 2 if another cell has one of them. The cell's tables are
-    made by ``cellsched-manage db sync``.
+    By default these are ``[database] connection`` and ``[DEFAULT]
+    transport_url``, so run the command with the configuration file of the
+    cell. Ends with 1 if a URL is missing or invalid, and with 2 if another
+    cell has one of the URLs. ``cellsched-manage db sync`` creates the tables
+    of the cell.
 
     Example::
 
@@ -63,54 +96,46 @@ class CreateCell(base.Command):
     """
 
     sends = True
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--name', metavar='NAME', help='its name')
-        parser.add_argument(
-            '--uuid', metavar='UUID',
-            help='its uuid, such as the one that it has in Nova; by default '
-                 'a new one')
-        parser.add_argument(
-            '--database_connection', metavar='URL',
-            help='its database; by default [database] connection. '
-                 f'{IN_PS}, those in configuration files are not')
-        parser.add_argument(
-            '--transport-url', metavar='URL',
-            help='its broker; by default [DEFAULT] transport_url. The same '
-                 'holds for this URL')
-        parser.add_argument('--verbose', action='store_true',
-                            help='print the uuid of the new cell alone')
-        parser.add_argument('--disabled', action='store_true',
-                            help='let it take no builds yet')
-        return parser
+    arguments = (
+        base.argument('--name', metavar='NAME', help='name of the cell'),
+        base.argument('--uuid', metavar='UUID',
+                      help='uuid of the cell, such as its uuid in Nova; by '
+                           'default a new one'),
+        base.argument('--database_connection', metavar='URL',
+                      help='URL of the database of the cell; by default '
+                           f'[database] connection. {_IN_PS}'),
+        base.argument('--transport-url', metavar='URL',
+                      help='URL of the broker of the cell; by default '
+                           '[DEFAULT] transport_url. The same holds for this '
+                           'URL'),
+        base.flag('--verbose', 'print only the uuid of the new cell'),
+        base.flag('--disabled', 'schedule no servers to the cell yet'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        args = parsed_args
-        check_name(args.name)
-        check_uuid('--uuid', args.uuid)
-        transport_url = args.transport_url or own_transport(self.app)
-        database_connection = args.database_connection or own_database(
-            self.app)
+        args, setup = parsed_args, _setup()
+        setup.check_name(args.name)
+        setup.check_uuid('--uuid', args.uuid)
+        transport_url = args.transport_url or _own_transport(self.app)
+        database_connection = (
+            args.database_connection or _own_database(self.app))
         try:
-            uuid = create_cell(
+            uuid = setup.create_cell(
                 self.app, args.name, transport_url, database_connection,
                 args.uuid, args.disabled)
         except exception.CellMappingExists as exc:
-            self.app.report(exc)
-            return DUPLICATE
-        warn_of_name(self.app, args.name)
-        named = f'{uuid}({args.name})' if args.name else uuid
-        self.app.say(uuid if args.verbose else f'Mapped cell {named}')
+            return _reported(self, exc, DUPLICATE)
+        setup.warn_of_name(self.app, args.name)
+        identity = f'{uuid}({args.name})' if args.name else uuid
+        self.app.say(uuid if args.verbose else f'Mapped cell {identity}')
         return 0
 
 
 class DiscoverHosts(base.Command):
     """Map the hosts of cells that are not mapped yet.
 
-    A scheduler maps new hosts by itself as soon as it sees them; this does it
-    now, and says what it found. Ends with 1 if, with ``--strict``, there was
-    no new host, and with 2 if a host is mapped to another cell.
+    By default a scheduler maps a new host as soon as it sees it; this command
+    maps hosts at once, and reports them. With ``--strict``, ends with 1 if
+    there is no new host. Ends with 2 if a host is mapped to another cell.
 
     Example::
 
@@ -118,45 +143,35 @@ class DiscoverHosts(base.Command):
             --verbose
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--cell_uuid', metavar='UUID',
-                            help='look in this cell only')
-        parser.add_argument('--verbose', action='store_true',
-                            help='say what is found')
-        parser.add_argument('--strict', action='store_true',
-                            help='end with 1 unless a host was mapped')
-        parser.add_argument(
-            '--by-service', action='store_true',
-            help='map hosts by their compute services, not by their compute '
-                 'nodes')
-        return parser
+    arguments = (
+        base.argument('--cell_uuid', metavar='UUID',
+                      help='uuid of the only cell to search'),
+        base.flag('--verbose', 'print each step'),
+        base.flag('--strict', 'end with 1 if no host was mapped'),
+        base.flag('--by-service', 'find hosts by their compute services, not '
+                  'by their compute nodes'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         args = parsed_args
-        check_schema(self.app)
+        _setup().check_schema(self.app)
+        show: Callable[[str], None] = (
+            self.app.say if args.verbose else lambda line: None)
         try:
             found = self.app.parts.discovery.discover(
-                args.cell_uuid, self._status if args.verbose else _be_quiet,
-                args.by_service)
+                args.cell_uuid, show, args.by_service)
         except exception.HostMappingExists as exc:
-            self.app.report(exc)
-            return DUPLICATE
-        # Where it is run every minute, nothing new is no news.
+            return _reported(self, exc, DUPLICATE)
+        # Where cron runs it every minute, an empty result is not reported.
         if found and not args.verbose:
             self.app.say(f'Mapped {len(found)} hosts')
         return NOTHING_NEW if args.strict and not found else 0
-
-    def _status(self, line: str) -> None:
-        self.app.say(line)
 
 
 class ListCells(base.Lister):
     """List the cells, by name.
 
-    Passwords in URLs are shown as ``****``, and with ``--verbose`` too: it is
-    taken as Nova's command takes it, and shows nothing more. Who needs a
-    password finds it in the configuration of the cell.
+    Passwords in URLs are shown as ``****``. ``--verbose`` is accepted as in
+    Nova and changes nothing. The configuration of a cell has its passwords.
 
     Example::
 
@@ -165,17 +180,13 @@ class ListCells(base.Lister):
 
     columns = ('Name', 'UUID', 'Transport URL', 'Database Connection',
                'Disabled')
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument('--verbose', action='store_true',
-                            help='shows nothing more; passwords are not shown')
-        return parser
+    arguments = (base.flag(
+        '--verbose', 'accepted for compatibility; passwords stay masked'),)
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        check_schema(self.app)
+        _setup().check_schema(self.app)
         cells = sorted(self.app.parts.cells.all(),
                        key=lambda cell: (cell.get('name') or '', cell.uuid))
         return self.columns, [
@@ -184,150 +195,313 @@ class ListCells(base.Lister):
             for cell in cells]
 
 
-def _be_quiet(line: str) -> None:
-    pass
+class UpdateCell(base.Command):
+    """Change the name or the URLs of a cell, or disable or enable it.
 
+    What is not given does not change. Nova's command takes the URLs that are
+    not given from the configuration; this command does so only with
+    ``--from-configuration``. So a cell can be renamed with any
+    configuration, and a new password does not appear in the list of
+    processes. Services use the change after at most ``[cells]
+    refresh_interval`` seconds.
 
-def map_cell0(app: 'app.App', url: str | None = None) -> None:
-    """Map cell0, and say so if it is mapped already.
+    Ends with 1 if the cell does not exist, with 2 if it could not be changed,
+    with 3 if another cell has one of the URLs, with 4 if both ``--enable``
+    and ``--disable`` are given, and with 5 for ``--disable`` of cell0.
 
-    :param url: its database; by default the one beside what is configured
+    Examples::
+
+        cellsched-manage --config-file api.conf cell_v2 update_cell \\
+            --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --disable
+        cellsched-manage --config-file api.conf --config-file cell1.conf \\
+            cell_v2 update_cell --from-configuration \\
+            --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
     """
-    url = url or _beside(app)
-    from cellsched import objects
 
-    mapping = objects.CellMapping(
-        uuid=objects.CELL0_UUID, name='cell0', transport_url='none:///',
-        database_connection=url, disabled=False)
-    try:
-        _create(app, mapping)
-        app.say('Mapped cell0')
-    except exception.CellMappingExists as exc:
-        app.parts.cells.refresh()
+    arguments = (
+        _CELL_UUID,
+        base.flag('--from-configuration', 'take the URLs that are not given '
+                  'from [DEFAULT] transport_url and [database] connection'),
+        base.argument('--name', metavar='NAME', help='new name of the cell'),
+        base.argument('--transport-url', metavar='URL',
+                      help=f'new URL of the broker. {_IN_PS}'),
+        base.argument('--database_connection', metavar='URL',
+                      help=f'new URL of the database. {_IN_PS}'),
+        base.flag('--disable', 'schedule no new servers to the cell'),
+        base.flag('--enable', 'schedule new servers to the cell again'))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        args, setup = parsed_args, _setup()
+        if args.enable and args.disable:
+            self.app.warn('--enable and --disable exclude each other')
+            return BOTH
+        setup.check_name(args.name)
+        values = self._values(args)
+        if not values:
+            raise base.invalid('update_cell', 'nothing to change',
+                               'a new value; see --help')
         try:
-            mapped = app.parts.cells.cell0().database_connection
-        except exception.CellMappingNotFound:
-            raise exc from None
-        app.say('Cell0 is already setup')
-        if mapped != url:
-            app.warn('warning: cell0 stays where it is, at '
-                     f'{urls.mask(mapped)}')
+            cell = setup.maintenance(self.app).update(args.cell_uuid, values)
+        except exception.CellMappingExists as exc:
+            return _reported(self, exc, DUPLICATE_URLS)
+        except exception.Cell0CannotBeDisabled as exc:
+            return _reported(self, exc, CELL0)
+        except exception.DatabaseError as exc:
+            return _reported(self, exc, FAILED)
+        setup.warn_of_name(self.app, args.name)
+        self.app.say(f'Changed {", ".join(sorted(values))} of cell '
+                     f'{cell.identity}')
+        return 0
+
+    def _values(self, args: argparse.Namespace) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        if args.name:
+            values['name'] = args.name
+        if args.transport_url:
+            values['transport_url'] = args.transport_url
+        elif args.from_configuration:
+            values['transport_url'] = _own_transport(self.app)
+        if args.database_connection:
+            values['database_connection'] = args.database_connection
+        elif args.from_configuration:
+            values['database_connection'] = _own_database(self.app)
+        if args.enable or args.disable:
+            values['disabled'] = args.disable
+        return values
 
 
-def own_transport(app: 'app.App') -> str:
-    """Return the broker that the configuration names, and say so."""
+class DeleteCell(base.Command):
+    """Unmap a cell that has no servers.
+
+    The database of the cell does not change. Ends with 1 if the cell does not
+    exist, with 2 if hosts are mapped to it, with 3 if servers are in it, and
+    with 4 if deleted servers are mapped to it. ``--force`` unmaps hosts and
+    deleted servers too; the hosts are discovered again if the cell is mapped
+    again.
+
+    Example::
+
+        cellsched-manage --config-file api.conf cell_v2 delete_cell \\
+            --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+    arguments = (
+        _CELL_UUID,
+        base.flag('--force', 'unmap hosts and deleted servers too'))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        args = parsed_args
+        try:
+            hosts = _setup().maintenance(self.app).delete(
+                args.cell_uuid, args.force)
+        except exception.CellInUse as exc:
+            self.app.warn(
+                f'{exc.format_message().rstrip(".")}; {_HINTS[exc.by]}')
+            return IN_USE[exc.by]
+        self.app.say(f'Unmapped cell {args.cell_uuid} and {len(hosts)} hosts')
+        return 0
+
+
+class ListMappedHosts(base.Lister):
+    """List the mapped hosts, by name.
+
+    Example::
+
+        cellsched-manage --config-file api.conf cell_v2 list_hosts -f json
+    """
+
+    columns = ('Cell Name', 'Cell UUID', 'Hostname')
+    arguments = (base.argument('--cell_uuid', metavar='UUID',
+                               help='list only hosts of this cell'),)
+
+    def take_action(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        return self.columns, [
+            (cell.get('name') or '', cell.uuid, host) for cell, host in
+            _setup().maintenance(self.app).list_hosts(parsed_args.cell_uuid)]
+
+
+class DeleteHost(base.Command):
+    """Unmap a host that has no servers.
+
+    ``discover_hosts`` maps the host again, and so does its agent when it
+    starts, so stop the agent first. Ends with 1 if the cell does not exist,
+    with 2 if the host is not mapped, with 3 if it is mapped to another cell,
+    and with 4 if it has servers.
+
+    Example::
+
+        cellsched-manage --config-file api.conf cell_v2 delete_host \\
+            --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e --host host1
+    """
+
+    arguments = (
+        _CELL_UUID,
+        base.argument('--host', metavar='HOST', required=True,
+                      help='name of the host'))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        args = parsed_args
+        try:
+            _setup().maintenance(self.app).delete_host(
+                args.cell_uuid, args.host)
+        except exception.HostMappingNotFound as exc:
+            return _reported(self, exc, NO_HOST)
+        except exception.HostMappingExists as exc:
+            return _reported(self, exc, OTHER_CELL)
+        except exception.HostInUse as exc:
+            return _reported(self, exc, HAS_SERVERS)
+        self.app.say(f'Unmapped host {args.host}')
+        return 0
+
+
+class MapInstances(base.Command):
+    """Map the servers of a cell that have no mapping.
+
+    Servers are mapped the oldest first, deleted servers included. Servers
+    with a mapping are skipped, so an interrupted run can be repeated.
+    ``--reset`` is accepted as in Nova and changes nothing. Ends with 0 if all
+    servers are mapped, with 1 if there are more, with 127 if ``--max-count``
+    is invalid, and with 255 if the cell does not exist.
+
+    Example::
+
+        cellsched-manage --config-file api.conf cell_v2 map_instances \\
+            --cell_uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+    failure_code = NO_CELL
+    arguments = (
+        _CELL_UUID,
+        base.argument('--max-count', metavar='COUNT',
+                      help='map at most this many servers; by default all'),
+        base.flag('--reset', 'accepted for compatibility; each run starts '
+                  'from the beginning'))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        most, text = None, parsed_args.max_count
+        if text is not None:
+            try:
+                most = base.whole(1, _COUNT_MAX)(text)
+            except argparse.ArgumentTypeError as exc:
+                self.app.warn(f'--max-count: {exc}')
+                return BAD_COUNT
+        more = _setup().map_instances(self.app, parsed_args.cell_uuid, most)
+        return MORE if more else 0
+
+
+class VerifyInstance(base.Command):
+    """Show whether a server is in the cell that it is mapped to.
+
+    Ends with 0 if it is, with 1 if it is not mapped, with 2 if it has no cell
+    yet, with 3 if it is deleted in the cell, and with 4 if the cell does not
+    have it.
+
+    Example::
+
+        cellsched-manage --config-file api.conf cell_v2 verify_instance \\
+            --uuid 4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e
+    """
+
+    arguments = (
+        base.argument('--uuid', metavar='UUID', required=True,
+                      help='uuid of the server'),
+        base.flag('--quiet', 'print nothing; only the exit code tells'))
+
+    #: What is printed, by exit code.
+    _TEXTS = ('is in the cell that it is mapped to', 'is not mapped',
+              'has no cell yet', 'is deleted in its cell',
+              'is not in the cell that it is mapped to')
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        code = int(_setup().mapper(self.app).verify(parsed_args.uuid))
+        if not parsed_args.quiet:
+            self.app.say(f'Instance {parsed_args.uuid} {self._TEXTS[code]}')
+        return code
+
+
+class MapCellAndHosts(base.Command):
+    """Map the cell of ``[database] connection``, and its hosts.
+
+    If some of its hosts are mapped, the other hosts are mapped to the same
+    cell. Ends with 1 if the transport URL is missing or invalid.
+
+    Example::
+
+        cellsched-manage --config-file api.conf --config-file cell1.conf \\
+            cell_v2 map_cell_and_hosts --name cell1 --verbose
+    """
+
+    sends = True
+    arguments = (
+        base.argument('--name', metavar='NAME', help='name of the cell'),
+        _TRANSPORT,
+        base.flag('--verbose', 'print the uuid of the cell'))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        args, setup = parsed_args, _setup()
+        setup.check_name(args.name)
+        uuid = setup.map_cell_and_hosts(
+            self.app, args.transport_url, args.name)
+        if uuid and args.verbose:
+            self.app.say(uuid)
+        return 0
+
+
+class SimpleCellSetup(base.Command):
+    """Set up a deployment with one cell, that of ``[database] connection``.
+
+    Does what ``map_cell0``, ``db sync`` for cell0, ``map_cell_and_hosts`` and
+    ``map_instances`` do, in this order. Ends with 1 if the transport URL is
+    missing, or the cell has no hosts.
+
+    Example::
+
+        cellsched-manage --config-file api.conf --config-file cell1.conf \\
+            cell_v2 simple_cell_setup
+    """
+
+    sends = True
+    arguments = (_TRANSPORT,)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        setup = _setup()
+        setup.map_cell0(self.app)
+        setup.sync_cell0(self.app)
+        uuid = setup.map_cell_and_hosts(self.app, parsed_args.transport_url)
+        if not uuid:
+            return 1
+        return MORE if setup.map_instances(self.app, uuid) else 0
+
+
+def _setup() -> Any:
+    # The help of all commands imports this module, and would import the
+    # database.
+    from cellsched.cli import cell_setup
+
+    return cell_setup
+
+
+def _own_transport(app: App) -> str:
+    """Return the configured URL of the broker, and report its use."""
     url = app.parts.transports.own_url()
     app.say('--transport-url was not given; using [DEFAULT] transport_url of '
             'the configuration')
     return url
 
 
-def own_database(app: 'app.App') -> str:
-    """Return the cell database that the configuration names, and say so."""
+def _own_database(app: App) -> str:
+    """Return the configured URL of the cell database, and report its use."""
     url = app.parts.cell_database.url
     app.say('--database_connection was not given; using [database] connection '
             'of the configuration')
     return url
 
 
-def create_cell(
-    app: 'app.App', name: str | None, transport_url: str,
-    database_connection: str, uuid: str | None = None, disabled: bool = False,
-) -> str:
-    """Map a cell; return its uuid.
-
-    :raises cellsched.exception.CellMappingExists: another cell has one of its
-        URLs, or its uuid
-    """
-    from oslo_utils import uuidutils
-
-    from cellsched import objects
-
-    mapping = objects.CellMapping(
-        uuid=uuid or uuidutils.generate_uuid(), name=name or None,
-        transport_url=transport_url, database_connection=database_connection,
-        disabled=disabled)
-    _create(app, mapping)
-    return str(mapping.uuid)
-
-
-def _beside(app: 'app.App') -> str:
-    url = app.conf.database.connection or app.parts.database.url
-    app.parts.databases.get(url, 'cell')
-    from cellsched.db.api import cell_mappings
-
-    return cell_mappings.beside(url, '_cell0')
-
-
-def check_name(name: str | None) -> None:
-    """Make sure that a cell can have a name.
-
-    :raises cellsched.exception.InvalidField: it cannot
-    """
-    if name:
-        from cellsched.api import validation
-
-        validation.check_text('options', '--name', name)
-
-
-def warn_of_name(app: 'app.App', name: str | None) -> None:
-    """Say so if several cells have a name now."""
-    cells = [cell for cell in app.parts.cells.all()
-             if name and cell.get('name') == name]
-    if len(cells) > 1:
-        app.warn(f'warning: {len(cells)} cells are called {name}; commands '
-                 'that are given the name of a cell want its uuid then')
-
-
-def check_uuid(option: str, uuid: str | None) -> None:
-    """Make sure that a value is a uuid, as it is written usually.
-
-    :raises cellsched.exception.InvalidField: it is not
-    """
-    if uuid is None:
-        return
-    from oslo_utils import uuidutils
-
-    if not uuidutils.is_uuid_like(uuid) or uuid != uuid.lower() or (
-            len(uuid) != 36):
-        raise exception.InvalidField(
-            where='options', field=option,
-            expected='a uuid such as '
-                     f'4b0f1d0c-93a5-4e7d-9a13-5a7a2a2bba0e, not {uuid!a:.60}')
-
-
-def maintenance_of(app: 'app.App') -> 'CellMaintenance':
-    """Return what changes the mappings of the configured deployment."""
-    from cellsched.cells import maintenance
-
-    parts = app.parts
-    return maintenance.CellMaintenance(
-        parts.database, parts.cells, parts.targets, parts.clock)
-
-
-def check_schema(app: 'app.App') -> None:
-    database = app.parts.database
-    from cellsched.db import api
-
-    api.SCHEMA.check(database)
-
-
-def _has_schema(app: 'app.App') -> bool:
-    """Return whether there are tables, of whatever version.
-
-    Those of an older one are upgraded only when cell0 is mapped.
-    """
-    database = app.parts.database
-    from cellsched.db import api
-
-    return api.SCHEMA.version(database) is not None
-
-
-def _create(app: 'app.App', mapping: Any) -> None:
-    """Add a mapping.
-
-    :raises cellsched.exception.CellMappingExists: there is one like it
-    """
-    if not mapping.is_cell0() or not _has_schema(app):
-        check_schema(app)
-    maintenance_of(app).create(mapping)
+def _reported(
+    command: base.Command, exc: exception.CellschedException, code: int
+) -> int:
+    """Report an error; return the exit code."""
+    command.app.report(exc)
+    return code

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moving claims to another store: ``cellsched-manage claims copy``."""
+"""The copy of claims to another store: ``cellsched-manage claims copy``."""
 
 import argparse
 from collections.abc import Callable
@@ -11,44 +11,43 @@ import itertools
 from typing import TYPE_CHECKING
 from typing import TypeVar
 
-from cellsched.cli.app import App
 from cellsched.cli import base
 from cellsched.cli import progress
 from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.claims import base as claims_base
-    from cellsched.claims import comparison
-    from cellsched.claims import copying
-    from cellsched.wiring import command as assembly
+    from cellsched.claims.comparison import Looked
+    from cellsched.claims.comparison import StoreDifference
+    from cellsched.claims.copying import Copied
 
-_Done = TypeVar('_Done')
+_Result = TypeVar('_Result')
 
-#: Differences that are told one by one.
-_TOLD_MAX = 100
+#: Differences that are shown.
+_SHOWN_MAX = 100
 
-#: Services that an error names.
-_NAMED_MAX = 3
+#: Names that an error has.
+_NAMES_MAX = 3
 
 
 class CopyClaims(base.ReportCommand):
     """Copy all claims and inventories to another claim store.
 
-    The source is the store of this configuration; the target is that of
-    --to-config-file, a configuration whose [claims] names another one. It
-    must have its tables, and be empty or have a part of the same copy. All
-    services must be stopped, in all cells, until they are started with the
-    configuration of the target: what is claimed meanwhile is not copied, or
-    not known to be held. So nothing is done while a compute service is up,
-    unless --force is given.
+    The source is the store of this configuration. The target is the store of
+    --to-config-file, a configuration with another [claims] group. The target
+    must have its tables, and be empty or have a part of the same copy.
 
-    At the end all of both stores is read again and compared; what is not
-    the same is listed. A copy that was killed is done again, and goes on.
-    The source stays as it is.
+    Stop all services in all cells before the copy, and start them with the
+    configuration of the target after it. A claim made during the copy is
+    lost. So the command is refused while a compute service is up, unless
+    --force is given.
 
-    Ends with 0 if both stores say the same, and with 1 if they do not, or
-    if nothing was copied.
+    At the end both stores are read again and compared, and the differences
+    are listed. An interrupted copy can be repeated, and continues. The source
+    does not change.
+
+    Ends with 0 if both stores are equal, and with 1 if they differ or nothing
+    was copied.
 
     Examples::
 
@@ -58,32 +57,23 @@ class CopyClaims(base.ReportCommand):
     """
 
     kinds = (plugins.CLAIMS,)
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--to-config-file', action='append', required=True,
-            metavar='FILE',
-            help='a configuration file of the target; of several, the later '
-                 'ones override the earlier')
-        parser.add_argument(
-            '--batch', type=int, default=500, metavar='CONSUMERS',
-            help='how many consumers to copy at a time; by default 500')
-        parser.add_argument(
-            '--force', action='store_true',
-            help='do not ask the cells whether services are up')
-        return parser
+    arguments = (
+        base.argument('--to-config-file', action='append', required=True,
+                      metavar='FILE',
+                      help='a configuration file of the target; may be '
+                           'repeated, and a later file overrides an earlier '
+                           'one'),
+        base.argument('--batch', type=base.whole(), default=500,
+                      metavar='CONSUMERS',
+                      help='the number of consumers to copy at a time; by '
+                           'default 500'),
+        base.flag('--force', 'do not check whether services are up'))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        args = parsed_args
-        parts = self.app.parts
-        with contextlib.closing(_target_parts(
-                self.app, args.to_config_file)) as others:
-            from cellsched.claims import copying
-
-            source = _store(parts, 'the source')
-            target = _store(others, ', '.join(args.to_config_file))
-            copier = copying.ClaimCopier(source, target, args.batch)
+        args, backend = parsed_args, self.app.backend
+        with contextlib.closing(backend.other(args.to_config_file)) as target:
+            copier = backend.copier(
+                target, ', '.join(args.to_config_file), args.batch)
             if not args.force:
                 self._check_services()
             size = copier.size()
@@ -92,114 +82,73 @@ class CopyClaims(base.ReportCommand):
             found, more = self._during(
                 'comparing', size,
                 lambda looked: _first(copier.compare(looked)))
-        self._tell(args.format, copied, found, more)
+        self._report(args.format, copied, found, more)
         return 1 if found else 0
 
     def _check_services(self) -> None:
-        """Make sure that no compute service has reported lately."""
+        """Make sure that no compute service is up."""
         if not self.app.conf.api_database.connection:
             raise exception.ConfigurationInvalid(
                 field='[api_database] connection',
-                expected='where all cells are found, to ask whether their '
-                         'services are up; --force does not ask')
-        from cellsched.api import services
-        from cellsched import context
-
-        page = self.app.api.services.list(context.admin())
-        up = [each.host for each in page.services
-              if each.state == services.UP]
+                problem='it is unset, so the services of cells cannot be '
+                        'checked',
+                expected='the URL of the API database, or --force')
+        context = self.app.backend.context('admin', 'admin')
+        page = self.app.api.services.list(context)
+        up = [each.host for each in page.services if each.state == 'up']
         if page.down_cells:
             raise exception.ClaimsNotCopied(
-                reason=f'cell {_some(page.down_cells)} did not answer whether '
-                       'its services are up; --force does not ask')
+                reason=f'cell {_some(page.down_cells)} did not answer, so its '
+                       'services may be up; --force skips the check')
         if up:
             raise exception.ClaimsNotCopied(
                 reason=f'compute services are up, of host {_some(up)}; stop '
-                       'all services and wait until these count as down, or '
-                       'give --force')
+                       'all services and wait until they count as down, or '
+                       'use --force')
 
     def _during(
-        self, what: str, size: int,
-        work: 'Callable[[comparison.Looked], _Done]',
-    ) -> '_Done':
-        """Do something while its progress is shown; return what it does."""
+        self, what: str, size: int, work: 'Callable[[Looked], _Result]'
+    ) -> '_Result':
+        """Run a function that counts its progress; return its result."""
         with progress.bar(
                 what, size, self.app.stderr, self.app.clock) as show:
             return work(_counting(show))
 
-    def _tell(
-        self, form: str, copied: 'copying.Copied',
-        found: 'Sequence[comparison.StoreDifference]', more: int,
+    def _report(
+        self, form: str, copied: 'Copied', found: 'Sequence[StoreDifference]',
+        more: int,
     ) -> None:
-        said = (f'Copied {copied.providers} providers and the '
-                f'{copied.claims} claims of {copied.consumers} consumers, '
-                f'{copied.new} of them new')
         self.show(form, {
             'action': 'copied', 'kind': 'claims',
             **dataclasses.asdict(copied), 'verified': not found,
             'differences': [dataclasses.asdict(each) for each in found],
             'more_differences': more,
-        }, [said,
+        }, [f'Copied {copied.providers} providers and the {copied.claims} '
+            f'claims of {copied.consumers} consumers, {copied.new} of them '
+            'new',
             *(f'Differs: {each.kind} {each.name}: {each.text}'
               for each in found),
-            *(['Verified: both stores say the same'] if not found else [])])
+            *(['Verified: both stores are equal'] if not found else [])])
         if copied.memberships_left:
             self.app.warn(
                 f'warning: {copied.memberships_left} consumers are in server '
-                'groups with hard policies, which the target does not keep')
+                'groups with hard policies, which the target does not enforce')
         if found:
             self.app.warn(
-                f'{len(found) + more} providers and consumers are not the '
-                'same in both stores; do not use the target')
-
-
-def _target_parts(
-    app: App, files: Sequence[str]
-) -> 'assembly.CommandParts':
-    """Return the parts of another configuration; to be closed."""
-    from cellsched.conf import database
-    from cellsched.conf import loader
-    from cellsched.wiring import command as assembly
-
-    conf = loader.load(files=list(files), dirs=[], kinds=(plugins.CLAIMS,),
-                       messages=False)
-    database.be_impatient(conf)
-    return assembly.CommandParts(conf, app.clock)
-
-
-def _store(
-    parts: 'assembly.CommandParts', where: str
-) -> 'claims_base.ClaimStore':
-    """Return a store that is there, and that other processes see.
-
-    :param where: what errors call its configuration
-    """
-    from cellsched.claims import base as claims_base
-
-    try:
-        store = parts.claims
-        if claims_base.Capability.SHARED not in store.capabilities:
-            raise exception.ConfigurationInvalid(
-                field='[claims] store',
-                expected='one that other processes see, not '
-                         f'{parts.conf.claims.store}')
-    except exception.ConfigurationInvalid as exc:
-        raise exception.ConfigurationInvalid(
-            f'{where}: {exc.format_message()}') from exc
-    store.check()
-    return store
+                f'{len(found) + more} providers and consumers differ; do not '
+                'use the target')
 
 
 def _first(
-    found: 'Iterable[comparison.StoreDifference]'
-) -> 'tuple[list[comparison.StoreDifference], int]':
-    """Return the first differences, and how many more there are."""
+    found: 'Iterable[StoreDifference]'
+) -> 'tuple[list[StoreDifference], int]':
+    """Return the first differences, and the number of further ones."""
     each = iter(found)
-    return list(itertools.islice(each, _TOLD_MAX)), sum(1 for _ in each)
+    return list(itertools.islice(each, _SHOWN_MAX)), sum(1 for _ in each)
 
 
-def _counting(show: progress.Progress) -> 'comparison.Looked':
-    """Return what adds up how far it is."""
+def _counting(show: progress.Progress) -> 'Looked':
+    """Return a function that adds to the progress."""
     done = 0
 
     def looked(more: int) -> None:
@@ -210,7 +159,7 @@ def _counting(show: progress.Progress) -> 'comparison.Looked':
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return a few names, and how many more there are."""
-    more = len(names) - _NAMED_MAX
-    return ', '.join(names[:_NAMED_MAX]) + (
+    """Return the first names, and the number of further ones."""
+    more = len(names) - _NAMES_MAX
+    return ', '.join(names[:_NAMES_MAX]) + (
         f' and {more} more' if more > 0 else '')

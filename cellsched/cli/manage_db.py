@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas: ``cellsched-manage api_db|db|claims_db sync|version``."""
+"""Databases: ``cellsched-manage api_db|db|claims_db …``.
+
+``sync`` and ``version`` are about schemas; ``db archive_deleted_rows`` and
+``db purge`` are about deleted rows.
+"""
 
 import argparse
+import collections
+import datetime
+from typing import ClassVar
 from typing import TYPE_CHECKING
 
 from cellsched.cli import base
@@ -10,25 +17,45 @@ from cellsched import exception
 from cellsched import plugins
 
 if TYPE_CHECKING:
-    from cellsched.cli import app
+    from cellsched.archive.archiver import Archiver
+    from cellsched.archive.archiver import ArchiveReport
     from cellsched.db.schema import Schema
-    from cellsched.db import session
+    from cellsched.db.session import Database
+    from cellsched import objects
 
-    Target = tuple[Schema, session.Database]
+    Target = tuple[Schema, Database]
+
+#: Exit codes of ``archive_deleted_rows``.
+ARCHIVED = 1
+BAD_MAX_ROWS = 2
+NO_API_DATABASE = 3
+BAD_DATE = 4
+
+#: Exit codes of ``purge``.
+NO_SELECTOR = 1
+BAD_PURGE_DATE = 2
+NOTHING_PURGED = 3
+NO_API_DATABASE_TO_PURGE = 4
+
+#: Exit code of both: an error, such as a cell that does not answer.
+FAILED = 5
+
+_MAX_ROWS = 2 ** 31 - 1
+_SECONDS_MAX = 24 * 3600 * 365
+
+_DATE_HELP = ('in ISO 8601, such as 2026-01-31 or 2026-01-31T18:00+01:00; in '
+              'UTC unless it has another time zone')
 
 
 class _Sync(base.Command):
-    """Base of the commands that bring a schema up to date."""
+    """Base of the commands that upgrade a schema."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            'version', metavar='VERSION', nargs='?', default='head',
-            help='the version to go to; by default the newest')
-        return parser
+    arguments: ClassVar[base.Arguments] = (base.argument(
+        'version', metavar='VERSION', nargs='?', default='head',
+        help='the version to upgrade to; by default the newest'),)
 
     def sync(self, target: 'Target', name: str, version: str) -> None:
-        """Bring a database to a version, and say which it has then."""
+        """Upgrade a database, and print its version."""
         schema, database = target
         schema.sync(database, version)
         self.app.say(f'{name}: schema version {schema.version(database)}')
@@ -43,11 +70,11 @@ class _Version(base.Command):
 
 
 class SyncAPI(_Sync):
-    """Bring the schema of the API database up to date.
+    """Upgrade the schema of the API database.
 
-    The database is that of ``[api_database] connection``; it must exist, and
-    may be empty. It goes before the databases of cells. One that is in use
-    must have cell0 mapped: see ``cellsched-manage cell_v2 map_cell0``.
+    The database is that of ``[api_database] connection``. It must exist, and
+    may be empty. Upgrade it before the databases of cells. If it is in use,
+    cell0 must be mapped; see ``cellsched-manage cell_v2 map_cell0``.
 
     Example::
 
@@ -55,11 +82,12 @@ class SyncAPI(_Sync):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.sync(_api(self.app), 'API database', parsed_args.version)
+        self.sync(self.app.backend.api_schema(), 'API database',
+                  parsed_args.version)
 
 
 class APIVersion(_Version):
-    """Show the version of the API database's schema.
+    """Show the schema version of the API database.
 
     Example::
 
@@ -67,18 +95,18 @@ class APIVersion(_Version):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.show(_api(self.app))
+        self.show(self.app.backend.api_schema())
 
 
 class SyncCell(_Sync):
-    """Bring the schemas of cell0 and of this cell up to date.
+    """Upgrade the schemas of cell0 and of this cell.
 
-    cell0 is found by its mapping, where an ``[api_database] connection`` is
-    configured. This cell's database is that of ``[database] connection``;
-    above the cells there may be none. Other cells are not looked at: run this
-    once with the configuration of each, or with ``--all-cells``, which takes
-    all that are mapped; where one fails it goes on with the others, and ends
-    with 1. Databases must exist, and may be empty.
+    cell0 is found by its mapping, if ``[api_database] connection`` is
+    configured. The database of this cell is that of ``[database]
+    connection``, which may be unset above the cells. Run the command once
+    with the configuration of each cell, or with ``--all-cells``, which
+    upgrades all mapped cells; if one fails, the others are upgraded and the
+    command ends with 1. The databases must exist, and may be empty.
 
     Examples::
 
@@ -86,20 +114,17 @@ class SyncCell(_Sync):
         cellsched-manage --config-file api.conf db sync --all-cells
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        which = parser.add_mutually_exclusive_group()
-        which.add_argument('--local_cell', action='store_true',
-                           help='leave cell0 out')
-        which.add_argument('--all-cells', action='store_true',
-                           help='bring every cell that is mapped up to date')
-        return parser
+    arguments = (
+        *_Sync.arguments,
+        base.exclusive(
+            base.flag('--local_cell', 'do not upgrade cell0'),
+            base.flag('--all-cells', 'upgrade all mapped cells')))
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         if parsed_args.all_cells:
             return self._sync_all(parsed_args.version)
         conf, version = self.app.conf, parsed_args.version
-        own = _cell(self.app) if conf.database.connection else None
+        own = self._own() if conf.database.connection else None
         done = False
         if conf.api_database.connection and not parsed_args.local_cell:
             try:
@@ -109,15 +134,18 @@ class SyncCell(_Sync):
             except exception.CellschedException as exc:
                 self.app.report(exc)
                 self.app.warn(
-                    'cell0 cannot be reached, so nothing was done. Its '
+                    'cell0 cannot be reached, so no schema was upgraded. Its '
                     'database must exist, the API database needs '
                     'cellsched-manage api_db sync, and cellsched-manage '
-                    'cell_v2 map_cell0 says where cell0 is. --local_cell '
-                    'leaves it out.')
+                    'cell_v2 map_cell0 maps cell0. --local_cell skips cell0.')
                 return 1
         if own is not None or not done:
-            self.sync(own or _cell(self.app), 'cell database', version)
+            self.sync(own or self._own(), 'cell database', version)
         return 0
+
+    def _own(self) -> 'Target':
+        database = self.app.parts.cell_database
+        return self.app.backend.cell_schema, database
 
     def _sync_all(self, version: str) -> int:
         parts = self.app.parts
@@ -129,10 +157,11 @@ class SyncCell(_Sync):
                 show(done)
                 try:
                     self.sync(
-                        (_cell_schema(), parts.targets.database(cell)),
+                        (self.app.backend.cell_schema,
+                         parts.targets.database(cell)),
                         name if cell.is_cell0() else f'cell {name}', version)
                 except exception.InvalidField:
-                    # There is no such version, in no cell.
+                    # The version does not exist, so no cell can have it.
                     raise
                 except exception.CellschedException as exc:
                     self.app.report(exc)
@@ -149,16 +178,16 @@ class SyncCell(_Sync):
             cell0 = parts.cells.cell0()
         except exception.CellMappingNotFound:
             self.app.warn(
-                'warning: cell0 is not mapped, so its schema is left alone; '
+                'warning: cell0 is not mapped, so its schema is not upgraded; '
                 'see cellsched-manage cell_v2 map_cell0')
             return False
-        self.sync((_cell_schema(), parts.targets.database(cell0)), 'cell0',
-                  version)
+        self.sync((self.app.backend.cell_schema,
+                   parts.targets.database(cell0)), 'cell0', version)
         return True
 
 
 class CellVersion(_Version):
-    """Show the version of this cell's schema.
+    """Show the schema version of this cell.
 
     The database is that of ``[database] connection``.
 
@@ -168,15 +197,16 @@ class CellVersion(_Version):
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.show(_cell(self.app))
+        database = self.app.parts.cell_database
+        self.show((self.app.backend.cell_schema, database))
 
 
 class SyncClaims(_Sync):
-    """Bring the schema of the claim store up to date.
+    """Upgrade the schema of the claim store.
 
     The database is that of ``[claims] connection``, or else of
-    ``[api_database] connection``; it must exist, and may be empty. A store
-    that is not ``sql`` makes what it needs, and has no other version.
+    ``[api_database] connection``. It must exist, and may be empty. A store
+    other than ``sql`` creates what it needs, and has only one version.
 
     Example::
 
@@ -186,31 +216,23 @@ class SyncClaims(_Sync):
     kinds = (plugins.CLAIMS,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        if self.app.conf.claims.store == 'sql':
-            self.sync(_claims(self.app), 'claims database',
-                      parsed_args.version)
-        else:
-            self._sync_other(parsed_args.version)
-
-    def _sync_other(self, version: str) -> None:
-        store, name = self.app.parts.claims, self.app.conf.claims.store
-        from cellsched.claims import base as claims_base
-
-        if claims_base.Capability.DURABLE not in store.capabilities:
-            raise exception.ConfigurationInvalid(
-                field='[claims] store',
-                expected=f'one that keeps its claims; {name} forgets them '
-                         'with its process')
+        name, version = self.app.conf.claims.store, parsed_args.version
+        if name == 'sql':
+            self.sync(self.app.backend.claims_schema(), 'claims database',
+                      version)
+            return
+        store = self.app.backend.durable_claims()
         if version != 'head':
             raise exception.InvalidField(
                 where='claims_db sync', field='VERSION',
+                problem=f'unknown version {version!a:.60}',
                 expected=f'head: the store {name} has one version')
         store.sync()
         self.app.say(f'claim store {name}: ready')
 
 
 class ClaimsVersion(_Version):
-    """Show the version of the claim store's schema.
+    """Show the schema version of the claim store.
 
     Example::
 
@@ -220,34 +242,211 @@ class ClaimsVersion(_Version):
     kinds = (plugins.CLAIMS,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.show(_claims(self.app))
+        self.show(self.app.backend.claims_schema())
 
 
-def _api(app: 'app.App') -> 'Target':
-    database = app.parts.database
-    from cellsched.db import api
+class _Refused(Exception):
+    """The command is refused; carries the exit code."""
 
-    return api.SCHEMA, database
-
-
-def _cell(app: 'app.App') -> 'Target':
-    return _cell_schema(), app.parts.cell_database
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
 
 
-def _cell_schema() -> 'Schema':
-    from cellsched.db import cell
+class _Archiving(base.Command):
+    """Base of the commands on deleted rows."""
 
-    return cell.SCHEMA
+    kinds = (plugins.CLAIMS,)
+    failure_code = FAILED
+    arguments: ClassVar[base.Arguments] = (
+        base.flag('--all-cells', 'work on all cells and cell0, not only on '
+                  'the cell of [database] connection'),
+        base.flag('--verbose', 'print the number of rows of each table'))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        try:
+            return self.act(parsed_args)
+        except _Refused as exc:
+            return exc.code
+
+    def act(self, args: argparse.Namespace) -> int:
+        """Run the command; return the exit code."""
+        raise NotImplementedError
+
+    def refuse(self, code: int, text: str) -> _Refused:
+        """Print why the command is refused; return the error to raise."""
+        self.app.warn(text)
+        return _Refused(code)
+
+    def date(self, text: str | None, code: int) -> datetime.datetime | None:
+        """Return a date of the command line in UTC, without a time zone."""
+        if text is None:
+            return None
+        try:
+            date = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            raise self.refuse(
+                code, f'--before: {text!a:.60} is not a date; expected a date '
+                      f'{_DATE_HELP}') from None
+        if date.tzinfo is None:
+            return date
+        return date.astimezone(datetime.UTC).replace(tzinfo=None)
+
+    def archiver(self, code: int) -> 'Archiver':
+        """Return the archiver, if an API database is configured."""
+        if not self.app.conf.api_database.connection:
+            raise self.refuse(
+                code, 'Configuration: [api_database] connection: it is unset; '
+                      'deleted servers are removed from the API database too')
+        return self.app.backend.archiver()
+
+    def cells(
+        self, archiver: 'Archiver', everything: bool
+    ) -> 'list[objects.CellMapping]':
+        """Return the cells to work on."""
+        return archiver.cells(
+            None if everything else self.app.parts.cell_database.url)
+
+    def show(self, verbose: bool, report: 'ArchiveReport') -> None:
+        """Print the numbers of rows, and the cells that failed."""
+        if verbose:
+            for (cell, table), rows in sorted(report.rows.items()):
+                self.app.say(f'{cell}: {table}: {rows} rows')
+            if report.kept:
+                self.app.say(f'{len(report.kept)} deleted servers are not '
+                             'archived: they have claims or a build request')
+        for cell, reason in sorted(report.failed.items()):
+            self.app.warn(f'cell {cell} was skipped: {reason}')
 
 
-def _claims(app: 'app.App') -> 'Target':
-    parts = app.parts
-    from cellsched.claims import sql
-    from cellsched.claims.sql import schema
+class ArchiveDeletedRows(_Archiving):
+    """Move deleted rows of cells to shadow tables.
 
-    store = app.conf.claims.store
-    if store != 'sql':
-        raise exception.ConfigurationInvalid(
-            field='[claims] store',
-            expected=f'sql, which has a schema; {store} has none')
-    return schema.SCHEMA, sql.database(app.conf, parts.databases)
+    A deleted server is archived with all rows that belong to it, and its
+    mapping, its request specification and its memberships in server groups
+    are removed from the API database. A server is not archived while it has
+    claims, networks, a build request, or a build or a move in progress.
+    Services, compute nodes and block devices that were deleted by themselves
+    are archived too. ``--all-cells`` also removes servers that were deleted
+    before they had a cell.
+
+    Rows deleted in the last hour are kept, because services may still read
+    them; ``--settle`` changes the time. An interrupted run loses nothing, and
+    the next run continues.
+
+    Ends with 0 if there was nothing to archive, or with ``--until-complete``
+    when everything is archived; with 1 if rows were archived and there may be
+    more; with 2 if ``--max_rows`` is invalid; with 3 if no API database is
+    configured; with 4 if ``--before`` is invalid; and with 5 after an error,
+    such as a cell that does not answer. The other cells are archived then.
+
+    Example::
+
+        cellsched-manage --config-file api.conf db archive_deleted_rows \\
+            --all-cells --until-complete --before 2026-01-31 --verbose
+    """
+
+    arguments = (
+        *_Archiving.arguments,
+        base.argument('--max_rows', default='1000', metavar='ROWS',
+                      help='move about this many rows at most; by default '
+                           '1000. All rows of a server are moved together, so '
+                           'there may be a few more'),
+        base.argument('--before', metavar='DATE',
+                      help='archive only rows deleted before this date, '
+                           f'{_DATE_HELP}'),
+        base.argument('--settle', type=base.seconds(_SECONDS_MAX),
+                      default=3600.0, metavar='SECONDS',
+                      help='archive only rows deleted longer ago than this; '
+                           'by default 3600'),
+        base.flag('--until-complete', 'repeat until there is nothing to '
+                  'archive; --max_rows limits each round then'),
+        base.argument('--sleep', type=base.seconds(_SECONDS_MAX), default=0.0,
+                      metavar='SECONDS',
+                      help='the pause between rounds; by default 0'),
+        base.flag('--purge', 'remove all archived rows at the end'))
+
+    def act(self, args: argparse.Namespace) -> int:
+        max_rows = self._max_rows(args.max_rows)
+        before = self.date(args.before, BAD_DATE)
+        archiver = self.archiver(NO_API_DATABASE)
+        cells = self.cells(archiver, args.all_cells)
+        settled = self.app.clock.now() - datetime.timedelta(
+            seconds=args.settle)
+        report = self._archive(
+            args, archiver, cells, min(before or settled, settled), max_rows)
+        self.show(args.verbose, report)
+        failed = bool(report.failed)
+        if args.purge:
+            purged = archiver.purge(
+                [cell for cell in cells
+                 if (cell.get('name') or cell.uuid) not in report.failed])
+            self.show(args.verbose, purged)
+            failed |= bool(purged.failed)
+        if failed:
+            return FAILED
+        return ARCHIVED if report.rows and not args.until_complete else 0
+
+    def _archive(
+        self, args: argparse.Namespace, archiver: 'Archiver',
+        cells: 'list[objects.CellMapping]', before: datetime.datetime,
+        max_rows: int,
+    ) -> 'ArchiveReport':
+        rows: collections.Counter[tuple[str, str]] = collections.Counter()
+        done = 0
+        with progress.bar('archiving', archiver.size(cells, before),
+                          self.app.stderr) as show:
+            def looked(servers: int) -> None:
+                show(done + servers)
+
+            while True:
+                report = archiver.archive(cells, before, max_rows, looked)
+                rows += report.rows
+                if not args.until_complete or not report.rows:
+                    break
+                done += report.looked - len(report.kept)
+                self.app.clock.sleep(args.sleep)
+        report.rows = rows
+        return report
+
+    def _max_rows(self, text: str) -> int:
+        try:
+            return base.whole(1, _MAX_ROWS)(text)
+        except argparse.ArgumentTypeError as exc:
+            raise self.refuse(BAD_MAX_ROWS, f'--max_rows: {exc}') from None
+
+
+class PurgeShadowTables(_Archiving):
+    """Remove archived rows permanently.
+
+    Ends with 0 if rows were removed; with 1 unless exactly one of
+    ``--before`` and ``--all`` is given; with 2 if ``--before`` is invalid;
+    with 3 if there was nothing to remove; with 4 if no API database is
+    configured; and with 5 after an error, such as a cell that does not
+    answer. The rows of other cells are removed then.
+
+    Example::
+
+        cellsched-manage --config-file api.conf db purge --all-cells \\
+            --before 2025-12-31
+    """
+
+    arguments = (
+        *_Archiving.arguments,
+        base.argument('--before', metavar='DATE',
+                      help='remove only rows deleted before this date, '
+                           f'{_DATE_HELP}'),
+        base.flag('--all', 'remove all archived rows'))
+
+    def act(self, args: argparse.Namespace) -> int:
+        if bool(args.before) == args.all:
+            raise self.refuse(
+                NO_SELECTOR, 'one of --before and --all must be given')
+        before = self.date(args.before, BAD_PURGE_DATE)
+        archiver = self.archiver(NO_API_DATABASE_TO_PURGE)
+        report = archiver.purge(
+            self.cells(archiver, args.all_cells), before)
+        self.show(args.verbose, report)
+        if report.failed:
+            return FAILED
+        return 0 if report.rows else NOTHING_PURGED

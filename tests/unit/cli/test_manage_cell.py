@@ -2,14 +2,19 @@
 
 from sqlalchemy import engine
 
+from cellsched.cells import instance_mapper
 from cellsched.cli import app
+from cellsched.db.api import build_requests
 from cellsched.db.api import cell_mappings
 from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
 from cellsched.db.cell import compute_nodes
+from cellsched.db.cell import instances
 from cellsched.db.cell import services
 from cellsched import objects
 from cellsched.testing import databases
 from tests.unit.cli import base
+from tests.unit.db import samples
 
 COLUMNS = ['Name', 'UUID', 'Transport URL', 'Database Connection', 'Disabled']
 
@@ -384,8 +389,307 @@ class TestHelp(CellTestCase):
         for command in ('map_cell0', 'create_cell'):
             ran = self.run_app(app.Manage, 'cell_v2', command, '--help')
 
-            self.assertIn('seen by every user', ' '.join(ran.out.split()))
+            self.assertIn('visible to every user', ' '.join(ran.out.split()))
 
 
 def _uuid(host):
     return f'{sum(map(ord, host)):08x}-0000-4000-8000-000000000000'
+
+
+UNKNOWN = samples.uuids(1)[0]
+
+
+class ChangeCase(CellTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cell_v2('map_cell0')
+        self.uuid = self.create_cell('c1')
+
+    @property
+    def cell(self):
+        return next(cell for cell in self.cells() if cell.uuid == self.uuid)
+
+    def changed(self, *argv, uuid=None):
+        return self.cell_v2(
+            'update_cell', '--cell_uuid', uuid or self.uuid, *argv)
+
+    def write_api(self, query, *args):
+        with self.parts('api.conf').database.writer() as connection:
+            return query(connection, *args)
+
+    def add_host(self, host):
+        self.write_api(host_mappings.create_missing, [host], self.cell.id,
+                       samples.NOW)
+
+    def add_server(self, host=None):
+        """Have a server in the cell; return its uuid."""
+        uuids = samples.uuids(1)
+        parts = self.parts('api.conf')
+        samples.accept(parts.database, uuids)
+        self.write_api(instance_mappings.decide, uuids, self.cell.id,
+                       samples.NOW)
+        self.write_api(build_requests.delete, uuids)
+        with parts.targets.database(self.cell).writer() as connection:
+            instances.create(connection, [
+                samples.instance(uuids[0], host=host)], samples.NOW)
+        return uuids[0]
+
+
+class TestUpdateCell(ChangeCase):
+
+    def test_only_what_is_given_changes_whatever_is_configured(self):
+        before = self.cell
+        self.write_cell_conf('other')
+
+        ran = self.cell_v2(
+            'update_cell', '--cell_uuid', self.uuid, '--name', 'east',
+            conf=('api.conf', 'other.conf'))
+
+        self.assertEqual(0, ran.code)
+        self.assertIn('Changed name of cell', ran.out)
+        self.assertEqual(
+            ('east', before.transport_url, before.database_connection),
+            (self.cell.name, self.cell.transport_url,
+             self.cell.database_connection))
+
+    def test_urls_are_changed_to_those_of_no_other_cell(self):
+        ran = self.changed('--transport-url', self.local('new'),
+                           '--database_connection', self.sqlite('new'))
+
+        self.assertEqual(0, ran.code, ran.err)
+        self.assertEqual(
+            (self.local('new'), self.sqlite('new')),
+            (self.cell.transport_url, self.cell.database_connection))
+        self.create_cell('c2')
+        self.assertEnds(3, self.changed(
+            '--transport-url', self.local('c2')), 'transport URL')
+        self.assertEnds(1, self.changed(
+            '--transport-url', f'nix://u:{base.PASSWORD}@h/x'))
+
+    def test_name_of_another_cell_is_taken_with_a_warning(self):
+        self.create_cell('c2')
+
+        ran = self.changed('--name', 'c2')
+
+        self.assertEqual(0, ran.code)
+        self.assertIn('2 cells have the name c2', ran.err)
+        self.assertEqual('', self.changed('--name', 'c3').err)
+
+    def test_urls_come_from_the_configuration_on_demand(self):
+        urls = self.local('other'), self.write_cell_conf('other')
+
+        ran = self.cell_v2(
+            'update_cell', '--cell_uuid', self.uuid, '--from-configuration',
+            conf=('api.conf', 'other.conf'))
+
+        self.assertEqual(0, ran.code, ran.err)
+        self.assertEqual(urls, (self.cell.transport_url,
+                                self.cell.database_connection))
+        ran = self.cell_v2(
+            'update_cell', '--cell_uuid', self.uuid, '--from-configuration',
+            '--transport-url', self.local('third'),
+            conf=('api.conf', 'other.conf'))
+        self.assertEqual((self.local('third'), urls[1]), (
+            self.cell.transport_url, self.cell.database_connection))
+
+    def test_cell_is_disabled_and_enabled(self):
+        for option, disabled in (('--disable', True), ('--disable', True),
+                                 ('--enable', False)):
+            self.assertEqual(0, self.changed(option).code)
+            self.assertEqual(disabled, self.cell.disabled)
+
+    def test_what_cannot_be_done_has_its_exit_code(self):
+        cell0 = '0' * 8 + '-0000-0000-0000-' + '0' * 12
+        for code, argv, uuid, text in (
+                (1, ['--name', 'x'], UNKNOWN, UNKNOWN),
+                (1, [], None, 'nothing to change'),
+                (1, ['--name', 'a\nb'], None, '--name'),
+                (4, ['--enable', '--disable'], None, 'exclude'),
+                (5, ['--disable'], cell0, 'cannot be disabled')):
+            self.assertEnds(code, self.changed(*argv, uuid=uuid), text)
+        self.assertEqual(('c1', False), (self.cell.name, self.cell.disabled))
+
+
+class TestDeleteCell(ChangeCase):
+
+    def deleted(self, *argv, uuid=None):
+        return self.cell_v2(
+            'delete_cell', '--cell_uuid', uuid or self.uuid, *argv)
+
+    def test_cell_goes_when_nothing_lives_there(self):
+        self.assertEnds(1, self.deleted(uuid=UNKNOWN), UNKNOWN)
+        self.add_host('h1')
+        self.assertEnds(2, self.deleted(), '1 hosts', '--force')
+
+        ran = self.deleted('--force')
+
+        self.assertEqual(base.Ran(
+            0, f'Unmapped cell {self.uuid} and 1 hosts\n', ''), ran)
+        self.assertEqual(['cell0'], [cell.name for cell in self.cells()])
+
+    def test_servers_keep_it(self):
+        uuid = self.add_server()
+        for argv in (), ('--force',):
+            self.assertEnds(3, self.deleted(*argv), '1 servers')
+        self.write_api(instance_mappings.mark_deleted, [uuid], samples.NOW)
+        self.assertEnds(4, self.deleted(), 'archive_deleted_rows')
+
+        self.assertEqual(0, self.deleted('--force').code)
+
+
+class TestHosts(ChangeCase):
+
+    def deleted(self, host, uuid=None):
+        return self.cell_v2('delete_host', '--cell_uuid', uuid or self.uuid,
+                            '--host', host)
+
+    def test_hosts_are_listed_by_name(self):
+        for host in 'b', 'a':
+            self.add_host(host)
+
+        for argv in (), ('--cell_uuid', self.uuid):
+            self.assertEqual(
+                [{'Cell Name': 'c1', 'Cell UUID': self.uuid, 'Hostname': host}
+                 for host in ('a', 'b')],
+                self.cell_v2('list_hosts', *argv, '-f', 'json').data)
+        self.assertEnds(
+            1, self.cell_v2('list_hosts', '--cell_uuid', UNKNOWN), UNKNOWN)
+
+    def test_host_goes_when_no_server_is_there(self):
+        self.add_host('a')
+        self.add_host('b')
+        self.add_server(host='b')
+        other = self.create_cell('c2')
+
+        self.assertEqual(base.Ran(0, 'Unmapped host a\n', ''),
+                         self.deleted('a'))
+        for code, host, uuid in ((1, 'b', UNKNOWN), (2, 'a', None),
+                                 (3, 'b', other), (4, 'b', None)):
+            self.assertEnds(code, self.deleted(host, uuid),
+                            UNKNOWN if uuid == UNKNOWN else f"'{host}'")
+        self.assertEqual(['b'], [
+            row['Hostname'] for row in
+            self.cell_v2('list_hosts', '-f', 'json').data])
+
+
+VERDICTS = instance_mapper.MappingVerdict
+
+
+class TestMapInstances(ChangeCase):
+
+    def setUp(self):
+        super().setUp()
+        self.uuids = samples.uuids(3)
+        with self.parts('api.conf').targets.database(
+                self.cell).writer() as connection:
+            instances.create(connection, [
+                samples.instance(uuid) for uuid in self.uuids], samples.NOW)
+
+    def mapped(self, *argv, uuid=None):
+        return self.cell_v2(
+            'map_instances', '--cell_uuid', uuid or self.uuid, *argv)
+
+    def test_runs_of_a_few_say_whether_there_are_more(self):
+        self.assertEqual(
+            base.Ran(1, 'Mapped 2 instances; there are more\n', ''),
+            self.mapped('--max-count', '2'))
+        self.assertEqual(base.Ran(0, 'Mapped 1 instances\n', ''),
+                         self.mapped('--max-count', '2'))
+        self.assertEqual(base.Ran(0, 'Mapped 0 instances\n', ''),
+                         self.mapped('--reset'))
+
+    def test_what_cannot_be_done_has_its_exit_code(self):
+        for count in '0', '-1', 'x', '1.5', '9' * 99, '':
+            self.assertEnds(
+                127, self.mapped(f'--max-count={count}'), '--max-count')
+        self.assertEnds(255, self.mapped(uuid=UNKNOWN), UNKNOWN)
+
+    def test_mapping_is_verified(self):
+        self.mapped()
+        for uuid, code, text in ((self.uuids[0], 0, 'is in the cell'),
+                                 (UNKNOWN, 1, 'is not mapped')):
+            ran = self.cell_v2('verify_instance', '--uuid', uuid)
+            self.assertEqual(code, ran.code)
+            self.assertIn(text, ran.out)
+            self.assertEqual(base.Ran(code, '', ''), self.cell_v2(
+                'verify_instance', '--uuid', uuid, '--quiet'))
+
+
+class TestSetup(CellTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.write_cell_conf('c1')
+
+    def add_hosts(self, *hosts):
+        with self.parts('c1.conf').cell_database.writer() as connection:
+            for host in hosts:
+                services.report(
+                    connection, samples.uuids(1)[0], host, services.COMPUTE,
+                    'compute', samples.NOW)
+
+    def run_with_cell(self, *argv):
+        return self.cell_v2(*argv, conf=('api.conf', 'c1.conf'))
+
+    def hosts(self):
+        return {row['Hostname'] for row in
+                self.cell_v2('list_hosts', '-f', 'json').data}
+
+    def test_cell_is_mapped_with_its_hosts(self):
+        self.add_hosts('a', 'b')
+
+        ran = self.run_with_cell(
+            'map_cell_and_hosts', '--name', 'c1', '--verbose')
+
+        [cell] = self.cells()
+        self.assertEqual(base.Ran(0, f'{cell.uuid}\n', ''), ran)
+        self.assertEqual({'a', 'b'}, self.hosts())
+        again = self.run_with_cell('map_cell_and_hosts', '--verbose')
+        self.assertEqual(0, again.code)
+        self.assertIn('already mapped', again.out)
+        self.assertIn(cell.uuid, again.out)
+
+    def test_new_hosts_go_to_the_cell_of_the_others(self):
+        self.add_hosts('a')
+        self.run_with_cell('map_cell_and_hosts')
+        self.add_hosts('b')
+
+        self.assertEqual(0, self.run_with_cell('map_cell_and_hosts').code)
+
+        self.assertEqual({'a', 'b'}, self.hosts())
+        self.assertEqual(1, len(self.cells()))
+
+    def test_hosts_of_two_cells_are_an_error(self):
+        self.add_hosts('a', 'b')
+        self.run_with_cell('map_cell_and_hosts')
+        self.create_cell('c2')
+        other = next(cell for cell in self.cells() if cell.name == 'c2')
+        with self.parts('api.conf').database.writer() as connection:
+            host_mappings.delete(
+                connection, self.cells()[0].id, ['b'])
+            host_mappings.create_missing(
+                connection, ['b'], other.id, samples.NOW)
+
+        self.assertEnds(
+            1, self.run_with_cell('map_cell_and_hosts'), 'one cell')
+
+    def test_without_hosts_nothing_is_mapped(self):
+        ran = self.run_with_cell('map_cell_and_hosts')
+
+        self.assertEqual((0, []), (ran.code, self.cells()))
+        self.assertIn('No hosts found', ran.out)
+        self.assertEnds(1, self.run_with_cell(
+            'map_cell_and_hosts', '--transport-url', 'nonsense'))
+
+    def test_simple_setup_maps_all_there_is(self):
+        self.assertEqual(1, self.run_with_cell('simple_cell_setup').code)
+        self.add_hosts('a')
+
+        for times in range(2):
+            ran = self.run_with_cell('simple_cell_setup')
+            self.assertEqual(0, ran.code, ran.err)
+
+        self.assertEqual(2, len(self.cells()))
+        self.assertEqual({'a'}, self.hosts())
+        self.assertIn('Mapped 0 instances', ran.out)

@@ -67,7 +67,7 @@ class TestCopy(CopyTestCase):
 
         self.assertEqual(base.Ran(
             0, 'Copied 2 providers and the 6 claims of 3 consumers, 3 of them '
-            'new\nVerified: both stores say the same\n', ''), ran)
+            'new\nVerified: both stores are equal\n', ''), ran)
         names = self.source.consumers()
         self.assertEqual(names, self.target.consumers())
         self.assertEqual(self.source.claims_of(names),
@@ -106,7 +106,7 @@ class TestCopy(CopyTestCase):
 
         ran = self.copy()
 
-        self.assertEnds(1, ran, '1 providers and consumers are not the same')
+        self.assertEnds(1, ran, '1 providers and consumers differ')
         self.assertEqual([
             'Differs: consumer c1: 2 VCPU of p, 2 VCPU of q in the source, '
             '3 VCPU of p, 2 VCPU of q in the target'],
@@ -180,11 +180,11 @@ class TestRefused(CopyTestCase):
         path = self.write_new(self.sqlite('new'), 'memory.conf',
                               store='memory')
         self.assertEnds(1, self.copy(to=path), str(path), '[claims] store',
-                        'not memory')
+                        'the store memory')
 
         self.write_api_conf(claims={'store': 'memory'})
         self.assertEnds(1, self.copy(), 'the source', '[claims] store',
-                        'not memory')
+                        'the store memory')
         self.assertNothingCopied()
 
     def test_configuration_of_the_target_that_is_wrong_is_named(self):

@@ -94,14 +94,14 @@ class TestPlugin(base.CommandTestCase):
         self.assertIn('[filter_scheduler] max_instances_per_host',
                       shown['description'])
 
-    def test_hints_and_promises_are_shown(self):
+    def test_hints_and_capabilities_are_shown(self):
         hints = self.plugin('show', 'filter', 'DifferentHostFilter', '-c',
                             'hints', '-f', 'value')
-        promises = self.plugin('show', 'claims', 'sql', '-c', 'promises',
-                               '-f', 'value')
+        capabilities = self.plugin('show', 'claims', 'sql', '-c',
+                                   'capabilities', '-f', 'value')
 
         self.assertEqual('different_host\n', hints.out)
-        self.assertIn('durable', promises.out)
+        self.assertIn('durable', capabilities.out)
 
     def test_demands_that_it_reads_are_shown(self):
         reads = self.plugin('show', 'filter', 'ComputeCapabilitiesFilter',
