@@ -34,7 +34,7 @@ import time
 from cellsched.conf import loader
 from cellsched import context
 from cellsched import exception
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 # The test suite has the code to start a deployment.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
@@ -104,8 +104,8 @@ class World:
         directory = self._deployment.directory
         self._cells = [parts.url(name).rpartition('/')[2] for name in names]
         conf = loader.load(files=[str(directory / 'api.conf')], dirs=[])
-        self.api = assembly.api(
-            conf, assembly.Parts(conf, reached=self._reached))
+        self.api = services.api(
+            conf, services.Components(conf, reached=self._reached))
         stack.callback(self.api.close)
         self._local = threading.local()
         self.api.flavors.create(context.admin(), 'least', 1, 512, 1)

@@ -19,7 +19,7 @@ from cellsched.db.api import host_mappings
 from cellsched.db import cell as cell_schema
 from cellsched.db.cell import models
 from cellsched import objects
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 #: The resources of every host, by resource class.
 RESOURCES = {'VCPU': 256, 'MEMORY_MB': 2 ** 19, 'DISK_GB': 10_000}
@@ -45,7 +45,7 @@ def parts(hosts, cells, api_url=None, options=''):
             f'transport_url = local://{uuid.uuid4().hex}/api\n'
             f'[api_database]\nconnection = {api_url}\n{options}',
             encoding='utf-8')
-        made = assembly.Parts(loader.load(files=[str(file)], dirs=[]))
+        made = services.Components(loader.load(files=[str(file)], dirs=[]))
         try:
             api_schema.SCHEMA.sync(made.database)
             made.claims.sync()

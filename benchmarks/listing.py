@@ -23,7 +23,7 @@ from cellsched.db import cell as cell_schema
 from cellsched.db.cell import models
 from cellsched.listing import query
 from cellsched import objects
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from peers import environment
 from peers import server_rows
 
@@ -77,7 +77,7 @@ def parts(directory, cells):
         f'transport_url = local://{uuid.uuid4().hex}/api\n'
         f'[api_database]\nconnection = sqlite:///{directory}/api\n',
         encoding='utf-8')
-    made = assembly.Parts(loader.load(files=[str(file)], dirs=[]))
+    made = services.Components(loader.load(files=[str(file)], dirs=[]))
     try:
         api_schema.SCHEMA.sync(made.database)
         template = directory / 'template'

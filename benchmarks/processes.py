@@ -42,7 +42,7 @@ import builds
 
 from cellsched.conf import loader
 from cellsched import context
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 # The test suite has the code to start a deployment.
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
@@ -151,8 +151,8 @@ class World:
             workers=1, options=parameters.get('options') or {}))
         directory = self._deployment.directory
         conf = loader.load(files=[str(directory / 'api.conf')], dirs=[])
-        self.api = assembly.api(
-            conf, assembly.Parts(conf, reached=self._reached))
+        self.api = services.api(
+            conf, services.Components(conf, reached=self._reached))
         stack.callback(self.api.close)
         #: For each caller: the time of its last acceptance, pending servers.
         self._accepted = threading.local()

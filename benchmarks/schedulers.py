@@ -26,7 +26,7 @@ from cellsched import context
 from cellsched import exception
 from cellsched.scheduler.drivers import filter_scheduler
 from cellsched.testing import builders
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 #: The flavor of each server, and its resources.
 FLAVOR = {'vcpus': 1, 'memory_mb': 512, 'root_gb': 1}
@@ -97,7 +97,7 @@ def fill_up(store, schedulers, observer, size):
 def serve(pipe, given):
     """Let clients request servers from a scheduler until they are refused."""
     name, files = given
-    parts = assembly.Parts(loader.load(files=files, dirs=[]))
+    parts = services.Components(loader.load(files=files, dirs=[]))
     parts.claims = stores.kind(name).counting(parts)
     driver = filter_scheduler.FilterScheduler(parts.conf, parts)
     stopped = threading.Event()

@@ -9,7 +9,7 @@ import tempfile
 
 from cellsched.conf import loader
 from cellsched import exception
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 #: Ids with the length of Keystone's.
 PROJECT, USER = 'a' * 32, 'b' * 32
@@ -161,7 +161,7 @@ def opened(address):
     with tempfile.TemporaryDirectory() as directory:
         file = pathlib.Path(directory) / 'benchmark.conf'
         file.write_text(address['options'], encoding='utf-8')
-        parts = assembly.Parts(loader.load(files=[str(file)], dirs=[]))
+        parts = services.Components(loader.load(files=[str(file)], dirs=[]))
         try:
             yield parts
         finally:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cellsched.cli.deployment import ReadDeployment
     from cellsched.context import RequestContext
     from cellsched.wiring.api import API
-    from cellsched.wiring import command as assembly
+    from cellsched.wiring.components import Components
 
 #: The exit code that a shell reports for a process whose reader has gone.
 _BROKEN_PIPE = 141
@@ -171,7 +171,7 @@ class App(app.App):
             *(f'--config-dir={path}' for path in self.options.config_dir)]
 
     @property
-    def parts(self) -> 'assembly.CommandParts':
+    def parts(self) -> 'Components':
         """Databases, transports and the components on top of them."""
         return self.backend.parts
 

@@ -42,16 +42,15 @@ from cellsched.db.session import Database
 from cellsched import exception
 from cellsched import objects
 from cellsched.wiring.api import API
-from cellsched.wiring import command as assembly
+from cellsched.wiring.api import command_api
+from cellsched.wiring.components import Components
 
 if TYPE_CHECKING:
-    from cellsched.archive.archiver import Archiver
+    from cellsched.archive import Archiver
     from cellsched.audit import checks
     from cellsched.claims.copying import ClaimCopier
-    from cellsched import embedding
     from cellsched.hosts import document
     from cellsched.scheduler import planning
-    from cellsched.wiring import planner
 
 
 class Backend:
@@ -86,35 +85,14 @@ class Backend:
         return conf
 
     @functools.cached_property
-    def parts(self) -> assembly.CommandParts:
+    def parts(self) -> Components:
         """Databases, transports and the components on top of them."""
-        parts = assembly.CommandParts(self.conf, self._clock)
-        if self._sends:
-            parts.check_messages()
-        return parts
-
-    @functools.cached_property
-    def planner_parts(self) -> 'planner.PlannerParts':
-        """The parts of a scheduler."""
-        from cellsched.wiring import planner
-
-        return planner.PlannerParts(
-            self.conf, self._clock, None, self.parts.databases,
-            self.parts.transports)
-
-    @functools.cached_property
-    def conductor_parts(self) -> 'embedding.ConductorParts':
-        """The parts of a conductor."""
-        from cellsched import embedding
-
-        return embedding.ConductorParts(
-            self.conf, self._clock, None, self.parts.databases,
-            self.parts.transports)
+        return Components(self.conf, self._clock, messages=self._sends)
 
     @functools.cached_property
     def api(self) -> API:
         """The API that a front end calls."""
-        made = assembly.api(self.conf, self.parts)
+        made = command_api(self.parts)
         if self._sends:
             made.check_messages()
         return made
@@ -133,7 +111,6 @@ class Backend:
         :param connect: whether to connect to databases and brokers
         """
         from cellsched.wiring import configuration
-        from cellsched.wiring import services
 
         # 1. Errors in the files, and in the values that they set.
         conf, found = loader.examine(self._options, foreign=foreign)
@@ -143,7 +120,7 @@ class Backend:
             return
         # 2. Errors in URLs, and in what they name.
         database.be_impatient(conf)
-        parts = services.Parts(conf, self._clock)
+        parts = Components(conf, self._clock)
         try:
             invalid = list(configuration.url_problems(parts))
             yield from invalid
@@ -154,15 +131,15 @@ class Backend:
 
     def archiver(self) -> 'Archiver':
         """Return the archiver of deleted rows."""
-        from cellsched.wiring import archiver
+        from cellsched.wiring import maintenance
 
-        return archiver.archiver(self.conf, self.conductor_parts)
+        return maintenance.archiver(self.conf, self.parts)
 
     def auditor(self) -> 'checks.Auditor':
         """Return the auditor of all databases."""
-        from cellsched.wiring import auditor
+        from cellsched.wiring import maintenance
 
-        return auditor.auditor(self.conf, self.conductor_parts)
+        return maintenance.auditor(self.conf, self.parts)
 
     @property
     def cell_schema(self) -> Schema:
@@ -191,7 +168,7 @@ class Backend:
 
     def claims_are_shared(self) -> bool:
         """Return whether other processes see the claim store."""
-        return Capability.SHARED in self.conductor_parts.claims.capabilities
+        return Capability.SHARED in self.parts.claims.capabilities
 
     def shared_claims(self) -> ClaimStore:
         """Return the claim store, if other processes see it.
@@ -258,10 +235,9 @@ class Backend:
             project_id=project_id, user_id=user_id, is_admin=True)
 
     def close(self) -> None:
-        """Close what was made, in the order of its dependencies."""
-        for name in ('planner_parts', 'conductor_parts', 'parts'):
-            if name in self.__dict__:
-                getattr(self, name).close()
+        """Close what was made, ."""
+        if 'parts' in self.__dict__:
+            self.parts.close()
 
 
 class ConfiguredDeployment(ReadDeployment):
@@ -295,7 +271,7 @@ class ConfiguredDeployment(ReadDeployment):
         return self._backend.api.server_groups.get(admin(), uuid)
 
     def snapshot(self) -> 'document.HostDocument':
-        parts = self._backend.planner_parts
+        parts = self._backend.parts
         parts.gatherer = cast(Gatherer, CountingGatherer(
             parts.gatherer, self._stderr))
         return self._planner().loader.snapshot(admin())
@@ -308,7 +284,7 @@ class ConfiguredDeployment(ReadDeployment):
         from cellsched.scheduler import planning
 
         return planning.on_snapshot(
-            self._backend.conf, snapshot, self._backend.planner_parts.random)
+            self._backend.conf, snapshot, self._backend.parts.random)
 
     def room(
         self, snapshot: 'document.HostDocument', request: objects.RequestSpec
@@ -324,10 +300,9 @@ class ConfiguredDeployment(ReadDeployment):
             return decisions.find(connection, name, limit)
 
     def _planner(self) -> Any:
-        from cellsched.wiring import planner
+        from cellsched.wiring import scheduler
 
-        return planner.planner(
-            self._backend.conf, self._backend.planner_parts)
+        return scheduler.planner(self._backend.conf, self._backend.parts)
 
 
 class CountingGatherer:

@@ -21,9 +21,9 @@ from oslo_service import service
 from cellsched.cmd import log_queue
 from cellsched.conf import loader
 from cellsched import exception
-from cellsched.parts import process
 from cellsched.rpc import delivery
 from cellsched.rpc import transport
+from cellsched.wiring.base import AgentComponents
 from cellsched.wiring.service import Service
 
 LOG = log.getLogger(__name__)
@@ -91,7 +91,7 @@ def _set_up_logging(conf: cfg.ConfigOpts) -> None:
             expected=f'files that can be used: {exc}') from None
 
 
-def _read_again(conf: cfg.ConfigOpts, parts: process.ProcessParts) -> None:
+def _read_again(conf: cfg.ConfigOpts, parts: AgentComponents) -> None:
     try:
         conf.mutate_config_files()
     except (OSError, cfg.Error):

@@ -43,7 +43,7 @@ class Status(upgradecheck.UpgradeCommands):
         """Make the checks, and print what they say."""
         # A command line that is wrong is to be told of at once.
         from cellsched.conf import loader
-        from cellsched.wiring import services as assembly
+        from cellsched.wiring import services
 
         try:
             conf = loader.load(files=self._conf.config_file,
@@ -51,9 +51,9 @@ class Status(upgradecheck.UpgradeCommands):
             for group in ('api_database', 'database'):
                 # Who waits at a terminal wants to know at once.
                 conf.set_default('max_retries', 0, group)
-            parts = assembly.Parts(conf)
+            parts = services.Components(conf)
             try:
-                return assembly.upgrade_checks(conf, parts).check()
+                return services.upgrade_checks(conf, parts).check()
             finally:
                 parts.close()
         except exception.CellschedException as exc:

@@ -2,30 +2,111 @@
 """The conductor that services of other projects embed."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import datetime
+from typing import Any
 from typing import Self
 
 from oslo_config import cfg
+from oslo_utils import uuidutils
 
-from cellsched.audit import claims as audit_claims
-from cellsched.audit import facts
-from cellsched.audit import repairs
-from cellsched.cells import maintenance
-from cellsched.conductor import recovery
+from cellsched.cells.maintenance import CellMaintenance
 from cellsched.conductor.tasks import build_and_schedule
 from cellsched.context import RequestContext
-from cellsched.db import api as api_schema
-from cellsched.embedding import acceptance
-from cellsched.embedding.mappings import Mappings
-from cellsched.embedding.parts import ConductorParts
+from cellsched.db.api import build_requests
+from cellsched.db.api import cell_mappings
+from cellsched.db.api import host_mappings
+from cellsched.db.api import instance_mappings
+from cellsched.db.api import request_specs
+from cellsched.db import session
 from cellsched.listing import server
 from cellsched import objects
-from cellsched.rpc import conductor as conductor_rpc
+from cellsched.quota.base import QuotaDriver
 from cellsched.rpc import scheduler as scheduler_rpc
+from cellsched.wiring.components import Components
+from cellsched.wiring import conductor
 
-#: How often a lease is renewed within its time.
-_RENEWALS = 3
+#: Fields of a request that schedulers expect to be there.
+_UNSET = ('availability_zone', 'image', 'ignore_hosts', 'force_hosts',
+          'force_nodes', 'retry', 'limits', 'instance_group')
+
+
+class Mappings:
+    """Reads mappings of the API database, and adds cells to them.
+
+    :param database: the API database
+    :param maintenance: what adds cells
+    """
+
+    def __init__(
+        self, database: session.Database,
+        maintenance: CellMaintenance,
+    ) -> None:
+        self._database = database
+        self._maintenance = maintenance
+
+    def cells(self) -> list[objects.CellMapping]:
+        """Return every cell, cell0 and disabled ones among them."""
+        with self._database.reader() as connection:
+            return cell_mappings.list_all(connection)
+
+    def hosts(self, names: Iterable[str]) -> list[objects.HostMapping]:
+        """Return the mappings of hosts; unmapped ones are left out."""
+        with self._database.reader() as connection:
+            found = host_mappings.get_many(connection, names)
+        return [objects.HostMapping(host=host, cell_mapping=cell)
+                for host, cell in found.items()]
+
+    def instances(
+        self, uuids: Iterable[str]
+    ) -> dict[str, objects.InstanceMapping]:
+        """Return the mappings of servers by uuid; others are left out.
+
+        One that has no cell yet is being placed; one in cell0 could not be
+        built.
+        """
+        with self._database.reader() as connection:
+            return instance_mappings.get_many(connection, uuids)
+
+    def create_cell(
+        self, name: str, transport_url: str, database_connection: str,
+        uuid: str | None = None,
+    ) -> objects.CellMapping:
+        """Map a cell, whose database has its schema, or gets it later.
+
+        :raises cellsched.exception.CellMappingExists: another cell has one of
+            its URLs, its database or its uuid
+        :raises cellsched.exception.WrongDatabase: its database is that of
+            something else
+        :raises cellsched.exception.InvalidField: a URL has braces that are
+            not of a template's fields
+        :raises cellsched.exception.ConfigurationInvalid: a URL is none that
+            can be opened
+        """
+        return self._create(objects.CellMapping(
+            uuid=uuid or uuidutils.generate_uuid(), name=name,
+            transport_url=transport_url,
+            database_connection=database_connection, disabled=False))
+
+    def create_cell0(self, database_connection: str) -> objects.CellMapping:
+        """Map cell0, where the records of what could not be built go.
+
+        :raises cellsched.exception.CellMappingExists: it is mapped, or its
+            database is that of a cell
+        :raises cellsched.exception.WrongDatabase: as :meth:`create_cell`
+        :raises cellsched.exception.InvalidField: as :meth:`create_cell`
+        :raises cellsched.exception.ConfigurationInvalid: as
+            :meth:`create_cell`
+        """
+        return self._create(objects.CellMapping(
+            uuid=objects.CELL0_UUID, name='cell0', transport_url='none:///',
+            database_connection=database_connection, disabled=False))
+
+    def _create(self, mapping: objects.CellMapping) -> objects.CellMapping:
+        self._maintenance.create(mapping)
+        return mapping
 
 
 class EmbeddedConductor:
@@ -55,20 +136,19 @@ class EmbeddedConductor:
 
     def __init__(
         self, conf: cfg.ConfigOpts,
-        parts: ConductorParts | None = None,
+        parts: Components | None = None,
     ) -> None:
-        self.parts = ConductorParts(conf) if parts is None else parts
+        self.parts = Components(conf) if parts is None else parts
         self._own_parts = parts is None
         try:
-            api_schema.SCHEMA.check(self.parts.database)
-            self.parts.claims.check()
-            self.scheduler = _scheduler(self.parts)
-            self.task = _task(self.parts, self.scheduler)
+            builds = conductor.builds(self.parts)
+            self.scheduler = builds.scheduler
+            self.task = builds.task
+            self._periodic = builds.periodic
             self.mappings = Mappings(
-                self.parts.database, maintenance.CellMaintenance(
+                self.parts.database, CellMaintenance(
                     self.parts.database, self.parts.cells,
                     self.parts.targets, self.parts.clock))
-            self._periodic = self._make_periodic()
         except BaseException:
             self.close()
             raise
@@ -107,7 +187,7 @@ class EmbeddedConductor:
         :raises cellsched.exception.OverQuota: the project's quota has no room
             for all of them
         """
-        return acceptance.accept(
+        return _accept(
             self.parts.database, self.parts.quotas, context, names, spec,
             min_count)
 
@@ -140,62 +220,63 @@ class EmbeddedConductor:
         if self._own_parts:
             self.parts.close()
 
-    def _make_periodic(self) -> list[tuple[Callable[[], None], float]]:
-        parts, options = self.parts, self.parts.conf.conductor
-        reader = facts.Reader(
-            parts.database, parts.cells, parts.gatherer, parts.claims)
-        leaked = audit_claims.LeakedClaims(reader, repairs.Repairs(
-            reader, parts.targets, parts.cell0, parts.clock, parts.conf.host))
-        return [
-            (self.task.leases.renew, options.build_lease / _RENEWALS),
-            (recovery.Recoverer(
-                parts.database, self.task, options.build_lease,
-                parts.builders, options.recovery_threads,
-                new_uuid=parts.new_uuid).run, options.recovery_interval),
-            (_stalled_builds(parts).run, options.cast_check_interval),
-            (leaked.run, options.claims_check_interval),
-            *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)]
+
+def _accept(
+    database: session.Database, quotas: QuotaDriver,
+    context: RequestContext, names: Mapping[str, str],
+    spec: objects.RequestSpec, min_count: int = 1,
+) -> list[str]:
+    """Put servers into the API database; return the uuids of new ones.
+
+    :param names: names of the servers, by their uuids
+    :raises cellsched.exception.OverQuota: there is no room for all of them
+    """
+    project_id = context.project_id or ''
+    with database.writer() as connection:
+        known = instance_mappings.get_many(connection, names)
+        uuids = [uuid for uuid in names if uuid not in known]
+        if not uuids:
+            return []
+        quotas.check(connection, context.project_id, context.user_id,
+                     spec.flavor, len(uuids), len(uuids))
+        now = database.now()
+        build_requests.create(connection, [
+            objects.BuildRequest(
+                instance_uuid=uuid, project_id=project_id,
+                instance=_instance(
+                    context, uuid, names[uuid], index, spec, now),
+                block_device_mappings=None, tags=None, buried=False)
+            for index, uuid in enumerate(uuids)], now, min_count)
+        request_specs.create(
+            connection, _specs(context, spec, uuids), now)
+        instance_mappings.create(
+            connection, uuids, project_id, context.user_id, now, spec.flavor)
+    return uuids
 
 
-def _scheduler(parts: ConductorParts) -> scheduler_rpc.SchedulerAPI:
-    conf = parts.conf
-    return scheduler_rpc.SchedulerAPI(
-        parts.transports.get(), parts.database.timestamp,
-        conf.conductor.scheduling_timeout, conf.long_rpc_timeout,
-        conf.upgrade_levels.scheduler, scheduler_rpc.VERSION)
+def _instance(
+    context: RequestContext, uuid: str, name: str, index: int,
+    spec: objects.RequestSpec, now: datetime.datetime,
+) -> objects.Instance:
+    flavor, image = spec.flavor, spec.get('image')
+    return objects.Instance(
+        uuid=uuid, project_id=context.project_id, user_id=context.user_id,
+        image_ref=image.get('id') if image else None, display_name=name,
+        launch_index=index, vm_state='building', task_state='scheduling',
+        power_state=0, vcpus=flavor.vcpus, memory_mb=flavor.memory_mb,
+        root_gb=flavor.root_gb, ephemeral_gb=flavor.get('ephemeral_gb', 0),
+        instance_type_id=flavor.get('id'), created_at=now, flavor=flavor,
+        availability_zone=spec.get('availability_zone'))
 
 
-def _task(
-    parts: ConductorParts, scheduler: scheduler_rpc.SchedulerAPI
-) -> build_and_schedule.BuildAndSchedule:
-    conf = parts.conf
-    return build_and_schedule.BuildAndSchedule(
-        parts.database, parts.targets, parts.cell0, scheduler, parts.compute,
-        parts.claims, parts.quotas, parts.clock, conf.host,
-        build_and_schedule.TaskLimits(
-            conf.conductor.build_lease, conf.conductor.build_deadline,
-            conf.conductor.build_attempts, conf.conductor.joint_transactions,
-            conf.conductor.retry_delay, conf.conductor.retries,
-            fenced=not _share_a_file(conf)),
-        new_uuid=parts.new_uuid, reached=parts.reached,
-        notifier=parts.task_notifier)
-
-
-def _stalled_builds(parts: ConductorParts) -> recovery.StalledBuilds:
-    conf = parts.conf
-    return recovery.StalledBuilds(
-        parts.database, parts.cells, parts.gatherer, parts.targets,
-        parts.compute,
-        conductor_rpc.ConductorAPIs(
-            conf.conductor.send_retries, conf.upgrade_levels.conductor,
-            conductor_rpc.BUILD_INSTANCES),
-        recovery.RetryPolicy(
-            conf.conductor.cast_timeout, conf.conductor.cast_attempts,
-            conf.service_down_time), parts.builders)
-
-
-def _share_a_file(conf: cfg.ConfigOpts) -> bool:
-    """Return whether the claims are in the API database's SQLite file."""
-    url = conf.api_database.connection
-    return url.startswith('sqlite') and (
-        conf.claims.connection or url) == url
+def _specs(
+    context: RequestContext, spec: objects.RequestSpec,
+    uuids: list[str],
+) -> list[dict[str, Any]]:
+    """Return the primitives of what is asked for each server."""
+    primitive = spec.obj_to_primitive()
+    return [{**primitive, 'nova_object.data': {
+        **dict.fromkeys(_UNSET), 'is_bfv': False, 'scheduler_hints': {},
+        **primitive['nova_object.data'], 'project_id': context.project_id,
+        'user_id': context.user_id, 'num_instances': len(uuids),
+        'instance_uuid': uuid}} for uuid in uuids]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of an embedded conductor, in a configuration of any service."""
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ from cellsched.conf import loader
 from cellsched.conf import notifications
 from cellsched.conf import quota
 from cellsched.conf import upgrade_levels
+from cellsched.db import api as api_schema
+from cellsched.db import cell as cell_schema
+from cellsched.wiring.components import Components
 
 _MODULES = (api_database, cells, claims, conductor, database, notifications,
             quota, upgrade_levels)
@@ -72,3 +76,27 @@ def configuration(
                 conf.set_override(
                     name, value, None if group == 'DEFAULT' else group)
     return conf
+
+
+def create_schemas(
+    conf: cfg.ConfigOpts, cell_databases: Iterable[str] = ()
+) -> None:
+    """Create what is missing of schemas, or bring them up to date.
+
+    Those are of the API database, of the claim store, and of cells. What is
+    there already stays.
+
+    :param cell_databases: URLs of the databases of cells, cell0's among them
+    :raises cellsched.exception.ConfigurationInvalid: names an option that is
+        missing or wrong, or a URL is none
+    :raises cellsched.exception.DatabaseUnreachable: one does not answer
+    """
+    parts = Components(conf)
+    try:
+        api_schema.SCHEMA.sync(parts.database)
+        parts.claims.sync()
+        for url in cell_databases:
+            cell_schema.SCHEMA.sync(
+                parts.databases.get(url, cell_schema.SCHEMA.name))
+    finally:
+        parts.close()

@@ -19,7 +19,7 @@ from cellsched.simulator import baton
 from cellsched.simulator import settings
 from cellsched.simulator import stores
 from cellsched.simulator import worlds
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 #: Cells and their hosts, with the VCPUs that these have.
 CELLS = {'cell1': {'a1': 4, 'a2': 3}, 'cell2': {'b1': 4}}
@@ -96,7 +96,7 @@ class Arena:
 
     def _prepare(self) -> None:
         world = worlds.World(self.stores)
-        api = world.add('api', assembly.api, self.confs['api'])
+        api = world.add('api', services.api, self.confs['api'])
         parts = api.parts()
         api_schema.SCHEMA.sync(parts.database)
         parts.claims.sync()
@@ -108,7 +108,7 @@ class Arena:
                 cell_mappings.create(connection, mapping, parts.clock.now())
         for hosts in CELLS.values():
             for host in hosts:
-                world.add(host, assembly.compute, self.confs[host]).start()
+                world.add(host, services.compute, self.confs[host]).start()
         parts.discovery.discover()
         for flavor, sizes in FLAVORS.items():
             flavors.Flavors(

@@ -17,7 +17,7 @@ from cellsched.simulator import baton
 from cellsched.simulator import clocks
 from cellsched.simulator import network
 from cellsched.simulator import stores
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 
 class _Numbered(futures.Future[Any]):
@@ -84,10 +84,10 @@ class Process(stores.Gate):
         #: Of servers that were just started.
         self._targets: list[oslo_messaging.Target] = []
 
-    def parts(self) -> assembly.Parts:
+    def parts(self) -> services.Components:
         """Return what a life begins with."""
         self.clock.began_ahead_s = self.clock.ahead_s
-        parts = assembly.Parts(
+        parts = services.Components(
             self.conf, self.clock, self._world.claims_of(self),
             stores.SimulatedDatabases(
                 self._world.stores, self, self._world.clock),
@@ -108,7 +108,7 @@ class Process(stores.Gate):
             self.driver = parts.driver
         self.service = service
         self.lives += 1
-        if not isinstance(service, assembly.Service):
+        if not isinstance(service, services.Service):
             return
         for server in service.servers:
             # It tells the driver its target, and starts no thread before it

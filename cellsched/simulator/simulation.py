@@ -27,7 +27,7 @@ from cellsched.simulator import promises
 from cellsched.simulator import stores
 from cellsched.simulator import users
 from cellsched.simulator import worlds
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 LOG = log.getLogger(__name__)
 
@@ -102,17 +102,17 @@ class Simulation(worlds.World):
         confs = self._arena.confs
         for cell, hosts in CELLS.items():
             for host in hosts:
-                made = self.add(host, assembly.compute, confs[host])
+                made = self.add(host, services.compute, confs[host])
                 made.start()
                 self._drivers[host] = made.driver
                 if 'build' in self.faults.kinds:
                     made.driver.fail_builds(self._random.choice((0, 1, 3)))
             name = f'conductor-{cell}'
-            self.add(name, assembly.conductor, confs[name]).start()
+            self.add(name, services.conductor, confs[name]).start()
         for name in ('conductor1', 'conductor2'):
-            self.add(name, assembly.conductor, confs[name]).start()
-        self.add('scheduler', assembly.scheduler, confs['scheduler']).start()
-        self.add('api', assembly.api, confs['api']).start()
+            self.add(name, services.conductor, confs[name]).start()
+        self.add('scheduler', services.scheduler, confs['scheduler']).start()
+        self.add('api', services.api, confs['api']).start()
         for store in self.stores.values():
             store.is_changed()
 

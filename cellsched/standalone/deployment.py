@@ -34,9 +34,8 @@ from cellsched.db.schema import Schema
 from cellsched import objects
 from cellsched.objects import resources
 from cellsched.standalone import sqlite_template
-from cellsched.wiring import agent_group
 from cellsched.wiring import compute
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 #: Services that are waited for at the same time.
 STOPPED_AT_ONCE = 64
@@ -131,10 +130,10 @@ class Deployment:
         self._sharing = sharing
         # Nobody else in this process may hear what is said here.
         self._world = uuidutils.generate_uuid(dashed=False)
-        self._services: list[assembly.Service] = []
-        self._api: assembly.API | None = None
+        self._services: list[services.Service] = []
+        self._api: services.API | None = None
         #: The agents that were started, by their hosts.
-        self.agents: dict[str, assembly.Service | compute.HostAgent] = {}
+        self.agents: dict[str, services.Service | compute.HostAgent] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -144,7 +143,7 @@ class Deployment:
         self.stop()
 
     @property
-    def api(self) -> assembly.API:
+    def api(self) -> services.API:
         """Return the API that a front end of the deployment calls."""
         assert self._api is not None, 'the deployment is not started'
         return self._api
@@ -170,9 +169,9 @@ class Deployment:
                 self._start_cell(cell)
             # A scheduler finds all hosts there when it looks first.
             api_conf = self.conf('api')
-            self._run(assembly.scheduler(api_conf, self._parts(api_conf)))
-            self._run(assembly.conductor(api_conf, self._parts(api_conf)))
-            self._api = assembly.api(api_conf, self._parts(api_conf))
+            self._run(services.scheduler(api_conf, self._parts(api_conf)))
+            self._run(services.conductor(api_conf, self._parts(api_conf)))
+            self._api = services.api(api_conf, self._parts(api_conf))
         except BaseException:
             self.stop()
             raise
@@ -193,20 +192,20 @@ class Deployment:
 
     def _start_cell(self, cell: DeployedCell) -> None:
         conf = self.conf(cell.name)
-        self._run(assembly.conductor(conf, self._parts(conf)))
+        self._run(services.conductor(conf, self._parts(conf)))
         if self._groups_agents:
             self._start_group(cell)
             return
         for host in cell.hosts:
             self.start_host(cell.name, host)
 
-    def start_host(self, cell: str, host: DeployedHost) -> assembly.Service:
+    def start_host(self, cell: str, host: DeployedHost) -> services.Service:
         """Start the agent of one more host."""
         # In a directory of their own, for a cell may have any name too.
         name = f'hosts/{host.name}'
         self._write(name, _host_options(host))
         conf = self.conf(cell, name)
-        service = assembly.compute(conf, self._parts(conf))
+        service = services.compute(conf, self._parts(conf))
         self._run(service)
         self.agents[host.name] = service
         self._started()
@@ -217,8 +216,8 @@ class Deployment:
         conf = self.conf(cell.name)
         parts = self._parts(conf)
         try:
-            service, agents = agent_group.agent_group(parts, (
-                assembly.Parts(
+            service, agents = compute.agent_group(parts, (
+                services.Components(
                     view.view(conf, _host_options(host)), parts.clock,
                     parts.claims, parts.databases, parts.transports,
                     self._reached)
@@ -235,17 +234,17 @@ class Deployment:
         if self._api is not None:
             self._api.close()
             self._api = None
-        services, self._services = self._services[::-1], []
-        if services:
+        running, self._services = self._services[::-1], []
+        if running:
             # The threads of each look up once a second only.
             with futures.ThreadPoolExecutor(STOPPED_AT_ONCE) as pool:
-                list(pool.map(assembly.Service.stop, services))
+                list(pool.map(services.Service.stop, running))
 
-    def _parts(self, conf: cfg.ConfigOpts) -> assembly.Parts:
+    def _parts(self, conf: cfg.ConfigOpts) -> services.Components:
         """Return the parts of one service; services share none of them."""
-        return assembly.Parts(conf, self._clock, reached=self._reached)
+        return services.Components(conf, self._clock, reached=self._reached)
 
-    def _run(self, service: assembly.Service) -> None:
+    def _run(self, service: services.Service) -> None:
         self._services.append(service)
         service.start()
 
@@ -278,7 +277,7 @@ class Deployment:
             uuidutils.generate_uuid(), cell.name, self._transport(cell.name),
             self._database_url(cell.name))
 
-    def _fill(self, parts: assembly.Parts) -> None:
+    def _fill(self, parts: services.Components) -> None:
         """Make the schemas, the cells' mappings and the aggregates."""
         self._sync(api_schema.SCHEMA, parts, 'api')
         parts.claims.sync()
@@ -332,7 +331,7 @@ class Deployment:
         return self.directory.resolve() / f'{name}.sqlite'
 
     def _sync(
-        self, schema: Schema, parts: assembly.Parts, name: str
+        self, schema: Schema, parts: services.Components, name: str
     ) -> None:
         """Make the schema in the empty database of this name."""
         if self._database_url == self._sqlite:

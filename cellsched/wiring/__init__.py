@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that wires: from configuration to services.
+"""Construction of services from a configuration.
 
-Here, and nowhere else, connections, threads and random sources are made.
-Production, tests, benchmarks and demonstrations differ in the configuration
-and the parts that they hand over, and in nothing else.
+Only this package makes connections, threads and random sources. Production,
+tests, benchmarks and demonstrations use the same code, with different
+configurations and components.
 
-Each service has a module, which imports what that service needs and nothing
-else; ``services`` has all of them, for who runs several in one process.
+``base`` and ``components`` hold the objects that services share; each is made
+when it is first used. Each service has a module, which imports only what the
+service needs. ``services`` imports all of them, for programs that run several
+services in one process.
 """
 
 from cellsched import silence_eventlet  # noqa: F401

@@ -1,136 +1,202 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compute agent of a host."""
+"""The compute agent of a host, and the agents of many hosts in one process."""
 
-import functools
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
+from futurist import ThreadPoolExecutor
 from oslo_config import cfg
+from oslo_log import log
+import oslo_messaging
 
 from cellsched.compute import agent
-from cellsched.compute import host_name
-from cellsched.compute import instance_locks
+from cellsched.compute.host_name import HostName
+from cellsched.compute.instance_locks import Semaphores
 from cellsched.compute import moves
 from cellsched.compute import progress
-from cellsched.compute import provider_config
-from cellsched.compute import tracker
-from cellsched.conf import enabled
+from cellsched.compute.provider_config import ProviderConfig
+from cellsched.compute.tracker import Tracker
 from cellsched.db import cell as cell_schema
-from cellsched.parts import cell
+from cellsched import exception
 from cellsched import plugins
 from cellsched.rpc import compute as compute_rpc
 from cellsched.rpc import conductor as conductor_rpc
+from cellsched.rpc import local_pool
 from cellsched.rpc import server as rpc_server
-from cellsched.virt import base as virt
-from cellsched.wiring import factory
-from cellsched.wiring import service
+from cellsched.wiring import base
+from cellsched.wiring.service import Service
 
-#: Seconds until an agent goes on with what it was cut off from.
-RESUMED_S = 1
+LOG = log.getLogger(__name__)
 
-#: Kinds of plug-ins that it uses.
+#: Seconds between searches for builds that a restart interrupted.
+_RESUME_S = 1
+
+#: Kinds of plug-ins that a compute agent uses.
 PLUGINS = (plugins.CLAIMS, plugins.NETWORKS, plugins.VIRT)
 
 
-class AgentParts(cell.CellParts):
-    """The parts of a compute agent."""
-
-    @functools.cached_property
-    def driver(self) -> virt.ComputeDriver:
-        """The virtualisation driver of this host."""
-        return enabled.make(
-            self.conf, plugins.VIRT, virt.ComputeDriver, self.conf, self.clock)
-
-    @functools.cached_property
-    def instance_locks(self) -> instance_locks.Semaphores:
-        """Locks that keep threads of the agent off the same instance."""
-        return instance_locks.Semaphores(self.clock)
-
-
 class HostAgent:
-    """The agent of one host: its server, and what it does of its own."""
+    """The agent of one host: an RPC server and periodic functions."""
 
-    def __init__(self, parts: AgentParts) -> None:
+    def __init__(self, parts: base.AgentComponents) -> None:
         self.parts = parts
         conf = parts.conf
-        own = parts.transports.get()
+        transport = parts.transports.get()
+        locks = Semaphores(parts.clock)
         outcomes = progress.Outcomes()
-        more = provider_config.ProviderConfig(
-            conf.compute.provider_config_location)
-        more.load()
-        self._tracker = tracker.Tracker(
+        config = ProviderConfig(conf.compute.provider_config_location)
+        config.load()
+        tracker = Tracker(
             conf, parts.cell_database, parts.claims, parts.driver, outcomes,
-            new_uuid=parts.new_uuid, provider_config=more,
-            name=host_name.HostName(
+            new_uuid=parts.new_uuid, provider_config=config,
+            name=HostName(
                 conf.host, parts.cell_database, parts.clock,
                 conf.service_down_time))
-        self._builder = agent.Agent(
+        builder = agent.Agent(
             conf.host, parts.cell_database, parts.claims, parts.driver,
             conductor_rpc.ConductorAPI(
-                own, None, conf.upgrade_levels.conductor,
+                transport, None, conf.upgrade_levels.conductor,
                 conductor_rpc.BUILD_INSTANCES),
             parts.clock, outcomes, parts.network, conf.max_concurrent_builds,
-            parts.reached, parts.instance_locks)
-        self._mover = moving_agent(parts)
+            parts.reached, locks)
+        self._mover = moving_agent(parts, locks)
         self.server = rpc_server.server(
-            own, compute_rpc.TOPIC, conf.host, [self._builder, self._mover])
-        self.report = self._tracker.report
-        self.resume = self._builder.resume
-        self.resume_soon = self._builder.resume_soon
+            transport, compute_rpc.TOPIC, conf.host, [builder, self._mover])
+        self.report = tracker.report
+        self.resume = builder.resume
+        self.resume_soon = builder.resume_soon
 
     def prepare(self) -> None:
-        """Map and report the host, before it answers.
+        """Map the host, report it, and clean up after interrupted moves.
 
         :raises cellsched.exception.HostMappingExists: another cell has a host
             of this name
         """
         if self.parts.conf.api_database.connection:
-            _map_own_host(self.parts)
+            _map_host(self.parts)
         self.report()
         self._mover.clean_up()
 
 
-@factory.factory(AgentParts)
-def compute(conf: cfg.ConfigOpts, parts: AgentParts) -> service.Service:
-    """Return the agent of this host, on its cell's transport.
+@base.factory(base.AgentComponents)
+def compute(conf: cfg.ConfigOpts, parts: base.AgentComponents) -> Service:
+    """Return the agent of this host, on the transport of its cell.
 
-    The host is reported before this returns. What it left lying the last time
-    is taken up beside its messages, as soon as it answers. Where the agent
-    has the API database too, it is mapped to its cell at once; else a
-    scheduler maps it as soon as it sees it.
+    The host is reported before this returns. Builds that a restart
+    interrupted continue when the agent starts. If the agent has the API
+    database, it maps its host to the cell; otherwise a scheduler does.
 
     :raises cellsched.exception.HostMappingExists: another cell has a host of
         this name
-    :raises cellsched.exception.InvalidField: a file that says what its nodes
-        can do is wrong
+    :raises cellsched.exception.InvalidField: a provider configuration file is
+        invalid
     """
-    check_stores(parts)
-    one = HostAgent(parts)
-    one.prepare()
-    return service.Service(
-        parts, [one.server],
-        [(one.report, conf.report_interval), (one.resume_soon, RESUMED_S)],
-        [(one.resume, conf.resume_interval)])
+    _check_stores(parts)
+    host = HostAgent(parts)
+    host.prepare()
+    return Service(
+        parts, [host.server],
+        [(host.report, conf.report_interval), (host.resume_soon, _RESUME_S)],
+        [(host.resume, conf.resume_interval)])
 
 
-def check_stores(parts: AgentParts) -> None:
-    """Make sure that an agent can use its cell's database and its claims."""
+def agent_group(
+    parts: base.AgentComponents, hosts: Iterable[base.AgentComponents],
+    started: Callable[[], None] = lambda: None,
+) -> tuple[Service, list[HostAgent]]:
+    """Return the agents of many hosts of one cell, as one service.
+
+    A process can so have thousands of hosts, for a demonstration or a test of
+    the services above them. The agents share threads and the components of
+    ``parts``; their transport must be the in-process one. Hosts are reported
+    before this returns.
+
+    :param hosts: components of each host, with the databases, transports and
+        claims of ``parts``
+    :param started: called after each report of a host
+    :returns: the service, and the agents in the order of ``hosts``
+    """
+    _check_stores(parts)
+    agents = []
+    for host in hosts:
+        agents.append(HostAgent(host))
+        agents[-1].prepare()
+        started()
+    conf = parts.conf
+    pool = ThreadPoolExecutor(conf.executor_thread_pool_size)
+    return _AgentGroup(
+        pool, parts,
+        [local_pool.PooledServer(
+            each.parts.transports.get(), oslo_messaging.Target(
+                topic=compute_rpc.TOPIC, server=each.parts.conf.host),
+            each.server.dispatcher, pool) for each in agents],
+        [(_call_each([each.report for each in agents]), conf.report_interval),
+         (_call_each([each.resume_soon for each in agents]), _RESUME_S)],
+        [(_call_each([each.resume for each in agents]),
+          conf.resume_interval)],
+    ), agents
+
+
+class _AgentGroup(Service):
+
+    def __init__(self, pool: ThreadPoolExecutor, *args: Any) -> None:
+        super().__init__(*args)
+        self._pool = pool
+
+    def stop(self) -> None:
+        super().stop()
+        self._pool.shutdown()
+
+
+def moving_agent(
+    parts: base.AgentComponents, locks: Semaphores | None = None
+) -> moves.MovingAgent:
+    """Return the endpoint of migrations on a host.
+
+    :param locks: locks of instances that the agent's endpoints share
+    """
+    return moves.MovingAgent(
+        parts.conf.host, parts.cell_database, parts.claims, parts.driver,
+        parts.compute.get(parts.transports.get()), parts.network,
+        parts.reached, locks or Semaphores(parts.clock))
+
+
+def _call_each(functions: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """Return a function that calls all functions, even if some fail.
+
+    The first failure is raised at the end, and the other failures are logged.
+    :class:`.HostNameTaken` is raised at once: the process must end.
+    """
+    def call_each() -> None:
+        failures = []
+        for function in functions:
+            try:
+                function()
+            except exception.HostNameTaken:
+                raise
+            except Exception as exc:
+                failures.append(exc)
+        for failure in failures[1:]:
+            LOG.error('Periodic task failed for another host too: %s', failure)
+        if failures:
+            raise failures[0]
+    return call_each
+
+
+def _check_stores(parts: base.AgentComponents) -> None:
+    """Check the schemas of the cell's database and of the claim store."""
     cell_schema.SCHEMA.check(parts.cell_database)
     parts.claims.check()
 
 
-def moving_agent(parts: AgentParts) -> moves.MovingAgent:
-    """Return what an agent answers."""
-    return moves.MovingAgent(
-        parts.conf.host, parts.cell_database, parts.claims, parts.driver,
-        parts.compute.get(parts.transports.get()), parts.network,
-        parts.reached, parts.instance_locks)
-
-
-def _map_own_host(parts: AgentParts) -> None:
-    # Most agents have no API database, and import nothing that knows it.
-    from cellsched.parts import api_database
+def _map_host(parts: base.AgentComponents) -> None:
+    # Most agents have no API database, and import no code that reads it.
+    from cellsched.wiring.components import Components
 
     conf = parts.conf
-    api_database.APIDatabaseParts(
+    Components(
         conf, parts.clock, databases=parts.databases,
         transports=parts.transports,
     ).discovery.map_own_host(conf.database.connection, conf.host)

@@ -2,111 +2,184 @@
 """The conductor: above the cells, of a cell, or both."""
 
 from collections.abc import Callable
+import dataclasses
 from typing import Any
+from typing import TypeAlias
 
 from oslo_config import cfg
 
+from cellsched.audit import claims as audit_claims
+from cellsched.audit import facts
+from cellsched.audit import repairs
 from cellsched.conductor import cell_recovery
+from cellsched.conductor import recovery
 from cellsched.conductor import service as conductor_service
+from cellsched.conductor.tasks import build_and_schedule
 from cellsched.conductor.tasks import build_instances
 from cellsched.conductor.tasks import move
+from cellsched.db import api as api_schema
 from cellsched.db import cell as cell_schema
-from cellsched import embedding
-from cellsched.network import deallocation
-from cellsched.parts import cell
+from cellsched.network.deallocation import NetworkDeallocation
 from cellsched import plugins
-from cellsched.rpc import compute_cap
 from cellsched.rpc import conductor as conductor_rpc
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import server as rpc_server
-from cellsched.wiring import factory
-from cellsched.wiring import service
+from cellsched.wiring import base
+from cellsched.wiring.components import CellComponents
+from cellsched.wiring.components import Components
+from cellsched.wiring.components import conductor_components
+from cellsched.wiring.service import Service
 
-#: How often an overdue move is looked for before it is twice overdue.
-_LOOKS = 4
+#: Renewals of a build lease before it expires.
+_RENEWALS = 3
 
-#: Kinds of plug-ins that it uses.
+#: Searches for overdue moves per move deadline.
+_SEARCHES = 4
+
+#: Kinds of plug-ins that a conductor uses.
 PLUGINS = (plugins.CLAIMS, plugins.NETWORKS, plugins.QUOTA)
 
-
-class ConductorServiceParts(embedding.ConductorParts, cell.CellParts):
-    """The parts of a conductor, wherever it is."""
-
-    def lowest_compute(self) -> compute_cap.Lowest:
-        """Ask all cells, or without the API database the process's own."""
-        if self.conf.api_database.connection:
-            return super().lowest_compute()
-        return cell.CellParts.lowest_compute(self)
+#: Pairs of a function and the seconds between its calls.
+Periodic: TypeAlias = list[tuple[Callable[[], None], float]]
 
 
-@factory.factory(ConductorServiceParts)
-def conductor(
-    conf: cfg.ConfigOpts, parts: ConductorServiceParts
-) -> service.Service:
+@base.factory(conductor_components)
+def conductor(conf: cfg.ConfigOpts, parts: CellComponents) -> Service:
     """Return a conductor, on the transport of ``transport_url``.
 
-    With an API database it is the one above the cells; with a cell's
-    database it is that cell's; with both it is both, for deployments of a
-    single cell.
+    With an API database it is the conductor above the cells, with a cell's
+    database that of the cell, and with both it is both, for a deployment of
+    one cell.
 
-    :raises cellsched.exception.ConfigurationInvalid: neither is configured
+    :raises cellsched.exception.ConfigurationInvalid: no database is
+        configured
     """
     endpoints: list[Any] = []
-    periodic: list[tuple[Callable[[], None], float]] = []
+    periodic: Periodic = []
     if conf.api_database.connection:
-        embedded = embedding.EmbeddedConductor(conf, parts)
-        endpoints.append(conductor_service.SuperConductor(embedded.task))
-        endpoints.append(_moving(parts))
-        periodic += embedded.periodic
+        assert isinstance(parts, Components)
+        builder = builds(parts)
+        endpoints.append(conductor_service.SuperConductor(builder.task))
+        endpoints.append(_moves(parts))
+        periodic += builder.periodic
     if conf.database.connection or not endpoints:
         cell_schema.SCHEMA.check(parts.cell_database)
+        networks = NetworkDeallocation(
+            parts.network, parts.cell_database, parts.clock)
         endpoints.append(conductor_service.CellConductor(
-            _build_instances(parts)))
-        periodic.append((cell_recovery.NetworkCleanup(
-            parts.cell_database, _freeing(parts)).run,
+            _build_instances(parts, networks)))
+        periodic.append((
+            cell_recovery.NetworkCleanup(
+                parts.cell_database, networks).run,
             conf.conductor.network_sweep_interval))
-        periodic += _stalled_migrations(parts)
+        deadline_s = conf.conductor.move_deadline
+        periodic.append((
+            cell_recovery.StalledMigrations(
+                parts.cell_database,
+                parts.compute.get(parts.transports.get()), parts.claims,
+                conf.host, deadline_s, conf.service_down_time).run,
+            deadline_s / _SEARCHES))
         parts.claims.check()
-    return service.Service(parts, [rpc_server.server(
+    return Service(parts, [rpc_server.server(
         parts.transports.get(), conductor_rpc.TOPIC, conf.host, endpoints)],
         periodic)
 
 
-def _moving(parts: ConductorServiceParts) -> conductor_service.MovingConductor:
-    """Return what a conductor above the cells answers."""
+@dataclasses.dataclass(frozen=True)
+class Builds:
+    """The builds of a conductor above the cells.
+
+    :param scheduler: the client of schedulers
+    :param task: the build task
+    :param periodic: renewal of leases, recovery of interrupted builds, casts
+        that no compute host received, and release of leaked claims; each
+        function runs in its own thread
+    """
+
+    scheduler: scheduler_rpc.SchedulerAPI
+    task: build_and_schedule.BuildAndSchedule
+    periodic: Periodic
+
+
+def builds(parts: Components) -> Builds:
+    """Return the builds of a conductor above the cells.
+
+    :raises cellsched.exception.SchemaOutOfDate: a database lacks its tables
+    :raises cellsched.exception.DatabaseUnreachable: a database does not
+        answer
+    """
+    api_schema.SCHEMA.check(parts.database)
+    parts.claims.check()
+    options = parts.conf.conductor
+    scheduler = _scheduler(parts, options.scheduling_timeout)
+    task = build_and_schedule.BuildAndSchedule(
+        parts.database, parts.targets, parts.cell0, scheduler, parts.compute,
+        parts.claims, parts.quotas, parts.clock, parts.conf.host,
+        build_and_schedule.TaskLimits(
+            options.build_lease, options.build_deadline,
+            options.build_attempts, options.joint_transactions,
+            options.retry_delay, options.retries,
+            fenced=not _share_a_file(parts.conf)),
+        new_uuid=parts.new_uuid, reached=parts.reached,
+        notifier=parts.task_notifier)
+    reader = facts.Reader(
+        parts.database, parts.cells, parts.gatherer, parts.claims)
+    leaked = audit_claims.LeakedClaims(reader, repairs.Repairs(
+        reader, parts.targets, parts.cell0, parts.clock, parts.conf.host))
+    return Builds(scheduler, task, [
+        (task.leases.renew, options.build_lease / _RENEWALS),
+        (recovery.Recoverer(
+            parts.database, task, options.build_lease, parts.builders,
+            options.recovery_threads, new_uuid=parts.new_uuid).run,
+         options.recovery_interval),
+        (_stalled_builds(parts).run, options.cast_check_interval),
+        (leaked.run, options.claims_check_interval),
+        *parts.compute_cap.periodic(parts.conf.cells.refresh_interval)])
+
+
+def _scheduler(
+    parts: Components, timeout_s: float
+) -> scheduler_rpc.SchedulerAPI:
+    conf = parts.conf
+    return scheduler_rpc.SchedulerAPI(
+        parts.transports.get(), parts.database.timestamp, timeout_s,
+        conf.long_rpc_timeout, conf.upgrade_levels.scheduler,
+        scheduler_rpc.VERSION)
+
+
+def _stalled_builds(parts: Components) -> recovery.StalledBuilds:
+    conf = parts.conf
+    return recovery.StalledBuilds(
+        parts.database, parts.cells, parts.gatherer, parts.targets,
+        parts.compute,
+        conductor_rpc.ConductorAPIs(
+            conf.conductor.send_retries, conf.upgrade_levels.conductor,
+            conductor_rpc.BUILD_INSTANCES),
+        recovery.RetryPolicy(
+            conf.conductor.cast_timeout, conf.conductor.cast_attempts,
+            conf.service_down_time), parts.builders)
+
+
+def _moves(parts: Components) -> conductor_service.MovingConductor:
     conf = parts.conf
     return conductor_service.MovingConductor(move.Move(
         parts.database, parts.targets,
-        scheduler_rpc.SchedulerAPI(
-            parts.transports.get(), parts.database.timestamp,
-            conf.rpc_response_timeout, conf.long_rpc_timeout,
-            conf.upgrade_levels.scheduler, scheduler_rpc.VERSION),
-        parts.compute, parts.claims, conf.host,
-        parts.task_notifier, parts.reached))
-
-
-def _stalled_migrations(
-    parts: ConductorServiceParts
-) -> list[tuple[Callable[[], None], float]]:
-    """Return what a conductor of a cell does of its own, and how often."""
-    conf = parts.conf
-    deadline_s = conf.conductor.move_deadline
-    return [(cell_recovery.StalledMigrations(
-        parts.cell_database, parts.compute.get(parts.transports.get()),
-        parts.claims, conf.host, deadline_s,
-        conf.service_down_time).run, deadline_s / _LOOKS)]
+        _scheduler(parts, conf.rpc_response_timeout), parts.compute,
+        parts.claims, conf.host, parts.task_notifier, parts.reached))
 
 
 def _build_instances(
-    parts: ConductorServiceParts
+    parts: CellComponents, networks: NetworkDeallocation
 ) -> build_instances.BuildInstances:
     conf = parts.conf
     return build_instances.BuildInstances(
         parts.cell_database, parts.compute.get(parts.transports.get()),
         parts.claims, parts.clock, conf.host, conf.scheduler.max_attempts,
-        parts.task_notifier, _freeing(parts).free)
+        parts.task_notifier, networks.free)
 
 
-def _freeing(parts: ConductorServiceParts) -> deallocation.NetworkDeallocation:
-    return deallocation.NetworkDeallocation(
-        parts.network, parts.cell_database, parts.clock)
+def _share_a_file(conf: cfg.ConfigOpts) -> bool:
+    """Return whether claims are in the SQLite file of the API database."""
+    url = conf.api_database.connection
+    return url.startswith('sqlite') and (
+        conf.claims.connection or url) == url

@@ -24,7 +24,7 @@ from cellsched.quota import base as quota
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.virt import base as virt
 from cellsched.weighers import registry as weighers
-from cellsched.wiring import services
+from cellsched.wiring.components import Components
 
 _BASES = {
     plugins.CLAIMS: claims_base.ClaimStore,
@@ -54,7 +54,7 @@ def problems(conf: cfg.ConfigOpts) -> Problems:
     yield from _failures(enforcer.read, conf)
 
 
-def url_problems(parts: services.Parts) -> Problems:
+def url_problems(parts: Components) -> Problems:
     """Yield what is wrong with URLs that are set; nothing is connected to."""
     conf, broken = parts.conf, set()
     for group, schema in (('api_database', api_schema.SCHEMA.name),
@@ -72,7 +72,7 @@ def url_problems(parts: services.Parts) -> Problems:
         yield from _failures(parts.transports.notifications)
 
 
-def connection_problems(parts: services.Parts) -> Problems:
+def connection_problems(parts: Components) -> Problems:
     """Yield what databases lack and brokers refuse, of those that are set.
 
     Cells are those that the API database names.

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler."""
-
-from collections.abc import Callable
+"""The scheduler, and the planner, which selects hosts without claims."""
 
 from oslo_config import cfg
 from oslo_utils import uuidutils
@@ -14,25 +12,20 @@ from cellsched import plugins
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.rpc import server as rpc_server
 from cellsched.scheduler.drivers import base as drivers
+from cellsched.scheduler.drivers.filter_scheduler import FilterScheduler
 from cellsched.scheduler import request_validation
 from cellsched.scheduler import service as scheduler_service
-from cellsched.wiring import factory
-from cellsched.wiring import planner
-from cellsched.wiring import service
+from cellsched.wiring import base
+from cellsched.wiring.components import Components
+from cellsched.wiring.service import Service
 
-#: Kinds of plug-ins that it uses.
+#: Kinds of plug-ins that a scheduler uses.
 PLUGINS = (plugins.CLAIMS, plugins.DRIVERS, plugins.FILTERS,
            plugins.NETWORKS, plugins.WEIGHERS)
 
 
-class SchedulerServiceParts(planner.PlannerParts):
-    """The parts of a scheduler."""
-
-
-@factory.factory(SchedulerServiceParts)
-def scheduler(
-    conf: cfg.ConfigOpts, parts: SchedulerServiceParts
-) -> service.Service:
+@base.factory(Components)
+def scheduler(conf: cfg.ConfigOpts, parts: Components) -> Service:
     """Return a scheduler, on the transport of ``transport_url``."""
     api_schema.SCHEMA.check(parts.database)
     parts.claims.check()
@@ -47,19 +40,25 @@ def scheduler(
             conf.notifications.versioned_notifications_topics, parts.clock),
         parts.reached, conf.scheduler.unknown_hints == 'ignore',
         conf.scheduler.unmet_demands == 'ignore')
-    return service.Service(parts, [rpc_server.server(
+    discoveries = []
+    period_s = conf.scheduler.discover_hosts_in_cells_interval
+    if period_s > 0:
+        discoveries.append((periodic_discovery.PeriodicDiscovery(
+            parts.database, parts.discovery,
+            f'{conf.host}:{uuidutils.generate_uuid()}', period_s).run,
+            period_s))
+    return Service(parts, [rpc_server.server(
         parts.transports.get(), scheduler_rpc.TOPIC, conf.host, [manager],
         parts.database.timestamp, conf.scheduler.remote_exceptions)],
-        driver.periodic(), _discovering(conf, parts))
+        driver.periodic(), discoveries)
 
 
-def _discovering(
-    conf: cfg.ConfigOpts, parts: SchedulerServiceParts
-) -> list[tuple[Callable[[], object], float]]:
-    """Return the discovery of hosts by period, where that is configured."""
-    period_s = conf.scheduler.discover_hosts_in_cells_interval
-    if period_s <= 0:
-        return []
-    return [(periodic_discovery.PeriodicDiscovery(
-        parts.database, parts.discovery,
-        f'{conf.host}:{uuidutils.generate_uuid()}', period_s).run, period_s)]
+@base.factory(Components)
+def planner(conf: cfg.ConfigOpts, parts: Components) -> FilterScheduler:
+    """Return a planner with the configured filters and weighers.
+
+    It reads the live deployment. A plan claims nothing.
+    """
+    api_schema.SCHEMA.check(parts.database)
+    parts.claims.check()
+    return FilterScheduler(conf, parts)

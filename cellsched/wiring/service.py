@@ -11,8 +11,8 @@ from oslo_log import log
 import oslo_messaging
 
 from cellsched import exception
-from cellsched.parts import process
 from cellsched.rpc import delivery
+from cellsched.wiring.base import AgentComponents
 
 LOG = log.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Service:
     """
 
     def __init__(
-        self, parts: process.ProcessParts,
+        self, parts: AgentComponents,
         rpc_servers: Sequence[oslo_messaging.MessageHandlingServer],
         periodic: Sequence[tuple[Callable[[], object], float]] = (),
         at_once: Sequence[tuple[Callable[[], object], float]] = (),

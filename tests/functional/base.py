@@ -27,7 +27,7 @@ from cellsched.listing import server
 from cellsched import objects
 from cellsched.rpc import scheduler as scheduler_rpc
 from cellsched.standalone import deployment
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.unit import base
 
 #: Until a story that hangs is broken off.
@@ -155,11 +155,11 @@ class TestCase(base.TestCase):
     def delete(self, uuid: str) -> None:
         self.world.api.servers.delete(USER, uuid)
 
-    def unheard(self) -> assembly.API:
+    def unheard(self) -> services.API:
         """Return an API whose messages get lost on their way."""
         conf = self.world.conf('api')
         conf.set_override('transport_url', f'local://{uuid.uuid4().hex}/lost')
-        api = assembly.api(conf)
+        api = services.api(conf)
         self.addCleanup(api.close)
         return api
 
@@ -307,9 +307,9 @@ class TestCase(base.TestCase):
             self.later(late_s).database, self.task(late_s=late_s, **parts),
             60, futurist.SynchronousExecutor()).run()
 
-    def later(self, late_s: float, name: str = 'api') -> assembly.Parts:
+    def later(self, late_s: float, name: str = 'api') -> services.Components:
         """Return the parts of a process in a deployment that lives later."""
-        parts = assembly.Parts(self.world.conf(name), LateClock(late_s))
+        parts = services.Components(self.world.conf(name), LateClock(late_s))
         self.addCleanup(parts.close)
         return parts
 

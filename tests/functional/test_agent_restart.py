@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from cellsched.db.cell import models
 from cellsched.standalone import deployment
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 
 
@@ -26,9 +26,9 @@ class TestAgentRestart(base.TestCase):
     def start(self, reached=lambda step: None, driver=None):
         """Start the agent, with the driver of the last one if it is given."""
         conf = self.world.conf('cell1', 'hosts/a1')
-        parts = assembly.Parts(conf, reached=reached)
+        parts = services.Components(conf, reached=reached)
         parts.driver = driver or self.watched(parts.driver)
-        agent = assembly.compute(conf, parts)
+        agent = services.compute(conf, parts)
         agent.start()
         self.addCleanup(agent.stop)
         self.world.agents['a1'] = agent

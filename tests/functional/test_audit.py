@@ -13,7 +13,7 @@ from cellsched.claims import base as claims_base
 from cellsched.cli import app
 from cellsched.db.api import instance_mappings
 from cellsched.db.cell import models as cell_models
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 
 
@@ -56,7 +56,7 @@ class TestAudit(base.TestCase):
         self.assertEqual((0, [], ''), self.audit())
 
     def test_deployment_at_work_is_clean(self):
-        auditor = assembly.auditor(
+        auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
         events = [self.driver(host).hold_builds() for host in ('a1', 'b1')]
         uuids = self.create(min_count=6)
@@ -143,7 +143,7 @@ class TestAudit(base.TestCase):
         conf.set_override('claims_check_interval', 1, 'conductor')
         conf.set_override('transport_url', 'local://audit/other')
 
-        service = assembly.conductor(conf)
+        service = services.conductor(conf)
         service.start()
         self.addCleanup(service.stop)
 

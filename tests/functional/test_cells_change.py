@@ -6,7 +6,7 @@ import sqlite3
 
 from cellsched.cells import maintenance
 from cellsched.standalone import deployment
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 
 
@@ -16,7 +16,7 @@ class TestCellsChange(base.TestCase):
         super().setUp()
         self.deploy({'cell1': ['a1'], 'cell2': ['b1']})
         # Of another process, as the command's.
-        parts = assembly.Parts(self.world.conf('api'))
+        parts = services.Components(self.world.conf('api'))
         self.addCleanup(parts.close)
         self.maintenance = maintenance.CellMaintenance(
             parts.database, parts.cells, parts.targets, parts.clock)

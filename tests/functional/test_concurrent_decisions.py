@@ -10,7 +10,7 @@ from cellsched import exception
 from cellsched import plugins
 from cellsched.standalone import deployment
 from cellsched.testing import builders
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 
 CALLERS = 8
@@ -94,7 +94,7 @@ class TestConcurrentDecisions(base.TestCase):
         self.silences = 0
 
     def make_driver(self):
-        parts = assembly.Parts(self.world.conf('api'))
+        parts = services.Components(self.world.conf('api'))
         self.addCleanup(parts.close)
         return plugins.load(
             plugins.DRIVERS, 'filter_scheduler')(parts.conf, parts)

@@ -17,7 +17,7 @@ from tests.functional import foreign_service
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 #: What embedding the task must not bring along.
-UNWANTED = ('cellsched.wiring', 'cellsched.testing', 'cellsched.cli',
+UNWANTED = ('cellsched.wiring.services', 'cellsched.testing', 'cellsched.cli',
             'cellsched.scheduler', 'cellsched.compute', 'cellsched.api')
 
 #: What need not be installed where databases are files.

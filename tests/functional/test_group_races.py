@@ -7,7 +7,7 @@ from cellsched import context
 from cellsched import exception
 from cellsched import plugins
 from cellsched.testing import builders
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 from tests.unit import racing
 
@@ -23,7 +23,7 @@ class TestGroupRaces(base.TestCase):
 
     def make_driver(self):
         """Return the driver of one more scheduler on the same databases."""
-        parts = assembly.Parts(self.world.conf('api'))
+        parts = services.Components(self.world.conf('api'))
         self.addCleanup(parts.close)
         return plugins.load(
             plugins.DRIVERS, 'filter_scheduler')(parts.conf, parts)
@@ -89,7 +89,7 @@ class TestServers(base.TestCase):
     def test_servers_that_are_created_at_once_keep_to_the_policy(self):
         self.deploy({'cell1': ['a1', 'a2'], 'cell2': ['b1', 'b2']})
         conf = self.world.conf('api')
-        second = assembly.scheduler(conf)
+        second = services.scheduler(conf)
         self.addCleanup(second.stop)
         second.start()
         for policy, hosts in (('anti-affinity', 4), ('affinity', 1)):

@@ -2,7 +2,7 @@
 """Servers are rebuilt, evacuated, migrated, shelved and unshelved."""
 
 from cellsched import exception
-from cellsched.wiring import compute as assembly_compute
+from cellsched.wiring import compute
 from tests.functional import base
 from tests.functional import moving
 
@@ -61,7 +61,7 @@ class TestMoves(moving.TestCase):
         self.assertEqual(['a1', 'a2'], self.running(self.uuid))
         self.assertClaimsMatch()
 
-        assembly_compute.moving_agent(down.parts).clean_up()
+        compute.moving_agent(down.parts).clean_up()
 
         self.assertRests('active', self.other(self.host), self.uuid)
         self.assertEqual(['done'], self.statuses(self.uuid))

@@ -2,7 +2,7 @@
 """Servers with resources of child and sharing providers, on their ways."""
 
 from cellsched.standalone import deployment
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 from tests.functional import moving
 
@@ -46,7 +46,7 @@ class GroupsCase(moving.TestCase):
         self.soon(check)
 
     def assertAuditIsClean(self):
-        auditor = assembly.auditor(
+        auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
         self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
 

@@ -7,7 +7,7 @@ from cellsched.db.api import models
 from cellsched.db.cell import models as cell_models
 from cellsched import exception
 from cellsched.standalone import deployment
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 
 
@@ -72,9 +72,9 @@ class TestNewHosts(base.TestCase):
         self.deploy({'cell1': []}, scheduler={
             'discover_hosts_in_cells_interval': 1})
         conf = self.world.conf('api')
-        parts = assembly.Parts(conf)
+        parts = services.Components(conf)
         self.addCleanup(parts.close)
-        other = assembly.scheduler(conf, parts)
+        other = services.scheduler(conf, parts)
         [discover] = [function for function, *_, at_once in other.periodic
                       if at_once]
         self.until(lambda: self.leader(), 'a scheduler leads')
@@ -140,14 +140,14 @@ class TestNewHosts(base.TestCase):
         conf.set_override('host', 'same')
 
         error = self.assertRaises(
-            exception.HostMappingExists, assembly.compute, conf)
+            exception.HostMappingExists, services.compute, conf)
 
         self.assertIn('cell1', str(error))
         self.assertIn('cell2', str(error))
         table = cell_models.services
         self.assertEqual([], self.query('cell2', sa.select(table)))
         conf.set_override('host', 'other')
-        service = assembly.compute(conf)
+        service = services.compute(conf)
         self.addCleanup(service.stop)
         service.start()
         self.assertEqual('cell2', self.cell_of('other'))
@@ -159,7 +159,7 @@ class TestNewHosts(base.TestCase):
 
         self.assertRaisesRegex(
             exception.ConfigurationInvalid, r'\[database\] connection',
-            assembly.compute, conf)
+            services.compute, conf)
 
 
 class TestLeavingHosts(base.TestCase):

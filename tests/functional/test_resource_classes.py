@@ -8,7 +8,7 @@ from cellsched.cli import app
 from cellsched.db.cell import hosts
 from cellsched.objects import child_providers
 from cellsched.standalone import deployment
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 from tests.unit.cli import base as cli_base
 
@@ -73,7 +73,7 @@ class TestResourceClasses(base.TestCase):
     def test_audit_finds_nothing_wrong_with_it_and_sees_another_amount(self):
         self.start(a1=4)
         [server] = self.built(flavor='asking')
-        auditor = assembly.auditor(
+        auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
         self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))
 
@@ -108,6 +108,6 @@ class TestChildProviders(base.TestCase):
         self.deploy({'cell1': [host]})
 
         self.assertEqual({'numa0': 0, 'gpu0': 4}, self.rooms('a1'))
-        auditor = assembly.auditor(
+        auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
         self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))

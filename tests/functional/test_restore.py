@@ -10,7 +10,7 @@ from cellsched.cli import app
 from cellsched import context
 from cellsched import exception
 from cellsched.standalone import deployment
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 
 CELLS = ('cell0', 'cell1', 'cell2')
@@ -89,13 +89,13 @@ class TestRestore(base.TestCase):
         conf = self.world.conf('api')
         conf.set_override('recovery_interval', 1, 'conductor')
         for cell in self.world.cells:
-            self.run_service(assembly.conductor(self.world.conf(cell.name)))
+            self.run_service(services.conductor(self.world.conf(cell.name)))
             for host in cell.hosts:
                 self.world.start_host(cell.name, host)
-        self.run_service(assembly.scheduler(conf))
-        self.run_service(assembly.conductor(
-            conf, assembly.Parts(conf, base.LateClock(conductor_late_s))))
-        api = assembly.api(conf)
+        self.run_service(services.scheduler(conf))
+        self.run_service(services.conductor(
+            conf, services.Components(conf, base.LateClock(conductor_late_s))))
+        api = services.api(conf)
         self.addCleanup(api.close)
         # The agents end first.
         self.addCleanup(self.world.stop)

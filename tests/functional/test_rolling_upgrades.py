@@ -15,7 +15,7 @@ from cellsched.rpc import conductor
 from cellsched.rpc import scheduler
 from cellsched.rpc import serializer
 from cellsched.testing import builders
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 from tests.functional import newer
 from tests.unit.rpc import base as rpc_base
@@ -292,7 +292,7 @@ class TestAutomaticVersions(base.TestCase):
         self.set_versions(99, 'cell1', 'cell2')
         conf = self.world.conf('api')
         conf.set_override('compute', '6.0', 'upgrade_levels')
-        api = assembly.api(conf)
+        api = services.api(conf)
         self.addCleanup(api.close)
 
         api.servers.delete(base.USER, found.uuid)

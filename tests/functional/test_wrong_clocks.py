@@ -9,11 +9,13 @@ import sqlalchemy as sa
 from cellsched.clock import Clock
 from cellsched.conductor import recovery
 from cellsched.db.api import models
-from cellsched.db.cell import services
+from cellsched.db.cell.services import COMPUTE
+from cellsched.db.cell.services import is_up
+from cellsched.db.cell.services import report
 from cellsched.db import session
 from cellsched.standalone import deployment
 from cellsched.testing import clock
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 from tests.unit.db import samples
 
@@ -47,7 +49,7 @@ class Deployment(deployment.Deployment):
     def parts(self, conf, ahead_s):
         databases = session.Databases(Clock())
         self._opened.append(databases)
-        return assembly.Parts(
+        return services.Components(
             conf, clock.WrongClock(ahead_s), databases=databases)
 
     def also(self, make, ahead_s):
@@ -97,7 +99,7 @@ class TestWrongClocks(base.TestCase):
     def test_schedulers(self):
         self.bring_up(api=0.0)
         for ahead_s in (WRONG_S, -WRONG_S):
-            self.world.also(assembly.scheduler, ahead_s)
+            self.world.also(services.scheduler, ahead_s)
 
         self.assertAllAreBuilt()
 
@@ -105,7 +107,7 @@ class TestWrongClocks(base.TestCase):
         for ahead_s in (WRONG_S, -WRONG_S):
             with self.subTest(ahead_s=ahead_s):
                 self.bring_up(api=ahead_s)
-                self.world.also(assembly.scheduler, -ahead_s)
+                self.world.also(services.scheduler, -ahead_s)
 
                 self.assertAllAreBuilt()
 
@@ -131,13 +133,13 @@ class TestWrongClocks(base.TestCase):
         self.addCleanup(database.close)
         with database.reader() as connection:
             return {host.name for each in CELLS for host in each.hosts
-                    if services.is_up(
+                    if is_up(
                         connection, host.name, database.now(), 60)}
 
     def test_conductors(self):
         self.bring_up(conductor_cell1=WRONG_S, conductor_cell2=-WRONG_S)
         for ahead_s in (WRONG_S, -WRONG_S):
-            self.world.also(assembly.conductor, ahead_s)
+            self.world.also(services.conductor, ahead_s)
 
         self.assertAllAreBuilt()
 
@@ -145,7 +147,7 @@ class TestWrongClocks(base.TestCase):
         """Return a server that an API with this clock told nobody of."""
         conf = self.world.conf('api')
         conf.set_override('transport_url', f'local://{self.id()}/lost')
-        api = assembly.api(conf, self.world.parts(conf, ahead_s))
+        api = services.api(conf, self.world.parts(conf, ahead_s))
         self.addCleanup(api.close)
         return api.servers.create(base.USER, 'name', 'small')
 
@@ -203,8 +205,8 @@ class TestDoubt(base.TestCase):
         for host in hosts:
             database = self.world.agents[host].parts.cell_database
             with database.writer() as connection:
-                services.report(
-                    connection, samples.uuids(1)[0], host, services.COMPUTE,
+                report(
+                    connection, samples.uuids(1)[0], host, COMPUTE,
                     'compute', database.now() - datetime.timedelta(
                         seconds=ago_s))
 

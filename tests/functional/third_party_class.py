@@ -12,7 +12,7 @@ from cellsched import exception
 from cellsched.rpc import scheduler
 from cellsched.standalone import deployment
 from cellsched.testing import builders
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 
 PAGES = 'CUSTOM_HUGE_PAGES_MB'
@@ -83,7 +83,7 @@ class TestClass(TestCase):
         self.flavor('paged', 1500)
         self.built(flavor='paged')
 
-        auditor = assembly.auditor(
+        auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
 
         self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))

@@ -7,7 +7,7 @@ process of their own.
 
 import uuid
 
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.functional import base
 
 SLOT = 'CUSTOM_FPGA_SLOT'
@@ -81,7 +81,7 @@ class TestDriver(base.TestCase):
 
     def test_audit_finds_nothing_wrong(self):
         self.built(flavor='design')
-        auditor = assembly.auditor(
+        auditor = services.auditor(
             self.world.conf('api'), self.world.api.parts)
 
         self.soon(lambda: self.assertEqual([], auditor.run(settle_s=0).left))

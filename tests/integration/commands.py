@@ -31,7 +31,7 @@ PROGRAMS = {'cellsched': 'cellsched.cli', 'cellsched-manage':
 
 #: What commands import only when they need it, and takes long.
 NEEDED = ('alembic.command', 'cellsched.api.flavors', 'cellsched.api.servers',
-          'cellsched.wiring.command', 'cellsched.wiring.services',
+          'cellsched.wiring.api', 'cellsched.wiring.services',
           'cellsched.claims.sql', 'cellsched.listing.servers', 'oslo_policy',
           'psycopg2', 'sqlalchemy.dialects.postgresql', 'wcwidth')
 

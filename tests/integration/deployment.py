@@ -11,7 +11,7 @@ import fixtures
 
 from cellsched.claims import base
 from cellsched.conf import loader
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.integration import commands
 from tests.integration import processes
 from tests.integration import servers
@@ -103,7 +103,7 @@ class Deployment(fixtures.Fixture):
         """Return what a server holds, as the claim store says."""
         conf = loader.load(
             files=[str(self.directory / f'{_ABOVE}.conf')], dirs=[])
-        parts = assembly.Parts(conf)
+        parts = services.Components(conf)
         try:
             return parts.claims.claims_of([uuid]).get(uuid, [])
         finally:

@@ -8,7 +8,7 @@ import re
 import psycopg2
 
 from cellsched.conf import loader
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.integration import base
 from tests.integration.nova import base as nova_base
 from tests.integration.nova import caller
@@ -101,7 +101,7 @@ class TestNovaCallers(pages.Following):
 
     def tell_as_nova(self):
         """Have a server's claim released as the page says of computes."""
-        parts = assembly.Parts(loader.load(
+        parts = services.Components(loader.load(
             files=[str(self.directory / 'etc/api.conf')], dirs=[]))
         self.addCleanup(parts.close)
         self.assertIn(self.server, parts.claims.claims_of([self.server]))

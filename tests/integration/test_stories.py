@@ -5,7 +5,7 @@ import json
 
 from cellsched.claims import base as claims_base
 from cellsched.conf import loader
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.integration import base
 from tests.integration import deployment
 from tests.integration import servers
@@ -100,9 +100,9 @@ class TestStories(base.TestCase):
             ['api'], 'audit', '--settle=1', '-f', 'json', *args,
             expected=expected))
 
-    def leak(self, uuid: str) -> assembly.Parts:
+    def leak(self, uuid: str) -> services.Components:
         """Claim for a server again what it held."""
-        parts = assembly.Parts(loader.load(
+        parts = services.Components(loader.load(
             files=[str(self.world.directory / 'api.conf')], dirs=[]))
         self.addCleanup(parts.close)
         [usage, *_] = parts.claims.usages().usages

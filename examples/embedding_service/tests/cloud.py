@@ -11,7 +11,7 @@ import pathlib
 
 from cellsched.conf import loader
 from cellsched import embedding
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from embedding_service import main
 
 CELLS = ('cell1', 'cell2')
@@ -68,23 +68,23 @@ def service_conf(directory):
 @contextlib.contextmanager
 def running(directory):
     """Run a scheduler, and in each cell a conductor and an agent."""
-    services = []
+    running = []
     try:
         for name, makers in (
-                ('cell1', (assembly.conductor, assembly.compute)),
-                ('cell2', (assembly.conductor, assembly.compute)),
-                ('scheduler', (assembly.scheduler,))):
+                ('cell1', (services.conductor, services.compute)),
+                ('cell2', (services.conductor, services.compute)),
+                ('scheduler', (services.scheduler,))):
             for make in makers:
                 conf = loader.load(
                     files=[str(directory / f'{name}.conf')], dirs=[])
                 service = make(conf)
-                services.append(service)
+                running.append(service)
                 service.start()
         yield
     finally:
         # Stop in parallel: a service takes up to a second to notice.
-        with futures.ThreadPoolExecutor(len(services) or 1) as pool:
-            list(pool.map(assembly.Service.stop, reversed(services)))
+        with futures.ThreadPoolExecutor(len(running) or 1) as pool:
+            list(pool.map(services.Service.stop, reversed(running)))
 
 
 def _write(directory: pathlib.Path, name, transport, text):

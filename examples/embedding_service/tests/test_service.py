@@ -89,7 +89,7 @@ def run_service(directory, killed_at=None):
             os.kill(os.getpid(), signal.SIGKILL)
 
     conf = cloud.service_conf(directory)
-    parts = embedding.ConductorParts(conf, reached=reached)
+    parts = embedding.Components(conf, reached=reached)
     store = machines.MachineStore(conf.machines.database)
     with cloud.running(directory):
         conductor = embedding.EmbeddedConductor(conf, parts)

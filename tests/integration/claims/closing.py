@@ -6,7 +6,7 @@ import uuid
 
 from cellsched.claims import base as claims
 from cellsched.conf import loader
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.integration import processes
 
 
@@ -22,7 +22,7 @@ class ClosedWithItsParts:
         return loader.load(files=[str(path)], dirs=[])
 
     def test_closed_parts_leave_no_connection_and_the_store_works_on(self):
-        parts = assembly.Parts(self.configured())
+        parts = services.Components(self.configured())
         before = open_files()
         for _ in range(2):
             parts.claims.set_inventory(

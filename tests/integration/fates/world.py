@@ -18,7 +18,7 @@ from cellsched.db.api import instance_mappings
 from cellsched.db.cell import instances
 from cellsched import exception
 from cellsched import objects
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.integration import deployment
 from tests.integration.fates import zygote
 from tests.integration import processes
@@ -99,8 +99,8 @@ class World(deployment.Deployment):
         for child in [*started, *self.agents.values()]:
             child.wait('started')
         conf = loader.load(files=self._paths('api'), dirs=[])
-        self.parts = assembly.Parts(conf)
-        self.api = assembly.api(conf, self.parts)
+        self.parts = services.Components(conf)
+        self.api = services.api(conf, self.parts)
         self.addCleanup(self.api.close)
 
     def _stop_services(self) -> None:

@@ -16,7 +16,7 @@ import threading
 
 from cellsched.conf import loader
 from cellsched import context
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 
 #: What a process has to do with, for the user of the tests.
 USER = context.member('demo', 'demo')
@@ -70,8 +70,8 @@ def serve(order):
         level=logging.INFO, format='%(asctime)s %(levelname)s %(name)s '
         '%(message)s')
     conf = loader.load(files=order['files'], dirs=[])
-    parts = assembly.Parts(conf, reached=dying(order))
-    made = getattr(assembly, order['service'])(conf, parts)
+    parts = services.Components(conf, reached=dying(order))
+    made = getattr(services, order['service'])(conf, parts)
     if order['service'] == 'api':
         getattr(made.servers, order['call'])(USER, **order['arguments'])
         os._exit(0)

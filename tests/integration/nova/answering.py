@@ -7,7 +7,7 @@ import fixtures
 
 from cellsched.claims import base as claims
 from cellsched.standalone import deployment
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.integration.nova import caller
 from tests.integration import processes
 from tests.integration import servers
@@ -64,7 +64,7 @@ class Answering(fixtures.Fixture):
         world = deployment.Deployment(self.directory, CELLS)
         self.addCleanup(world.stop)
         world.start()
-        self._parts = assembly.Parts(world.conf('api'))
+        self._parts = services.Components(world.conf('api'))
         self.addCleanup(self._parts.close)
         self.cells = {cell.name: cell.uuid
                       for cell in self._parts.cells.all()}

@@ -10,7 +10,8 @@ from cellsched.api import facet
 from cellsched import context
 from cellsched import exception
 from cellsched.policies import rules
-from cellsched.wiring import api as assembly
+from cellsched.wiring.api import API
+from cellsched.wiring.api import CONTROLLERS
 from tests.unit import base
 
 #: Rules that a call asks besides the one that it names.
@@ -75,8 +76,8 @@ class TestCalls(base.TestCase):
 
     def test_every_part_of_the_api_is_a_facet(self):
         made = {name: inspect.signature(
-            getattr(assembly.API, name).func).return_annotation.split('.')[-1]
-            for name in assembly.FACETS}
+            getattr(API, name).func).return_annotation.split('.')[-1]
+            for name in CONTROLLERS}
 
         self.assertEqual(sorted(made.values()),
                          sorted(cls.__name__ for cls in facets()))

@@ -15,7 +15,7 @@ from cellsched.cli import app
 from cellsched import clock
 from cellsched.conf import loader
 from cellsched.testing import databases
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.unit import base
 
 #: A password with everything that is special anywhere.
@@ -116,7 +116,7 @@ class CommandTestCase(base.TestCase):
 
     def parts(self, name):
         """Return the parts that a configuration file wires."""
-        parts = assembly.Parts(loader.load(
+        parts = services.Components(loader.load(
             files=[str(self.directory / name)], dirs=[]))
         self.addCleanup(parts.close)
         return parts

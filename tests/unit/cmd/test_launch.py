@@ -13,7 +13,8 @@ from tests.unit.db import samples
 CODE = """
 import functools, os, signal, sys, threading
 from amqp import exceptions
-from cellsched.wiring import services as assembly
+from cellsched.wiring.components import Components
+from cellsched.wiring import service
 from cellsched import context, plugins
 from cellsched.cmd import launch
 from cellsched.rpc import client, server
@@ -27,7 +28,7 @@ class Endpoint:
         print('done', flush=True)
 
 
-class Service(assembly.Service):
+class Service(service.Service):
 
     def start(self):
         super().start()
@@ -39,28 +40,28 @@ class Service(assembly.Service):
         super().stop()
 
 
-class Asking(assembly.Service):
+class Asking(service.Service):
 
     def start(self):
         self._periodic = [(self.parts.compute_cap, 0.05)]
         super().start()
 
 
-class Impatient(assembly.Service):
+class Impatient(service.Service):
 
     def start(self):
         os.kill(os.getpid(), signal.SIGTERM)
         stopping.wait(600)
 
 
-class Refused(assembly.Service):
+class Refused(service.Service):
 
     def start(self):
         raise exceptions.AccessRefused('wrong password')
 
 
 def make(kind, conf):
-    parts = assembly.Parts(conf)
+    parts = Components(conf)
     return kind(parts, [server.server(
         parts.transports.get(), 'topic', 'host', [Endpoint()])])
 

@@ -2,8 +2,13 @@
 """The embedded conductor: what it is made of, and what it closes."""
 
 import threading
+import uuid
 
 from cellsched.claims import memory
+from cellsched import context
+from cellsched.db.api import build_requests
+from cellsched.db.api import host_mappings
+from cellsched.db.api import request_specs
 from cellsched import embedding
 from cellsched.embedding import conductor
 from cellsched import exception
@@ -44,7 +49,7 @@ class TestEmbeddedConductor(embedded.EmbeddedTestCase):
     def test_parts_that_are_handed_over_stay_open(self):
         self.make()
         claims = memory.MemoryClaims()
-        parts = embedding.ConductorParts(self.conf(), claims=claims)
+        parts = embedding.Components(self.conf(), claims=claims)
         self.addCleanup(parts.close)
 
         made = conductor.EmbeddedConductor(parts.conf, parts)
@@ -62,3 +67,108 @@ class TestEmbeddedConductor(embedded.EmbeddedTestCase):
 
     def test_run_of_what_nobody_accepted_does_nothing(self):
         self.make().run(None, ['11111111-1111-4111-8111-111111111111'])
+
+
+USER = context.RequestContext(project_id='orchestra', user_id='conductor')
+
+
+class TestAccept(embedded.EmbeddedTestCase):
+
+    def accept(self, names, min_count=1, **groups):
+        self.conductor = self.make(**groups)
+        return self.conductor.accept(
+            USER, names, embedded.spec(), min_count)
+
+    def test_accepted_server_waits_for_its_cell(self):
+        one = str(uuid.uuid4())
+
+        self.assertEqual([one], self.accept({one: 'violin'}))
+
+        found = self.conductor.get(USER, one)
+        self.assertEqual(
+            ('violin', 'BUILD', None), (found.name, found.status, found.cell))
+        mapping = self.conductor.mappings.instances([one])[one]
+        self.assertIsNone(mapping.cell_mapping)
+        self.assertEqual('orchestra', mapping.project_id)
+
+    def test_batch_is_kept_as_what_was_asked_for(self):
+        uuids = sorted(str(uuid.uuid4()) for _ in range(3))
+
+        self.accept(dict.fromkeys(uuids, 'it'), min_count=2)
+
+        with self.conductor.parts.database.reader() as connection:
+            found = build_requests.read(connection, uuids)
+            spec = request_specs.get(connection, uuids[1])
+        self.assertEqual([2] * 3, [each.min_count for each in found])
+        self.assertEqual([0, 1, 2], [
+            each.request.instance.launch_index for each in found])
+        self.assertEqual(
+            (3, uuids[1], 'orchestra'), tuple(
+                spec['nova_object.data'][name] for name in (
+                    'num_instances', 'instance_uuid', 'project_id')))
+
+    def test_what_was_accepted_is_not_accepted_again(self):
+        one, two = str(uuid.uuid4()), str(uuid.uuid4())
+        self.accept({one: 'it'})
+
+        for wanted in ([two], []):
+            self.assertEqual(wanted, self.conductor.accept(
+                USER, {one: 'other', two: 'other'}, embedded.spec()))
+        self.assertEqual('it', self.conductor.get(USER, one).name)
+
+    def test_server_beyond_the_quota_is_refused(self):
+        one = str(uuid.uuid4())
+
+        self.assertRaises(exception.OverQuota, self.accept, {one: 'it'},
+                          quota={'cores': 1})
+
+        self.assertEqual({}, self.conductor.mappings.instances([one]))
+
+
+class TestMappings(embedded.EmbeddedTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.conductor = self.make()
+        self.mappings = self.conductor.mappings
+
+    def create_cell(self):
+        return self.mappings.create_cell(
+            'cell1', f'local://{self.world}/cell1', self.url('cell1'))
+
+    def test_cells_are_created_and_listed(self):
+        cell0 = self.mappings.create_cell0(self.url('cell0'))
+        cell1 = self.create_cell()
+
+        self.assertEqual([cell0.uuid, cell1.uuid], [
+            cell.uuid for cell in self.mappings.cells()])
+        self.assertTrue(cell0.is_cell0())
+
+    def test_cell_of_another_cells_database_is_refused(self):
+        self.create_cell()
+
+        self.assertRaises(exception.CellMappingExists, self.create_cell)
+
+    def test_new_cell_is_known_at_once(self):
+        self.assertEqual([], self.conductor.parts.cells.real())
+
+        self.create_cell()
+
+        self.assertEqual(['cell1'], [
+            cell.name for cell in self.conductor.parts.cells.real()])
+
+    def test_hosts_have_their_cells(self):
+        self.create_cell()
+        [cell] = self.mappings.cells()
+        database = self.conductor.parts.database
+        with database.writer() as connection:
+            host_mappings.create_missing(
+                connection, ['a1'], cell.id, database.now())
+
+        [found] = self.mappings.hosts(['a1', 'a2'])
+
+        self.assertEqual(
+            ('a1', cell.uuid), (found.host, found.cell_mapping.uuid))
+
+    def test_server_that_is_not_known_is_left_out(self):
+        self.assertEqual({}, self.mappings.instances(['nobody']))

@@ -3,7 +3,11 @@
 
 from oslo_config import cfg
 
+from cellsched.db import api
+from cellsched.db import cell
+from cellsched import embedding
 from cellsched.embedding import options
+from cellsched import exception
 from tests.unit.embedding import embedded
 
 
@@ -47,3 +51,22 @@ class TestOptions(embedded.EmbeddedTestCase):
 
         self.assertEqual(1, first.quota.cores)
         self.assertEqual(20, second.quota.cores)
+
+
+class TestCreateSchemas(embedded.EmbeddedTestCase):
+
+    def test_schemas_are_created_and_stay(self):
+        conf = self.conf()
+        for _ in range(2):
+            embedding.create_schemas(conf, [self.url('cell0')])
+
+        parts = embedding.Components(conf)
+        self.addCleanup(parts.close)
+        api.SCHEMA.check(parts.database)
+        parts.claims.check()
+        cell.SCHEMA.check(parts.databases.get(self.url('cell0'), 'cell'))
+
+    def test_conductor_without_schema_is_refused(self):
+        self.assertRaises(
+            exception.SchemaOutOfDate, embedding.EmbeddedConductor,
+            self.conf())

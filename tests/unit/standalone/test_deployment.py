@@ -12,7 +12,7 @@ from cellsched.db.cell import models
 from cellsched import exception
 from cellsched.standalone import deployment
 from cellsched.testing import clock
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.unit import base
 
 ADMIN = context.admin()
@@ -150,7 +150,7 @@ class TestDeployment(base.TestCase):
 
     def test_scheduler_finds_all_hosts_at_its_first_look(self):
         there = []
-        make = assembly.scheduler
+        make = services.scheduler
 
         def watched(conf, parts):
             there.extend(world.agents)

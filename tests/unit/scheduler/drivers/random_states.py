@@ -20,7 +20,7 @@ from cellsched.db import session
 from cellsched.objects import child_providers
 from cellsched import plugins
 from cellsched.testing import builders
-from cellsched.wiring import services as assembly
+from cellsched.wiring.services import Components
 from tests.unit.db import samples
 from tests.unit.hosts import world
 
@@ -159,7 +159,7 @@ class Deployment:
         self._cleanups.close()
 
     def driver(self, name):
-        parts = assembly.Parts(
+        parts = Components(
             loader.load(files=[str(self._path)], dirs=[]), self.world.clock,
             self.world.claims)
         self._cleanups.callback(parts.close)

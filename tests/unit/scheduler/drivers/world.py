@@ -7,7 +7,7 @@ from cellsched.conf import loader
 from cellsched import plugins
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.unit import base
 from tests.unit.db import samples
 from tests.unit.hosts import world
@@ -38,7 +38,7 @@ class DriverTestCase(base.TestCase):
         lines += [f'{name} = {value}' for name, value in dict(
             {'enabled_filters': 'ComputeFilter'}, **dict(filters)).items()]
         path.write_text('\n'.join(lines))
-        parts = assembly.Parts(
+        parts = services.Components(
             loader.load(files=[str(path)], dirs=[]), self.world.clock,
             self.world.claims)
         parts.random = random.Random(seed)

@@ -9,17 +9,17 @@ from cellsched import clock
 from cellsched.conf import loader
 from cellsched.db import session
 from cellsched.testing import databases
-from cellsched.wiring import services as assembly
+from cellsched.wiring import services
 from tests.unit import base
 from tests.unit.db import samples
 
 DEADLINE_S = 600
 
 
-SERVICES = (assembly.scheduler, assembly.conductor, assembly.compute)
+SERVICES = (services.scheduler, services.conductor, services.compute)
 
 
-class AssemblyTestCase(base.TestCase):
+class WiringTestCase(base.TestCase):
 
     def setUp(self):
         super().setUp()
@@ -54,12 +54,12 @@ class AssemblyTestCase(base.TestCase):
 
     def conf_for(self, make, **groups):
         """Return what a service needs, and no more."""
-        api = make in (assembly.scheduler, assembly.api)
+        api = make in (services.scheduler, services.api)
         return self.conf(api=api, cell=not api, **groups)
 
     def make(self, make, conf, **parts):
         """Make a service of parts that the test may look at."""
-        parts = assembly.Parts(conf, **parts)
+        parts = services.Components(conf, **parts)
         self.addCleanup(parts.close)
         return make(conf, parts)
 

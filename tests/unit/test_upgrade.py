@@ -20,7 +20,7 @@ from cellsched.db import session
 from cellsched import objects
 from cellsched.rpc import compute
 from cellsched.testing import databases
-from cellsched.upgrade import checks
+from cellsched import upgrade
 from tests.unit.cells import base
 from tests.unit.db import samples
 
@@ -52,7 +52,7 @@ class CheckCase(base.TestCase):
     def check(self, name, database=None):
         """Return what a check says of the deployment as it is now."""
         database = database or self.database
-        made = checks.UpgradeChecks(checks.CheckedDeployment(
+        made = upgrade.UpgradeChecks(upgrade.CheckedDeployment(
             database, registry.CellRegistry(database, self.clock, 60.0),
             gather.Gatherer(self.executor, self.targets, clock.Clock(),
                             timeout_s=30), lambda: self.claims))
@@ -124,10 +124,10 @@ class TestCells(CheckCase):
             self.executor, self.targets, clock.Clock(), timeout_s=0.1)
         # From now on it hangs.
         gatherer.gather(self.context, self.cells.all(), look)
-        deployment = checks.CheckedDeployment(
+        deployment = upgrade.CheckedDeployment(
             self.database, self.cells, gatherer, lambda: None)
 
-        self.assertSays(FAILURE, checks.check_cells(deployment), 'cell1',
+        self.assertSays(FAILURE, upgrade.check_cells(deployment), 'cell1',
                         'silent', command=AGAIN)
 
     def test_api_database_that_cannot_be_reached_fails_every_check(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services as assembly makes them: they run, they stop, they leave nothing."""
+"""Services: they run, stop, and release everything."""
 
 from concurrent import futures
 import logging
@@ -8,10 +8,13 @@ import threading
 from amqp import exceptions as amqp_exc
 import oslo_messaging
 
+from cellsched.claims import sql
 from cellsched import clock
+from cellsched.conductor import service as conductor_service
 from cellsched import context
 from cellsched.db.api import host_mappings
 from cellsched.db.cell import compute_nodes
+from cellsched.db import session
 from cellsched import exception
 from cellsched import objects
 from cellsched.rpc import client
@@ -19,18 +22,18 @@ from cellsched.rpc import local
 from cellsched.rpc import server
 from cellsched.scheduler.drivers import base as drivers
 from cellsched.testing import builders
-from cellsched.wiring import services as assembly
-from tests.unit import assembling
+from cellsched.wiring import services
 from tests.unit.db import samples
+from tests.unit.wiring import configured
 
 ADMIN = context.admin()
 
 
-class TestService(assembling.AssemblyTestCase):
+class TestService(configured.WiringTestCase):
 
     def service(self, *periodic, servers=()):
-        return assembly.Service(
-            assembly.Parts(self.conf()), servers, periodic)
+        return services.Service(
+            services.Components(self.conf()), servers, periodic)
 
     def test_periodic_work_is_done_again_and_again(self):
         done = threading.Semaphore(0)
@@ -38,18 +41,18 @@ class TestService(assembling.AssemblyTestCase):
         service.start()
 
         for _ in range(3):
-            self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+            self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
 
     def test_work_at_once_does_not_wait_for_its_turn(self):
         done = threading.Semaphore(0)
-        service = assembly.Service(
-            assembly.Parts(self.conf()), [],
+        service = services.Service(
+            services.Components(self.conf()), [],
             at_once=[(done.release, 3600.0)])
         self.assertFalse(done.acquire(blocking=False))
         service.start()
 
-        self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+        self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
 
     def test_periodic_work_that_fails_is_done_again(self):
@@ -63,7 +66,7 @@ class TestService(assembling.AssemblyTestCase):
         service.start()
 
         for _ in range(3):
-            self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+            self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
         self.assertIn('as told', self.logs.output)
 
@@ -78,7 +81,7 @@ class TestService(assembling.AssemblyTestCase):
         service.on_failure = lambda: (
             ended.release() if service._stopping.is_set() else None)
         service.start()
-        self.assertTrue(ended.acquire(timeout=assembling.DEADLINE_S))
+        self.assertTrue(ended.acquire(timeout=configured.DEADLINE_S))
         service.stop()
 
         self.assertEqual(([1], 'h'), (calls, service.failure.host))
@@ -104,7 +107,7 @@ class TestService(assembling.AssemblyTestCase):
         service.start()
 
         for _ in range(6):
-            self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+            self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
         self.assertEqual(1, self.logs.output.count('is away'))
         self.assertIn('it restarts', self.logs.output)
@@ -122,7 +125,7 @@ class TestService(assembling.AssemblyTestCase):
         service.start()
 
         for _ in range(3):
-            self.assertTrue(done.acquire(timeout=assembling.DEADLINE_S))
+            self.assertTrue(done.acquire(timeout=configured.DEADLINE_S))
         service.stop()
         self.assertIn('SystemExit: as told', self.logs.output)
 
@@ -133,20 +136,20 @@ class TestService(assembling.AssemblyTestCase):
 
         def work():
             begun.set()
-            go_on.wait(assembling.DEADLINE_S)
+            go_on.wait(configured.DEADLINE_S)
             still_open.append('transports' if service.parts.transports._open
                               else None)
 
         service = self.service((work, 0.01))
         service.parts.transports.get()
         service.start()
-        begun.wait(assembling.DEADLINE_S)
+        begun.wait(configured.DEADLINE_S)
         stopping = threading.Thread(target=service.stop)
         stopping.start()
         stopping.join(0.05)
         self.assertTrue(stopping.is_alive())
         go_on.set()
-        stopping.join(assembling.DEADLINE_S)
+        stopping.join(configured.DEADLINE_S)
 
         self.assertFalse(stopping.is_alive())
         self.assertEqual(['transports'], still_open)
@@ -159,26 +162,26 @@ class TestService(assembling.AssemblyTestCase):
 
             def work(self, context):
                 begun.set()
-                go_on.wait(assembling.DEADLINE_S)
+                go_on.wait(configured.DEADLINE_S)
                 return 'done'
 
         service = self.service()
         transport = service.parts.transports.get()
-        service = assembly.Service(service.parts, [
+        service = services.Service(service.parts, [
             server.server(transport, 'topic', 'host', [Endpoint()],
                           clock.Clock().timestamp)])
         service.start()
         with futures.ThreadPoolExecutor(2) as threads:
             asked = client.Client(transport, 'topic', '1.0')
             answer = threads.submit(asked.call, context.admin(), 'work')
-            self.assertTrue(begun.wait(assembling.DEADLINE_S))
+            self.assertTrue(begun.wait(configured.DEADLINE_S))
             stopped = threads.submit(service.stop)
             futures.wait([stopped], 0.05)
             self.assertFalse(stopped.done())
             go_on.set()
 
-            self.assertEqual('done', answer.result(assembling.DEADLINE_S))
-            stopped.result(assembling.DEADLINE_S)
+            self.assertEqual('done', answer.result(configured.DEADLINE_S))
+            stopped.result(configured.DEADLINE_S)
 
     def test_service_stops_however_far_it_came(self):
         class Server:
@@ -203,7 +206,7 @@ class TestService(assembling.AssemblyTestCase):
 
     def test_nothing_is_left_of_services_that_ran(self):
         before = set(threading.enumerate())
-        for make in assembling.SERVICES:
+        for make in configured.SERVICES:
             service = make(self.conf_for(make))
             service.start()
             service.stop()
@@ -214,19 +217,19 @@ class TestService(assembling.AssemblyTestCase):
         self.until_threads_are(before)
 
 
-class TestRunning(assembling.AssemblyTestCase):
+class TestRunning(configured.WiringTestCase):
 
     def ping(self, topic):
-        parts = assembly.Parts(self.conf())
+        parts = services.Components(self.conf())
         self.addCleanup(parts.close)
         return client.Client(
             parts.transports.get(), topic, '1.1', 'baseapi',
-            assembling.DEADLINE_S,
+            configured.DEADLINE_S,
         ).call(context.admin(), 'ping', arg='?')['service']
 
     def test_services_of_a_cell_know_no_api_database(self):
-        for make, topic in ((assembly.conductor, 'conductor'),
-                            (assembly.compute, 'compute')):
+        for make, topic in ((services.conductor, 'conductor'),
+                            (services.compute, 'compute')):
             service = self.run_service(self.make(make, self.conf(cell=True)))
 
             self.assertEqual(topic, self.ping(topic))
@@ -238,7 +241,7 @@ class TestRunning(assembling.AssemblyTestCase):
                 ({'cell': True}, ['CellConductor']),
                 ({'api': True, 'cell': True},
                  ['SuperConductor', 'MovingConductor', 'CellConductor'])):
-            service = self.make(assembly.conductor, self.conf(**databases_))
+            service = self.make(services.conductor, self.conf(**databases_))
 
             [server] = service._servers
             self.assertEqual(endpoints, [
@@ -253,7 +256,7 @@ class TestRunning(assembling.AssemblyTestCase):
                  for each in service._periodic])
 
     def test_agent_has_reported_when_it_is_made(self):
-        self.make(assembly.compute, self.conf(cell=True))
+        self.make(services.compute, self.conf(cell=True))
 
         with self.cell.database.reader() as connection:
             [node] = compute_nodes.list_with_services(connection)
@@ -262,7 +265,7 @@ class TestRunning(assembling.AssemblyTestCase):
     def test_agent_that_knows_the_api_database_is_mapped(self):
         self.map_cell()
 
-        self.make(assembly.compute, self.conf(api=True, cell=True))
+        self.make(services.compute, self.conf(api=True, cell=True))
 
         with self.api.database.reader() as connection:
             found = host_mappings.get_many(connection, ['host1'])
@@ -272,7 +275,7 @@ class TestRunning(assembling.AssemblyTestCase):
         self.map_cell(database_connection='sqlite:///elsewhere')
 
         error = self.assertRaises(
-            exception.ConfigurationInvalid, self.make, assembly.compute,
+            exception.ConfigurationInvalid, self.make, services.compute,
             self.conf(api=True, cell=True))
 
         self.assertEqual('[database] connection', error.field)
@@ -285,7 +288,7 @@ class TestRunning(assembling.AssemblyTestCase):
                 connection, ['host1'], other.id, samples.NOW)
 
         error = self.assertRaises(
-            exception.HostMappingExists, self.make, assembly.compute,
+            exception.HostMappingExists, self.make, services.compute,
             self.conf(api=True, cell=True))
 
         self.assertEqual(other.identity, error.mapped_cell)
@@ -295,8 +298,8 @@ class TestRunning(assembling.AssemblyTestCase):
 
     def test_scheduler_finds_the_hosts_of_agents(self):
         self.map_cell()
-        self.make(assembly.compute, self.conf(cell=True))
-        service = self.run_service(assembly.scheduler(self.conf(api=True)))
+        self.make(services.compute, self.conf(cell=True))
+        service = self.run_service(services.scheduler(self.conf(api=True)))
         [wanted] = samples.uuids(1)
 
         [[chosen]] = client.Client(
@@ -312,7 +315,7 @@ class TestRunning(assembling.AssemblyTestCase):
     def test_scheduler_has_the_driver_that_is_configured(self):
         for name, kind in (('filter_scheduler', 'FilterScheduler'),
                            ('chance_scheduler', 'ChanceScheduler')):
-            service = self.make(assembly.scheduler, self.conf(
+            service = self.make(services.scheduler, self.conf(
                 api=True, scheduler={'driver': name}))
 
             [server] = service._servers
@@ -321,7 +324,7 @@ class TestRunning(assembling.AssemblyTestCase):
             self.assertEqual(kind, type(driver).__name__)
 
     def test_api_reads_and_writes(self):
-        api = self.make(assembly.api, self.conf(api=True))
+        api = self.make(services.api, self.conf(api=True))
 
         api.flavors.create(ADMIN, 'small', 1, 512, 10)
 
@@ -329,3 +332,60 @@ class TestRunning(assembling.AssemblyTestCase):
             flavor.name for flavor in api.flavors.list_all(ADMIN)])
         self.assertEqual([], api.servers.list(context.admin()).servers)
         api.close()
+
+
+class Stopping(threading.Event):
+    """Says when somebody asks."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = threading.Semaphore(0)
+
+    def is_set(self):
+        self.asked.release()
+        return super().is_set()
+
+
+class TestStopping(configured.WiringTestCase):
+
+    def test_no_periodic_work_is_begun_any_more(self):
+        done = []
+        service = services.Service(
+            services.Components(self.conf()), [],
+            [(lambda: done.append('periodic'), 0.01)],
+            [(lambda: done.append('at once'), 0.01)])
+        service._stopping = Stopping()
+        service._stopping.set()
+
+        service.start()
+        for _ in range(4):
+            self.assertTrue(service._stopping.asked.acquire(
+                timeout=configured.DEADLINE_S))
+        service.stop()
+
+        self.assertEqual([], done)
+
+
+class TestSharedFile(configured.WiringTestCase):
+    """SQLite has one writer for a file: nobody releases in a transaction."""
+
+    def is_fenced(self, **groups):
+        service = self.make(
+            services.conductor, self.conf(api=True, **groups))
+        [server] = service.servers
+        [conductor] = [
+            each for each in server.dispatcher.endpoints
+            if isinstance(each, conductor_service.SuperConductor)]
+        return conductor._task._limits.fenced
+
+    def test_claims_are_released_in_the_transaction_of_another_file(self):
+        self.assertTrue(self.is_fenced())
+
+    def test_claims_of_the_same_file_are_released_after_it(self):
+        claims = session.Database(
+            self.api.url, 'claims', clock=clock.Clock())
+        self.addCleanup(claims.close)
+        sql.SQLClaims(claims).sync()
+        for connection in ('', self.api.url):
+            self.assertFalse(self.is_fenced(
+                claims={'connection': connection}))

@@ -6,7 +6,7 @@ import datetime
 
 import sqlalchemy as sa
 
-from cellsched.archive import archiver
+from cellsched import archive
 from cellsched.cells import gather
 from cellsched.claims import base as claims_base
 from cellsched.claims import memory
@@ -43,7 +43,7 @@ class TestArchiver(base.TestCase):
     def make(self):
         executor = futures.ThreadPoolExecutor(4)
         self.addCleanup(executor.shutdown)
-        return archiver.Archiver(
+        return archive.Archiver(
             self.database, self.cells, gather.Gatherer(
                 executor, self.targets, self.clock, timeout_s=30), self.claims)
 

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Components of conductors, and of all services above the cells."""
+
+import functools
+from typing import TYPE_CHECKING
+
+from futurist import ThreadPoolExecutor
+from oslo_config import cfg
+
+from cellsched.cells.discovery import Discovery
+from cellsched.cells.gather import Gatherer
+from cellsched.cells.registry import CellRegistry
+from cellsched.cells.target import Targets
+from cellsched.cells import versions as cell_versions
+from cellsched.db import api as api_schema
+from cellsched.db import session
+from cellsched.listing.servers import ServerListing
+from cellsched import quota
+from cellsched.quota.base import QuotaDriver
+from cellsched.rpc import compute_cap
+from cellsched.wiring import base
+
+if TYPE_CHECKING:
+    from cellsched.cells.cell0 import Cell0
+    from cellsched.notify.task_notifier import TaskNotifier
+    from cellsched.scheduler.explanation.recorder import Recorder
+
+
+class CellComponents(base.AgentComponents):
+    """Components of the conductor of a cell."""
+
+    @functools.cached_property
+    def task_notifier(self) -> 'TaskNotifier':
+        """Sends the notifications of conductors."""
+        # Most commands send no notification.
+        from cellsched.notify.task_notifier import TaskNotifier
+
+        options = self.conf.notifications
+        return TaskNotifier(
+            self.transports.notifications(), self.conf.host,
+            options.notification_format,
+            options.versioned_notifications_topics,
+            options.notify_on_state_change, self.clock)
+
+
+class Components(CellComponents):
+    """Components of a service that has the API database, and so all cells.
+
+    A process of a single cell, or a command, may have the database of that
+    cell too.
+    """
+
+    def lowest_compute(self) -> compute_cap.Lowest:
+        """Return the lowest version of the compute services of all cells.
+
+        Without an API database it is that of the process's own cell.
+        """
+        if not self.conf.api_database.connection:
+            return super().lowest_compute()
+        return cell_versions.over_cells(self.cells, self.gatherer)
+
+    @functools.cached_property
+    def database(self) -> session.Database:
+        """The API database."""
+        return self.open_database('api_database', api_schema.SCHEMA.name)
+
+    @functools.cached_property
+    def cells(self) -> CellRegistry:
+        """The mapped cells."""
+        return CellRegistry(
+            self.database, self.clock, self.conf.cells.refresh_interval)
+
+    @functools.cached_property
+    def targets(self) -> Targets:
+        """Databases and transports of cells."""
+        return Targets(
+            self.databases, self.transports,
+            session.engine_options(self.conf, 'database'),
+            self.conf.database.connection)
+
+    @functools.cached_property
+    def executor(self) -> ThreadPoolExecutor:
+        """Threads that read cells."""
+        return ThreadPoolExecutor(self.conf.cell_worker_thread_pool_size)
+
+    @functools.cached_property
+    def gatherer(self) -> Gatherer:
+        """Reads many cells at the same time."""
+        return Gatherer(
+            self.executor, self.targets, self.clock, self.conf.cells.timeout)
+
+    @functools.cached_property
+    def discovery(self) -> Discovery:
+        """Maps hosts to their cells."""
+        return Discovery(self.database, self.cells, self.targets, self.clock)
+
+    @functools.cached_property
+    def cell0(self) -> 'Cell0':
+        """Records servers that could not be built."""
+        # Of commands, only the audit needs it.
+        from cellsched.cells.cell0 import Cell0
+
+        return Cell0(self.database, self.cells, self.targets, self.clock,
+                     self.conf.host, self.task_notifier)
+
+    @functools.cached_property
+    def quotas(self) -> QuotaDriver:
+        """The quota driver."""
+        return quota.load(self.conf, self.clock)
+
+    @functools.cached_property
+    def listing(self) -> ServerListing:
+        """Finds servers in all cells."""
+        return ServerListing(self.database, self.cells, self.gatherer)
+
+    @functools.cached_property
+    def builders(self) -> ThreadPoolExecutor:
+        """Threads that continue interrupted builds."""
+        return ThreadPoolExecutor(self.conf.conductor.recovery_threads)
+
+    @functools.cached_property
+    def senders(self) -> ThreadPoolExecutor:
+        """Threads that send messages of the API in the background."""
+        return ThreadPoolExecutor(self.conf.executor_thread_pool_size)
+
+    @functools.cached_property
+    def decisions(self) -> 'Recorder':
+        """Records decisions of schedulers in the API database."""
+        # A conductor and a service that embeds one import no scheduler.
+        from cellsched.scheduler.explanation.recorder import Recorder
+
+        return Recorder(
+            self.database, self.clock, self.conf.scheduler.decision_retention)
+
+    def close(self) -> None:
+        made = self.__dict__
+        if 'builders' in made:
+            self.builders.shutdown()
+        if 'decisions' in made:
+            # Writes pending decisions, so before the database is closed.
+            self.decisions.close()
+        for name in ('senders', 'executor'):
+            if name in made:
+                made[name].shutdown(wait=False)
+        super().close()
+
+
+def conductor_components(conf: cfg.ConfigOpts) -> CellComponents:
+    """Return the components of the conductor that a configuration means."""
+    if conf.api_database.connection:
+        return Components(conf)
+    return CellComponents(conf)

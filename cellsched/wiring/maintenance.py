@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The archiver, the auditor and the upgrade checks of a deployment."""
+
+from oslo_config import cfg
+
+from cellsched.archive import Archiver
+from cellsched.audit import checks
+from cellsched.audit import facts
+from cellsched.audit import repairs
+from cellsched.claims import base as claims_base
+from cellsched.db import api as api_schema
+from cellsched import upgrade
+from cellsched.wiring import base
+from cellsched.wiring.components import Components
+
+
+@base.factory(Components)
+def archiver(conf: cfg.ConfigOpts, parts: Components) -> Archiver:
+    """Return the archiver of deleted rows, which ignores private claims."""
+    api_schema.SCHEMA.check(parts.database)
+    parts.claims.check()
+    return Archiver(
+        parts.database, parts.cells, parts.gatherer, shared_claims(parts))
+
+
+@base.factory(Components)
+def auditor(conf: cfg.ConfigOpts, parts: Components) -> checks.Auditor:
+    """Return the auditor of all databases, which ignores private claims."""
+    api_schema.SCHEMA.check(parts.database)
+    parts.claims.check()
+    reader = facts.Reader(
+        parts.database, parts.cells, parts.gatherer, shared_claims(parts))
+    return checks.Auditor(
+        reader, repairs.Repairs(
+            reader, parts.targets, parts.cell0, parts.clock, conf.host),
+        parts.clock)
+
+
+def shared_claims(parts: Components) -> claims_base.ClaimStore | None:
+    """Return the claim store; None if only one other process sees it."""
+    store = parts.claims
+    shared = claims_base.Capability.SHARED in store.capabilities
+    return store if shared else None
+
+
+@base.factory(Components)
+def upgrade_checks(
+    conf: cfg.ConfigOpts, parts: Components
+) -> upgrade.UpgradeChecks:
+    """Return the upgrade checks; connects to nothing before they run."""
+    return upgrade.UpgradeChecks(upgrade.CheckedDeployment(
+        parts.database, parts.cells, parts.gatherer,
+        lambda: shared_claims(parts)))
